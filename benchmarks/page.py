@@ -141,16 +141,16 @@ def draw(rows: list[Row], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(9, 0.8 + 0.34 * len(rows)), layout="constrained")
-    places = range(len(rows))
+    ordinals = range(len(rows))
     for kind, shift, colour in ((0, -0.2, "#1b6ca8"), (1, 0.2, "#8cc0de")):
         ratios = [row.ratios[kind] for row in rows]
-        spots = [place + shift for place in places]
+        spots = [ordinal + shift for ordinal in ordinals]
         axes.barh(
             spots, [ratio - 1 for ratio in ratios], 0.38, left=1, color=colour, label=("cold", "warm")[kind]
         )
     axes.set_xscale("log")
     axes.axvline(1, color="black", linewidth=0.8)
-    axes.set_yticks(list(places), [f"{row.file}: {row.query}" for row in rows])
+    axes.set_yticks(list(ordinals), [f"{row.file}: {row.query}" for row in rows])
     axes.invert_yaxis()
     axes.set_xlabel("time relative to the fastest other reader (to the left of 1, Intarsia is faster)")
     axes.legend(loc="lower right")

@@ -55,9 +55,9 @@ def print_reading(cases: Sequence[Case], engines: Sequence[str]) -> None:
             print(f"\n{file.name}: {file.size_bytes / 1e6:.0f} MB, {file.about}")
             print(f"{'':<28}" + "".join(f"{engine:>17}" for engine in engines))
         base = case.timings["intarsia"].median_ms()
-        for place, label in enumerate(("cold", "warm")):
+        for ordinal, label in enumerate(("cold", "warm")):
             cells = [
-                _cell(case.timings[engine].median_ms()[place], base[place])
+                _cell(case.timings[engine].median_ms()[ordinal], base[ordinal])
                 if engine in case.timings
                 else "fails"
                 for engine in engines

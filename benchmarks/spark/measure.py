@@ -148,7 +148,7 @@ class Bench:
 
     def _bytes_read(self) -> int:
         statistics_of = self._file_systems.getAllStatistics()
-        return sum(statistics_of.get(place).getBytesRead() for place in range(statistics_of.size()))
+        return sum(statistics_of.get(ordinal).getBytesRead() for ordinal in range(statistics_of.size()))
 
 
 def _scan_rows(plan: Any) -> int:
@@ -161,7 +161,7 @@ def _scan_rows(plan: Any) -> int:
     if name in ("FileSourceScanExec", "SkippingScan"):
         return int(plan.metrics().apply("numOutputRows").value())
     children = plan.children()
-    return sum(_scan_rows(children.apply(place)) for place in range(children.size()))
+    return sum(_scan_rows(children.apply(ordinal)) for ordinal in range(children.size()))
 
 
 def _agree(answers: Sequence[tuple[Any, ...]]) -> bool:

@@ -93,9 +93,9 @@ def write_lake(spark: Spark, flights: Any, path: str) -> None:
     import pyarrow as pa
 
     table = pa.Table.from_pandas(flights, preserve_index=False)
-    place = table.column_names.index("time_hour")
-    times = table.column(place).cast(pa.timestamp("us", "UTC"))  # Spark has no nanoseconds
-    frame: Any = spark.createDataFrame(table.set_column(place, "time_hour", times))
+    ordinal = table.column_names.index("time_hour")
+    times = table.column(ordinal).cast(pa.timestamp("us", "UTC"))  # Spark has no nanoseconds
+    frame: Any = spark.createDataFrame(table.set_column(ordinal, "time_hour", times))
     # two partitions, as for data from another source on two cores; by default Spark would write one file for
     # each 10,000 rows of this table
     frame.coalesce(2).write.partitionBy("month").parquet(os.path.abspath(path))

@@ -46,8 +46,8 @@ def answers_table(sections: Mapping[str, Sequence[Answer]]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for title, asked in sections.items():
         table.add_row(title, style="bold")
-        for place, answer in enumerate(asked, start=1):
-            table.add_row(f"{place} {answer.question.title}", *_cells(answer))
+        for ordinal, answer in enumerate(asked, start=1):
+            table.add_row(f"{ordinal} {answer.question.title}", *_cells(answer))
             lines = [answer.times, *skipped(answer.facts)] if answer.times else skipped(answer.facts)
             table.add_row("\n".join(f"  {line}" for line in lines), style="dim")
         table.add_section()

@@ -3,7 +3,7 @@
 ::
 
     IntarsiaError
-    ├── FormatError (ValueError)        a problem at a place in a file: path, offset, struct
+    ├── FormatError (ValueError)        a problem at a location in a file: path, offset, struct
     │   ├── CorruptFileError            the bytes contradict the format
     │   └── UnsupportedFeatureError     the file is valid but uses an unsupported feature
     ├── IndexBuildError                 an index cannot be built as requested
@@ -89,12 +89,12 @@ class FormatError(IntarsiaError, ValueError):
         self.struct = struct
 
     def __str__(self) -> str:
-        place = [self.path] if self.path else []
+        location = [self.path] if self.path else []
         if self.struct:
-            place.append(self.struct)
+            location.append(self.struct)
         if self.offset is not None:
-            place.append(f"offset {self.offset}")
-        return f"{', '.join(place)}: {self.message}" if place else self.message
+            location.append(f"offset {self.offset}")
+        return f"{', '.join(location)}: {self.message}" if location else self.message
 
 
 class CorruptFileError(FormatError):

@@ -113,8 +113,8 @@ def _code(present: pa.ChunkedArray, distinct: int) -> str:
 
 def _far_values(values: pa.Array) -> pa.Array:
     """Return a few values in order, from random positions, because values may repeat at any fixed step."""
-    places = np.random.default_rng(0).integers(0, len(values), FAR_VALUES)
-    return values.take(pa.array(np.sort(places)))
+    positions = np.random.default_rng(0).integers(0, len(values), FAR_VALUES)
+    return values.take(pa.array(np.sort(positions)))
 
 
 def _ordered_part(values: pa.Array, if_equal: float = 0) -> float:

@@ -124,7 +124,7 @@ class _Statement(NamedTuple):
 def _statements(text: str) -> Iterator[_Statement]:
     plain, ends = _without_comments(text)
     if not ends:
-        ends = [place for place, character in enumerate(plain) if character == "\n"]
+        ends = [position for position, character in enumerate(plain) if character == "\n"]
     start = 0
     for end in [*ends, len(plain)]:
         piece = plain[start:end]
@@ -137,22 +137,22 @@ def _statements(text: str) -> Iterator[_Statement]:
 def _without_comments(text: str) -> tuple[str, list[int]]:
     """Blank out comments, and return the text and the offsets of semicolons outside quotes."""
     out, ends = list(text), []
-    place = 0
-    while place < len(text):
-        character = text[place]
+    position = 0
+    while position < len(text):
+        character = text[position]
         if character in "'\"`":
-            closing = text.find(character, place + 1)
-            place = len(text) if closing < 0 else closing + 1
-        elif text.startswith(("--", "/*"), place):
+            closing = text.find(character, position + 1)
+            position = len(text) if closing < 0 else closing + 1
+        elif text.startswith(("--", "/*"), position):
             mark = "\n" if character == "-" else "*/"
-            closing = text.find(mark, place + 2)
+            closing = text.find(mark, position + 2)
             stop = len(text) if closing < 0 else closing + (0 if mark == "\n" else 2)
-            out[place:stop] = [" " if one != "\n" else one for one in text[place:stop]]
-            place = stop
+            out[position:stop] = [" " if one != "\n" else one for one in text[position:stop]]
+            position = stop
         else:
             if character == ";":
-                ends.append(place)
-            place += 1
+                ends.append(position)
+            position += 1
     return "".join(out), ends
 
 

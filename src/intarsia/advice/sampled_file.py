@@ -45,12 +45,12 @@ class ExtendedSource:
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
         """Read the bytes of each range."""
         inner = [ByteRange(min(start, self._length), min(stop, self._length)) for start, stop in ranges]
-        found = self._source.read_ranges([place for place in inner if place.length])
+        found = self._source.read_ranges([location for location in inner if location.length])
         heads = iter(found)
         return [
-            (next(heads) if place.length else b"")
+            (next(heads) if location.length else b"")
             + self._tail[max(0, start - self._length) : max(0, stop - self._length)]
-            for place, (start, stop) in zip(inner, ranges, strict=True)
+            for location, (start, stop) in zip(inner, ranges, strict=True)
         ]
 
     def close(self) -> None:
@@ -100,8 +100,8 @@ class SampledFile:
         self._resources.enter_context(file)
         buffered = BufferedSource(file.source)
         buffer = self._resources.enter_context(buffered.buffering())
-        for place, data in self._read_chunks():
-            buffer(place.start, data)
+        for location, data in self._read_chunks():
+            buffer(location.start, data)
         self._base = self._without_other_groups(buffered)
         self._blobs: tuple[Blob, ...] = ()
         self._states: Mapping[ChunkKey, ChunkState] = {}
@@ -119,7 +119,7 @@ class SampledFile:
 
     def _read_chunks(self) -> list[tuple[ByteRange, bytes]]:
         """Read the bytes of each sampled row group; chunks that are far from the others are left out."""
-        places = []
+        locations = []
         for group in self.groups:
             ranges = [
                 chunk_range(chunk.meta_data)
@@ -127,13 +127,13 @@ class SampledFile:
                 if chunk.meta_data is not None and not chunk.file_path
             ]
             sound = [ByteRange(*found) for found in ranges if self.file.footer.holds(*found)]
-            total = sum(place.length for place in sound)
+            total = sum(location.length for location in sound)
             whole = ByteRange(
                 min((p.start for p in sound), default=0), max((p.stop for p in sound), default=0)
             )
             if 0 < whole.length <= 2 * total:
-                places.append(whole)
-        return list(zip(places, self.file.source.read_ranges(places), strict=True))
+                locations.append(whole)
+        return list(zip(locations, self.file.source.read_ranges(locations), strict=True))
 
     def _without_other_groups(self, buffered: BufferedSource) -> Original:
         footer = self.file.footer

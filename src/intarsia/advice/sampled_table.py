@@ -91,7 +91,7 @@ def sample_table(
     files: dict[int, MeasuredFile] = {}
     now: dict[tuple[int, int], Cost] = {}
     num_rows = 0
-    for place, ordinal in enumerate(ordinals):
+    for position, ordinal in enumerate(ordinals):
         entry = table.files[ordinal]
         file = resources.enter_context(ParquetInput(entry.open()))
         num_rows += file.footer.num_rows
@@ -104,7 +104,7 @@ def sample_table(
                 surviving.append(query.groups_with(plan_file(query).candidates))
                 query.embedded.close()
         every_group = range(len(file.footer.metadata.row_groups))
-        budget = sample_bytes // (len(ordinals) - place)
+        budget = sample_bytes // (len(ordinals) - position)
         picked = _pick_groups(file, [surviving, [every_group]], budget, at_least_one=not files)
         sample_bytes = max(0, sample_bytes - group_bytes(file, picked))
         if picked:

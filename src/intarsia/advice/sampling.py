@@ -26,17 +26,17 @@ def spread(items: Sequence[int]) -> Iterator[int]:
         return
     last, seen = len(items) - 1, set()
     steps = 1
-    for place in (0, last):
-        if place not in seen:
-            seen.add(place)
-            yield items[place]
+    for ordinal in (0, last):
+        if ordinal not in seen:
+            seen.add(ordinal)
+            yield items[ordinal]
     while len(seen) < len(items):
         steps *= 2
         for step in range(1, steps, 2):
-            place = last * step // steps
-            if place not in seen:
-                seen.add(place)
-                yield items[place]
+            ordinal = last * step // steps
+            if ordinal not in seen:
+                seen.add(ordinal)
+                yield items[ordinal]
 
 
 def take_turns(lists: Sequence[Sequence[int]]) -> Iterator[int]:

@@ -52,7 +52,7 @@ def rename_fields(values: _Column, data_type: pa.DataType) -> _Column:
         return pa.chunked_array([rename_fields(chunk, data_type) for chunk in values.chunks], data_type)
     if pa.types.is_struct(data_type):
         fields = list(data_type)
-        children = [rename_fields(values.field(place), field.type) for place, field in enumerate(fields)]
+        children = [rename_fields(values.field(ordinal), field.type) for ordinal, field in enumerate(fields)]
         mask = values.is_null() if values.null_count else None
         return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
     if pa.types.is_map(data_type):
@@ -92,8 +92,8 @@ def _nested(array: pa.Array, data_type: pa.DataType) -> pa.Array:
 def _struct(array: pa.Array, data_type: pa.DataType) -> pa.Array:
     children = []
     for field in data_type:
-        place = array.type.get_field_index(field.name)
-        child = pa.nulls(len(array), field.type) if place < 0 else conform(array.field(place), field.type)
+        ordinal = array.type.get_field_index(field.name)
+        child = pa.nulls(len(array), field.type) if ordinal < 0 else conform(array.field(ordinal), field.type)
         children.append(child)
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=list(data_type), mask=mask)

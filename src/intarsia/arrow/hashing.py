@@ -181,22 +181,22 @@ def _in_blocks(count: int, hash_block: Callable[[int, int], Hashes]) -> Hashes:
 
 def _hash(count: int, length: int, read: _Read) -> Hashes:
     # products and sums of uint64 wrap around, as the algorithm requires
-    place = 0
+    position = 0
     state = np.full(count, _P5)
     state += np.uint64(length)
-    while length - place >= 8:
-        state ^= _rotated(read(place, 8) * _P2, 31) * _P1
+    while length - position >= 8:
+        state ^= _rotated(read(position, 8) * _P2, 31) * _P1
         state = _rotated(state, 27)
         state *= _P1
         state += _P4
-        place += 8
-    if length - place >= 4:
-        state ^= read(place, 4) * _P1
+        position += 8
+    if length - position >= 4:
+        state ^= read(position, 4) * _P1
         state = _rotated(state, 23)
         state *= _P2
         state += _P3
-        place += 4
-    for offset in range(place, length):
+        position += 4
+    for offset in range(position, length):
         state ^= read(offset, 1) * _P5
         state = _rotated(state, 11)
         state *= _P1

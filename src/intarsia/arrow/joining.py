@@ -21,8 +21,8 @@ def _join(arrays: list[pa.Array], data_type: pa.DataType) -> pa.Array:
     first = arrays[0]
     if pa.types.is_struct(data_type):
         children = []
-        for place in range(data_type.num_fields):
-            field = data_type.field(place)
+        for ordinal in range(data_type.num_fields):
+            field = data_type.field(ordinal)
             parts = [
                 array.flatten()[array.type.get_field_index(field.name)]
                 for array in arrays

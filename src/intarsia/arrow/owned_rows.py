@@ -102,7 +102,7 @@ def _needed_bytes(array: pa.Array) -> float:
         values = array.dictionary
         return float(array.indices.nbytes) + _needed_bytes(values) * min(1, count / max(len(values), 1))
     if pat.is_struct(data_type):
-        return count / 8 + sum(_needed_bytes(array.field(place)) for place in range(data_type.num_fields))
+        return count / 8 + sum(_needed_bytes(array.field(ordinal)) for ordinal in range(data_type.num_fields))
     if _is_list_view(data_type):
         used = pc.sum(array.sizes, min_count=0).as_py() / max(len(array.values), 1)
         return float(8 * count + _needed_bytes(array.values) * min(1, used))
@@ -122,7 +122,7 @@ def _begins_at_zero(array: pa.Array) -> bool:
         return _begins_at_zero(array.storage)
     if pat.is_struct(data_type):
         return array.offset == 0 and all(
-            _begins_at_zero(array.field(place)) for place in range(data_type.num_fields)
+            _begins_at_zero(array.field(ordinal)) for ordinal in range(data_type.num_fields)
         )
     if pat.is_fixed_size_list(data_type):
         return _begins_at_zero(_items(array))
@@ -138,7 +138,7 @@ def _rebuilt(array: pa.Array, leaf: Callable[[pa.Array], pa.Array]) -> pa.Array:
         return pa.ExtensionArray.from_storage(data_type, _rebuilt(array.storage, leaf))
     mask = array.is_null() if array.null_count else None
     if pat.is_struct(data_type) and data_type.num_fields:
-        fields = [_rebuilt(array.field(place), leaf) for place in range(data_type.num_fields)]
+        fields = [_rebuilt(array.field(ordinal), leaf) for ordinal in range(data_type.num_fields)]
         return pa.StructArray.from_arrays(fields, fields=list(data_type), mask=mask)
     if pat.is_fixed_size_list(data_type) and data_type.list_size:
         return pa.FixedSizeListArray.from_arrays(_rebuilt(_items(array), leaf), type=data_type, mask=mask)
@@ -176,12 +176,12 @@ def _copied_dictionary(array: pa.DictionaryArray) -> pa.DictionaryArray:
     if len(values) <= _MAX_RATIO * len(used) or values.get_total_buffer_size() <= _MIN_BYTES:
         return pa.concat_arrays([array])
     used = used.take(pc.sort_indices(used))
-    places = pc.index_in(array.indices, used).cast(data_type.index_type)
+    codes = pc.index_in(array.indices, used).cast(data_type.index_type)
     if _is_view(values.type):
         values = values.cast(_contiguous(values.type)).take(used).cast(values.type)
     else:
         values = values.take(used)
-    return pa.DictionaryArray.from_arrays(places, values, ordered=data_type.ordered)
+    return pa.DictionaryArray.from_arrays(codes, values, ordered=data_type.ordered)
 
 
 def _items(array: pa.Array) -> pa.Array:

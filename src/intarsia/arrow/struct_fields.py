@@ -23,10 +23,10 @@ def field_type(data_type: pa.DataType, names: Sequence[str]) -> pa.DataType | No
         DataType(int64)
     """
     for name in names:
-        place = data_type.get_field_index(name) if pa.types.is_struct(data_type) else -1
-        if place < 0:
+        ordinal = data_type.get_field_index(name) if pa.types.is_struct(data_type) else -1
+        if ordinal < 0:
             return None
-        data_type = data_type.field(place).type
+        data_type = data_type.field(ordinal).type
     return data_type
 
 

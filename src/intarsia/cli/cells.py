@@ -79,7 +79,7 @@ def _without_zeros(text: pa.Array) -> pa.Array:
 
 
 def _structs(array: pa.Array) -> list[Any]:
-    names = [array.type.field(place).name for place in range(array.type.num_fields)]
+    names = [array.type.field(ordinal).name for ordinal in range(array.type.num_fields)]
     fields = [json_values(child) for child in array.flatten()]
     rows = zip(*fields, strict=True) if fields else ((),) * len(array)
     valid = array.is_valid().to_pylist()

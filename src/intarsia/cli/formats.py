@@ -168,8 +168,8 @@ class _TableWriter:
 
     def close(self) -> None:
         columns = [
-            [text(value) for batch in self._shown for value in json_values(batch.column(place))]
-            for place in range(len(self._schema))
+            [text(value) for batch in self._shown for value in json_values(batch.column(ordinal))]
+            for ordinal in range(len(self._schema))
         ]
         for line in _lines(self._schema, columns):
             self._sink.write(line.encode() + b"\n")

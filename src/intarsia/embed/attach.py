@@ -229,13 +229,13 @@ class Attachment:
         if planned.identity in self._embedded:
             raise _duplicate(index)
         self._embedded.add(planned.identity)
-        place = self._place_of(planned)
-        if place < len(self.blobs) and same_index(planned, self.blobs[place].entry):
+        ordinal = self._ordinal_of(planned)
+        if ordinal < len(self.blobs) and same_index(planned, self.blobs[ordinal].entry):
             self.kept.append(planned.name)
         else:
             self._begin_copy()
             blob = build_blob(index, planned, self._columns, self._parts.payload(index, planned.name))
-            self.blobs[place : place + 1] = [blob]
+            self.blobs[ordinal : ordinal + 1] = [blob]
             self.built.append(planned.name)
             self.indexes[planned.name] = index
             self.weights[planned.name] = blob.num_bytes
@@ -243,9 +243,11 @@ class Attachment:
             self._shortfalls += [] if shortfall is None else [shortfall]
         self._advance(planned.name)
 
-    def _place_of(self, planned: Entry) -> int:
+    def _ordinal_of(self, planned: Entry) -> int:
         """Return the position of the blob that this one replaces, or the end of the list."""
-        found = (place for place, blob in enumerate(self.blobs) if blob.entry.identity == planned.identity)
+        found = (
+            ordinal for ordinal, blob in enumerate(self.blobs) if blob.entry.identity == planned.identity
+        )
         return next(found, len(self.blobs))
 
 

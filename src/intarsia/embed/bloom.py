@@ -110,13 +110,13 @@ class Bloom:
         return math.isfinite(num_distinct) and optimal_bytes(round(num_distinct), self.fpp) == num_bytes
 
 
-def _check(chunk: Chunk, place: ByteRange) -> None:
-    """Check that a place contains a filter, without reading its bits.
+def _check(chunk: Chunk, location: ByteRange) -> None:
+    """Check that a location contains a filter, without reading its bits.
 
     Raises:
         FormatError: If it does not.
     """
-    found = FilterLocation(*place)
+    found = FilterLocation(*location)
     found.bits(chunk.bytes_of(ByteRange(*found.head)))
 
 

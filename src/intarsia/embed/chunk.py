@@ -110,19 +110,20 @@ class Chunk:
             raise IndexBuildError("the column chunk has no data pages", reason="no-data-pages")
         return reader.read(self.data, self.meta, self.num_rows, as_dictionary=as_dictionary)
 
-    def bytes_of(self, place: ByteRange | bytes) -> bytes:
+    def bytes_of(self, location: ByteRange | bytes) -> bytes:
         """Return the bytes of one of the chunk's structures.
 
         Raises:
-            CorruptFileError: If its place is outside the file's body.
+            CorruptFileError: If its location is outside the file's body.
         """
-        if isinstance(place, bytes):
-            return place
-        if not self.file.footer.holds(place.start, place.stop):
+        if isinstance(location, bytes):
+            return location
+        if not self.file.footer.holds(location.start, location.stop):
             raise CorruptFileError(
-                f"bytes {place.start} to {place.stop} are outside the file's body", reason="out-of-bounds"
+                f"bytes {location.start} to {location.stop} are outside the file's body",
+                reason="out-of-bounds",
             )
-        return self.file.source.read(place.start, place.stop)
+        return self.file.source.read(location.start, location.stop)
 
     # --- how its values are ordered --------------------------------------------------------------------
 

@@ -63,8 +63,8 @@ def state_of(chunk: ColumnChunk, body_stop: int) -> ChunkState:
             start, start + meta.bloom_filter_length if meta.bloom_filter_length else body_stop
         )
     return ChunkState(
-        _place(chunk.offset_index_offset, chunk.offset_index_length),
-        _place(chunk.column_index_offset, chunk.column_index_length),
+        _location(chunk.offset_index_offset, chunk.offset_index_length),
+        _location(chunk.column_index_offset, chunk.column_index_length),
         bloom_filter,
     )
 
@@ -102,9 +102,9 @@ def present_states(
     return states
 
 
-def is_added(place: Placed, original: Footer) -> bool:
+def is_added(location: Placed, original: Footer) -> bool:
     """Return whether a structure is attached or new, that is, not part of the original file."""
-    return isinstance(place, bytes) or (place is not None and place.stop > original.file_length)
+    return isinstance(location, bytes) or (location is not None and location.stop > original.file_length)
 
 
 def carried_states(
@@ -118,12 +118,12 @@ def carried_states(
         directory: As for `present_states`.
     """
 
-    def carried(place: Placed) -> Placed:
-        if not isinstance(place, ByteRange) or not is_added(place, original):
-            return place
-        if not current.footer.holds(place.start, place.stop):
+    def carried(location: Placed) -> Placed:
+        if not isinstance(location, ByteRange) or not is_added(location, original):
+            return location
+        if not current.footer.holds(location.start, location.stop):
             return None  # treat a damaged structure as missing
-        return current.source.read(place.start, place.stop)
+        return current.source.read(location.start, location.stop)
 
     return {
         key: replace(
@@ -148,5 +148,5 @@ def chunks_of(footer: Footer) -> Iterator[tuple[ChunkKey, ColumnChunk]]:
             yield ChunkKey(ordinal, leaf), chunk
 
 
-def _place(offset: int | None, length: int | None) -> ByteRange | None:
+def _location(offset: int | None, length: int | None) -> ByteRange | None:
     return ByteRange(offset, offset + length) if offset and length else None

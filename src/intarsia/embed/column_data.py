@@ -72,11 +72,11 @@ class FileColumns:
         for leaf in self._file.footer.leaves:
             self._check_rows(leaf)
         edges = self.layout.row_group_edges
-        places = np.searchsorted(edges, ordinals, side="right") - 1
+        positions = np.searchsorted(edges, ordinals, side="right") - 1
         parts = []
-        for place in np.unique(places).tolist():
-            table = self._read_columns(self._row_groups[place], self._file.footer.leaves)
-            parts.append(take_rows(table, ordinals[places == place] - edges[place]))
+        for row_group in np.unique(positions).tolist():
+            table = self._read_columns(self._row_groups[row_group], self._file.footer.leaves)
+            parts.append(take_rows(table, ordinals[positions == row_group] - edges[row_group]))
         return pa.concat_tables(parts) if parts else pa.Table.from_batches([], self._file.arrow_schema)
 
     def type_of(self, column: ColumnName) -> pa.DataType:

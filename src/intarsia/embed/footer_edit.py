@@ -72,17 +72,17 @@ class FooterEdit:
         assert meta is not None, "only chunks with parsed metadata are changed"
         return meta
 
-    def set_offset_index(self, row_group: int, leaf: int, place: ByteRange | None) -> None:
+    def set_offset_index(self, row_group: int, leaf: int, location: ByteRange | None) -> None:
         """Set the location of a chunk's OffsetIndex, or remove it."""
-        _set_place(self._chunk(row_group, leaf), _OFFSET_INDEX, place)
+        _set_location(self._chunk(row_group, leaf), _OFFSET_INDEX, location)
 
-    def set_column_index(self, row_group: int, leaf: int, place: ByteRange | None) -> None:
+    def set_column_index(self, row_group: int, leaf: int, location: ByteRange | None) -> None:
         """Set the location of a chunk's ColumnIndex, or remove it."""
-        _set_place(self._chunk(row_group, leaf), _COLUMN_INDEX, place)
+        _set_location(self._chunk(row_group, leaf), _COLUMN_INDEX, location)
 
-    def set_bloom_filter(self, row_group: int, leaf: int, place: ByteRange | None) -> None:
+    def set_bloom_filter(self, row_group: int, leaf: int, location: ByteRange | None) -> None:
         """Set the location of a chunk's Bloom filter, or remove it."""
-        _set_place(self._chunk_metadata(row_group, leaf), _BLOOM_FILTER, place)
+        _set_location(self._chunk_metadata(row_group, leaf), _BLOOM_FILTER, location)
 
     def set_statistics(self, row_group: int, leaf: int, statistics: Statistics) -> None:
         """Set the bounds and counts of a chunk's statistics; other fields are kept."""
@@ -100,7 +100,9 @@ class FooterEdit:
         """Set the encodings of a chunk's pages, unless the footer has them."""
         meta = self._chunk_metadata(row_group, leaf)
         if meta.structs(_ENCODING_STATS) is None:
-            items = [Struct({place: (I32, number) for place, number in enumerate(stat, 1)}) for stat in stats]
+            items = [
+                Struct({ordinal: (I32, number) for ordinal, number in enumerate(stat, 1)}) for stat in stats
+            ]
             meta.set(_ENCODING_STATS, LIST, List(STRUCT, items))
 
     def add_column_orders(self, num_leaves: int) -> None:
@@ -176,11 +178,11 @@ class FooterEdit:
         return serialize_tree(self._tree)
 
 
-def _set_place(chunk: Struct, fields: tuple[int, int], place: ByteRange | None) -> None:
+def _set_location(chunk: Struct, fields: tuple[int, int], location: ByteRange | None) -> None:
     offset, length = fields
-    if place is None:
+    if location is None:
         chunk.remove(offset)
         chunk.remove(length)
     else:
-        chunk.set(offset, I64, place.start)
-        chunk.set(length, I32, place.length)
+        chunk.set(offset, I64, location.start)
+        chunk.set(length, I32, location.length)

@@ -80,6 +80,6 @@ def _columns_of(index: object) -> tuple[ColumnName, ...]:
 def _spread(files: Sequence[DataFile]) -> Iterator[DataFile]:
     """Yield the first file, the last one, then files spread evenly between them."""
     count = min(len(files), MAX_FILES_READ)
-    ordinals = [round(place * (len(files) - 1) / max(1, count - 1)) for place in range(count)]
+    ordinals = [round(position * (len(files) - 1) / max(1, count - 1)) for position in range(count)]
     for ordinal in dict.fromkeys([*ordinals[:1], *ordinals[-1:], *ordinals]):
         yield files[ordinal]

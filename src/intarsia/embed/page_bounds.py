@@ -110,7 +110,7 @@ def _split(bounds: npt.NDArray[Any], ordering: Ordering) -> list[bytes]:
     wire = ordering.wire
     assert wire is not None
     raw = bounds.astype(wire).tobytes()
-    return [raw[place : place + wire.itemsize] for place in range(0, len(raw), wire.itemsize)]
+    return [raw[start : start + wire.itemsize] for start in range(0, len(raw), wire.itemsize)]
 
 
 def _float_bounds(

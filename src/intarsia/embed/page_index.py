@@ -131,8 +131,8 @@ def known_offset_index(structures: StructureCompleter, key: ChunkKey) -> bytes |
     chunk = structures.chunk(key)
     if chunk is None:
         return None
-    place = trusted_page_index(chunk, structures.states[key]).offset_index
-    return None if place is None else chunk.bytes_of(place)
+    location = trusted_page_index(chunk, structures.states[key]).offset_index
+    return None if location is None else chunk.bytes_of(location)
 
 
 # --- the existing page index ---------------------------------------------------------------------------
@@ -164,10 +164,10 @@ def trusted_page_index(chunk: Chunk, state: ChunkState) -> ChunkState:
     return state
 
 
-def _locations(chunk: Chunk, place: ByteRange | bytes) -> PageLocations:
+def _locations(chunk: Chunk, location: ByteRange | bytes) -> PageLocations:
     start, stop = chunk_range(chunk.meta)
     return parse_offset_index(
-        chunk.bytes_of(place), num_rows=chunk.num_rows, chunk_start=start, chunk_stop=stop
+        chunk.bytes_of(location), num_rows=chunk.num_rows, chunk_start=start, chunk_stop=stop
     )
 
 

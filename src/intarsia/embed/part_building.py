@@ -50,9 +50,11 @@ def divide_work(file: ParquetInput, indexes: Sequence[Attachable], part_bytes: i
         The parts, the slowest first. An index whose payload cannot be merged is a part.
     """
     groups = find_original(file).file.footer.metadata.row_groups
-    whole = [place for place, index in enumerate(indexes) if isinstance(index, Index) and not _merges(index)]
-    shared = tuple(place for place in range(len(indexes)) if place not in whole)
-    works = [PartWork(0, len(groups), (place,)) for place in whole]
+    whole = [
+        position for position, index in enumerate(indexes) if isinstance(index, Index) and not _merges(index)
+    ]
+    shared = tuple(position for position in range(len(indexes)) if position not in whole)
+    works = [PartWork(0, len(groups), (at,)) for at in whole]
     start, size = 0, 0
     for ordinal, group in enumerate(groups):
         size += sum(chunk.meta_data.total_compressed_size for chunk in group.columns if chunk.meta_data)
@@ -79,7 +81,7 @@ def build_part(path: str, indexes: Sequence[Attachable], work: PartWork) -> Part
             original.file, carried_states(original.file.footer, current, original.directory)
         )
         row_groups = range(work.start, work.stop)
-        requested = [indexes[place] for place in work.indexes]
+        requested = [indexes[ordinal] for ordinal in work.indexes]
         standard = [index for kind in STANDARD for index in requested if isinstance(index, kind)]
         outcomes = {}
         for item in structures.work(standard):

@@ -149,14 +149,14 @@ def summarize(notes: Iterable[Note], row_group_rows: Sequence[int]) -> tuple[Not
     groups: dict[Note, list[int]] = defaultdict(list)
     for note in notes:
         whole = replace(note, row_group=None)
-        places = groups[whole]
+        row_groups = groups[whole]
         if note.row_group is not None:
-            places.append(note.row_group)
+            row_groups.append(note.row_group)
     filled = [ordinal for ordinal, num_rows in enumerate(row_group_rows) if num_rows]
     out = []
-    for whole, places in groups.items():
-        if not places or set(places) >= set(filled):
+    for whole, row_groups in groups.items():
+        if not row_groups or set(row_groups) >= set(filled):
             out.append(whole)
         else:
-            out.extend(replace(whole, row_group=place) for place in places)
+            out.extend(replace(whole, row_group=row_group) for row_group in row_groups)
     return tuple(out)

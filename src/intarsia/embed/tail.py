@@ -91,13 +91,13 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
             tail.append(piece)
     for key, state in changed.items():
         if state.bloom_filter != before[key].bloom_filter:
-            edit.set_bloom_filter(*key, tail.place(state.bloom_filter))
+            edit.set_bloom_filter(*key, tail.location_of(state.bloom_filter))
     for key, state in changed.items():
         if state.column_index != before[key].column_index:
-            edit.set_column_index(*key, tail.place(state.column_index))
+            edit.set_column_index(*key, tail.location_of(state.column_index))
     for key, state in changed.items():
         if state.offset_index != before[key].offset_index:
-            edit.set_offset_index(*key, tail.place(state.offset_index))
+            edit.set_offset_index(*key, tail.location_of(state.offset_index))
         if state.encoding_stats:
             edit.set_encoding_stats(*key, state.encoding_stats)
     if footer.metadata.column_orders is None and any(map(_has_added_bounds, states.values())):
@@ -177,6 +177,6 @@ class _Tail:
     def align(self, alignment_bytes: int) -> None:
         self.append(bytes(-self.position % alignment_bytes))
 
-    def place(self, index: Placed) -> ByteRange | None:
+    def location_of(self, index: Placed) -> ByteRange | None:
         """Return the location of an index, after appending it if it is new."""
         return self.append(index) if isinstance(index, bytes) else index

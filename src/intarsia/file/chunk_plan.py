@@ -57,7 +57,7 @@ class ChunkPlan:
     @property
     def num_bytes(self) -> int:
         """Number of bytes of the data pages."""
-        return sum(place.length for place in self.pages)
+        return sum(location.length for location in self.pages)
 
 
 def is_single_page(meta: ColumnMetaData) -> bool:

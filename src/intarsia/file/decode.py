@@ -120,23 +120,23 @@ class PageDecoder:
         """Return the type of a field reduced to some leaves, as pyarrow reduces it."""
         schema = self._schema({root})
         given = {chunk.plan.leaf.ordinal for chunk in chunks}
-        places = [place for place, leaf in enumerate(schema.leaves) if leaf.ordinal in given]
-        return schema.arrow_of(places).field(0).type
+        ordinals = [ordinal for ordinal, leaf in enumerate(schema.leaves) if leaf.ordinal in given]
+        return schema.arrow_of(ordinals).field(0).type
 
     def _decode_group(self, group: Sequence[FetchedPages], num_rows: int) -> pa.Table:
         schema = self._schema_of(group)
         by_ordinal = {chunk.plan.leaf.ordinal: chunk for chunk in group}
         pages: list[LeafPages] = []
         claimed = num_rows
-        for place, leaf in enumerate(schema.leaves):
+        for ordinal, leaf in enumerate(schema.leaves):
             chunk = by_ordinal.get(leaf.ordinal)
             if chunk is None:
                 continue
             values = self._check_rows(chunk)
             if not leaf.is_flat:  # more rows than there can be, so that pyarrow decodes all of them
                 claimed = max(claimed, values)
-            pages.append(LeafPages(place, chunk.plan.meta, (chunk.dictionary, chunk.data), values))
-        names = ", ".join(repr(schema.leaves[given.place].name) for given in pages)
+            pages.append(LeafPages(ordinal, chunk.plan.meta, (chunk.dictionary, chunk.data), values))
+        names = ", ".join(repr(schema.leaves[given.ordinal].name) for given in pages)
         are_whole = all(chunk.plan.whole for chunk in group)
         try:
             table = decode_pages(schema, pages, claimed, f"the pages of {names}")
@@ -223,8 +223,8 @@ def _positions(covered: RowSelection, wanted: RowSelection) -> RowSelection | No
     if len(covered) == 1:
         return wanted.shift(-int(covered.starts[0]))
     before = np.cumsum(covered.stops - covered.starts) - (covered.stops - covered.starts)
-    place = np.searchsorted(covered.starts, wanted.starts, side="right") - 1
-    starts = wanted.starts - covered.starts[place] + before[place]
+    position = np.searchsorted(covered.starts, wanted.starts, side="right") - 1
+    starts = wanted.starts - covered.starts[position] + before[position]
     return RowSelection(starts, starts + (wanted.stops - wanted.starts))
 
 
@@ -246,4 +246,4 @@ def _can_take(data_type: pa.DataType) -> bool:
         return _can_take(data_type.storage_type)
     if pa.types.is_string_view(data_type) or pa.types.is_binary_view(data_type):
         return False
-    return all(_can_take(data_type.field(place).type) for place in range(data_type.num_fields))
+    return all(_can_take(data_type.field(ordinal).type) for ordinal in range(data_type.num_fields))

@@ -28,7 +28,7 @@ class PageCache:
 
     def is_new(self, plan: ChunkPlan) -> bool:
         """Return whether some pages of the plan have not been read yet."""
-        return any(self._holder(place) is None for place in plan.pages)
+        return any(self._holder(location) is None for location in plan.pages)
 
     @property
     def dictionary_count(self) -> int:
@@ -38,7 +38,7 @@ class PageCache:
     def fetch(self, plans: Sequence[ChunkPlan]) -> list[FetchedPages]:
         """Fetch data pages and the dictionary pages that they need, together with them if possible."""
         at_once = {plan.dictionary for plan in plans if plan.pages and self._is_read_at_once(plan)}
-        self._read([place for plan in plans for place in plan.pages], at_once)
+        self._read([location for plan in plans for location in plan.pages], at_once)
         data = {id(plan): self._joined(plan.pages) for plan in plans}
         needed: dict[int, ByteRange | None] = {}
         for plan in plans:
@@ -46,10 +46,12 @@ class PageCache:
             if plan.dictionary_use is DictionaryUse.SOME_PAGES:
                 uses = pages_use_dictionary(plan, data[id(plan)])
             needed[id(plan)] = plan.dictionary if uses else None
-        self._read([], {place for place in needed.values() if place is not None})
+        self._read([], {location for location in needed.values() if location is not None})
         return [
             FetchedPages(
-                plan, data[id(plan)], self._bytes[place] if (place := needed[id(plan)]) is not None else b""
+                plan,
+                data[id(plan)],
+                self._bytes[location] if (location := needed[id(plan)]) is not None else b"",
             )
             for plan in plans
         ]
@@ -63,39 +65,41 @@ class PageCache:
         return plan.dictionary_use is DictionaryUse.ALWAYS or is_small
 
     def _read(self, data: Sequence[ByteRange], dictionaries: set[ByteRange | None]) -> None:
-        fresh = [place for place in dictionaries if place is not None and place not in self._bytes]
-        missing = [*fresh, *(place for place in dict.fromkeys(data) if self._holder(place) is None)]
+        fresh = [
+            location for location in dictionaries if location is not None and location not in self._bytes
+        ]
+        missing = [*fresh, *(location for location in dict.fromkeys(data) if self._holder(location) is None)]
         if missing:
             # pruning may have read a dictionary page, with which a whole chunk starts
-            heads = [self._known_head(place) for place in missing]
+            heads = [self._known_head(location) for location in missing]
             rest = [
-                ByteRange(place.start + len(head), place.stop)
-                for place, head in zip(missing, heads, strict=True)
+                ByteRange(location.start + len(head), location.stop)
+                for location, head in zip(missing, heads, strict=True)
             ]
-            self._dictionaries += sum(place.length > 0 for place in rest[: len(fresh)])
-            for place, head, tail in zip(missing, heads, self._file.source.read_ranges(rest), strict=True):
-                self._bytes[place] = head + tail if head else tail
+            self._dictionaries += sum(location.length > 0 for location in rest[: len(fresh)])
+            for location, head, tail in zip(missing, heads, self._file.source.read_ranges(rest), strict=True):
+                self._bytes[location] = head + tail if head else tail
             self._held = sorted(self._bytes)
 
-    def _known_head(self, place: ByteRange) -> bytes:
-        head = self._known_dictionaries.get(place.start, b"")
-        return head if len(head) <= place.length else b""
+    def _known_head(self, location: ByteRange) -> bytes:
+        head = self._known_dictionaries.get(location.start, b"")
+        return head if len(head) <= location.length else b""
 
-    def _holder(self, place: ByteRange) -> ByteRange | None:
-        """Return the range that contains ``place`` and was read; later phases need parts of such ranges."""
-        nearest = bisect.bisect_right(self._held, place.start, key=_start) - 1
-        return self._held[nearest] if nearest >= 0 and place.stop <= self._held[nearest].stop else None
+    def _holder(self, location: ByteRange) -> ByteRange | None:
+        """Return the range with ``location`` that was read; later phases need parts of such ranges."""
+        nearest = bisect.bisect_right(self._held, location.start, key=_start) - 1
+        return self._held[nearest] if nearest >= 0 and location.stop <= self._held[nearest].stop else None
 
-    def _joined(self, places: Sequence[ByteRange]) -> bytes:
+    def _joined(self, locations: Sequence[ByteRange]) -> bytes:
         """Return the bytes of some ranges; a single range that was read as such is not copied."""
-        whole = self._bytes.get(places[0]) if len(places) == 1 else None
-        return b"".join(map(self._cut, places)) if whole is None else whole
+        whole = self._bytes.get(locations[0]) if len(locations) == 1 else None
+        return b"".join(map(self._cut, locations)) if whole is None else whole
 
-    def _cut(self, place: ByteRange) -> memoryview:
-        holder = self._holder(place)
+    def _cut(self, location: ByteRange) -> memoryview:
+        holder = self._holder(location)
         assert holder is not None  # `_read` has been called before
-        return memoryview(self._bytes[holder])[place.start - holder.start : place.stop - holder.start]
+        return memoryview(self._bytes[holder])[location.start - holder.start : location.stop - holder.start]
 
 
-def _start(place: ByteRange) -> int:
-    return place.start
+def _start(location: ByteRange) -> int:
+    return location.start

@@ -159,8 +159,8 @@ class _JoinedSource:
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
         starts, parts = self._joined.starts, self._joined.parts
-        places: dict[int, list[int]] = {}
-        for place, (start, stop) in enumerate(ranges):
+        ordinals_of: dict[int, list[int]] = {}
+        for ordinal, (start, stop) in enumerate(ranges):
             part = self._joined.part_at(start)
             if stop > starts[part + 1]:
                 raise CorruptFileError(
@@ -170,13 +170,13 @@ class _JoinedSource:
                     path=parts[part].metadata.path,
                     offset=start - starts[part],
                 )
-            places.setdefault(part, []).append(place)
+            ordinals_of.setdefault(part, []).append(ordinal)
         found = [b""] * len(ranges)
-        for part, mine in places.items():
+        for part, mine in ordinals_of.items():
             first = starts[part]
-            wanted = [ByteRange(ranges[place].start - first, ranges[place].stop - first) for place in mine]
-            for place, data in zip(mine, self._read(part, wanted), strict=True):
-                found[place] = data
+            wanted = [ByteRange(ranges[at].start - first, ranges[at].stop - first) for at in mine]
+            for ordinal, data in zip(mine, self._read(part, wanted), strict=True):
+                found[ordinal] = data
         return found
 
     def _read(self, part: int, ranges: list[ByteRange]) -> list[bytes]:
@@ -214,7 +214,7 @@ class _ShiftedChunks(Sequence[ColumnChunk]):
 
     def __getitem__(self, ordinal: int | slice) -> ColumnChunk | list[ColumnChunk]:
         if isinstance(ordinal, slice):
-            return [self[place] for place in range(len(self))[ordinal]]
+            return [self[position] for position in range(len(self))[ordinal]]
         found = self._shifted.get(ordinal)
         if found is None:
             with self._file.named_errors():

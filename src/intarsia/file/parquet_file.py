@@ -48,7 +48,7 @@ class _Wanted(NamedTuple):
 
     key: ChunkKey
     struct: str
-    place: ByteRange
+    location: ByteRange
 
 
 class ArrowPart(NamedTuple):
@@ -209,7 +209,7 @@ class ParquetInput:
 
     def _find_column_indexes(self, leaf: Leaf) -> npt.NDArray[np.bool_]:
         chunks = [group.columns[leaf.ordinal] for group in self.footer.metadata.row_groups]
-        places = [
+        fields = [
             (
                 chunk.column_index_offset,
                 chunk.column_index_length,
@@ -218,7 +218,7 @@ class ParquetInput:
             )
             for chunk in chunks
         ]
-        return np.array([all(place) for place in places], dtype=bool)
+        return np.array([all(of_chunk) for of_chunk in fields], dtype=bool)
 
     def load_page_index(
         self, offset_indexes: Iterable[ChunkKey], column_indexes: Iterable[ChunkKey] = ()
@@ -237,18 +237,18 @@ class ParquetInput:
             chunk = self._chunk(key)
             if self._is_trusted(key, self._has_offset_index(key)):
                 start = chunk.offset_index_offset or 0
-                place = ByteRange(start, start + (chunk.offset_index_length or 0))
-                wanted.append(_Wanted(key, "OffsetIndex", place))
+                location = ByteRange(start, start + (chunk.offset_index_length or 0))
+                wanted.append(_Wanted(key, "OffsetIndex", location))
         for key in columns:
             chunk = self._chunk(key)
             if self._is_trusted(key, self.has_column_index(key)):
                 start = chunk.column_index_offset or 0
-                place = ByteRange(start, start + (chunk.column_index_length or 0))
-                wanted.append(_Wanted(key, "ColumnIndex", place))
+                location = ByteRange(start, start + (chunk.column_index_length or 0))
+                wanted.append(_Wanted(key, "ColumnIndex", location))
         inside = [item for item in wanted if self._lies_inside(item)]
         reads = IoCounts()
-        self._read_page_index_ahead([item.place for item in inside], reads)
-        found = self.source.read_ranges([item.place for item in inside], reads)
+        self._read_page_index_ahead([item.location for item in inside], reads)
+        found = self.source.read_ranges([item.location for item in inside], reads)
         blobs = {(item.key, item.struct): data for item, data in zip(inside, found, strict=True)}
         # the OffsetIndexes first, because a ColumnIndex must have the same number of pages
         self._keep_locations(offsets, blobs)
@@ -256,11 +256,11 @@ class ParquetInput:
             self._keep_column_index(key, blobs)
         return reads.bytes
 
-    def _read_page_index_ahead(self, places: list[ByteRange], reads: IoCounts) -> None:
+    def _read_page_index_ahead(self, locations: list[ByteRange], reads: IoCounts) -> None:
         """Read the OffsetIndexes of other columns, too, if a further request would take longer."""
-        places = self.source.missing(places) if self.source.coalesce_bytes else []
-        if places:
-            start, stop = min(places).start, max(place.stop for place in places)
+        locations = self.source.missing(locations) if self.source.coalesce_bytes else []
+        if locations:
+            start, stop = min(locations).start, max(location.stop for location in locations)
             stop = max(stop, min(stop + REMOTE_TAIL_BYTES, self.metadata.footer_start))
             if stop - start <= self.source.coalesce_bytes:
                 self.source.keep([ByteRange(start, stop)], reads)
@@ -281,12 +281,12 @@ class ParquetInput:
         return False
 
     def _lies_inside(self, wanted: _Wanted) -> bool:
-        place = wanted.place
-        inside = self.footer.holds(place.start, place.stop)
+        location = wanted.location
+        inside = self.footer.holds(location.start, location.stop)
         if not inside:
             self.distrust(
                 self._index_name(wanted.struct, wanted.key),
-                f"bytes {place.start} to {place.stop} are outside the file's body",
+                f"bytes {location.start} to {location.stop} are outside the file's body",
                 "out-of-bounds",
             )
         return inside

@@ -89,9 +89,9 @@ class SyntheticSchema:
         """
         return self._empty.schema_arrow
 
-    def arrow_of(self, places: Sequence[int]) -> pa.Schema:
+    def arrow_of(self, ordinals: Sequence[int]) -> pa.Schema:
         """Return the Arrow schema reduced to some leaves, given by their positions in `leaves`."""
-        return self._empty.reader.read_all(column_indices=list(places), use_threads=False).schema
+        return self._empty.reader.read_all(column_indices=list(ordinals), use_threads=False).schema
 
     @cached_property
     def _empty(self) -> pq.ParquetFile:
@@ -110,13 +110,13 @@ class LeafPages:
     """Pages of one leaf to decode.
 
     Attributes:
-        place: Position of the leaf in `SyntheticSchema.leaves`.
+        ordinal: Position of the leaf in `SyntheticSchema.leaves`.
         meta: The footer's metadata of the chunk that contains the pages; the codec and encodings are used.
         parts: Consecutive pages, beginning with the dictionary page, if there is one.
         num_values: Number of values in the data pages, including nulls.
     """
 
-    place: int
+    ordinal: int
     meta: ColumnMetaData
     parts: Sequence[bytes]
     num_values: int
@@ -153,7 +153,7 @@ def decode_pages(
     parts: list[bytes] = []
     position = 0
     for given in pages:
-        leaf, meta = schema.leaves[given.place], given.meta
+        leaf, meta = schema.leaves[given.ordinal], given.meta
         size = sum(map(len, given.parts))
         # the dictionary page needs no offset, because pyarrow reads pages in order
         moved = ColumnMetaData(
@@ -166,13 +166,13 @@ def decode_pages(
             position,
             path_in_schema=list(leaf.path),
         )
-        chunks[given.place] = ColumnChunk(position, meta_data=moved)
+        chunks[given.ordinal] = ColumnChunk(position, meta_data=moved)
         parts += [part for part in given.parts if len(part)]
         position += size
     group = RowGroup(chunks, position, num_rows)
     options: dict[str, Any] = {"pre_buffer": False, "coerce_int96_timestamp_unit": int96_unit}
     if as_dictionary:
-        options["read_dictionary"] = [".".join(schema.leaves[given.place].path) for given in pages]
+        options["read_dictionary"] = [".".join(schema.leaves[given.ordinal].path) for given in pages]
     with decode_errors(what, "DataPage"):
         if position >= _MANY_BYTES:
             footer = pq.read_metadata(pa.BufferReader(schema.file([group], num_rows)))
@@ -182,7 +182,9 @@ def decode_pages(
         # a single column cannot be decoded in parallel, and memory freed by other threads is reused late
         use_threads = position > (_MANY_BYTES if len(pages) < _SEVERAL_COLUMNS else _MANY_BYTES // 4)
         use_threads = use_threads and len(pages) > 1
-        table = file.reader.read_all(column_indices=[given.place for given in pages], use_threads=use_threads)
+        table = file.reader.read_all(
+            column_indices=[given.ordinal for given in pages], use_threads=use_threads
+        )
         for column in table.columns:
             for encoded in _dictionary_columns(column):
                 _check_positions(encoded)
@@ -219,8 +221,8 @@ def _file_of(parts: Sequence[bytes]) -> pa.NativeFile:
     if len(parts) == 1:
         return pa.BufferReader(parts[0])
     edges = [0, *itertools.accumulate(map(len, parts))]
-    places = list(map(ByteRange, edges, edges[1:]))
-    return pa.PythonFile(SourceFile(SparseBytes(edges[-1], places, parts)), mode="r")
+    locations = list(map(ByteRange, edges, edges[1:]))
+    return pa.PythonFile(SourceFile(SparseBytes(edges[-1], locations, parts)), mode="r")
 
 
 def footer_parts(footer: bytes) -> tuple[bytes, ...]:
@@ -275,8 +277,8 @@ def _dictionary_columns(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
     if pa.types.is_dictionary(data_type):
         yield column
     elif pa.types.is_struct(data_type):
-        for place in range(data_type.num_fields):
-            yield from _dictionary_columns(pc.struct_field(column, [place]))
+        for ordinal in range(data_type.num_fields):
+            yield from _dictionary_columns(pc.struct_field(column, [ordinal]))
     elif pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
         yield from _dictionary_columns(pc.list_flatten(column))
 

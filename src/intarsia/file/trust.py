@@ -178,7 +178,7 @@ RULES = (
         "parquet-cpp-arrow",
         (Claim.EXACT_BOUNDS,),
         _may_be_arrow_dictionary_with_nulls,
-        "{name} includes the dictionary entry at the place of a null in bounds (observed in 26.0)",
+        "{name} includes the dictionary entry in the position of a null in bounds (observed in 26.0)",
     ),
     Rule(
         "fastparquet",

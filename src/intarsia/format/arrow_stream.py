@@ -194,9 +194,9 @@ def _field(message: memoryview, table: int, number: int) -> int:
     return table + offset if offset else 0
 
 
-def _follow(message: memoryview, place: int) -> int:
-    """Follow the relative offset at a place."""
-    target: int = place + struct.unpack_from("<I", message, place)[0]
+def _follow(message: memoryview, position: int) -> int:
+    """Follow the relative offset at a position."""
+    target: int = position + struct.unpack_from("<I", message, position)[0]
     return target
 
 

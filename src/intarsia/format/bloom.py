@@ -258,13 +258,13 @@ def build(hashes: npt.NDArray[np.uint64], num_bytes: int, step_hashes: int = STE
     blocks = np.zeros((num_bytes // BLOCK_BYTES, _WORDS), dtype=np.uint32)
     for start in range(0, len(hashes), step_hashes):
         step = hashes[start : start + step_hashes]
-        place = block_ordinals(step, len(blocks))
-        firsts = np.flatnonzero(np.diff(place, prepend=-1))  # sorted hashes of one block are adjacent
+        block_of = block_ordinals(step, len(blocks))
+        firsts = np.flatnonzero(np.diff(block_of, prepend=-1))  # sorted hashes of one block are adjacent
         words = np.empty((len(firsts), _WORDS), dtype=np.uint32)
         for word in range(_WORDS):
             bits = _bits_of(step, _SALTS[word : word + 1])
             np.bitwise_or.reduceat(bits, firsts, out=words[:, word])
-        blocks[place[firsts]] |= words
+        blocks[block_of[firsts]] |= words
     return blocks.astype("<u4", copy=False).tobytes()
 
 

@@ -191,7 +191,7 @@ def parse_directory(data: bytes) -> Directory:
         original_length=fields.integer("original_length", 12),
         fingerprint=fields.hexadecimal("fingerprint", 32),
         region_stop=fields.integer("region_stop", 12),
-        entries=tuple(_entry(item, f"entry {place}") for place, item in enumerate(listed)),
+        entries=tuple(_entry(item, f"entry {ordinal}") for ordinal, item in enumerate(listed)),
         computed_statistics=fields.ordinals("computed_statistics"),
     )
     if directory.region_stop < directory.original_length:
@@ -214,13 +214,13 @@ def parse_directory(data: bytes) -> Directory:
     return directory
 
 
-def _entry(item: Any, place: str) -> Entry:
-    fields = _Fields(item, place)
+def _entry(item: Any, where: str) -> Entry:
+    fields = _Fields(item, where)
     columns = fields.value("columns", list)
     if not all(
         isinstance(path, list) and path and all(isinstance(name, str) for name in path) for path in columns
     ):
-        raise IndexPayloadError(f"{place}: columns are not all lists of names", reason="invalid-columns")
+        raise IndexPayloadError(f"{where}: columns are not all lists of names", reason="invalid-columns")
     granularity = fields.value("granularity", object)
     if not isinstance(granularity, str):
         granularity = fields.integer("granularity", 1)
@@ -230,7 +230,7 @@ def _entry(item: Any, place: str) -> Entry:
         offset, length = fields.integer("offset", 0), fields.integer("length", BLOB_HEADER_BYTES)
         if offset % BLOB_ALIGNMENT_BYTES:
             raise IndexPayloadError(
-                f"{place}: offset {offset} is not a multiple of {BLOB_ALIGNMENT_BYTES}",
+                f"{where}: offset {offset} is not a multiple of {BLOB_ALIGNMENT_BYTES}",
                 reason="misaligned-blob",
             )
     return Entry(
@@ -251,11 +251,11 @@ def _entry(item: Any, place: str) -> Entry:
 class _Fields:
     """A JSON object with typed access to its fields; other fields are ignored."""
 
-    def __init__(self, document: Any, place: str) -> None:
+    def __init__(self, document: Any, where: str) -> None:
         if not isinstance(document, dict):
-            raise IndexPayloadError(f"{place} is not a JSON object", reason="not-a-json-object")
+            raise IndexPayloadError(f"{where} is not a JSON object", reason="not-a-json-object")
         self._document = document
-        self._place = place
+        self._where = where
 
     def value(self, name: str, kind: type[T]) -> T:
         value = self._document.get(name)
@@ -298,7 +298,7 @@ class _Fields:
         return value
 
     def _invalid(self, fault: str) -> IndexPayloadError:
-        return IndexPayloadError(f"{self._place}: {fault}", reason="invalid-field")
+        return IndexPayloadError(f"{self._where}: {fault}", reason="invalid-field")
 
 
 def _no_constant(name: str) -> NoReturn:

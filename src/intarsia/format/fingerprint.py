@@ -81,7 +81,7 @@ def _logical_bytes(logical: LogicalType | None) -> bytes:
     if (decimal := logical.DECIMAL) is not None:
         numbers = decimal.scale, decimal.precision
     elif (time := logical.TIME or logical.TIMESTAMP) is not None:
-        unit = next((place for place, value in enumerate(time.unit, 1) if value is not None), 0)
+        unit = next((ordinal for ordinal, value in enumerate(time.unit, 1) if value is not None), 0)
         numbers = int(time.isAdjustedToUTC), unit
     elif (integer := logical.INTEGER) is not None:
         numbers = integer.bitWidth, int(integer.isSigned)

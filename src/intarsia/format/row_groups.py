@@ -77,7 +77,7 @@ class ColumnChunks(Sequence[ColumnChunk]):
 
     def __getitem__(self, ordinal: int | slice) -> ColumnChunk | list[ColumnChunk]:
         if isinstance(ordinal, slice):
-            return [self[place] for place in range(self._count)[ordinal]]
+            return [self[position] for position in range(self._count)[ordinal]]
         chunk = self._parsed.get(ordinal)
         return self._parse(range(self._count)[ordinal]) if chunk is None else chunk
 

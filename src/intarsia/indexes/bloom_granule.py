@@ -258,12 +258,12 @@ class OpenBloomGranule:
             raise self._damaged()
         return shape, checksum
 
-    def _read(self, shape: _Shape, checksum: int, places: list[ByteRange]) -> list[bytes]:
+    def _read(self, shape: _Shape, checksum: int, locations: list[ByteRange]) -> list[bytes]:
         """Read ranges, and in the same request the edges that have not been read."""
         if self._edges is not None:
-            return self._source.read_ranges(places)
+            return self._source.read_ranges(locations)
         missing = ByteRange(min(len(self._head), shape.head_bytes), shape.head_bytes)
-        rest, *found = self._source.read_ranges([missing, *places])
+        rest, *found = self._source.read_ranges([missing, *locations])
         edge_bytes = (self._head + rest)[_HEAD.size : shape.head_bytes]
         if checksum != shape.checksum(edge_bytes):
             raise self._damaged()

@@ -421,8 +421,8 @@ def _group(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int32], npt.NDArr
     ranks = pc.array_sort_indices(encoded.dictionary).to_numpy()  # null comes last
     rank_of = np.empty(len(ranks), dtype=np.int64)
     rank_of[ranks] = np.arange(len(ranks))
-    places = rank_of[encoded.indices.to_numpy()] if len(values) else np.empty(0, dtype=np.int64)
-    order = np.argsort(places, kind="stable")
-    counts = np.bincount(places, minlength=len(ranks))
+    positions = rank_of[encoded.indices.to_numpy()] if len(values) else np.empty(0, dtype=np.int64)
+    order = np.argsort(positions, kind="stable")
+    counts = np.bincount(positions, minlength=len(ranks))
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     return encoded.dictionary.take(pa.array(ranks)), offsets, order

@@ -415,18 +415,19 @@ class _ProbedPayload:
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
         """Read ranges, relative to the payload's first byte."""
-        places = [self._in_file(place) for place in ranges]
+        locations = [self._in_file(location) for location in ranges]
         if self._is_checked:
-            return self._file.source.read_ranges(places)
+            return self._file.source.read_ranges(locations)
         header = ByteRange(self._start - BLOB_HEADER_BYTES, self._start)
-        head, *found = self._file.source.read_ranges([header, *places])
+        head, *found = self._file.source.read_ranges([header, *locations])
         check_blob_header(head, self._directory.fingerprint, self._entry.length, self._entry.xxh3)
         self._is_checked = True
         return found
 
-    def _in_file(self, place: ByteRange) -> ByteRange:
-        if not 0 <= place.start <= place.stop <= self.num_bytes:
+    def _in_file(self, location: ByteRange) -> ByteRange:
+        if not 0 <= location.start <= location.stop <= self.num_bytes:
             raise IndexPayloadError(
-                f"bytes {place.start} to {place.stop} are outside the payload", reason="range-outside-payload"
+                f"bytes {location.start} to {location.stop} are outside the payload",
+                reason="range-outside-payload",
             )
-        return ByteRange(place.start + self._start, place.stop + self._start)
+        return ByteRange(location.start + self._start, location.stop + self._start)

@@ -217,4 +217,4 @@ class GatheredFilters:
 
 def one_of(hashes: Hashes) -> list[Hashes]:
     """Return each hash as a separate alternative."""
-    return [hashes[place : place + 1] for place in range(len(hashes))]
+    return [hashes[ordinal : ordinal + 1] for ordinal in range(len(hashes))]

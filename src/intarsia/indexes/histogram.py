@@ -141,7 +141,7 @@ class Histogram:
         for row, (edges, distinct) in enumerate(
             zip(bounds, batch.column("distinct").to_pylist(), strict=True)
         ):
-            count, nulls, nans = (batch.column(place)[row].as_py() for place in range(3))
+            count, nulls, nans = (batch.column(ordinal)[row].as_py() for ordinal in range(3))
             expected = len(distinct) + 1 if count else 0
             if len(edges) != expected or None in edges or edges != sorted(edges) or 0 in distinct:
                 raise found.damaged(f"bounds of granule {row}")
@@ -196,9 +196,10 @@ def _summarize(pieces: list[pa.Array], scale: pa.DataType, buckets: int) -> dict
     ends = np.cumsum(counted.field("counts").to_numpy()[order.to_numpy()])
     # the value at the end of each bucket, where all buckets have about equal numbers of rows
     wanted = np.unique(np.ceil(np.arange(1, buckets + 1) * len(values) / buckets).astype(np.int64))
-    places = np.searchsorted(ends, wanted)
-    bounds = distinct.take(order.take(pa.array(np.concatenate([[0], places]))))
-    new = np.diff(np.concatenate([[-1], places]))  # a bucket inside a frequent value adds no distinct value
+    positions = np.searchsorted(ends, wanted)
+    bounds = distinct.take(order.take(pa.array(np.concatenate([[0], positions]))))
+    # a bucket inside a frequent value adds no distinct value
+    new = np.diff(np.concatenate([[-1], positions]))
     return row | {"bounds": _cut(bounds).to_pylist(), "distinct": np.maximum(new, 1).tolist()}
 
 
@@ -296,13 +297,13 @@ class _Granule:
 
     def below(self, value: Any) -> float:
         """Estimate the rows with a smaller value. Numbers are assumed to be uniform within a bucket."""
-        place = bisect_left(self.bounds, value)
-        if place == 0:
+        position = bisect_left(self.bounds, value)
+        if position == 0:
             return 0.0
         depth = self.count / len(self.distinct)
-        if place == len(self.bounds):
+        if position == len(self.bounds):
             return float(self.count)
-        low, high = self.bounds[place - 1], self.bounds[place]
+        low, high = self.bounds[position - 1], self.bounds[position]
         is_spread = isinstance(value, (int, float)) and high > low and math.isfinite(high - low)
         within = (value - low) / (high - low) if is_spread else 0.5
-        return (place - 1 + min(max(within, 0.0), 1.0)) * depth
+        return (position - 1 + min(max(within, 0.0), 1.0)) * depth

@@ -274,15 +274,19 @@ class OpenNgram:
         return np.repeat(self.grams, counts)[order].astype(np.uint32), granules[order]
 
     def _granules_with_all(self, grams: Grams) -> npt.NDArray[np.bool_]:
-        places = np.searchsorted(self.grams, grams)
-        found = np.append(self.grams, -1)[places] == grams
+        positions = np.searchsorted(self.grams, grams)
+        found = np.append(self.grams, -1)[positions] == grams
         if not found.all():
             return np.zeros(len(self.edges) - 1, dtype=bool)
-        rarest_first = places[np.argsort(self.offsets[places + 1] - self.offsets[places], kind="stable")]
+        rarest_first = positions[
+            np.argsort(self.offsets[positions + 1] - self.offsets[positions], kind="stable")
+        ]
         hit = np.ones(len(self.edges) - 1, dtype=bool)
-        for place in rarest_first.tolist():
+        for ordinal in rarest_first.tolist():
             has = np.zeros(len(hit), dtype=bool)
-            granules = np.cumsum(self.steps[self.offsets[place] : self.offsets[place + 1]], dtype=np.int64)
+            granules = np.cumsum(
+                self.steps[self.offsets[ordinal] : self.offsets[ordinal + 1]], dtype=np.int64
+            )
             if granules.max(initial=-1) >= len(hit):
                 raise IndexPayloadError(
                     f"the payload of Ngram({self.index.column!r}) describes other rows", reason="other-rows"
@@ -302,8 +306,8 @@ def _all_grams(data: npt.NDArray[np.uint8], n: int) -> Grams:
     count = max(len(data) - n + 1, 0)
     grams = data[:count].astype(np.uint32)
     is_whole = np.ones(count, dtype=bool)
-    for place in range(1, n):
-        following = data[place : place + count]
+    for offset in range(1, n):
+        following = data[offset : offset + count]
         grams = grams << np.uint32(8) | following
         is_whole &= following != START[0]
     return grams[is_whole]

@@ -368,16 +368,16 @@ class OpenRowMap:
         slots = self.source.read_ranges(
             [ByteRange(bucket * _SLOT.size, bucket * _SLOT.size + slot_bytes) for bucket in wanted]
         )
-        places, checksums = [], []
+        locations, checksums = [], []
         for slot in slots:
             start, checksum = _SLOT.unpack_from(slot)
             (stop,) = _END.unpack_from(slot, _SLOT.size)
             if not start <= stop <= min(start + MAX_BUCKET_ENTRIES, self.num_entries):
                 raise self._damaged()
             base, width = self.widths.table_bytes, self.widths.entry_bytes
-            places.append(ByteRange(base + start * width, base + stop * width))
+            locations.append(ByteRange(base + start * width, base + stop * width))
             checksums.append(checksum)
-        parts = self.source.read_ranges(places)
+        parts = self.source.read_ranges(locations)
         return {
             bucket: self._entries(bucket, data, checksum)
             for bucket, data, checksum in zip(wanted, parts, checksums, strict=True)

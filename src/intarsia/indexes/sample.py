@@ -159,10 +159,10 @@ class OpenSample:
         return float(hits + unseen * (hits + 1) / (len(self.ordinals) + 2))
 
     def _values(self, path: Path) -> pa.ChunkedArray | None:
-        places = self.rows.schema.get_all_field_indices(path[0])
-        if len(places) != 1:
+        ordinals = self.rows.schema.get_all_field_indices(path[0])
+        if len(ordinals) != 1:
             return None
-        column = self.rows.column(places[0])
+        column = self.rows.column(ordinals[0])
         return None if field_type(column.type, path[1:]) is None else field_values(column, path[1:])
 
 
@@ -195,10 +195,10 @@ def take_rows(table: pa.Table, ordinals: Rows) -> pa.Table:
 
 def _compacted(rows: pa.Table) -> pa.Table:
     """Drop unused values from dictionaries."""
-    for place, field in enumerate(rows.schema):
+    for ordinal, field in enumerate(rows.schema):
         if pa.types.is_dictionary(field.type):
-            chunks = [_with_used_values(chunk) for chunk in rows.column(place).chunks]
-            rows = rows.set_column(place, field, pa.chunked_array(chunks, field.type))
+            chunks = [_with_used_values(chunk) for chunk in rows.column(ordinal).chunks]
+            rows = rows.set_column(ordinal, field, pa.chunked_array(chunks, field.type))
     return rows
 
 

@@ -127,9 +127,9 @@ def statistics_bounds(file: ParquetInput, leaf: Leaf, ordering: Ordering | None)
             highs.append(pair[1])
     edges = footer.row_group_starts
     minima, maxima = _decoded(ordering, lows, highs)
-    places = np.array(bounded if len(minima) else [], dtype=np.int64)
+    positions = np.array(bounded if len(minima) else [], dtype=np.int64)
     return bounds_of_keys(
-        ordering, edges[:-1], edges[1:], places, minima, maxima, null_counts, nan_counts, all_null
+        ordering, edges[:-1], edges[1:], positions, minima, maxima, null_counts, nan_counts, all_null
     )
 
 
@@ -207,8 +207,8 @@ def bounds_of_keys(
     order = BoundaryOrder.UNORDERED
     if ordering is not None and len(bounded):
         sound = np.asarray(low <= high, dtype=bool)  # false for NaN, too
-        places = bounded[sound]
-        minima[places], maxima[places], known[places] = low[sound], high[sound], True
+        positions = bounded[sound]
+        minima[positions], maxima[positions], known[positions] = low[sound], high[sound], True
         if known.all():
             order = boundary_order(minima, maxima)
     return Bounds(

@@ -83,9 +83,9 @@ def _of_dictionary(values: pa.DictionaryArray) -> tuple[npt.NDArray[np.int64], H
     hash_of[known] = hashes
     is_known = np.zeros(len(values.dictionary) + 1, dtype=bool)  # the last entry is for null
     is_known[known] = True
-    places = pc.fill_null(values.indices.cast(pa.int64()), len(values.dictionary)).to_numpy()
-    ordinals = np.flatnonzero(is_known[places])
-    return ordinals, hash_of[places[ordinals]]
+    codes = pc.fill_null(values.indices.cast(pa.int64()), len(values.dictionary)).to_numpy()
+    ordinals = np.flatnonzero(is_known[codes])
+    return ordinals, hash_of[codes[ordinals]]
 
 
 def _joined(

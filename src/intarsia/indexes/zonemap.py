@@ -287,9 +287,9 @@ def _granule_summaries(
                 first_row += len(chunk)
     granules, starts = np.unique(np.concatenate(ordinals), return_index=True)
     found = merge_summaries(pa.concat_tables(parts), starts)
-    place = np.full(len(edges) - 1, -1, dtype=np.int64)
-    place[granules] = np.arange(len(granules))
-    spread = found.take(pa.array(place, mask=place < 0))
+    position = np.full(len(edges) - 1, -1, dtype=np.int64)
+    position[granules] = np.arange(len(granules))
+    spread = found.take(pa.array(position, mask=position < 0))
     columns = [
         column if name in ("min", "max") or column.type == pa.null() else pc.fill_null(column, 0)
         for name, column in zip(spread.column_names, spread.columns, strict=True)

@@ -58,17 +58,17 @@ def open_delta_url(url: str, options: StorageOptions | None = None) -> TableDefi
         ObjectStoreError: If the store cannot be reached or refuses the request.
     """
     deltalake = import_extra("Delta tables", "deltalake", "delta")
-    place = _plain(url)
-    if "://" not in place and not os.path.isdir(place):
-        raise FileNotFoundError(f"{place}: no such folder")
+    path = _plain(url)
+    if "://" not in path and not os.path.isdir(path):
+        raise FileNotFoundError(f"{path}: no such folder")
     texts = {name: str(value) for name, value in (options or {}).items() if not isinstance(value, bool)}
     texts |= {name: str(value).lower() for name, value in (options or {}).items() if isinstance(value, bool)}
     try:
-        with _naming_errors(place, "the log of the Delta table"):
-            table = deltalake.DeltaTable(place, storage_options=texts or None)
+        with _naming_errors(path, "the log of the Delta table"):
+            table = deltalake.DeltaTable(path, storage_options=texts or None)
     except deltalake.exceptions.TableNotFoundError:
         raise FileNotFoundError(
-            f"{place}: this is not a Delta table, because it has no _delta_log; open it without delta+"
+            f"{path}: this is not a Delta table, because it has no _delta_log; open it without delta+"
         ) from None
     return define_delta_table(table, options)
 
@@ -96,9 +96,9 @@ def define_delta_table(table: DeltaTable, options: StorageOptions | None = None)
     for ordinal, (path, size) in enumerate(
         zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)
     ):
-        place = _place(root, path)
+        location = _location(root, path)
         values = tuple((name, column[ordinal]) for name, column in zip(columns, texts, strict=True))
-        files.append(listed_file(place, size, values, deleted.pop(place, None)))
+        files.append(listed_file(location, size, values, deleted.pop(location, None)))
     if deleted:  # ignoring it would return deleted rows
         raise CorruptFileError(
             f"the log has a deletion vector for {next(iter(deleted))}, which is not a file of the table",
@@ -115,7 +115,7 @@ def define_delta_table(table: DeltaTable, options: StorageOptions | None = None)
 
 
 @contextlib.contextmanager
-def _naming_errors(place: str, part: str) -> Generator[None, None, None]:
+def _naming_errors(url: str, part: str) -> Generator[None, None, None]:
     """Convert errors of deltalake to those of Intarsia, except the error for a missing table."""
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -125,10 +125,10 @@ def _naming_errors(place: str, part: str) -> Generator[None, None, None]:
         raise
     except DeltaError as error:
         raise CorruptFileError(
-            f"{part} cannot be read: {_cause(error)}", reason="unreadable-log", path=place
+            f"{part} cannot be read: {_cause(error)}", reason="unreadable-log", path=url
         ) from error
     except OSError as error:
-        raise ObjectStoreError(f"{place}: {_cause(error)}", reason="store-failed", path=place) from error
+        raise ObjectStoreError(f"{url}: {_cause(error)}", reason="store-failed", path=url) from error
 
 
 def _cause(error: Exception) -> str:
@@ -169,7 +169,7 @@ def _plain(url: str) -> str:
     return url if path is None else path
 
 
-def _place(root: str, path: str) -> str:
+def _location(root: str, path: str) -> str:
     """Return the local path or the URL of a file, given its path in the log, which is URL-encoded."""
     if "://" in path:
         local = local_path(path)
@@ -201,7 +201,7 @@ def _deleted_rows(root: str, table: DeltaTable) -> dict[str, DeletionVector]:
         for path, kept in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
             # rows after the end of the vector are kept
             is_deleted = ~kept.values.to_numpy(zero_copy_only=False)
-            found[_place("", path)] = DeletionVector(RowSelection.from_mask(is_deleted))
+            found[_location("", path)] = DeletionVector(RowSelection.from_mask(is_deleted))
     return found
 
 

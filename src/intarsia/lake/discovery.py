@@ -212,7 +212,7 @@ def _left_alone(others: Sequence[str]) -> str:
 
 def _fixed_part(pattern: str) -> str:
     parts = Path(pattern).parts
-    fixed = next((place for place, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    fixed = next((ordinal for ordinal, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     return str(Path(*parts[:fixed])) if fixed else ""
 
 

@@ -136,7 +136,7 @@ def _partitions(
     known: dict[str, np.ndarray] = {}
     names = {field.field_id: field.name for field in schema.fields if field.field_type.is_primitive}
     for ordinal, entry in enumerate(entries):
-        for place, part in enumerate(specs[entry.spec_id].fields):
+        for position, part in enumerate(specs[entry.spec_id].fields):
             name = names.get(part.source_id)
             if name is None or not isinstance(part.transform, IdentityTransform):
                 continue
@@ -144,7 +144,7 @@ def _partitions(
                 _refuse_promoted(metadata, part.source_id, name)
             values = found.setdefault(name, [None] * len(files))
             is_known = known.setdefault(name, np.zeros(len(files), dtype=bool))
-            values[ordinal], is_known[ordinal] = entry.partition[place], True
+            values[ordinal], is_known[ordinal] = entry.partition[position], True
     columns = {
         name: _partition_values(values, plain_type(arrow.field(name).type)) for name, values in found.items()
     }

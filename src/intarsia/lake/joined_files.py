@@ -183,10 +183,10 @@ def _pruned_once(
     )
     pages = _by_file(known, joined)
     found: list[tuple[int, KnownFile | None]] = []
-    for place, (ordinal, one) in enumerate(family.items()):
-        rows = JoinedRows(int(edges[place]), int(edges[place + 1]), pages.get(place, {}))
-        is_planned = needs_no_pages[place] and table.files[ordinal].deletes is None
-        if not keep[place]:
+    for position, (ordinal, one) in enumerate(family.items()):
+        rows = JoinedRows(int(edges[position]), int(edges[position + 1]), pages.get(position, {}))
+        is_planned = needs_no_pages[position] and table.files[ordinal].deletes is None
+        if not keep[position]:
             found.append((ordinal, None))
         elif is_planned and not _has_indexes(one.metadata, query.predicate_paths):
             found.append((ordinal, KnownFile(one.metadata, plan=plan.of_file(rows))))
@@ -214,6 +214,6 @@ def _by_file(known: Known, joined: JoinedMetadata) -> dict[int, dict[int, bytes]
     """Return the dictionary pages of each file, by offset in the file."""
     found: dict[int, dict[int, bytes]] = {}
     for offset, page in known.dictionary_pages.items():
-        place = joined.part_at(offset)
-        found.setdefault(place, {})[offset - joined.starts[place]] = page
+        part = joined.part_at(offset)
+        found.setdefault(part, {})[offset - joined.starts[part]] = page
     return found

@@ -51,24 +51,24 @@ class Partitions:
 
     def __init__(self, files: Sequence[DataFile], types: PartitionTypes = "infer") -> None:
         self._files = files
-        places: dict[_Partition, int] = {}
-        codes = [places.setdefault(file.partition, len(places)) for file in files]
-        self._distinct = list(places)
+        code_of: dict[_Partition, int] = {}
+        codes = [code_of.setdefault(file.partition, len(code_of)) for file in files]
+        self._distinct = list(code_of)
         self._codes: npt.NDArray[np.int64] = np.array(codes, dtype=np.int64)
-        self._places = places
+        self._code_of = code_of
         names = [name for name, _ in self._distinct[0]] if files else []
-        for place, partition in enumerate(self._distinct):
+        for ordinal, partition in enumerate(self._distinct):
             found = [name for name, _ in partition]
             if found != names:
                 raise FormatError(
                     f"its folders have the partition columns {found}, but the folders of other files have "
                     f"{names}; open them as separate tables",
                     reason="mixed-partition-columns",
-                    path=files[codes.index(place)].path,
+                    path=files[codes.index(ordinal)].path,
                 )
         self._columns: dict[str, pa.Array] = {}
-        for place, name in enumerate(names):
-            texts = [partition[place][1] for partition in self._distinct]
+        for ordinal, name in enumerate(names):
+            texts = [partition[ordinal][1] for partition in self._distinct]
             self._columns[name] = typed_values(texts) if types == "infer" else pa.array(texts, _TEXT)
 
     @cached_property
@@ -87,11 +87,11 @@ class Partitions:
 
     def of_file(self, file: DataFile) -> Mapping[Path, pa.Scalar]:
         """Return the values of the partition columns in one of the files."""
-        place = self._places[file.partition]
-        known = self._constants[place]
+        code = self._code_of[file.partition]
+        known = self._constants[code]
         if known is None:
-            known = {(name,): values[place] for name, values in self._columns.items()}
-            self._constants[place] = known
+            known = {(name,): values[code] for name, values in self._columns.items()}
+            self._constants[code] = known
         return known
 
     def part(self, ordinals: Sequence[int]) -> DeclaredPartitions:
@@ -200,7 +200,7 @@ def _listed(columns: Mapping[str, pa.Array], counts: np.ndarray, sizes: np.ndarr
     )
     sums = [("files", "sum"), ("bytes", "sum")]
     found = keys.group_by([*map(str, range(len(names)))], use_threads=False).aggregate(sums)
-    grouped = [found[str(place)] for place in range(len(names))]
+    grouped = [found[str(ordinal)] for ordinal in range(len(names))]
     return pa.table(
         [*grouped, found["files_sum"], found["bytes_sum"]], names=[*names, "num_files", "num_bytes"]
     )

@@ -170,22 +170,22 @@ def _with_rows(
     def is_read(found: OpenPlan) -> bool:
         return found.query.predicate is not None and not (counts_certain and not found.plan.certain.is_empty)
 
-    planned = {place: future.result() for place, future in enumerate(plans) if future.exception() is None}
+    planned = {ordinal: future.result() for ordinal, future in enumerate(plans) if future.exception() is None}
     small = {
-        place: PlannedFile(entries[place], found.query, found.plan)
-        for place, found in planned.items()
+        ordinal: PlannedFile(entries[ordinal], found.query, found.plan)
+        for ordinal, found in planned.items()
         if is_read(found) and not found.query.file.source.coalesce_bytes
     }
     together = read_together(list(small.values()), joined) if len(small) > 1 else {}
-    pieces: dict[int, Iterable[Piece]] = {list(small)[place]: found for place, found in together.items()}
+    pieces: dict[int, Iterable[Piece]] = {list(small)[ordinal]: found for ordinal, found in together.items()}
 
-    def read(place: int) -> OpenPlan:
-        found = plans[place].result()
-        if place in pieces or not is_read(found):
-            return replace(found, pieces=pieces.get(place))
+    def read(ordinal: int) -> OpenPlan:
+        found = plans[ordinal].result()
+        if ordinal in pieces or not is_read(found):
+            return replace(found, pieces=pieces.get(ordinal))
         return replace(found, pieces=_read_small(found.query, found.plan))
 
-    return [done(read, place) for place in range(len(plans))]
+    return [done(read, ordinal) for ordinal in range(len(plans))]
 
 
 def _close(plans: Iterable[Future[OpenPlan]]) -> None:

@@ -44,17 +44,17 @@ def read_together(files: Sequence[PlannedFile], joined: JoinedCache) -> dict[int
         files with pages to skip, and all files if one of them is damaged, so that the error names it.
     """
     families: dict[Hashable, list[int]] = {}
-    for place, file in enumerate(files):
+    for position, file in enumerate(files):
         if not file.plan.candidates.is_empty:
-            families.setdefault(_family_of(file.query), []).append(place)
+            families.setdefault(_family_of(file.query), []).append(position)
     found: dict[int, list[Piece]] = {}
-    for places in families.values():
-        if len(places) > 1:
+    for ordinals in families.values():
+        if len(ordinals) > 1:
             try:
-                pieces = _read_family([files[place] for place in places], joined)
+                pieces = _read_family([files[at] for at in ordinals], joined)
             except (IntarsiaError, OSError):
                 continue
-            found |= {places[ordinal]: of_file for ordinal, of_file in pieces.items()}
+            found |= {ordinals[ordinal]: of_file for ordinal, of_file in pieces.items()}
     return found
 
 
@@ -123,12 +123,12 @@ def _read_run(
     stages = () if run.is_proven else plan.stages
     rows, _, matches = RowReader(query, columns).read(RowSelection.all(columns.num_rows), stages)
     numbers = columns.row_numbers(matches)
-    group_places = np.searchsorted(run.groups, joined.group_edges)
+    group_positions = np.searchsorted(run.groups, joined.group_edges)
     sizes = np.diff(query.file.footer.row_group_starts)
-    row_places = np.concatenate([[0], np.cumsum(numbers.count_between(joined.row_edges))])
-    for ordinal in np.flatnonzero(np.diff(group_places)).tolist():
-        start, stop = int(group_places[ordinal]), int(group_places[ordinal + 1])
-        first, last = int(row_places[ordinal]), int(row_places[ordinal + 1])
+    row_positions = np.concatenate([[0], np.cumsum(numbers.count_between(joined.row_edges))])
+    for ordinal in np.flatnonzero(np.diff(group_positions)).tolist():
+        start, stop = int(group_positions[ordinal]), int(group_positions[ordinal + 1])
+        first, last = int(row_positions[ordinal]), int(row_positions[ordinal + 1])
         counts = replace(
             columns.counts_of(start, stop),
             rows_candidate=int(sizes[run.groups[start:stop]].sum()),

@@ -316,9 +316,9 @@ class Scan:
         found = [LOCATIONS.empty_table()]
         for query, plan, record in self._each_file([]):
             with self._skipping(query.file.path):
-                places, outcome = locate_rows(query, plan, numbered)
+                locations, outcome = locate_rows(query, plan, numbered)
                 record(outcome)
-                found.append(places)
+                found.append(locations)
         return pa.concat_tables(found)
 
     def approx_distinct(self, column: str) -> ApproximateCount:

@@ -152,9 +152,9 @@ def _conflicts(a: pa.Field, b: pa.Field, name: str = "") -> Iterator[tuple[str, 
     name = f"{name}.{a.name}" if name else a.name
     if pa.types.is_struct(a.type) and pa.types.is_struct(b.type):
         for child in a.type:
-            place = b.type.get_field_index(child.name)
-            if place >= 0:
-                yield from _conflicts(child, b.type.field(place), name)
+            ordinal = b.type.get_field_index(child.name)
+            if ordinal >= 0:
+                yield from _conflicts(child, b.type.field(ordinal), name)
     elif widest(a.type, b.type) is None:
         yield name, a.type, b.type
 
@@ -222,8 +222,8 @@ def file_view(table: Sequence[pa.Field], file: pa.Schema) -> pa.Schema:
 
 
 def _field_of(schema: pa.Schema, name: str) -> pa.Field | None:
-    place = schema.get_field_index(name)
-    return None if place < 0 else schema.field(place)
+    ordinal = schema.get_field_index(name)
+    return None if ordinal < 0 else schema.field(ordinal)
 
 
 def _field_view(table: pa.Field, file: pa.Field | None) -> pa.Field:
@@ -235,6 +235,6 @@ def _field_view(table: pa.Field, file: pa.Field | None) -> pa.Field:
         return table.with_type(file.type) if is_own else table
     children = []
     for child in table.type:
-        place = file.type.get_field_index(child.name)
-        children.append(_field_view(child, file.type.field(place) if place >= 0 else None))
+        ordinal = file.type.get_field_index(child.name)
+        children.append(_field_view(child, file.type.field(ordinal) if ordinal >= 0 else None))
     return table.with_type(pa.struct(children))

@@ -158,7 +158,7 @@ def _family(
     except (PredicateError, FormatError):  # opening the files raises it
         return np.ones(len(relevant), dtype=bool), None, ()
     # arrays over all files of the family, in which those of the table are relevant
-    num_files = len(family.places)
+    num_files = len(family.positions)
     mask = np.zeros(num_files, dtype=bool)
     mask[files.within] = relevant
     sizes = np.zeros(num_files, dtype=np.int64)
@@ -166,12 +166,12 @@ def _family(
     if predicate is None:
         verdict = FamilyVerdict(mask, mask, (), ())
     else:
-        places = np.full(num_files, -1)
-        places[files.within] = np.arange(len(files.within))
-        spread = {name: _spread(values, places) for name, values in constants.items()}
+        positions = np.full(num_files, -1)
+        positions[files.within] = np.arange(len(files.within))
+        spread = {name: _spread(values, positions) for name, values in constants.items()}
         verdict = prune_family(family, predicate, spread, mask, sizes)
     names = table.names_in(family.schema, path)
-    num_rows, num_groups = family.num_rows, files.segment.num_row_groups[family.places]
+    num_rows, num_groups = family.num_rows, files.segment.num_row_groups[family.positions]
     for one in verdict.exclusions:
         report.add_excluded(
             one.index,
@@ -198,9 +198,9 @@ def _family(
     return verdict.possible[files.within], answers, verdict.faults
 
 
-def _spread(values: pa.Array, places: np.ndarray) -> pa.Array:
-    """Arrange the values of some files by their places in the family; null for the others."""
-    return values.take(pa.array(places, mask=places < 0))
+def _spread(values: pa.Array, positions: np.ndarray) -> pa.Array:
+    """Arrange the values of some files by their positions in the family; null for the others."""
+    return values.take(pa.array(positions, mask=positions < 0))
 
 
 def _reads(known: KnownFiles) -> IoCounts:

@@ -345,8 +345,8 @@ class TableFiles:
         schema = found.schema
         for name, data_type in self.partition_types.items():
             field = pa.field(name, pa.dictionary(pa.int32(), data_type))
-            place = schema.get_field_index(name)
-            schema = schema.append(field) if place < 0 else schema.set(place, field)
+            ordinal = schema.get_field_index(name)
+            schema = schema.append(field) if ordinal < 0 else schema.set(ordinal, field)
         for note in found.notes:
             warn_caller(f"{self.files[0].path}: {note}")
         return TableSchema(schema, found.mixed - self.partition_types.keys(), found.notes)

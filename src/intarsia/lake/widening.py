@@ -200,8 +200,8 @@ def _struct(a: pa.DataType, b: pa.DataType, fields: FieldsOf) -> pa.DataType | N
         return None
     found = []
     for field in a:
-        place = b.get_field_index(field.name)
-        other = field.with_nullable(True) if place < 0 else b.field(place)
+        ordinal = b.get_field_index(field.name)
+        other = field.with_nullable(True) if ordinal < 0 else b.field(ordinal)
         data_type = widest(field.type, other.type, fields)
         if data_type is None:
             if fields == "union":

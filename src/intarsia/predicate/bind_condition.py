@@ -30,7 +30,7 @@ from intarsia.predicate.bound import (
     BoundNull,
     BoundPrefix,
 )
-from intarsia.predicate.coercion import Place, locate
+from intarsia.predicate.coercion import LocatedLiteral, locate
 from intarsia.predicate.lists import locate_list
 from intarsia.predicate.literals import plain
 from intarsia.predicate.nodes import Comparison, In, IsNull, Like, Op, RegexpLike
@@ -98,34 +98,34 @@ def bind_comparison(node: Comparison, column: Column, *, negate: bool) -> Bound:
     literal = plain(node.value)
     if literal is None or pa.types.is_null(column.type):
         return NOTHING
-    place = locate(column, literal)
-    if place is None:  # NaN: every comparison but <> is false, so a negated one is true unless NULL
+    located = locate(column, literal)
+    if located is None:  # NaN: every comparison but <> is false, so a negated one is true unless NULL
         return bind_null(column, negated=True) if op == "<>" or (negate and op != "=") else NOTHING
-    return bind_place(column, op, place, negate=negate)
+    return bind_located(column, op, located, negate=negate)
 
 
-def bind_place(column: Column, op: Op, place: Place, *, negate: bool) -> Bound:
+def bind_located(column: Column, op: Op, located: LocatedLiteral, *, negate: bool) -> Bound:
     """Compare a column with a located literal.
 
     Args:
         column: The column.
         op: The operator, after negation.
-        place: The place of the literal among the values of the column's type.
+        located: The position of the literal among the values of the column's type.
         negate: Whether the condition was negated, so that NaN matches.
     """
     path, type_ = column.path, column.type
-    if place.value is None:
-        always_true = op in (("<", "<=", "<>") if place.side > 0 else (">", ">=", "<>"))
+    if located.value is None:
+        always_true = op in (("<", "<=", "<>") if located.side > 0 else (">", ">=", "<>"))
         return bind_null(column, negated=True) if always_true else NOTHING
-    if place.side:
+    if located.side:
         if op == "=":
             return NOTHING
         if op == "<>":
             return bind_null(column, negated=True)
         below = op in ("<", "<=")
-        op = ("<=" if below else ">") if place.side > 0 else ("<" if below else ">=")
+        op = ("<=" if below else ">") if located.side > 0 else ("<" if below else ">=")
     or_nan = pa.types.is_floating(type_) and (op == "<>" or (negate and op != "="))
-    return BoundCompare(path, type_, op, place.value, or_nan)
+    return BoundCompare(path, type_, op, located.value, or_nan)
 
 
 def bind_in(node: In, column: Column, *, negated: bool) -> Bound:
@@ -140,7 +140,7 @@ def bind_in(node: In, column: Column, *, negated: bool) -> Bound:
     if len(values) == 0:
         return bind_null(column, negated=True) if negated else NOTHING
     if len(values) == 1:
-        return bind_place(column, "<>" if negated else "=", Place(values[0], 0), negate=False)
+        return bind_located(column, "<>" if negated else "=", LocatedLiteral(values[0], 0), negate=False)
     return BoundIn(column.path, column.type, values, negated)
 
 
@@ -156,9 +156,9 @@ def bind_like(node: Like, column: Column, *, negated: bool) -> Bound:
     skeleton = pattern.skeleton(ignore_case=node.ignore_case)
     ignore_case = skeleton.ignores_case
     if pattern.literal is not None and not ignore_case:
-        place = locate(column, pattern.literal)
-        assert place is not None
-        return bind_place(column, "<>" if negated else "=", place, negate=False)
+        located = locate(column, pattern.literal)
+        assert located is not None
+        return bind_located(column, "<>" if negated else "=", located, negate=False)
     if pattern.is_prefix and not ignore_case:
         return bind_prefix(column, pattern.prefix, negated=negated)
     condition = f"{'ILIKE' if ignore_case else 'LIKE'} {render_literal(str(pattern))}"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LocatedLiteral:
     """The position of a literal among the values of a type.
 
     Attributes:
@@ -47,13 +47,13 @@ class Place:
     side: int
 
 
-_BELOW_ALL = Place(None, -1)
-_ABOVE_ALL = Place(None, 1)
+_BELOW_ALL = LocatedLiteral(None, -1)
+_ABOVE_ALL = LocatedLiteral(None, 1)
 _FLOATS: Final[dict[int, Any]] = {16: np.float16, 32: np.float32, 64: np.float64}
 
 
-def locate(column: Column, literal: object) -> Place | None:
-    """Return the place of a literal, or ``None`` for NaN.
+def locate(column: Column, literal: object) -> LocatedLiteral | None:
+    """Return the position of a literal, or ``None`` for NaN.
 
     Args:
         column: The column, for its type and its name.
@@ -66,7 +66,7 @@ def locate(column: Column, literal: object) -> Place | None:
     if pa.types.is_boolean(type_):
         if not isinstance(literal, bool):
             _mismatch(column, literal)
-        return Place(pa.scalar(literal, type_), 0)
+        return LocatedLiteral(pa.scalar(literal, type_), 0)
     if pa.types.is_integer(type_):
         return _in_integers(column, literal)
     if pa.types.is_floating(type_):
@@ -79,7 +79,7 @@ def locate(column: Column, literal: object) -> Place | None:
         if not isinstance(literal, str):
             _mismatch(column, literal)
         _utf8(column, literal)
-        return Place(pa.scalar(literal, type_), 0)
+        return LocatedLiteral(pa.scalar(literal, type_), 0)
     if pa.types.is_binary(type_) or pa.types.is_fixed_size_binary(type_):
         return _in_bytes(column, literal)
     raise PredicateError(
@@ -95,7 +95,7 @@ def _number(column: Column, literal: object) -> int | float | Decimal | Fraction
     return literal
 
 
-def _in_integers(column: Column, literal: object) -> Place | None:
+def _in_integers(column: Column, literal: object) -> LocatedLiteral | None:
     number = _number(column, literal)
     bits = column.type.bit_width
     signed = pa.types.is_signed_integer(column.type)
@@ -108,10 +108,10 @@ def _in_integers(column: Column, literal: object) -> Place | None:
     if target >= most + 1:
         return _ABOVE_ALL
     floor = target // 1
-    return Place(pa.scalar(int(floor), column.type), int(target != floor))
+    return LocatedLiteral(pa.scalar(int(floor), column.type), int(target != floor))
 
 
-def _in_floats(column: Column, literal: object) -> Place | None:
+def _in_floats(column: Column, literal: object) -> LocatedLiteral | None:
     number = _number(column, literal)
     if isinstance(number, Decimal) and not number.is_nan():
         # A literal with a decimal point means the nearest double, as in other languages: 0.1 is not a double.
@@ -120,9 +120,9 @@ def _in_floats(column: Column, literal: object) -> Place | None:
     if target is None:
         return None
     if isinstance(target, float):
-        return Place(pa.scalar(target, column.type), 0)
+        return LocatedLiteral(pa.scalar(target, column.type), 0)
     floor = _float_floor(target, _FLOATS[column.type.bit_width])
-    return Place(pa.scalar(floor, column.type), 1 if math.isinf(floor) else int(floor != target))
+    return LocatedLiteral(pa.scalar(floor, column.type), 1 if math.isinf(floor) else int(floor != target))
 
 
 def _float_floor(target: Fraction, kind: Any) -> float:
@@ -141,7 +141,7 @@ def _float_floor(target: Fraction, kind: Any) -> float:
     return float(value) + 0.0  # no negative zero
 
 
-def _in_decimals(column: Column, literal: object) -> Place | None:
+def _in_decimals(column: Column, literal: object) -> LocatedLiteral | None:
     if isinstance(literal, str):
         try:
             literal = parse_number(literal)
@@ -172,10 +172,10 @@ def _in_decimals(column: Column, literal: object) -> Place | None:
         return _BELOW_ALL
     digits = tuple(int(digit) for digit in str(abs(floor)))
     value = Decimal((int(floor < 0), digits, -scale))
-    return Place(pa.scalar(value, column.type), int(units != floor))
+    return LocatedLiteral(pa.scalar(value, column.type), int(units != floor))
 
 
-def _in_time(column: Column, literal: object) -> Place:
+def _in_time(column: Column, literal: object) -> LocatedLiteral:
     type_ = column.type
     if isinstance(literal, str) and not pa.types.is_duration(type_):
         try:
@@ -206,10 +206,10 @@ def _in_time(column: Column, literal: object) -> Place:
         return _BELOW_ALL
     if floor >= 1 << bits - 1:
         return _ABOVE_ALL
-    return Place(pa.scalar(floor, type_), int(rest != 0))
+    return LocatedLiteral(pa.scalar(floor, type_), int(rest != 0))
 
 
-def _in_bytes(column: Column, literal: object) -> Place:
+def _in_bytes(column: Column, literal: object) -> LocatedLiteral:
     if isinstance(literal, str):
         if isinstance(column.declared, pa.UuidType):
             try:
@@ -223,12 +223,12 @@ def _in_bytes(column: Column, literal: object) -> Place:
     if not isinstance(literal, bytes):
         _mismatch(column, literal)
     if pa.types.is_binary(column.type):
-        return Place(pa.scalar(literal, column.type), 0)
+        return LocatedLiteral(pa.scalar(literal, column.type), 0)
     width = column.type.byte_width
     # A longer literal is just above its own prefix. A shorter one is just below itself padded with zeros.
     side = (len(literal) > width) - (len(literal) < width)
     value = literal[:width].ljust(width, b"\0")
-    return Place(pa.scalar(value, column.type), side)
+    return LocatedLiteral(pa.scalar(value, column.type), side)
 
 
 def _utf8(column: Column, literal: str) -> bytes:

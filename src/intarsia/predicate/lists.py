@@ -70,9 +70,9 @@ def _locate_each(column: Column, literals: list[object]) -> tuple[pa.Array, bool
         if literal is None:
             has_null = True
             continue
-        place = locate(column, literal)
-        if place is not None and place.value is not None and place.side == 0:
-            found.append(place.value)
+        located = locate(column, literal)
+        if located is not None and located.value is not None and located.side == 0:
+            found.append(located.value)
     return pa.array(found, column.type), has_null
 
 

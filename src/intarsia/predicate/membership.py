@@ -58,10 +58,10 @@ def integer_membership(leaf: BoundIn, values: pa.Array) -> pa.BooleanArray | Non
     if np.count_nonzero(table[_slots(numbers[:_MIN_ROWS], shift)]) > _MIN_ROWS * _MAX_FOUND:
         return None
     found = table[_slots(numbers, shift)]
-    places = np.flatnonzero(found)
-    wanted = numbers[places]
+    positions = np.flatnonzero(found)
+    wanted = numbers[positions]
     nearest = np.minimum(np.searchsorted(among, wanted), len(among) - 1)
-    found[places] = among[nearest] == wanted
+    found[positions] = among[nearest] == wanted
     return pa.array(found)
 
 

@@ -110,9 +110,9 @@ def parse_pattern(like: Like) -> Pattern:
         if character == escape:
             character = next(characters, "")
             if character not in ("%", "_", escape):
-                place = repr(character) if character else "the end of the pattern"
+                next_shown = repr(character) if character else "the end of the pattern"
                 raise PredicateError(
-                    f"in {like}, the escape character {escape} precedes {place}, but it may "
+                    f"in {like}, the escape character {escape} precedes {next_shown}, but it may "
                     "only precede %, _ and itself; double it to match it literally, or choose another "
                     "with ESCAPE",
                     reason="invalid-escape",

@@ -99,7 +99,7 @@ def skeleton_of(regex: str, *, ignore_case: bool = False) -> Skeleton:
     scanner = _Scanner(regex)
     try:
         items = scanner.alternatives(frozenset("i") if ignore_case else frozenset(), depth=0)
-        if scanner.place < len(regex):
+        if scanner.position < len(regex):
             raise _UnknownSyntaxError
     except _UnknownSyntaxError:
         items = [Mark.GAP]
@@ -109,7 +109,7 @@ def skeleton_of(regex: str, *, ignore_case: bool = False) -> Skeleton:
 class _Scanner:
     def __init__(self, regex: str) -> None:
         self._regex = regex
-        self.place = 0
+        self.position = 0
 
     def alternatives(self, flags: frozenset[str], depth: int) -> list[Item]:
         """Scan to the end of the group or of the expression. Flags set inside apply up to that end."""
@@ -118,25 +118,25 @@ class _Scanner:
         items: list[Item] = []
         atom: list[Item] = []  # the last atom, which may still be repeated; earlier ones are in `items`
         several = False
-        while self.place < len(self._regex) and self._regex[self.place] != ")":
-            if self._regex[self.place] == "|":
+        while self.position < len(self._regex) and self._regex[self.position] != ")":
+            if self._regex[self.position] == "|":
                 several = True
-                self.place += 1
+                self.position += 1
                 continue
-            if (repetition := _REPETITION.match(self._regex, self.place)) is not None:
-                self.place = repetition.end()
+            if (repetition := _REPETITION.match(self._regex, self.position)) is not None:
+                self.position = repetition.end()
                 sign, least = repetition.groups()
                 atom = _repeated(atom, optional=sign in ("*", "?") or least == "0")
                 self._refuse_repetition()
                 continue
             items += atom
             atom = []
-            group = _GROUP.match(self._regex, self.place)
+            group = _GROUP.match(self._regex, self.position)
             if group is None:
                 atom = self._atom(flags, items)
                 continue
-            self.place = group.end()
-            if (self._regex.startswith("?", self.place)) and group.end() == group.start() + 1:
+            self.position = group.end()
+            if (self._regex.startswith("?", self.position)) and group.end() == group.start() + 1:
                 raise _UnknownSyntaxError  # an unknown group type
             inner = flags if group["flags"] is None else _with(flags, group["flags"])
             if group["end"] == ")":
@@ -144,30 +144,30 @@ class _Scanner:
                 self._refuse_repetition()
                 continue
             atom = self.alternatives(inner, depth + 1)
-            if not self._regex.startswith(")", self.place):
+            if not self._regex.startswith(")", self.position):
                 raise _UnknownSyntaxError
-            self.place += 1
+            self.position += 1
         return [Mark.GAP] if several else items + atom
 
     def _refuse_repetition(self) -> None:
         """Give up if the next character may be a repetition of something other than an atom."""
-        if _LOOKS_REPEATED.match(self._regex, self.place):
+        if _LOOKS_REPEATED.match(self._regex, self.position):
             raise _UnknownSyntaxError
 
     def _atom(self, flags: frozenset[str], items: list[Item]) -> list[Item]:
         """Scan a character, class or assertion. Quoted text goes to ``items``, except its last character."""
-        character = self._regex[self.place]
+        character = self._regex[self.position]
         ignore_case = "i" in flags
         if character == "\\":
             return self._escape(ignore_case, items)
         if character == "[":
             return self._class(ignore_case)
         if character == "{":
-            self.place += 1
-            if re.match("[0-9, ]", self._regex[self.place :]):
+            self.position += 1
+            if re.match("[0-9, ]", self._regex[self.position :]):
                 raise _UnknownSyntaxError  # RE2 reads it literally; a later version may read a repetition
             return letters("{", ignore_case=ignore_case)
-        self.place += 1
+        self.position += 1
         if character == "^" and "m" not in flags:
             return [Mark.START]
         if character in "^$.":
@@ -175,13 +175,13 @@ class _Scanner:
         return letters(character, ignore_case=ignore_case)
 
     def _escape(self, ignore_case: bool, items: list[Item]) -> list[Item]:
-        start = self.place
+        start = self.position
         escaped = self._regex[start + 1 : start + 2]
-        self.place += 2
+        self.position += 2
         if escaped == "Q":
-            end = self._regex.find("\\E", self.place)
-            text = self._regex[self.place :] if end < 0 else self._regex[self.place : end]
-            self.place = len(self._regex) if end < 0 else end + 2
+            end = self._regex.find("\\E", self.position)
+            text = self._regex[self.position :] if end < 0 else self._regex[self.position : end]
+            self.position = len(self._regex) if end < 0 else end + 2
             if not text:
                 self._refuse_repetition()
             quoted = letters(text, ignore_case=ignore_case)
@@ -194,35 +194,35 @@ class _Scanner:
         if escaped in _CONTROL:
             return [Letter(_CONTROL[escaped], False)]
         if (code := _HEXADECIMAL.match(self._regex, start)) is not None:
-            self.place = code.end()
+            self.position = code.end()
             point = int(code[1] or code[2], 16)
             if point > 0x10FFFF or 0xD800 <= point < 0xE000:
                 raise _UnknownSyntaxError
             return letters(chr(point), ignore_case=ignore_case)
         if (named := _CLASS.match(self._regex, start)) is not None:
-            self.place = named.end()
+            self.position = named.end()
             return [Mark.GAP]
         if escaped.isascii() and escaped and not escaped.isalnum():
             return [Letter(escaped, False)]
         raise _UnknownSyntaxError
 
     def _class(self, ignore_case: bool) -> list[Item]:
-        if (single := _ONE_CHARACTER.match(self._regex, self.place)) is not None:
-            self.place = single.end()
+        if (single := _ONE_CHARACTER.match(self._regex, self.position)) is not None:
+            self.position = single.end()
             return letters(single[1], ignore_case=ignore_case)
-        self.place += 2 if self._regex.startswith("[^", self.place) else 1
+        self.position += 2 if self._regex.startswith("[^", self.position) else 1
         first = True
-        while self.place < len(self._regex):
-            character = self._regex[self.place]
+        while self.position < len(self._regex):
+            character = self._regex[self.position]
             if character == "]" and not first:
-                self.place += 1
+                self.position += 1
                 return [Mark.GAP]
             first = False
-            named = self._regex.find(":]", self.place + 2) if character == "[" else -1
-            if named >= 0 and self._regex.startswith("[:", self.place):
-                self.place = named + 2
+            named = self._regex.find(":]", self.position + 2) if character == "[" else -1
+            if named >= 0 and self._regex.startswith("[:", self.position):
+                self.position = named + 2
             else:
-                self.place += 2 if character == "\\" else 1
+                self.position += 2 if character == "\\" else 1
         raise _UnknownSyntaxError
 
 

@@ -1,4 +1,4 @@
-"""Explain why SQL text cannot be parsed: the word, its place, and the remedy."""
+"""Explain why SQL text cannot be parsed: the word, its position, and the remedy."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def syntax_error(text: str, error: Exception) -> PredicateError:
         )
     problems: list[dict[str, Any]] = getattr(error, "errors", None) or [{}]
     problem = problems[0]
-    place = (problem.get("line"), problem.get("col"))
-    ordinals = [at for at, token in enumerate(tokens) if (token.line, token.col) == place]
+    line_and_column = (problem.get("line"), problem.get("col"))
+    ordinals = [at for at, token in enumerate(tokens) if (token.line, token.col) == line_and_column]
     at = ordinals[0] if ordinals else len(tokens) - 1
     found, what = _explain(tokens, at, str(problem.get("description")))
     token = tokens[found]
@@ -84,7 +84,7 @@ def _explain(tokens: Sequence[Any], at: int, description: str) -> tuple[int, str
 
 
 def _is_keyword_for_column(tokens: Sequence[Any], ordinal: int) -> bool:
-    """Return whether a keyword is in the place of a column: first in a condition, or before an operator."""
+    """Return whether a keyword is where a column should be: first in a condition, or before an operator."""
     token = tokens[ordinal]
     kind = _kind(token)
     if kind in _ENDS_OPERAND or kind in _STARTS or not token.text.isidentifier():
@@ -143,10 +143,10 @@ def _error(text: str, near: str | None, position: int | None, what: str) -> Pred
     else:
         line = text.count("\n", 0, position) + 1
         column = position - text.rfind("\n", 0, position)
-        place = f"line {line}, column {column}" if "\n" in text.strip() else f"column {column}"
+        shown_at = f"line {line}, column {column}" if "\n" in text.strip() else f"column {column}"
         start, stop = max(0, position - _CONTEXT), position + len(near) + _CONTEXT
         shown = short(near).strip('"')
         message = (
-            f'cannot parse the predicate near "{shown}" at {place}: {what} (in: {short(text[start:stop])})'
+            f'cannot parse the predicate near "{shown}" at {shown_at}: {what} (in: {short(text[start:stop])})'
         )
     return PredicateError(message, reason="syntax-error", near=near, position=position)

@@ -290,15 +290,15 @@ def sample_rows(
     rng = np.random.default_rng(seed)
     starts = np.cumsum([0, *(size.num_rows for size in sizes)])
     drawn = draw(int(starts[-1]), affordable_rows(sizes) if n is None else n, rng)
-    for place, (query, plan, record) in enumerate(files):
-        start, stop = np.searchsorted(drawn, starts[place : place + 2])
+    for ordinal, (query, plan, record) in enumerate(files):
+        start, stop = np.searchsorted(drawn, starts[ordinal : ordinal + 2])
         if start == stop:
             continue
         before = query.file.source.counts.bytes
         embedded = _open_sample(query)
         counts = ReadCounts(index_bytes=query.file.source.counts.bytes - before)
         num_rows = 0
-        for rows, read in _file_sample(query, plan, embedded, drawn[start:stop] - starts[place], rng):
+        for rows, read in _file_sample(query, plan, embedded, drawn[start:stop] - starts[ordinal], rng):
             counts += read
             num_rows += rows.num_rows
             yield shape(rows, query)

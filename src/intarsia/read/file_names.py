@@ -35,8 +35,8 @@ class FileNames:
         return pa.schema([field for field in self.fields if field is not None])
 
     @cached_property
-    def _places(self) -> Mapping[str, int]:
-        return {field.name: place for place, field in enumerate(self.fields) if field is not None}
+    def _ordinals(self) -> Mapping[str, int]:
+        return {field.name: ordinal for ordinal, field in enumerate(self.fields) if field is not None}
 
     @cached_property
     def _absent(self) -> str:
@@ -45,12 +45,12 @@ class FileNames:
 
     def _find(self, path: Path) -> tuple[Path, pa.DataType] | None:
         """Return the path in the file, and the type of the file with the names of the table."""
-        place = self._places.get(path[0])
-        if place is None:
+        ordinal = self._ordinals.get(path[0])
+        if ordinal is None:
             return None
-        field = self.fields[place]
+        field = self.fields[ordinal]
         assert field is not None
-        own_type, named_type, found = self.own.field(place).type, field.type, [self.own.field(place).name]
+        own_type, named_type, found = self.own.field(ordinal).type, field.type, [self.own.field(ordinal).name]
         for name in path[1:]:
             child = named_type.get_field_index(name) if pa.types.is_struct(named_type) else -1
             if child < 0:

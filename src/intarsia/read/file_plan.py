@@ -211,9 +211,9 @@ def plan_chunks(
     keys: list[ChunkKey | None] = [ChunkKey(group, leaf.ordinal) for leaf in leaves]
     # rows may have been excluded with locations that are known, so pages are compared with them
     is_known = [file.locations(key) is not None for key in keys if key is not None]
-    for place, meta in enumerate(metas):
-        if is_single_page(meta) and not is_known[place]:
-            keys[place] = None
+    for ordinal, meta in enumerate(metas):
+        if is_single_page(meta) and not is_known[ordinal]:
+            keys[ordinal] = None
     index_bytes = file.load_page_index([key for key in keys if key is not None])
     num_rows = file.footer.metadata.row_groups[group].num_rows
     plans = [

@@ -69,8 +69,8 @@ def refuse_repeated(schema: pa.Schema, names: Iterable[str], path: str) -> None:
 
 def type_at(schema: pa.Schema, path: Path) -> pa.DataType | None:
     """Return the type of a field or of a struct field in it; None if it does not exist or is ambiguous."""
-    place = schema.get_field_index(path[0])
-    return None if place < 0 else field_type(schema.field(place).type, path[1:])
+    ordinal = schema.get_field_index(path[0])
+    return None if ordinal < 0 else field_type(schema.field(ordinal).type, path[1:])
 
 
 def rows_without_columns(num_rows: int) -> pa.Table:

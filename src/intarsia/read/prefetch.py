@@ -52,13 +52,13 @@ def prefetch(query: FileQuery, plan: FilePlan) -> FilePlan:
     # damaged metadata is reported, or replaced, when the rows are read
     with contextlib.suppress(FormatError):
         index.add(0, _load_offset_indexes(query, plan.candidates))
-        needed = _places(query, of_predicate, doubtful)
-        everything = [*needed, *_places(query, query.output_leaves, plan.candidates)]
+        needed = _locations(query, of_predicate, doubtful)
+        everything = [*needed, *_locations(query, query.output_leaves, plan.candidates)]
         gap_bytes = file.source.coalesce_bytes
         is_cheap = _num_bytes(everything, 0) <= gap_bytes
-        for places in (everything, needed) if is_cheap else (needed,):
-            if _num_bytes(places, gap_bytes) <= MAX_PREFETCHED_BYTES:
-                file.source.keep(places)
+        for locations in (everything, needed) if is_cheap else (needed,):
+            if _num_bytes(locations, gap_bytes) <= MAX_PREFETCHED_BYTES:
+                file.source.keep(locations)
                 break
     return replace(plan, index_bytes=plan.index_bytes + index.bytes)
 
@@ -76,18 +76,18 @@ def _load_offset_indexes(query: FileQuery, rows: RowSelection) -> int:
     )
 
 
-def _num_bytes(places: Sequence[ByteRange], gap_bytes: int) -> int:
+def _num_bytes(locations: Sequence[ByteRange], gap_bytes: int) -> int:
     """Return the bytes of the requests for some ranges."""
-    return sum(request.length for request in coalesce(places, gap_bytes))
+    return sum(request.length for request in coalesce(locations, gap_bytes))
 
 
-def _places(query: FileQuery, leaves: Sequence[Leaf], rows: RowSelection) -> list[ByteRange]:
+def _locations(query: FileQuery, leaves: Sequence[Leaf], rows: RowSelection) -> list[ByteRange]:
     """Return the byte ranges of the pages of some rows."""
-    places: list[ByteRange] = []
+    locations: list[ByteRange] = []
     for group, wanted in query.row_groups(rows) if leaves else ():
         plans, _ = plan_chunks(query, group, list(leaves), wanted)
         for plan in plans:
-            places += plan.pages
+            locations += plan.pages
             if plan.dictionary is not None and plan.dictionary_use is not DictionaryUse.NEVER:
-                places.append(plan.dictionary)
-    return places
+                locations.append(plan.dictionary)
+    return locations

@@ -179,9 +179,9 @@ class _Pruner:
         self._proven = list(self._certain)
         self._conditions: dict[int, Condition] = {}
         self._terms_of: dict[int, list[int]] = {}
-        for place, term in enumerate(self._formula.terms):
+        for position, term in enumerate(self._formula.terms):
             for ordinal in dict.fromkeys(conditions_of(term)):
-                self._terms_of.setdefault(ordinal, []).append(place)
+                self._terms_of.setdefault(ordinal, []).append(position)
         self._edges = file.footer.row_group_starts
         self._states: dict[int, _State] = {}
         self._bytes: dict[bytes, int] = {}
@@ -319,11 +319,11 @@ class _Pruner:
                 if left.num_rows < self._possible[ordinal].num_rows:
                     self._possible[ordinal] = left
                     self._states.pop(ordinal, None)
-                    for place in self._terms_of[ordinal]:
-                        narrowed.setdefault(place, []).append(ordinal)
-        for place, ordinals in narrowed.items():
+                    for term_ordinal in self._terms_of[ordinal]:
+                        narrowed.setdefault(term_ordinal, []).append(ordinal)
+        for term_ordinal, ordinals in narrowed.items():
             before = self.candidates
-            after = before & combine(self._formula.terms[place], self._possible, union, intersection)
+            after = before & combine(self._formula.terms[term_ordinal], self._possible, union, intersection)
             if after.num_rows < before.num_rows:
                 column = ".".join(self._conditions[ordinals[-1]].path)
                 self.candidates = after

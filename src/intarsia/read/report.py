@@ -466,8 +466,8 @@ def _add_step(entry: PrunedBy, file: ParquetInput, leaves: Sequence[Leaf], step:
     recorded = np.array([of_leaf.data_pages for of_leaf in outlines]).reshape(len(leaves), len(edges) - 1)
     pages_of_whole = recorded[:, whole]
     entry.pages += int(np.maximum(pages_of_whole, 0).sum())
-    for place, unrecorded in np.argwhere(pages_of_whole <= 0).tolist():
-        entry.pages += _num_pages(file, int(whole[unrecorded]), leaves[place])
+    for ordinal, unrecorded in np.argwhere(pages_of_whole <= 0).tolist():
+        entry.pages += _num_pages(file, int(whole[unrecorded]), leaves[ordinal])
     for group in others:
         start, stop = int(edges[group]), int(edges[group + 1])
         rows_before, rows_after = (rows.clip(start, stop).shift(-start) for rows in (step.before, step.after))

@@ -209,8 +209,8 @@ class RunColumns:
         if self._groups[-1] - self._groups[0] == len(self._groups) - 1:
             return rows.shift(int(firsts[0]))
         numbers = rows.rows()
-        places = np.searchsorted(self._edges, numbers, side="right") - 1
-        return RowSelection.from_rows(numbers + (firsts - self._edges[:-1])[places])
+        positions = np.searchsorted(self._edges, numbers, side="right") - 1
+        return RowSelection.from_rows(numbers + (firsts - self._edges[:-1])[positions])
 
     def decode(self, leaves: list[Leaf], rows: RowSelection) -> dict[int, pa.ChunkedArray]:
         """See `DecodedColumns`.
@@ -247,8 +247,8 @@ class RunColumns:
         starts = np.concatenate([of_leaf.starts[groups] for of_leaf in outlines])
         stops = np.concatenate([of_leaf.stops[groups] for of_leaf in outlines])
         num_values = np.concatenate([of_leaf.num_values[groups] for of_leaf in outlines])
-        places = coalesce(map(ByteRange, starts.tolist(), stops.tolist()), file.source.coalesce_bytes)
-        pieces = self._fetch(places, starts)
+        locations = coalesce(map(ByteRange, starts.tolist(), stops.tolist()), file.source.coalesce_bytes)
+        pieces = self._fetch(locations, starts)
         for leaf, of_leaf in zip(leaves, outlines, strict=True):
             self._pages_read[leaf.name][touched] += np.maximum(of_leaf.data_pages[groups], 0)
             is_new = of_leaf.has_offset_index[groups] & ~self._is_known(of_leaf.starts[groups])
@@ -258,14 +258,16 @@ class RunColumns:
         # pyarrow detects a wrong number of values only for all row groups together
         order = np.argsort(starts)
         starts, stops = starts[order], stops[order]
-        first = np.searchsorted(starts, [place.start for place in places]).tolist()
-        for place, piece, begin, end in zip(places, pieces, first, [*first[1:], len(order)], strict=True):
-            edges = np.stack([starts[begin:end], stops[begin:end]], axis=1) - place.start
+        first = np.searchsorted(starts, [location.start for location in locations]).tolist()
+        for location, piece, begin, end in zip(
+            locations, pieces, first, [*first[1:], len(order)], strict=True
+        ):
+            edges = np.stack([starts[begin:end], stops[begin:end]], axis=1) - location.start
             check_value_counts(piece, edges.tolist(), num_values[order[begin:end]].tolist())
         with decode_errors(f"row groups {groups[0]} to {groups[-1]}", "RowGroup"):
             part = file.arrow_part(groups, leaves)
             reader = pq.ParquetFile(
-                pa.PythonFile(SourceFile(SparseBytes(file.source.size(), places, pieces)), mode="r"),
+                pa.PythonFile(SourceFile(SparseBytes(file.source.size(), locations, pieces)), mode="r"),
                 metadata=part.metadata,
                 pre_buffer=False,  # the bytes are in memory
             ).reader
@@ -279,16 +281,16 @@ class RunColumns:
             )
         return table
 
-    def _fetch(self, places: Sequence[ByteRange], starts: Int64s) -> list[bytes]:
+    def _fetch(self, locations: Sequence[ByteRange], starts: Int64s) -> list[bytes]:
         """Read ranges of complete chunks, without the dictionary pages that are known."""
         known = starts[self._is_known(starts)].tolist()
         if not known:
-            return self._query.file.source.read_ranges(places)
+            return self._query.file.source.read_ranges(locations)
         source = BufferedSource(self._query.file.source)
         with source.buffering() as buffer:
             for start in known:
                 buffer(start, self._known_dictionaries[start])
-            return source.read_ranges(places)
+            return source.read_ranges(locations)
 
     def _is_known(self, starts: Int64s) -> Bools:
         """Whether the dictionary page at the start of each chunk is known."""

@@ -243,8 +243,8 @@ def _sorted_keys(ordering: ArrowOrdering, leaf: BoundIn) -> Keys:
 
 def _listed(keys: Keys, wanted: Keys) -> Bools:
     """Return whether each wanted key is among the sorted ``keys``."""
-    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return _as_bools(keys[place] == wanted)
+    position = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return _as_bools(keys[position] == wanted)
 
 
 def _prefix_cells(ordering: ArrowOrdering, prefix: bytes) -> tuple[Keys, Keys | None]:

@@ -214,8 +214,8 @@ class RowSelection:
             return np.asarray(first >= last)
         if len(self.starts) == 1:
             return np.asarray(((first >= self.starts[0]) & (last <= self.stops[0])) | (first >= last))
-        place = self.starts.searchsorted(first, side="right") - 1
-        inside = (place >= 0) & (self.stops[np.maximum(place, 0)] >= last)
+        position = self.starts.searchsorted(first, side="right") - 1
+        inside = (position >= 0) & (self.stops[np.maximum(position, 0)] >= last)
         return np.asarray(inside | (first >= last))
 
     def count_between(self, edges: Rows) -> Rows:
@@ -234,10 +234,11 @@ class RowSelection:
             inside: Rows = np.minimum(np.maximum(edges, self.starts[0]), self.stops[0])
             return inside[1:] - inside[:-1]
         before = np.concatenate([[0], np.cumsum(self.stops - self.starts)])
-        place = np.searchsorted(self.starts, edges, side="right")  # ranges that start at or before the edge
-        last = np.maximum(place - 1, 0)
+        # ranges that start at or before the edge
+        position = np.searchsorted(self.starts, edges, side="right")
+        last = np.maximum(position - 1, 0)
         beyond = np.maximum(self.stops[last] - edges, 0)  # rows of the last of them at or after the edge
-        return np.diff(before[place] - np.where(place > 0, beyond, 0))
+        return np.diff(before[position] - np.where(position > 0, beyond, 0))
 
     def rows(self) -> Rows:
         """Return the ordinals of all rows."""

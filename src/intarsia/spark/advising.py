@@ -228,8 +228,8 @@ def _draw(frame: DataFrame, requested: Sequence[Query], sample_rows: int) -> tup
     import pyspark.sql.functions as sf
 
     num_rows = frame.count()
-    place = [sf.col("_metadata.file_path").alias(_FILE), sf.col("_metadata.row_index").alias(_ROW)]
-    placed = frame.select("*", *place)
+    file_and_row = [sf.col("_metadata.file_path").alias(_FILE), sf.col("_metadata.row_index").alias(_ROW)]
+    placed = frame.select("*", *file_and_row)
     share = min(1.0, sample_rows / max(num_rows, 1))
     sample = (placed if share == 1 else placed.sample(fraction=share, seed=0)).toArrow()
     rare = _rare(sample.drop_columns([_FILE, _ROW]), requested) if share < 1 else []

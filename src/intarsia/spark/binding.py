@@ -193,7 +193,7 @@ class SparkBinder:
             path.append(found[0].name)
             data_type = found[0].type
             fields = (
-                [data_type.field(place) for place in range(data_type.num_fields)]
+                [data_type.field(ordinal) for ordinal in range(data_type.num_fields)]
                 if pa.types.is_struct(data_type)
                 else []
             )

@@ -50,7 +50,7 @@ def checksums(spark: SparkSession, frame: DataFrame, progress: TaskProgress) -> 
 
     texts = [name for name, data_type in _types(frame) if data_type.typeName() in ("string", "binary")]
     row = sf.xxhash64(*_hashes(sf, frame)).alias("row")
-    lengths = [sf.octet_length(quoted(name)).alias(f"n{place}") for place, name in enumerate(texts)]
+    lengths = [sf.octet_length(quoted(name)).alias(f"n{ordinal}") for ordinal, name in enumerate(texts)]
     low = (1 << _PART_BITS) - 1
     # the highest part keeps its sign
     parts = [
@@ -58,12 +58,12 @@ def checksums(spark: SparkSession, frame: DataFrame, progress: TaskProgress) -> 
         sf.shiftright("row", _PART_BITS).bitwiseAND(low),
         sf.col("row").bitwiseAND(low),
     ]
-    longest = [sf.max(f"n{place}").alias(f"m{place}") for place in range(len(texts))]
-    sums = [sf.sum(part).alias(f"s{place}") for place, part in enumerate(parts)]
+    longest = [sf.max(f"n{ordinal}").alias(f"m{ordinal}") for ordinal in range(len(texts))]
+    sums = [sf.sum(part).alias(f"s{ordinal}") for ordinal, part in enumerate(parts)]
     totals = frame.select(row, *lengths).agg(sf.count("*").alias("rows"), *sums, *longest)
     ((num_rows, *found),) = collect_rows(spark, totals, progress)
     values = [value or 0 for value in found]
-    total = sum(part << (2 - place) * _PART_BITS for place, part in enumerate(values[: len(parts)]))
+    total = sum(part << (2 - ordinal) * _PART_BITS for ordinal, part in enumerate(values[: len(parts)]))
     fixed = _FIXED_BYTES * len(frame.columns)
     nested = any(_is_nested(data_type) for _, data_type in _types(frame))
     return Checksums(num_rows, total, None if nested else fixed + sum(values[len(parts) :]))
@@ -88,7 +88,7 @@ def _column_sums(spark: SparkSession, frame: DataFrame, progress: TaskProgress) 
     import pyspark.sql.functions as sf
 
     parts = [sf.shiftright(one, _COLUMN_SHIFT).alias(f"h{at}") for at, one in enumerate(_hashes(sf, frame))]
-    sums = [sf.sum(f"h{place}").alias(f"s{place}") for place in range(len(parts))]
+    sums = [sf.sum(f"h{ordinal}").alias(f"s{ordinal}") for ordinal in range(len(parts))]
     (row,) = collect_rows(spark, frame.select(*parts).agg(*sums), progress)
     return [value or 0 for value in row]
 

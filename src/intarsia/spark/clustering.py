@@ -117,7 +117,7 @@ def _curve_column(frame: DataFrame, clustering: Clustering, num_rows: int) -> Co
     assert clustering.curve is not None
     columns = [frame[quoted(name)] for name in clustering.columns]
     share = min(1.0, _SAMPLED_ROWS / max(num_rows, 1))
-    sampled = frame.select(*(column.alias(f"c{place}") for place, column in enumerate(columns)))
+    sampled = frame.select(*(column.alias(f"c{ordinal}") for ordinal, column in enumerate(columns)))
     sample = (sampled if share == 1 else sampled.sample(fraction=share, seed=0)).toArrow()
     bits = bits_per_column(len(columns))
     bounds = [quantile_bounds(column, bits) for column in sample.columns]

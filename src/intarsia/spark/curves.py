@@ -55,8 +55,8 @@ def quantile_bounds(sample: pa.Array | pa.ChunkedArray, bits: int) -> pa.Array:
     values = _sortable(sample).drop_null()
     ordered = values.take(pc.sort_indices(values))
     parts = min(1 << bits, len(ordered))
-    places = np.arange(1, parts) * len(ordered) // max(parts, 1)
-    return pc.unique(ordered.take(pa.array(places)))
+    positions = np.arange(1, parts) * len(ordered) // max(parts, 1)
+    return pc.unique(ordered.take(pa.array(positions)))
 
 
 def ranks(values: pa.Array, bounds: pa.Array, bits: int) -> Ranks:
@@ -73,14 +73,14 @@ def ranks(values: pa.Array, bounds: pa.Array, bits: int) -> Ranks:
     """
     found = np.full(len(values), (1 << bits) - 1, dtype=np.int64)
     known = _sortable(values)
-    places = np.flatnonzero(known.is_valid().to_numpy(zero_copy_only=False))
-    if len(places):
+    positions = np.flatnonzero(known.is_valid().to_numpy(zero_copy_only=False))
+    if len(positions):
         # sorted together with the bounds, which precede equal values because the sort is stable
         merged = pa.concat_arrays([bounds, known.drop_null()])
         order = pc.sort_indices(merged).to_numpy()
         is_bound = order < len(bounds)
         below = np.cumsum(is_bound)
-        found[places[order[~is_bound] - len(bounds)]] = below[~is_bound]
+        found[positions[order[~is_bound] - len(bounds)]] = below[~is_bound]
     return found
 
 

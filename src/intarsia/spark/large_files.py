@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LARGE_BYTES = 4 * TASK_BYTES
 
 #: The schema of the rows in which parts are sent, and the size of a row.
-_PIECES, _PIECE_BYTES = "file int, part int, place int, bytes binary", 1 << 20
+_PIECES, _PIECE_BYTES = "file int, part int, number int, bytes binary", 1 << 20
 
 #: Larger parts are dropped, and built again: Spark took 9 s of CPU time to move a RowMap of 146 MB, which
 #: took 2 s to build.
@@ -92,14 +92,14 @@ def run_by_row_groups(
     def build(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         indexes = [unpack_index(item) for item in shipped]
         for batch in batches:
-            for place in batch.column(0).to_pylist():
-                ordinal, work = works[place]
+            for work_ordinal in batch.column(0).to_pylist():
+                ordinal, work = works[work_ordinal]
                 try:
                     part = pickle.dumps(build_part(paths[ordinal], indexes, work))
                     part = part if len(part) <= _MAX_BYTES else b""
                 except Exception:  # noqa: BLE001  the task that attaches raises the same error, and reports it
                     part = b""
-                yield from _pieces(ordinal, place, part)
+                yield from _pieces(ordinal, work_ordinal, part)
 
     def attach_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for ordinal, parts in _joined(batches).items():
@@ -121,7 +121,7 @@ def _pieces(file: int, ordinal: int, part: bytes) -> Iterator[pa.RecordBatch]:
         piece = part[start : start + _PIECE_BYTES]
         arrays = [pa.array([number], pa.int32()) for number in (file, ordinal, start // _PIECE_BYTES)]
         yield pa.record_batch(
-            [*arrays, pa.array([piece], pa.binary())], names=["file", "part", "place", "bytes"]
+            [*arrays, pa.array([piece], pa.binary())], names=["file", "part", "number", "bytes"]
         )
 
 
@@ -129,12 +129,12 @@ def _joined(batches: Iterator[pa.RecordBatch]) -> dict[int, list[Part]]:
     """Return the parts of each file."""
     pieces: dict[int, dict[int, dict[int, bytes]]] = {}
     for batch in batches:
-        for file, ordinal, place, piece in zip(
+        for file, ordinal, piece_ordinal, piece in zip(
             *(column.to_pylist() for column in batch.columns), strict=True
         ):
-            pieces.setdefault(file, {}).setdefault(ordinal, {})[place] = piece
+            pieces.setdefault(file, {}).setdefault(ordinal, {})[piece_ordinal] = piece
     joined = {
-        file: [b"".join(places[place] for place in sorted(places)) for places in parts.values()]
+        file: [b"".join(numbered[number] for number in sorted(numbered)) for numbered in parts.values()]
         for file, parts in pieces.items()
     }
     return {file: [pickle.loads(part) for part in parts if part] for file, parts in joined.items()}  # noqa: S301

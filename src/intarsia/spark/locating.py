@@ -59,18 +59,18 @@ def locate(spark: SparkSession, keys: DataFrame, path: Source, *, key: Key) -> D
         if name not in whole.columns:
             raise ColumnNotFoundError(name, whole.columns)
     rows = read(spark, path, _condition(requested, whole, pairs))
-    places = rows.select(
-        *(rows[quoted(name)].alias(f"_key{place}") for place, (_, name) in enumerate(pairs)),
+    paths = rows.select(
+        *(rows[quoted(name)].alias(f"_key{ordinal}") for ordinal, (_, name) in enumerate(pairs)),
         rows.metadataColumn("_metadata")["file_path"].alias("path"),
         rows.metadataColumn("_metadata")["row_index"].alias("row"),
     )
     # unique names, because a key may be named like a column of the result
-    named = requested.toDF(*(f"_requested{place}" for place in range(len(pairs))))
-    equal = [named[f"_requested{place}"] == places[f"_key{place}"] for place in range(len(pairs))]
-    return named.join(places, equal).select(
-        *(named[f"_requested{place}"].alias(name) for place, (name, _) in enumerate(pairs)),
-        places["path"],
-        places["row"],
+    named = requested.toDF(*(f"_requested{ordinal}" for ordinal in range(len(pairs))))
+    equal = [named[f"_requested{ordinal}"] == paths[f"_key{ordinal}"] for ordinal in range(len(pairs))]
+    return named.join(paths, equal).select(
+        *(named[f"_requested{ordinal}"].alias(name) for ordinal, (name, _) in enumerate(pairs)),
+        paths["path"],
+        paths["row"],
     )
 
 
@@ -89,11 +89,14 @@ def _condition(requested: DataFrame, whole: DataFrame, pairs: Sequence[tuple[str
     if found.num_rows > MAX_KEYS:
         return None
     conditions = []
-    for place, (_, name) in enumerate(pairs):
-        values = found.column(place).unique().drop_null().to_pylist()
+    for ordinal, (_, name) in enumerate(pairs):
+        values = found.column(ordinal).unique().drop_null().to_pylist()
         if not values:
             return "false"
-        types = {requested.schema[place].dataType.simpleString(), whole.schema[name].dataType.simpleString()}
+        types = {
+            requested.schema[ordinal].dataType.simpleString(),
+            whole.schema[name].dataType.simpleString(),
+        }
         if len(types) > 1 and not types <= INTEGERS:
             continue  # Spark's equality may convert values in another way than its IN does
         try:

@@ -111,7 +111,7 @@ def _with_relation(jvm: Any, plan: Any, relation: Any) -> Any | None:
 
 
 def _items(sequence: Any) -> list[Any]:
-    return [sequence.apply(place) for place in range(sequence.size())]
+    return [sequence.apply(ordinal) for ordinal in range(sequence.size())]
 
 
 def _name(plan: Any) -> str:

@@ -219,11 +219,11 @@ def source_rows(spark: SparkSession, source: Source) -> tuple[DataFrame, list[st
 
 def _refuse_overlap(target: str, folders: Sequence[str]) -> None:
     """Raise an error if the destination is the source, in it, or contains it."""
-    place = os.path.realpath(target)
+    path = os.path.realpath(target)
     for folder in folders:
         found = os.path.realpath(folder)
-        common = os.path.commonpath([place, found])
-        if common in (place, found):
+        common = os.path.commonpath([path, found])
+        if common in (path, found):
             raise WriteError(
                 f"{target}: the destination and the source {folder} contain each other; pass a folder beside "
                 "the source",
@@ -305,10 +305,11 @@ def _write(
 ) -> list[WriteReport]:
     """Write the rows; return the reports of the files in `Staging.data`."""
     # unique names, because these may be equal
-    columns = [rows[quoted(name)].alias(f"c{place}") for place, name in enumerate(form.schema.names)]
+    columns = [rows[quoted(name)].alias(f"c{ordinal}") for ordinal, name in enumerate(form.schema.names)]
     # Spark formats the values, as it does in the names of its own folders
     texts = [
-        rows[quoted(name)].cast("string").alias(f"p{place}") for place, name in enumerate(form.partition_by)
+        rows[quoted(name)].cast("string").alias(f"p{ordinal}")
+        for ordinal, name in enumerate(form.partition_by)
     ]
 
     # a closure, because Spark serializes it; the functions that it calls are imported on the executors
@@ -325,8 +326,8 @@ def _write(
 
 def _write_empty(schema: pa.Schema, staging: Staging, form: PartForm) -> WriteReport:
     """Write one file without rows, which has the columns."""
-    place = os.path.join(staging.data, f"part-00000-000-{uuid.uuid4().hex[:8]}.parquet")
-    with Writer(place, schema, rows_per_page=form.rows_per_page, compression=form.compression) as writer:
+    path = os.path.join(staging.data, f"part-00000-000-{uuid.uuid4().hex[:8]}.parquet")
+    with Writer(path, schema, rows_per_page=form.rows_per_page, compression=form.compression) as writer:
         return writer.close()
 
 

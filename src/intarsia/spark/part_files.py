@@ -126,10 +126,10 @@ class _Parts:
     def _open(self, folder: str) -> None:
         form = self._form
         name = f"part-{self._task:05}-{len(self.reports):03}-{uuid.uuid4().hex[:8]}.parquet"
-        place = os.path.join(self._attempt, folder, name)
-        os.makedirs(os.path.dirname(place), exist_ok=True)
+        path = os.path.join(self._attempt, folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         self._writer = Writer(
-            place,
+            path,
             form.schema,
             indexes=self._indexes,
             rows_per_page=form.rows_per_page,
@@ -148,7 +148,7 @@ def _runs(batch: pa.RecordBatch, width: int, names: Sequence[str]) -> Iterator[t
     """Yield each run of rows with the same partition values: its first row, its end, and its folder."""
     if not batch.num_rows:
         return
-    columns = [batch.column(width + place).fill_null(HIVE_NULL) for place in range(len(names))]
+    columns = [batch.column(width + ordinal).fill_null(HIVE_NULL) for ordinal in range(len(names))]
     starts = np.zeros(batch.num_rows, dtype=bool)
     starts[0] = True
     for column in columns:

@@ -82,10 +82,10 @@ class Staging:
     def accept(self, path: str) -> str:
         """Move a file, which a task wrote as ``attempts/ATTEMPT/…``, into the data; return its new path."""
         _, _, below = os.path.relpath(path, self.attempts).partition(os.sep)
-        place = os.path.join(self.data, below)
-        os.makedirs(os.path.dirname(place), exist_ok=True)
-        os.rename(path, place)
-        return place
+        target = os.path.join(self.data, below)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.rename(path, target)
+        return target
 
     def publish(self) -> None:
         """Rename the data to the destination.

@@ -78,8 +78,8 @@ def refuse_managed_folder(folder: str) -> None:
     Raises:
         UnsupportedFeatureError: If it is the folder of a Delta, Hudi or Iceberg table.
     """
-    place = os.path.realpath(folder)
-    for parent in (place, *map(str, Path(place).parents)):  # the folder may be a part of the table
+    path = os.path.realpath(folder)
+    for parent in (path, *map(str, Path(path).parents)):  # the folder may be a part of the table
         found = _format_of(parent)
         if found is not None:
             raise UnsupportedFeatureError(

@@ -64,20 +64,20 @@ class BufferedSource:
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
         """Read the bytes of each range, with one call of the source for all bytes not in memory."""
-        cuts = [list(self._cut(place)) for place in ranges]
-        missing = [place for pieces in cuts for place, data in pieces if data is None]
+        cuts = [list(self._cut(location)) for location in ranges]
+        missing = [location for pieces in cuts for location, data in pieces if data is None]
         fetched = iter(self._source.read_ranges(missing) if missing else ())
         parts = [[next(fetched) if data is None else data for _, data in pieces] for pieces in cuts]
         return [found[0] if len(found) == 1 else b"".join(found) for found in parts]
 
-    def _cut(self, place: ByteRange) -> Iterator[tuple[ByteRange, bytes | None]]:
+    def _cut(self, location: ByteRange) -> Iterator[tuple[ByteRange, bytes | None]]:
         """Split a range into pieces that are either completely in memory or not at all."""
-        position = place.start
+        position = location.start
         first = max(0, bisect.bisect_right(self._starts, position) - 1)
         for start in self._starts[first:]:
             data = self._buffers[start]
-            stop = min(start + len(data), place.stop)
-            if start >= place.stop:
+            stop = min(start + len(data), location.stop)
+            if start >= location.stop:
                 break
             if stop <= position:
                 continue
@@ -87,8 +87,8 @@ class BufferedSource:
             whole = position == start and stop == start + len(data)
             yield ByteRange(position, stop), data if whole else data[position - start : stop - start]
             position = stop
-        if position < place.stop or place.length == 0:
-            yield ByteRange(position, place.stop), None
+        if position < location.stop or location.length == 0:
+            yield ByteRange(position, location.stop), None
 
     def close(self) -> None:
         """Close the underlying source."""

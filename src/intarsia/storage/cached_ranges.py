@@ -31,32 +31,32 @@ class CachedRanges:
     def __bool__(self) -> bool:
         return bool(self._ranges)
 
-    def add(self, place: ByteRange, data: bytes) -> None:
+    def add(self, location: ByteRange, data: bytes) -> None:
         """Keep the bytes of a range. Callers must not call this in several threads at once."""
-        if self.get(place) is not None:
+        if self.get(location) is not None:
             return
         others: list[tuple[int, bytes]] = []
         for start, held in self._ranges:
             stop = start + len(held)
-            if stop == place.start:  # ranges that touch become one, so that reads may cross their border
-                place, data = ByteRange(start, place.stop), held + data
-            elif start == place.stop:
-                place, data = ByteRange(place.start, stop), data + held
-            elif not place.start <= start <= stop <= place.stop:
+            if stop == location.start:  # ranges that touch become one, so that reads may cross their border
+                location, data = ByteRange(start, location.stop), held + data
+            elif start == location.stop:
+                location, data = ByteRange(location.start, stop), data + held
+            elif not location.start <= start <= stop <= location.stop:
                 others.append((start, held))
-        self._ranges = tuple(sorted([*others, (place.start, data)], key=_start))
+        self._ranges = tuple(sorted([*others, (location.start, data)], key=_start))
         self.num_bytes = sum(len(held) for _, held in self._ranges)
 
-    def get(self, place: ByteRange) -> bytes | None:
+    def get(self, location: ByteRange) -> bytes | None:
         """Return the bytes of a range if one of the kept ranges contains it."""
         ranges = self._ranges
-        ordinal = bisect_right(ranges, place.start, key=_start) - 1
+        ordinal = bisect_right(ranges, location.start, key=_start) - 1
         if ordinal < 0:
             return None
         start, data = ranges[ordinal]
-        if place.stop > start + len(data):
+        if location.stop > start + len(data):
             return None
-        return data[place.start - start : place.stop - start]
+        return data[location.start - start : location.stop - start]
 
 
 def _start(item: tuple[int, bytes]) -> int:

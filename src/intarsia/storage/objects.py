@@ -96,24 +96,26 @@ class ObjectStoreFile:
             QueryTimeoutError: If the deadline of the query in which it was opened passes.
         """
         if len(ranges) < 2:
-            return [self._read(place) for place in ranges]
+            return [self._read(location) for location in ranges]
         with ThreadPoolExecutor(min(len(ranges), MAX_CONCURRENT_REQUESTS)) as pool:
             return list(pool.map(self._read, ranges))
 
-    def _read(self, place: ByteRange) -> bytes:
+    def _read(self, location: ByteRange) -> bytes:
         if self._deadline is None:
-            return self._get(place)
-        data = self._deadline.wait_for(self.path, lambda: self._get(place))
+            return self._get(location)
+        data = self._deadline.wait_for(self.path, lambda: self._get(location))
         self._deadline.count(self.path, len(data))
         return data
 
-    def _get(self, place: ByteRange) -> bytes:
+    def _get(self, location: ByteRange) -> bytes:
         import obstore
         from obstore.exceptions import GenericError
 
         with object_errors(self.path):
             try:
-                result = obstore.get(self._store, self._key, options={"range": (place.start, place.stop)})
+                result = obstore.get(
+                    self._store, self._key, options={"range": (location.start, location.stop)}
+                )
                 data = bytes(result.bytes())
             except GenericError as error:
                 # a range within the opened object is out of range only if the object was replaced

@@ -260,8 +260,8 @@ def remove_leftovers(path: str) -> list[str]:
     # a symbolic link has its own sidecar, which is written under the name of the target, too
     beside_link = os.path.join(os.path.dirname(os.path.abspath(path)), os.path.basename(target))
     leftovers = [
-        _temporary_path(place, number)
-        for place in dict.fromkeys((target, beside_link))
+        _temporary_path(name, number)
+        for name in dict.fromkeys((target, beside_link))
         for number in _CHECKED_NUMBERS
     ]
     return [leftover for leftover in leftovers if _remove_unlocked(leftover)]
@@ -401,14 +401,14 @@ def _new_sidecars(names: set[str], old_length: int, fd: int, unchanged_bytes: in
 
 def _write_sidecar(name: str, target: str, data: bytes) -> None:
     """Replace a sidecar. If that fails there is none, and Hadoop reads the file without a check."""
-    place = sidecar_path(name)
-    folder = os.path.dirname(place)
+    path = sidecar_path(name)
+    folder = os.path.dirname(path)
     with suppress(OSError), _temporary(os.path.join(folder, os.path.basename(target))) as (fd, temporary):
         write_all(fd, data)
         os.fchmod(fd, stat.S_IMODE(os.stat(target).st_mode))
         os.fsync(fd)
-        os.replace(temporary, place)
-        _sync_folder(place)
+        os.replace(temporary, path)
+        _sync_folder(path)
 
 
 def _remove(path: str) -> None:

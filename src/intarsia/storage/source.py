@@ -143,12 +143,15 @@ class CountedSource:
         missing = self.missing(ranges)
         if self._begins_in_zone(missing):
             # in the same requests as the zone; ranges outside the zone are kept only if they are small
-            is_small = sum(place.length for place in missing) <= MAX_GAP_BYTES
+            is_small = sum(location.length for location in missing) <= MAX_GAP_BYTES
             self.keep(
-                missing if is_small else [place for place in missing if self._begins_in_zone([place])], also
+                missing
+                if is_small
+                else [location for location in missing if self._begins_in_zone([location])],
+                also,
             )
-        found = [self._in_memory(place) for place in ranges]
-        missing = [place for place, data in zip(ranges, found, strict=True) if data is None]
+        found = [self._in_memory(location) for location in ranges]
+        missing = [location for location, data in zip(ranges, found, strict=True) if data is None]
         fetched = iter(self._fetch(missing, also) if missing else ())
         return [next(fetched) if data is None else data for data in found]
 
@@ -193,11 +196,11 @@ class CountedSource:
 
     def _begins_in_zone(self, ranges: Sequence[ByteRange]) -> bool:
         zone = self._zone
-        return zone is not None and any(zone.start <= place.start < zone.stop for place in ranges)
+        return zone is not None and any(zone.start <= location.start < zone.stop for location in ranges)
 
     def missing(self, ranges: Sequence[ByteRange]) -> list[ByteRange]:
         """Return the ranges that are not in memory, without empty ones."""
-        return [place for place in ranges if place.length and self._in_memory(place) is None]
+        return [location for location in ranges if location.length and self._in_memory(location) is None]
 
     def _check(self, ranges: Sequence[ByteRange]) -> None:
         size = self.size()
@@ -211,9 +214,9 @@ class CountedSource:
                     offset=start,
                 )
 
-    def _in_memory(self, place: ByteRange) -> bytes | None:
-        found = self._kept.get(place)
-        return self._gaps.get(place) if found is None else found
+    def _in_memory(self, location: ByteRange) -> bytes | None:
+        found = self._kept.get(location)
+        return self._gaps.get(location) if found is None else found
 
     def _fetch(
         self, ranges: Sequence[ByteRange], also: IoCounts | None, *, keep: bool = False

@@ -13,7 +13,7 @@ class SparseBytes:
 
     Args:
         size_bytes: Length of the file.
-        places: The ranges, ascending and disjoint.
+        locations: The ranges, ascending and disjoint.
         pieces: The bytes of each range.
 
     Example:
@@ -21,9 +21,9 @@ class SparseBytes:
         b'\x00ab\x00\x00c\x00'
     """
 
-    def __init__(self, size_bytes: int, places: Sequence[ByteRange], pieces: Sequence[bytes]) -> None:
+    def __init__(self, size_bytes: int, locations: Sequence[ByteRange], pieces: Sequence[bytes]) -> None:
         self._size_bytes = size_bytes
-        self._places = places
+        self._locations = locations
         self._pieces = pieces
 
     def size(self) -> int:
@@ -32,20 +32,20 @@ class SparseBytes:
 
     def read(self, start: int, stop: int) -> bytes:
         """Read the bytes of one range."""
-        first = max(0, bisect_right(self._places, (start, stop)) - 1)
-        if self._places and self._places[first] == (start, stop):
+        first = max(0, bisect_right(self._locations, (start, stop)) - 1)
+        if self._locations and self._locations[first] == (start, stop):
             return self._pieces[first]
         parts: list[bytes] = []
         position = start
-        for place, piece in zip(self._places[first:], self._pieces[first:], strict=True):
-            if place.start >= stop:
+        for location, piece in zip(self._locations[first:], self._pieces[first:], strict=True):
+            if location.start >= stop:
                 break
-            if place.stop <= position:
+            if location.stop <= position:
                 continue
-            parts.append(bytes(max(0, place.start - position)))
-            position = max(position, place.start)
-            end = min(place.stop, stop)
-            parts.append(piece[position - place.start : end - place.start])
+            parts.append(bytes(max(0, location.start - position)))
+            position = max(position, location.start)
+            end = min(location.stop, stop)
+            parts.append(piece[position - location.start : end - location.start])
             position = end
         parts.append(bytes(stop - position))
         return b"".join(parts)

@@ -286,8 +286,10 @@ def _described(rows: RowSelection, leaf: Condition, index: Index, columns: Memor
     granularity = getattr(index, "granularity", "file")
     edges = columns.layout.edges(granularity, column)
     granules = np.unique(np.searchsorted(edges, ordinals, side="right") - 1)
-    places = (f"{granule} (rows {edges[granule]} to {edges[granule + 1]})" for granule in granules.tolist())
-    return f"{text}\n  granules ({granularity}): {', '.join(places)} of {len(edges) - 1}"
+    described = (
+        f"{granule} (rows {edges[granule]} to {edges[granule + 1]})" for granule in granules.tolist()
+    )
+    return f"{text}\n  granules ({granularity}): {', '.join(described)} of {len(edges) - 1}"
 
 
 # --- rows, variants of an index, and predicates ---------------------------------------------------------
@@ -377,4 +379,4 @@ def run_many(check: Callable[[Draw], None], number: int) -> None:
 def some_of(items: Sequence[Item], count: int) -> list[Item]:
     """Choose ``count`` of the items at random, because generated predicates follow a regular pattern."""
     chosen = np.random.default_rng(0).permutation(len(items))[:count]
-    return [items[place] for place in sorted(chosen.tolist())]
+    return [items[ordinal] for ordinal in sorted(chosen.tolist())]

@@ -32,7 +32,7 @@ from intarsia.testing.memory import Case, fixed_cases
 NUM_PREDICATES = 16
 
 #: The number of offsets at which a payload is damaged, one at a time.
-DAMAGED_PLACES = 64
+DAMAGED_OFFSETS = 64
 
 _DAMAGE_RULE = "open() and the open index may only raise IndexPayloadError; a scan then ignores the index"
 
@@ -46,7 +46,7 @@ def check_damage(index: Index, values: Values) -> None:
     for variant, case, payload in _damage_cases(index, values):
         layout = case.columns.layout_when_opened
         expected = _expected(variant, case)
-        for length in _places(len(payload)):
+        for length in _offsets(len(payload)):
             with _damage(variant, f"truncated to {length} of {len(payload)} bytes"):
                 opened = variant.open(payload[:length], layout)
                 check_opened(opened, variant, case, expected)
@@ -69,7 +69,7 @@ def check_probed_damage(index: Index, values: Values) -> None:
         assert isinstance(variant, ProbedIndex)
         layout = case.columns.layout_when_opened
         expected = _expected(variant, case)
-        truncated = ((f"truncated to {length} bytes", payload[:length]) for length in _places(len(payload)))
+        truncated = ((f"truncated to {length} bytes", payload[:length]) for length in _offsets(len(payload)))
         for name, damaged in (*truncated, *_flipped(payload)):
             with _damage(variant, f"{name} and probed"):
                 opened = variant.open_source(PayloadBytes(damaged), layout)
@@ -92,34 +92,34 @@ def _expected(index: Index, case: Case) -> list[Expected]:
     return [*expected[:2], *some_of(expected[2:], NUM_PREDICATES)]
 
 
-def _places(length: int) -> list[int]:
+def _offsets(length: int) -> list[int]:
     """Return offsets that are spread over a payload, and those near its ends."""
-    spread = np.linspace(0, max(0, length - 1), DAMAGED_PLACES).astype(np.int64).tolist()
+    spread = np.linspace(0, max(0, length - 1), DAMAGED_OFFSETS).astype(np.int64).tolist()
     return sorted(
-        {place for place in (*spread, *range(8), *range(length - 8, length)) if 0 <= place < length}
+        {offset for offset in (*spread, *range(8), *range(length - 8, length)) if 0 <= offset < length}
     )
 
 
 def _flipped(payload: bytes) -> Iterator[tuple[str, bytes]]:
-    for place, flip, damaged in flipped(payload, _places(len(payload))):
-        yield f"byte {place} of {len(payload)} changed by {flip:#04x}", damaged
+    for offset, flip, damaged in flipped(payload, _offsets(len(payload))):
+        yield f"byte {offset} of {len(payload)} changed by {flip:#04x}", damaged
 
 
-def flipped(data: bytes, places: Sequence[int]) -> Iterator[tuple[int, int, bytes]]:
-    """Yield damaged copies of bytes: at each place one with all bits of a byte flipped, and one with one bit.
+def flipped(data: bytes, offsets: Sequence[int]) -> Iterator[tuple[int, int, bytes]]:
+    """Yield damaged copies of bytes: for each offset, one with a byte flipped, and one with a bit flipped.
 
     Args:
         data: The bytes.
-        places: The places to damage, one at a time.
+        offsets: The offsets to damage, one at a time.
 
     Yields:
-        The place, the flipped bits, and the damaged bytes.
+        The offset, the flipped bits, and the damaged bytes.
     """
-    for place in places:
-        for flip in (0xFF, 1 << place % 8):
+    for offset in offsets:
+        for flip in (0xFF, 1 << offset % 8):
             damaged = bytearray(data)
-            damaged[place] ^= flip
-            yield place, flip, bytes(damaged)
+            damaged[offset] ^= flip
+            yield offset, flip, bytes(damaged)
 
 
 class Damage:

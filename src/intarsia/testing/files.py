@@ -74,8 +74,8 @@ def check_file(index: Index, values: Values) -> None:
         )
         requested = {predicate: _matching(predicate, table) for predicate in _predicates(index, table)}
         built = variants(index, values)
-        for place, variant in enumerate(built):
-            _check_attached(path, variant, dict(islice(requested.items(), place, None, len(built))))
+        for ordinal, variant in enumerate(built):
+            _check_attached(path, variant, dict(islice(requested.items(), ordinal, None, len(built))))
 
 
 def _check_attached(path: Path, index: Index, requested: Mapping[Predicate, Ordinals]) -> None:

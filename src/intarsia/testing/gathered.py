@@ -54,7 +54,7 @@ MAX_SMALL_FILES = 16
 NUM_PREDICATES = 8
 
 #: The number of offsets at which a part is damaged, one at a time.
-DAMAGED_PLACES = 8
+DAMAGED_OFFSETS = 8
 
 _LOST = "the part is damaged"
 
@@ -140,9 +140,9 @@ class _Files(NamedTuple):
         found = questions_about(index, MemoryColumns(table, [0, len(table)]), start, step)
         return cls(name, cases, [_Question(leaf, rows.count_between(edges)) for leaf, rows in found])
 
-    def take(self, places: list[int]) -> _Files:
-        expected = [_Question(leaf, counts[places]) for leaf, counts in self.expected]
-        return self._replace(cases=[self.cases[place] for place in places], expected=expected)
+    def take(self, ordinals: list[int]) -> _Files:
+        expected = [_Question(leaf, counts[ordinals]) for leaf, counts in self.expected]
+        return self._replace(cases=[self.cases[ordinal] for ordinal in ordinals], expected=expected)
 
 
 class _Lake(NamedTuple):
@@ -225,7 +225,7 @@ def _check_lake(index: Index, files: _Files, *, is_selective: bool = False) -> N
 
 def _gather(index: Any, files: _Files) -> _Lake | None:
     covered, digests = [], []
-    for place, file in enumerate(files.cases):
+    for ordinal, file in enumerate(files.cases):
         layout = file.columns.layout_when_opened
         once, twice = (index.digest(index.build(file.columns), layout) for _ in range(2))
         require(
@@ -239,7 +239,7 @@ def _gather(index: Any, files: _Files) -> _Lake | None:
             f"{index!r}: digest() of the payload built twice on {file.name} returns different bytes",
         )
         if once is not None:
-            covered.append(place)
+            covered.append(ordinal)
             digests.append(once)
     if not digests:
         return None
@@ -370,12 +370,12 @@ def _is_same(stated: Any, value: Any) -> bool:
 def _damaged(part: GatheredPart) -> Iterator[tuple[str, GatheredPart, bool]]:
     """Yield descriptions, damaged parts, and whether results must be correct."""
     data, width = part.data, part.piece_bytes
-    places = sorted(set(np.linspace(0, max(0, len(data) - 1), DAMAGED_PLACES).astype(np.int64).tolist()))
-    for length in {place // (width or 1) * (width or 1) for place in places}:
+    positions = sorted(set(np.linspace(0, max(0, len(data) - 1), DAMAGED_OFFSETS).astype(np.int64).tolist()))
+    for length in {offset // (width or 1) * (width or 1) for offset in positions}:
         if length < len(data):
             yield f"truncated to {length} bytes", part._replace(data=data[:length]), True
-    for place, flip, changed in flipped(data, places if data else []):
-        yield f"changed in byte {place} by {flip:#04x}", part._replace(data=changed), False
+    for offset, flip, changed in flipped(data, positions if data else []):
+        yield f"changed in byte {offset} by {flip:#04x}", part._replace(data=changed), False
 
 
 def _damage(index: Index, damage: str) -> Damage:

@@ -102,8 +102,8 @@ def fixed_cases(table: pa.Table) -> Iterator[Case]:
     num_rows = table.num_rows
     groups = _evenly(num_rows, 3)
     pages = {
-        name: np.union1d(groups, _evenly(num_rows, 8 + 3 * place))
-        for place, name in enumerate(table.column_names)
+        name: np.union1d(groups, _evenly(num_rows, 8 + 3 * ordinal))
+        for ordinal, name in enumerate(table.column_names)
     }
     yield Case("three row groups of several pages", MemoryColumns(table, groups, pages))
     yield Case("the same in small batches", MemoryColumns(table, groups, pages, batch_rows=3))

@@ -163,8 +163,8 @@ def _sample(values: pa.Array) -> list[pa.Scalar]:
     if pa.types.is_nested(codes.type):
         return []
     distinct = pc.unique(codes).drop_null()
-    places = np.linspace(0, len(distinct) - 1, min(SAMPLED_VALUES, len(distinct))).astype(np.int64)
-    return list(distinct.take(pa.array(places)).cast(values.type))
+    positions = np.linspace(0, len(distinct) - 1, min(SAMPLED_VALUES, len(distinct))).astype(np.int64)
+    return list(distinct.take(pa.array(positions)).cast(values.type))
 
 
 def _text_questions(column: str, text: str) -> Iterator[Predicate]:

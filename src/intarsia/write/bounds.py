@@ -63,7 +63,7 @@ def repair_page_index(file: ParquetInput, fd: int, nan_chunks: Container[ChunkKe
     return notes
 
 
-def _bounds(chunk: Chunk, place: Placed, *, contains_nan: bool) -> Placed:
+def _bounds(chunk: Chunk, location: Placed, *, contains_nan: bool) -> Placed:
     """Return the ColumnIndex for a chunk.
 
     Raises:
@@ -75,17 +75,17 @@ def _bounds(chunk: Chunk, place: Placed, *, contains_nan: bool) -> Placed:
     ordering = chunk.reader.ordering
     if ordering is None:
         raise IndexBuildError(NO_ORDER.text, reason=NO_ORDER.code, column=column)
-    if place is None:  # some values were too long for pyarrow
+    if location is None:  # some values were too long for pyarrow
         found = index_chunk(chunk)
         if found.column_index is None:
             code, text = found.reason or NO_ORDER
             raise IndexBuildError(text, reason=code, column=column)
         return thrift.serialize(found.column_index)
     if not may_be_cut(ordering):
-        return place
-    index, _ = thrift.parse(ColumnIndex, chunk.bytes_of(place))
+        return location
+    index, _ = thrift.parse(ColumnIndex, chunk.bytes_of(location))
     if max(map(len, [*index.min_values, *index.max_values]), default=0) <= MAX_BOUND_BYTES:
-        return place
+        return location
     return thrift.serialize(_cut(index, ordering))
 
 
@@ -99,16 +99,18 @@ def _cut(index: ColumnIndex, ordering: Ordering) -> ColumnIndex:
 
 def _write_tail(file: ParquetInput, fd: int, before: States, after: States) -> None:
     """Rewrite the page index and the footer, in pyarrow's order."""
-    places = [place for state in before.values() for place in (state.column_index, state.offset_index)]
-    start = min((place.start for place in places if isinstance(place, ByteRange)), default=file.footer.start)
+    stored = [stored for state in before.values() for stored in (state.column_index, state.offset_index)]
+    start = min(
+        (location.start for location in stored if isinstance(location, ByteRange)), default=file.footer.start
+    )
     pieces: list[bytes] = []
     edit, position = FooterEdit(file.footer.raw), start
 
-    def put(place: Placed) -> ByteRange | None:
+    def put(location: Placed) -> ByteRange | None:
         nonlocal position
-        if place is None:
+        if location is None:
             return None
-        data = place if isinstance(place, bytes) else file.source.read(place.start, place.stop)
+        data = location if isinstance(location, bytes) else file.source.read(location.start, location.stop)
         pieces.append(data)
         position += len(data)
         return ByteRange(position - len(data), position)

@@ -38,7 +38,7 @@ def _leaves(array: pa.Array) -> Iterator[pa.Array]:
         for child in array.flatten():
             yield from _leaves(child)
     elif pa.types.is_map(array.type):
-        start, stop = (array.offsets[place].as_py() for place in (0, -1))
+        start, stop = (array.offsets[ordinal].as_py() for ordinal in (0, -1))
         yield from _leaves(array.keys.slice(start, stop - start))
         yield from _leaves(array.items.slice(start, stop - start))
     elif pa.types.is_nested(array.type):
@@ -58,9 +58,9 @@ def writable_schema(schema: pa.Schema) -> pa.Schema:
         >>> writable_schema(schema).types
         [StructType(struct<x: large_string>), DataType(string_view)]
     """
-    for place, field in enumerate(schema):
+    for ordinal, field in enumerate(schema):
         if pa.types.is_nested(field.type) and (data_type := _plain_type(field.type)) != field.type:
-            schema = schema.set(place, field.with_type(data_type))
+            schema = schema.set(ordinal, field.with_type(data_type))
     return schema
 
 

@@ -152,8 +152,8 @@ def dictionary_bytes(file: ParquetInput, key: ChunkKey) -> int:
     """Return the size of a chunk's dictionary page in bytes; 0 if its offset is unknown."""
     leaf = file.footer.leaves[key.leaf]
     meta = file.footer.chunk_metadata(key.row_group, leaf)
-    place = dictionary_range(meta, file.locations(key))
-    return 0 if place is None else place.length
+    location = dictionary_range(meta, file.locations(key))
+    return 0 if location is None else location.length
 
 
 def _pair(statistics: Statistics) -> tuple[bytes | None, bytes | None]:
@@ -163,11 +163,11 @@ def _pair(statistics: Statistics) -> tuple[bytes | None, bytes | None]:
 
 
 def _index_notes(file: ParquetInput, key: ChunkKey, leaf: Leaf) -> list[str]:
-    place = f" of {leaf.name}, row group {key.row_group}"
+    ending = f" of {leaf.name}, row group {key.row_group}"
     return [
         f"{note.index.split(' of ')[0]} ignored: {note.reason}"
         for note in file.ignored
-        if note.index.endswith(place) or note.index == f"page index of {leaf.name}"
+        if note.index.endswith(ending) or note.index == f"page index of {leaf.name}"
     ]
 
 
@@ -186,13 +186,13 @@ def _inspect_pages(
         locations.sizes_bytes.tolist(),
         strict=True,
     )
-    for ordinal, place in enumerate(table):
-        page = PageInspection(ordinal, *place)
+    for ordinal, location in enumerate(table):
+        page = PageInspection(ordinal, *location)
         if index is not None:
             is_null = index.null_pages[ordinal]
             page = PageInspection(
                 ordinal,
-                *place,
+                *location,
                 min=None if is_null else human_value(leaf, index.min_values[ordinal]),
                 max=None if is_null else human_value(leaf, index.max_values[ordinal]),
                 null_count=index.null_counts[ordinal] if index.null_counts else None,
@@ -204,13 +204,13 @@ def _inspect_pages(
 
 
 def _inspect_bloom(file: ParquetInput, meta: ColumnMetaData, *, look_inside: bool) -> BloomInspection:
-    place = FilterLocation.of(meta, file.footer.start)
-    start, stop = place.bits(file.source.read(*place.head))
-    num_bytes = stop - place.start
+    location = FilterLocation.of(meta, file.footer.start)
+    start, stop = location.bits(file.source.read(*location.head))
+    num_bytes = stop - location.start
     if not look_inside:
-        return BloomInspection(place.start, num_bytes)
+        return BloomInspection(location.start, num_bytes)
     distinct, false_positives = estimate_bloom(file.source.read(start, stop))
-    return BloomInspection(place.start, num_bytes, distinct, false_positives)
+    return BloomInspection(location.start, num_bytes, distinct, false_positives)
 
 
 def estimate_bloom(bits: bytes) -> tuple[int, float]:

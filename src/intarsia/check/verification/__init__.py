@@ -154,7 +154,9 @@ def _drawn(file: ParquetInput, count: int, seed: int) -> set[ChunkKey]:
     num_leaves = len(file.footer.leaves)
     total = len(file.footer.metadata.row_groups) * num_leaves
     random = Random(f"{seed} {file.path.rpartition('/')[2]}")
-    return {ChunkKey(*divmod(place, num_leaves)) for place in random.sample(range(total), min(count, total))}
+    return {
+        ChunkKey(*divmod(ordinal, num_leaves)) for ordinal in random.sample(range(total), min(count, total))
+    }
 
 
 def _verify_part(file: ParquetInput, chosen: set[ChunkKey], findings: Findings, progress: Progress) -> None:
@@ -168,19 +170,19 @@ def _verify_part(file: ParquetInput, chosen: set[ChunkKey], findings: Findings, 
         findings.checked["row_groups"] += 1
         check_row_group_size(footer, row_group, findings.at(row_group, None))
         for reader in readers:
-            place = findings.at(row_group, reader.leaf.name)
+            chunk_findings = findings.at(row_group, reader.leaf.name)
             if is_quick:
                 try:
                     meta = footer.chunk_metadata(row_group, reader.leaf)
                 except FormatError as error:  # encrypted, or in another file
-                    place.add("unchecked", error.message)
+                    chunk_findings.add("unchecked", error.message)
                 else:
-                    check_chunk_quickly(file, row_group, reader, meta, place)
+                    check_chunk_quickly(file, row_group, reader, meta, chunk_findings)
             elif ChunkKey(row_group, reader.leaf.ordinal) in chosen:
-                _verify_chunk(file, row_group, reader, place, _discard)
+                _verify_chunk(file, row_group, reader, chunk_findings, _discard)
             else:
                 continue
-            place.add_left_out()
+            chunk_findings.add_left_out()
             done += 1
             progress(done, total, reader.leaf.name)
     for entry in entries:
@@ -222,8 +224,8 @@ def _verify(
     with ExitStack() as stack:
         buffer_index = stack.enter_context(buffered.buffering())
         for entry in following:
-            if (place := blob_of(file, entry)) is not None:  # opening and querying it read the same bytes
-                buffer_index(place.start, file.source.read(*place))
+            if (location := blob_of(file, entry)) is not None:  # opening and querying it read the same bytes
+                buffer_index(location.start, file.source.read(*location))
             checks[entry.name] = EntryCheck(file, entry)
             stack.callback(checks[entry.name].abort)
         for row_group in range(num_groups):
@@ -232,10 +234,10 @@ def _verify(
             shared = indexed | sorting_columns(file, row_group)
             with buffered.buffering() as buffer:
                 for reader in readers:
-                    place_of = findings.at(row_group, reader.leaf.name)
+                    chunk_findings = findings.at(row_group, reader.leaf.name)
                     is_shared = reader.leaf.ordinal in shared
-                    _verify_chunk(file, row_group, reader, place_of, buffer if is_shared else _discard)
-                    place_of.add_left_out()
+                    _verify_chunk(file, row_group, reader, chunk_findings, buffer if is_shared else _discard)
+                    chunk_findings.add_left_out()
                     done += 1
                     progress(done, total, reader.leaf.name)
                 check_sorting(file, row_group, readers, findings)
@@ -277,9 +279,9 @@ def _verify_chunk(
     except FormatError as error:  # encrypted, or in another file
         findings.add("unchecked", error.message)
         return
-    place = footer.chunk(row_group, leaf)
-    offset_index, column_index = read_page_index(file, place, findings)
-    if (offset_index is not None or column_index is not None) and not _is_attached(file, place):
+    column_chunk = footer.chunk(row_group, leaf)
+    offset_index, column_index = read_page_index(file, column_chunk, findings)
+    if (offset_index is not None or column_index is not None) and not _is_attached(file, column_chunk):
         _note_writer("page index", Trust(footer, leaf).doubt(Claim.PAGE_INDEX), findings)
     sizes = meta.size_statistics
     histograms = column_index is not None and bool(

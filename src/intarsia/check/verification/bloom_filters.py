@@ -43,20 +43,20 @@ def check_bloom_filter(file: ParquetInput, chunk: CheckedChunk, findings: Findin
 
 
 def _read_bits(file: ParquetInput, meta: ColumnMetaData, findings: Findings) -> bytes | None:
-    place = read_bits_place(file, meta, findings)
-    return None if place is None else file.source.read(*place)
+    bits = locate_bits(file, meta, findings)
+    return None if bits is None else file.source.read(*bits)
 
 
-def read_bits_place(file: ParquetInput, meta: ColumnMetaData, findings: Findings) -> ByteRange | None:
+def locate_bits(file: ParquetInput, meta: ColumnMetaData, findings: Findings) -> ByteRange | None:
     """Return the location of a filter's bits, by its header; None, and a finding, if it cannot be read."""
     body_stop = file.footer.start
     try:
-        place = FilterLocation.of(meta, body_stop)._replace(stop=body_stop)  # its length is checked below
-        start, stop = place.bits(file.source.read(*place.head))
+        location = FilterLocation.of(meta, body_stop)._replace(stop=body_stop)  # its length is checked below
+        start, stop = location.bits(file.source.read(*location.head))
     except FormatError as error:
         findings.add("bloom-filter-unreadable", error.message, index=_BLOOM_FILTER)
         return None
-    num_bytes = stop - place.start
+    num_bytes = stop - location.start
     if meta.bloom_filter_length is not None and meta.bloom_filter_length != num_bytes:
         message = f"its length in the footer is {meta.bloom_filter_length} bytes, but it has {num_bytes}"
         findings.add("bloom-filter-length", message, index=_BLOOM_FILTER)
@@ -81,7 +81,7 @@ def _plain_values(chunk: CheckedChunk) -> list[bytes] | None:
         else:
             numbers = _distinct(numbers)
         raw, width = numbers.astype(ordering.wire).tobytes(), ordering.wire.itemsize
-        return [raw[place : place + width] for place in range(0, len(raw), width)]
+        return [raw[start : start + width] for start in range(0, len(raw), width)]
     distinct = pc.unique(chunk.values)
     if ordering.decimal:
         return [ordering.encode(key) for key in ordering.keys(distinct)]

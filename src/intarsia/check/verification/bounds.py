@@ -106,28 +106,30 @@ def check_bounds(
     extremes = chunk.extremes
     if extremes is None:
         return
-    places = np.flatnonzero(extremes.holds) if page is None else np.array([page])[extremes.holds[[page]]]
+    positions = np.flatnonzero(extremes.holds) if page is None else np.array([page])[extremes.holds[[page]]]
     below = (
-        0 if low_key is None else _count_outside(chunk, places[extremes.lows[places] < low_key], low_key, "<")
+        0
+        if low_key is None
+        else _count_outside(chunk, positions[extremes.lows[positions] < low_key], low_key, "<")
     )
     above = (
         0
         if high_key is None
-        else _count_outside(chunk, places[extremes.highs[places] > high_key], high_key, ">")
+        else _count_outside(chunk, positions[extremes.highs[positions] > high_key], high_key, ">")
     )
     for raw, key, wrong_sign, which, zero in (
         (low_raw, low_key, True, "lower", "-0.0"),
         (high_raw, high_key, False, "upper", "0.0"),
     ):
-        if _hides_zero(chunk, key, places, wrong_sign=wrong_sign):
+        if _hides_zero(chunk, key, positions, wrong_sign=wrong_sign):
             message = f"{zero} is outside the {which} bound {text(raw)} by IEEE_754_TOTAL_ORDER"
             findings.add("bounds-exclude-values", message, index=index, page=page)
     if below:
-        found = shown_key(chunk, extremes.lows[places].min())
+        found = shown_key(chunk, extremes.lows[positions].min())
         message = f"{_values(below)} below the lower bound {text(low_raw)}, such as {found}"
         findings.add("bounds-exclude-values", message, index=index, page=page)
     if above:
-        found = shown_key(chunk, extremes.highs[places].max())
+        found = shown_key(chunk, extremes.highs[positions].max())
         message = f"{_values(above)} above the upper bound {text(high_raw)}, such as {found}"
         findings.add("bounds-exclude-values", message, index=index, page=page)
 

@@ -150,16 +150,16 @@ class Finding:
     consequence: str
 
     def __str__(self) -> str:
-        place = [self.file]
+        words = [self.file]
         if self.row_group is not None:
-            place.append(f"row group {self.row_group}")
+            words.append(f"row group {self.row_group}")
         if self.column is not None:
-            place.append(f"column {self.column}")
+            words.append(f"column {self.column}")
         if self.page is not None:
-            place.append(f"page {self.page}")
+            words.append(f"page {self.page}")
         if self.index is not None:
-            place.append(self.index)
-        return f"{self.severity}: {', '.join(place)}: {self.message} ({self.consequence})"
+            words.append(self.index)
+        return f"{self.severity}: {', '.join(words)}: {self.message} ({self.consequence})"
 
 
 @dataclass(frozen=True)
@@ -230,9 +230,9 @@ class Findings:
     def add(self, rule: str, message: str, *, index: str | None = None, page: int | None = None) -> None:
         """Add a finding; of many pages of a chunk with the same fault, only the first ones."""
         if page is not None:
-            place = (self.row_group, self.column, index, rule)
-            self._left_out[place] += 1
-            if self._left_out[place] > _LISTED_PAGES:
+            key = (self.row_group, self.column, index, rule)
+            self._left_out[key] += 1
+            if self._left_out[key] > _LISTED_PAGES:
                 return
         severity, consequence = RULES[rule]
         self.found.append(

@@ -31,17 +31,17 @@ _OFFSET_INDEX = "OffsetIndex"
 
 
 def read_structure(
-    file: ParquetInput, cls: Any, place: tuple[int | None, int | None], findings: Findings
+    file: ParquetInput, cls: Any, location: tuple[int | None, int | None], findings: Findings
 ) -> Any:
     """Read a ColumnIndex or OffsetIndex; None if there is none, or if it cannot be read.
 
     Args:
         file: The file.
         cls: The class of the structure.
-        place: Offset and length in the footer.
+        location: Offset and length in the footer.
         findings: Collects findings.
     """
-    offset, length = place
+    offset, length = location
     if offset is None or not length:
         return None
     name = cls.__name__

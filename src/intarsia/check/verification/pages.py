@@ -22,7 +22,7 @@ def check_checksums(data: bytes, chunk: CheckedChunk, findings: Findings) -> Non
     """
     ordinal = 0
     for page in chunk.walked:
-        place = ordinal if page.is_data else None
+        data_page = ordinal if page.is_data else None
         ordinal += page.is_data
         if page.header.crc is None:
             continue
@@ -32,7 +32,7 @@ def check_checksums(data: bytes, chunk: CheckedChunk, findings: Findings) -> Non
         if claimed != actual:
             what = "the page's" if page.is_data else "the dictionary page's"
             message = f"{what} checksum is {claimed:#010x}, but that of its bytes is {actual:#010x}"
-            findings.add("page-checksum", message, index=_PAGE_HEADER, page=place)
+            findings.add("page-checksum", message, index=_PAGE_HEADER, page=data_page)
 
 
 def check_counts(chunk: CheckedChunk, findings: Findings) -> None:
@@ -77,7 +77,7 @@ def check_encodings(chunk: CheckedChunk, findings: Findings) -> None:
             claimed[_unified(entry.encoding)] += entry.count
     hidden = set(found) - {Encoding.RLE_DICTIONARY}
     if set(claimed) == {Encoding.RLE_DICTIONARY} and hidden:
-        ordinal = next(place for place, page in enumerate(chunk.pages) if not page.uses_dictionary)
+        ordinal = next(position for position, page in enumerate(chunk.pages) if not page.uses_dictionary)
         message = f"it declares all pages dictionary-encoded, but one uses {_names(hidden)}"
         findings.add("encoding-stats-hide-pages", message, index="encoding_stats", page=ordinal)
     elif claimed != found:

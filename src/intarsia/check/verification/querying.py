@@ -110,8 +110,8 @@ def _check_column(
                 continue
             for first_row, values in pieces:
                 row_group = int(np.searchsorted(starts, first_row, side="right")) - 1
-                place = findings.at(row_group, leaf.name)
-                kept_more += _check_values(opened, leaf.path, first_row, values, place)
+                chunk_findings = findings.at(row_group, leaf.name)
+                kept_more += _check_values(opened, leaf.path, first_row, values, chunk_findings)
     except (ColumnNotFoundError, IndexBuildError) as error:
         findings.add("index-column", str(error), index=opened.entry.name)
     except FormatError as error:

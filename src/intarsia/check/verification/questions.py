@@ -48,7 +48,7 @@ def questions(
     is_float = pa.types.is_floating(data_type)
     for value in sample:
         yield BoundCompare(path, data_type, "=", value)
-    few = [sample[place] for place in sorted({0, len(sample) // 2, len(sample) - 1})] if sample else []
+    few = [sample[ordinal] for ordinal in sorted({0, len(sample) // 2, len(sample) - 1})] if sample else []
     operators: tuple[Literal["<>", "<", "<=", ">", ">="], ...] = ("<>", "<", "<=", ">", ">=")
     for value in few:
         for op in operators:
@@ -111,5 +111,5 @@ def _sample(values: pa.Array, data_type: pa.DataType, max_values: int) -> list[p
         distinct = distinct.take(pc.array_sort_indices(distinct))
     if not len(distinct):
         return []
-    places = np.linspace(0, len(distinct) - 1, min(max_values, len(distinct))).astype(np.int64)
-    return list(distinct.take(pa.array(places)).cast(data_type))
+    positions = np.linspace(0, len(distinct) - 1, min(max_values, len(distinct))).astype(np.int64)
+    return list(distinct.take(pa.array(positions)).cast(data_type))

@@ -14,7 +14,7 @@ import numpy as np
 
 from intarsia.check.inspection import human_value
 from intarsia.check.inspection.values import shown
-from intarsia.check.verification.bloom_filters import read_bits_place
+from intarsia.check.verification.bloom_filters import locate_bits
 from intarsia.check.verification.bounds import declares_order
 from intarsia.check.verification.findings import Findings
 from intarsia.check.verification.page_index import read_page_index
@@ -54,7 +54,7 @@ def check_chunk_quickly(
     if column_index is not None:
         num_pages = None if offset_index is None else len(offset_index.page_locations)
         _check_column_index(column_index, num_pages, meta, leaf, ordering, extremes, findings)
-    if meta.bloom_filter_offset and read_bits_place(file, meta, findings) is not None:
+    if meta.bloom_filter_offset and locate_bits(file, meta, findings) is not None:
         findings.checked["bloom_filters"] += 1
 
 

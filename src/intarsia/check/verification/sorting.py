@@ -49,14 +49,14 @@ def check_sorting(
             findings.at(row_group, None).add("sorting-column", message, index=_SORTING_COLUMNS)
             return
         reader = readers[claim.column_idx]
-        place = findings.at(row_group, reader.leaf.name)
-        values = _values(file, row_group, reader, place)
+        chunk_findings = findings.at(row_group, reader.leaf.name)
+        values = _values(file, row_group, reader, chunk_findings)
         if values is None:
             return
         try:
             found = steps(values, descending=claim.descending, nulls_first=claim.nulls_first)
         except pa.ArrowException as error:  # invalid UTF-8
-            place.add("unchecked", f"its values cannot be compared: {error}", index=_SORTING_COLUMNS)
+            chunk_findings.add("unchecked", f"its values cannot be compared: {error}", index=_SORTING_COLUMNS)
             return
         tied = np.ones(len(found), dtype=bool) if tied is None else tied
         breaks = np.flatnonzero(tied & (found < 0))
@@ -66,7 +66,7 @@ def check_sorting(
             message = f"the rows are declared sorted ({order}), but row {breaks[0] + 1} of the row group "
             message += f"precedes row {breaks[0]} in this order"
             message += f", and {len(breaks) - 1} more are out of order" if len(breaks) > 1 else ""
-            place.add("rows-not-sorted", message, index=_SORTING_COLUMNS)
+            chunk_findings.add("rows-not-sorted", message, index=_SORTING_COLUMNS)
             return
         tied &= found == 0
 

@@ -29,7 +29,7 @@ from intarsia.format.structs import Statistics
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Checked:
     """The statistics of a chunk or page, with their values.
 
     Attributes:
@@ -64,7 +64,7 @@ def check_statistics(
 ) -> None:
     """Compare the statistics in the footer with the values."""
     findings.checked["statistics"] += 1
-    _check(file, statistics, _Place(chunk, findings, "Statistics", None))
+    _check(file, statistics, _Checked(chunk, findings, "Statistics", None))
 
 
 def check_page_statistics(file: ParquetInput, chunk: CheckedChunk, findings: Findings) -> None:
@@ -73,14 +73,14 @@ def check_page_statistics(file: ParquetInput, chunk: CheckedChunk, findings: Fin
         header = page.header.data_page_header or page.header.data_page_header_v2
         if header is not None and header.statistics is not None:
             findings.checked["page_statistics"] += 1
-            _check(file, header.statistics, _Place(chunk, findings, "PageHeader", ordinal))
+            _check(file, header.statistics, _Checked(chunk, findings, "PageHeader", ordinal))
 
 
-def _check(file: ParquetInput, statistics: Statistics, place: _Place) -> None:
-    chunk = place.chunk
-    _check_count("null-count", "nulls", statistics.null_count, place.sum(chunk.null_counts), place)
-    _check_count("nan-count", "NaNs", statistics.nan_count, place.sum(chunk.nan_counts), place)
-    _check_distinct_count(statistics.distinct_count, place)
+def _check(file: ParquetInput, statistics: Statistics, checked: _Checked) -> None:
+    chunk = checked.chunk
+    _check_count("null-count", "nulls", statistics.null_count, checked.sum(chunk.null_counts), checked)
+    _check_count("nan-count", "NaNs", statistics.nan_count, checked.sum(chunk.nan_counts), checked)
+    _check_distinct_count(statistics.distinct_count, checked)
     pairs = [(statistics.min_value, statistics.max_value, True)]
     # deprecated bounds compare as signed numbers, so they are undefined for other types
     if _compares_as_signed(chunk.leaf):
@@ -89,19 +89,28 @@ def _check(file: ParquetInput, statistics: Statistics, place: _Place) -> None:
         if low is None and high is None:
             continue
         if is_current and has_int96_order(file.footer, chunk.leaf):
-            check_int96_statistics(chunk, statistics, place.findings, index=place.index, page=place.page)
+            check_int96_statistics(
+                chunk, statistics, checked.findings, index=checked.index, page=checked.page
+            )
             continue
         if is_current:
             is_declared = declares_order(file.footer, chunk.leaf)
             if not has_bounds_order(
-                chunk.leaf, chunk, place.findings, index=place.index, page=place.page, is_declared=is_declared
+                chunk.leaf,
+                chunk,
+                checked.findings,
+                index=checked.index,
+                page=checked.page,
+                is_declared=is_declared,
             ):
                 continue
-            check_nan_count(chunk, statistics.nan_count, place.findings, index=place.index, page=place.page)
+            check_nan_count(
+                chunk, statistics.nan_count, checked.findings, index=checked.index, page=checked.page
+            )
         if chunk.ordering is not None:
-            _check_pair(low, high, place)
+            _check_pair(low, high, checked)
             if is_current:
-                _check_exactness(statistics, place)
+                _check_exactness(statistics, checked)
         if (statistics.min, statistics.max) == (low, high):
             break  # both pairs are equal
 
@@ -114,49 +123,49 @@ def _compares_as_signed(leaf: Leaf) -> bool:
     return integer is None or integer.isSigned
 
 
-def _check_count(rule: str, what: str, claimed: int | None, actual: int | None, place: _Place) -> None:
+def _check_count(rule: str, what: str, claimed: int | None, actual: int | None, checked: _Checked) -> None:
     if claimed is None:
         return
     if claimed < 0:
-        place.add("null-count-invalid", f"they count {claimed} {what}")
+        checked.add("null-count-invalid", f"they count {claimed} {what}")
     elif actual is not None and claimed != actual:
-        place.add(rule, f"they count {claimed} {what}, but there are {actual}")
+        checked.add(rule, f"they count {claimed} {what}, but there are {actual}")
 
 
-def _check_distinct_count(claimed: int | None, place: _Place) -> None:
-    if claimed is None or place.values is None or place.chunk.ordering is None:
+def _check_distinct_count(claimed: int | None, checked: _Checked) -> None:
+    if claimed is None or checked.values is None or checked.chunk.ordering is None:
         return
-    values = place.values
-    if place.chunk.ordering.is_float:  # it is undefined whether NaNs, and both zeros, count once
-        numbers = place.chunk.keys(values)
+    values = checked.values
+    if checked.chunk.ordering.is_float:  # it is undefined whether NaNs, and both zeros, count once
+        numbers = checked.chunk.keys(values)
         fewest = len(np.unique(numbers[~np.isnan(numbers)]))
         most = len(np.unique(numbers.view(np.int64)))
     else:
         fewest = most = len(pc.unique(values))
     if not fewest <= claimed <= most:
-        place.add("distinct-count", f"they count {claimed} distinct values, but there are {most}")
+        checked.add("distinct-count", f"they count {claimed} distinct values, but there are {most}")
 
 
-def _check_pair(low: bytes | None, high: bytes | None, place: _Place) -> None:
-    present = place.sum(place.chunk.present)
+def _check_pair(low: bytes | None, high: bytes | None, checked: _Checked) -> None:
+    present = checked.sum(checked.chunk.present)
     if present == 0:
         return  # there are no values
     keys = [
         None
         if raw is None
-        else bound_key(place.chunk, raw, which, place.findings, index=place.index, page=place.page)
+        else bound_key(checked.chunk, raw, which, checked.findings, index=checked.index, page=checked.page)
         for raw, which in ((low, "lower"), (high, "upper"))
     ]
     pairs = (low or b"", keys[0]), (high or b"", keys[1])
-    check_bounds(place.chunk, *pairs, place.findings, index=place.index, page=place.page)
+    check_bounds(checked.chunk, *pairs, checked.findings, index=checked.index, page=checked.page)
 
 
-def _check_exactness(statistics: Statistics, place: _Place) -> None:
+def _check_exactness(statistics: Statistics, checked: _Checked) -> None:
     """Check that bounds declared exact are values."""
-    chunk, extremes = place.chunk, place.chunk.extremes
+    chunk, extremes = checked.chunk, checked.chunk.extremes
     if extremes is None:
         return
-    pages = np.flatnonzero(extremes.holds) if place.page is None else np.array([place.page])
+    pages = np.flatnonzero(extremes.holds) if checked.page is None else np.array([checked.page])
     if not extremes.holds[pages].any():
         return
     assert chunk.ordering is not None
@@ -172,4 +181,4 @@ def _check_exactness(statistics: Statistics, place: _Place) -> None:
         # compare as values, because both zeros are equal, and so are decimals with leading zero bytes
         if raw != encoded and bound != human_value(chunk.leaf, encoded):
             message = f"the {which} bound {shown(bound)} is declared exact, "
-            place.add("bound-not-exact", message + f"but {shown_key(chunk, actual)} is")
+            checked.add("bound-not-exact", message + f"but {shown_key(chunk, actual)} is")

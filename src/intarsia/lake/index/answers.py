@@ -161,9 +161,9 @@ def _by_structure(
         raise IndexPayloadError(f"{structure.name} has summaries of other rows", reason="other-rows")
     is_exact = np.zeros(len(num_rows), dtype=bool)
     is_exact[structure.files] = exact if needs.bounds else True
-    places = np.full(len(is_exact), -1)
-    places[structure.files] = np.arange(len(structure.files))
-    spread = table.take(pa.array(places, mask=places < 0))
+    positions = np.full(len(is_exact), -1)
+    positions[structure.files] = np.arange(len(structure.files))
+    spread = table.take(pa.array(positions, mask=positions < 0))
     return _Found((structure.name, leaf.name), is_exact, as_data_type(spread, question.data_type))
 
 

@@ -90,14 +90,14 @@ def parse_bounds(data: bytes, ordering: Ordering | None, num_rows: np.ndarray) -
         if ((counts < UNKNOWN) | (counts > num_rows)).any():
             raise ValueError("more nulls or NaNs than rows")
     known = np.asarray(pc.and_(low.is_valid(), high.is_valid()).to_numpy(zero_copy_only=False), dtype=bool)
-    places = np.flatnonzero(known)
+    positions = np.flatnonzero(known)
     keep = pa.array(known)
     edges = np.concatenate([[0], np.cumsum(num_rows)])
     bounds = bounds_of_keys(
         ordering,
         edges[:-1],
         edges[1:],
-        places,
+        positions,
         _keys(low.filter(keep), ordering),
         _keys(high.filter(keep), ordering),
         _counts(nulls),

@@ -153,7 +153,7 @@ def _column_facts(file: ParquetInput, leaf: Leaf, ordering: Ordering | None) -> 
 def _bloom_bits(file: ParquetInput, leaf: Leaf) -> list[bytes] | None:
     """Read the bits of a column's filters; None if a row group has none, or they are not trusted."""
     footer = file.footer
-    places = []
+    filters = []
     for row_group, group in enumerate(footer.metadata.row_groups):
         meta = group.columns[leaf.ordinal].meta_data
         if group.num_rows == 0:
@@ -161,18 +161,18 @@ def _bloom_bits(file: ParquetInput, leaf: Leaf) -> list[bytes] | None:
         if meta is None or not meta.bloom_filter_offset:
             return None
         try:
-            places.append((ChunkKey(row_group, leaf.ordinal), FilterLocation.of(meta, footer.start)))
+            filters.append((ChunkKey(row_group, leaf.ordinal), FilterLocation.of(meta, footer.start)))
         except FormatError:  # verify reports it; without filters the file is not excluded
             return None
-    if not places or Trust(footer, leaf).doubt(Claim.BLOOM_FILTER) is not None:
+    if not filters or Trust(footer, leaf).doubt(Claim.BLOOM_FILTER) is not None:
         return None
     try:
-        heads = file.source.read_ranges([ByteRange(*place.head) for _, place in places])
-        bits = [ByteRange(*place.bits(head)) for (_, place), head in zip(places, heads, strict=True)]
+        heads = file.source.read_ranges([ByteRange(*location.head) for _, location in filters])
+        bits = [ByteRange(*location.bits(head)) for (_, location), head in zip(filters, heads, strict=True)]
     except FormatError:
         return None
-    if max(place.length for place in bits) > MAX_FILTER_BYTES or any(
-        place.length % BLOCK_BYTES for place in bits
+    if max(location.length for location in bits) > MAX_FILTER_BYTES or any(
+        location.length % BLOCK_BYTES for location in bits
     ):
         return None
     return file.source.read_ranges(bits)

@@ -54,17 +54,17 @@ class LakeIndex:
         self.segments = list(segments)
         self._files = files
         self._location = location
-        self._places = [self._places_in(one) for one in segments]
+        self._positions = [self._positions_in(one) for one in segments]
 
-    def _places_in(self, one: OpenSegment) -> np.ndarray:
+    def _positions_in(self, one: OpenSegment) -> np.ndarray:
         """Return the position of each file of the table in a segment, or -1."""
         prefix = self._location.prefix_in(one.folder.root)
         paths = self._location.relative_paths
         names = [prefix + path for path in paths] if prefix else paths
         if names == one.segment.paths:
             return np.arange(len(names))
-        place_of = one.segment.place_of
-        return np.array([place_of.get(name, -1) for name in names], dtype=np.int64)
+        position_of = one.segment.position_of
+        return np.array([position_of.get(name, -1) for name in names], dtype=np.int64)
 
     def add(self, folder: LakeIndexFolder, data: bytes) -> None:
         """Add a new segment, which need not have been written.
@@ -75,7 +75,7 @@ class LakeIndex:
         """
         segment = Segment(CountedSource(MemorySource(data, folder.path)))
         self.segments.append(OpenSegment(folder, "", segment))
-        self._places.append(self._places_in(self.segments[-1]))
+        self._positions.append(self._positions_in(self.segments[-1]))
 
     def known(self, *, as_listed: bool = False) -> KnownFiles:
         """Compare the stamps of all files with those in the segments.
@@ -89,16 +89,16 @@ class LakeIndex:
         """
         num_files = len(self._files)
         segment_of = np.full(num_files, UNKNOWN_SEGMENT, dtype=np.int64)
-        place_in = np.full(num_files, -1, dtype=np.int64)
+        position_in = np.full(num_files, -1, dtype=np.int64)
         now = Stamps.listed(self._files) if as_listed else Stamps.now(self._files, self._location.root)
-        for ordinal, places in enumerate(self._places):
-            listed = np.flatnonzero((places >= 0) & (segment_of == UNKNOWN_SEGMENT))
+        for ordinal, positions in enumerate(self._positions):
+            listed = np.flatnonzero((positions >= 0) & (segment_of == UNKNOWN_SEGMENT))
             one = self.segments[ordinal]
-            then = one.segment.stamps.take(places[listed])
+            then = one.segment.stamps.take(positions[listed])
             is_current = now.take(listed).equal(then, same_machine=one.folder.is_on_this_machine)
             segment_of[listed[is_current]] = ordinal
-            place_in[listed[is_current]] = places[listed[is_current]]
-        return KnownFiles(self, segment_of, place_in)
+            position_in[listed[is_current]] = positions[listed[is_current]]
+        return KnownFiles(self, segment_of, position_in)
 
     def close(self) -> None:
         """Close the segments."""
@@ -113,12 +113,12 @@ class KnownFiles:
     Attributes:
         index: The lake index.
         segment_of: For each file, the ordinal of a segment that contains it, or `UNKNOWN_SEGMENT`.
-        place_in: For each file, its position in that segment.
+        position_in: For each file, its position in that segment.
     """
 
     index: LakeIndex
     segment_of: np.ndarray
-    place_in: np.ndarray
+    position_in: np.ndarray
 
     @property
     def is_known(self) -> Bools:
@@ -131,12 +131,12 @@ class KnownFiles:
             here = np.flatnonzero(self.segment_of == ordinal)
             if not len(here):
                 continue
-            places = self.place_in[here]
-            family_of = one.segment.family_of[places]
+            positions = self.position_in[here]
+            family_of = one.segment.family_of[positions]
             for number, family in enumerate(one.segment.families):
                 mine = family_of == number
                 if mine.any() and family.has_schema:
-                    within = np.searchsorted(family.places, places[mine])
+                    within = np.searchsorted(family.positions, positions[mine])
                     yield FamilyFiles(family, one.segment, here[mine], within)
 
     def metadata(self, file: int, path: str, identity: object) -> FileMetadata | None:
@@ -155,12 +155,12 @@ class KnownFiles:
         ordinal = int(self.segment_of[file])
         if ordinal == UNKNOWN_SEGMENT:
             return None
-        one, place = self.index.segments[ordinal], int(self.place_in[file])
+        one, position = self.index.segments[ordinal], int(self.position_in[file])
         opened = opened_stamp(identity)
-        if opened is None or opened != one.segment.stamp(place):
+        if opened is None or opened != one.segment.stamp(position):
             return None
         try:
-            found = one.segment.metadata(place, path)
+            found = one.segment.metadata(position, path)
             found.footer  # noqa: B018 - parses it, which its reader does otherwise
         except (FormatError, OSError):  # the file's own footer is read instead
             return None

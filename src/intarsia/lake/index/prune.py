@@ -103,9 +103,9 @@ class _Pruner:
         self.faults: list[Ignored] = []
         self._open: dict[int, Condition] = {}
         self._terms_of: dict[int, list[int]] = {}
-        for place, term in enumerate(self.formula.terms):
+        for position, term in enumerate(self.formula.terms):
             for ordinal in dict.fromkeys(conditions_of(term)):
-                self._terms_of.setdefault(ordinal, []).append(place)
+                self._terms_of.setdefault(ordinal, []).append(position)
 
     def use_constants(self, constants: Mapping[Path, pa.Array]) -> None:
         """Evaluate conditions on constants; the others remain open."""
@@ -186,8 +186,8 @@ class _Pruner:
         self.certain[ordinal] = self.certain[ordinal] | certain
         self._possible[ordinal] = self._possible[ordinal] & possible
         before = self.candidates
-        for place in self._terms_of[ordinal]:
-            term = combine(self.formula.terms[place], self._possible, any_of, all_of)
+        for term_ordinal in self._terms_of[ordinal]:
+            term = combine(self.formula.terms[term_ordinal], self._possible, any_of, all_of)
             self.candidates = self.candidates & term
         gone = before & ~self.candidates
         if gone.any():

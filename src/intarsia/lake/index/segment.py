@@ -6,7 +6,7 @@ its files at once. The sections of a segment::
     files                     a row for each file: path, stamp, family, numbers of rows and row groups, footer
     footers                   the footers, concatenated
     F/bounds/L                the bounds of leaf L in family F (`intarsia.lake.index.bounds`)
-    F/gathered/K              the places in the family of the files of structure K, uint32
+    F/gathered/K              the positions in the family of the files of structure K, uint32
     F/gathered/K/PART         the parts of structure K (`intarsia.indexes.gathering`)
 """
 
@@ -127,9 +127,9 @@ class Segment:
         return self._sections
 
     @cached_property
-    def place_of(self) -> Mapping[str, int]:
+    def position_of(self) -> Mapping[str, int]:
         """The positions of the files by path."""
-        return {path: place for place, path in enumerate(self.paths)}
+        return {path: ordinal for ordinal, path in enumerate(self.paths)}
 
     @cached_property
     def part_names(self) -> Mapping[str, list[str]]:
@@ -162,28 +162,28 @@ class Segment:
         """The families."""
         return self._families
 
-    def stamp(self, place: int) -> FileStamp:
+    def stamp(self, ordinal: int) -> FileStamp:
         """Return the stamp of a file."""
-        size, modified, changed, tag = (column[place] for column in self.stamps)
+        size, modified, changed, tag = (column[ordinal] for column in self.stamps)
         return FileStamp(int(size), int(modified), int(changed), str(tag))
 
-    def metadata(self, place: int, path: str) -> FileMetadata:
+    def metadata(self, ordinal: int, path: str) -> FileMetadata:
         """Return the footer of a file.
 
         Args:
-            place: The position of the file in the segment.
+            ordinal: The position of the file in the segment.
             path: The name of the file in messages.
 
         Raises:
             CorruptFileError: If the footer is damaged.
         """
         start, offset, length, file_length, checksum = (
-            int(self._numbers[name][place])
+            int(self._numbers[name][ordinal])
             for name in ("footer_start", "footer_offset", "footer_bytes", "size_bytes", "footer_xxh3")
         )
         raw = self._sections.read_range("footers", offset, offset + length)
         if xxhash.xxh3_64_intdigest(raw) != checksum:
-            raise self._damaged(f"the checksum of the footer of {self.paths[place]} is wrong")
+            raise self._damaged(f"the checksum of the footer of {self.paths[ordinal]} is wrong")
         return FileMetadata(path, RawFooter(raw, start, file_length))
 
     def close(self) -> None:
@@ -237,14 +237,14 @@ class Family:
         return self._segment.source.path
 
     @cached_property
-    def places(self) -> np.ndarray:
+    def positions(self) -> np.ndarray:
         """The positions of the files in the segment."""
         return np.flatnonzero(self._segment.family_of == self._ordinal)
 
     @cached_property
     def num_rows(self) -> np.ndarray:
         """The number of rows of each file."""
-        return np.asarray(self._segment.num_rows[self.places])
+        return np.asarray(self._segment.num_rows[self.positions])
 
     @cached_property
     def schema(self) -> FileSchema:
@@ -253,14 +253,14 @@ class Family:
         Raises:
             CorruptFileError: If the footers of the first files are damaged.
         """
-        *others, last = self.places[:_TRIED_FOOTERS].tolist()
-        for place in others:
+        *others, last = self.positions[:_TRIED_FOOTERS].tolist()
+        for position in others:
             with contextlib.suppress(FormatError):
-                return self._schema_of(place)
+                return self._schema_of(position)
         return self._schema_of(last)
 
-    def _schema_of(self, place: int) -> FileSchema:
-        return self._segment.metadata(place, self._segment.paths[place]).schema
+    def _schema_of(self, ordinal: int) -> FileSchema:
+        return self._segment.metadata(ordinal, self._segment.paths[ordinal]).schema
 
     @cached_property
     def has_schema(self) -> bool:
@@ -315,7 +315,7 @@ class Family:
         parts = _Parts(self._segment.sections, name, self._segment.part_names.get(name, []))
         data = self._segment.sections.read(name)
         files = np.frombuffer(data[: len(data) // 4 * 4], dtype="<u4").astype(np.int64)
-        if len(data) % 4 or (np.diff(files) <= 0).any() or files.max(initial=-1) >= len(self.places):
+        if len(data) % 4 or (np.diff(files) <= 0).any() or files.max(initial=-1) >= len(self.positions):
             raise CorruptFileError(
                 f"structure {name} covers other files",
                 reason="segment-damaged",

@@ -89,22 +89,24 @@ def _gathered_sections(family: int, files: Sequence[FileFacts]) -> tuple[list[di
     about: list[dict[str, Any]] = []
     sections: list[Section] = []
 
-    def add(entry: dict[str, Any], places: Sequence[int], parts: Iterable[GatheredPart]) -> None:
+    def add(entry: dict[str, Any], ordinals: Sequence[int], parts: Iterable[GatheredPart]) -> None:
         prefix = f"{family}/gathered/{len(about)}"
-        sections.append(Section(prefix, np.array(places, dtype="<u4").tobytes()))
+        sections.append(Section(prefix, np.array(ordinals, dtype="<u4").tobytes()))
         sections.extend(Section(f"{prefix}/{name}", data, piece) for name, data, piece in parts)
         about.append(entry)
 
     leaves = files[0].file.schema.leaves
     for ordinal in sorted({ordinal for found in files for ordinal in found.filters}):
-        places = [place for place, found in enumerate(files) if ordinal in found.filters]
-        filters = [(at, bits) for at, place in enumerate(places) for bits in files[place].filters[ordinal]]
-        add({"kind": BLOOM_KIND, "columns": [list(leaves[ordinal].path)]}, places, gather_filters(filters))
+        positions = [position for position, found in enumerate(files) if ordinal in found.filters]
+        filters = [
+            (at, bits) for at, position in enumerate(positions) for bits in files[position].filters[ordinal]
+        ]
+        add({"kind": BLOOM_KIND, "columns": [list(leaves[ordinal].path)]}, positions, gather_filters(filters))
     for key in sorted({key for found in files for key in found.digests}):
-        places = [place for place, found in enumerate(files) if key in found.digests]
-        parts = _gather(key, [files[place].digests[key] for place in places])
+        positions = [position for position, found in enumerate(files) if key in found.digests]
+        parts = _gather(key, [files[position].digests[key] for position in positions])
         if parts is not None:
-            add({**key._asdict(), "parameters": json.loads(key.parameters)}, places, parts)
+            add({**key._asdict(), "parameters": json.loads(key.parameters)}, positions, parts)
     return about, sections
 
 

@@ -112,9 +112,9 @@ class Stamps(NamedTuple):
         modified, changed = np.array(times, dtype=np.int64).reshape(-1, 2).T
         return cls(np.array(sizes, dtype=np.int64), modified, changed, np.array(tags, dtype=object))
 
-    def take(self, places: np.ndarray) -> Stamps:
+    def take(self, ordinals: np.ndarray) -> Stamps:
         """Return the stamps at some positions."""
-        return Stamps(*(column[places] for column in self))
+        return Stamps(*(column[ordinals] for column in self))
 
     def equal(self, others: Stamps, *, same_machine: bool) -> Bools:
         """Compare with the stamps of the same files at another time.

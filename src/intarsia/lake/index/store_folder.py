@@ -92,10 +92,10 @@ class StoreIndexFolder(LakeIndexFolder):
         try:
             source = ObjectStoreFile(self.store, self._key(name), url, identity)
             size = source.size()
-            places = [
+            locations = [
                 ByteRange(start, min(start + _PART_BYTES, size)) for start in range(0, size, _PART_BYTES)
             ]
-            data = b"".join(source.read_ranges(places))
+            data = b"".join(source.read_ranges(locations))
             segment = Segment(CountedSource(MemorySource(data, url)))
         except (OSError, ValueError) as error:
             return ignored_segment(url, error)

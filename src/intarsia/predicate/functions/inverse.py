@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, Protocol
 import pyarrow as pa
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.bind_condition import bind_in, bind_null, bind_place
+from intarsia.predicate.bind_condition import bind_in, bind_located, bind_null
 from intarsia.predicate.bound import (
     Bound,
     BoundCompare,
@@ -67,9 +67,9 @@ def compare_operand(operand: Column, op: Op, literal: object, *, or_nan: bool = 
         literal: A number, a `Fraction`, or a `Temporal`. Not NaN.
         or_nan: Whether NaN matches, too.
     """
-    place = locate(operand, literal)
-    assert place is not None
-    return bind_place(operand, op, place, negate=or_nan)
+    located = locate(operand, literal)
+    assert located is not None
+    return bind_located(operand, op, located, negate=or_nan)
 
 
 def operand_among(operand: Column, literals: Sequence[object], *, negated: bool) -> Bound:

@@ -194,17 +194,17 @@ def _summarized(
     query: FileQuery, pieces: Iterable[Piece], requested: Sequence[Question]
 ) -> tuple[dict[Question, list[pa.Table]], ReadCounts]:
     """Summarize rows of the query's columns."""
-    places = {column.path: place for place, column in enumerate(query.columns)}
+    ordinals = {column.path: ordinal for ordinal, column in enumerate(query.columns)}
     summaries: dict[Question, list[pa.Table]] = {question: [] for question in requested}
     counts = ReadCounts()
     for piece in pieces:
         counts += piece.counts
         for question in requested:
-            place = None if question.column is None else places.get(query.own(question.column).path)
-            if place is None:
+            ordinal = None if question.column is None else ordinals.get(query.own(question.column).path)
+            if ordinal is None:
                 summaries[question].append(_constant(query, question, piece.rows.num_rows))
             else:
-                summaries[question] += _column_summaries(query, question, piece.rows.column(place))
+                summaries[question] += _column_summaries(query, question, piece.rows.column(ordinal))
     return summaries, counts
 
 
