@@ -138,10 +138,10 @@ class Measurement:
 
     def cost(self, number: int, names: Sequence[str] | frozenset[str]) -> Cost:
         """Estimate the reads of a query of all files with some of the indexes."""
-        found = Cost()
+        cost = Cost()
         for file in self._files_of(number):
-            found += file.cost(number, names)
-        return found.scaled(self._scale(number))
+            cost += file.cost(number, names)
+        return cost.scaled(self._scale(number))
 
     def _scale(self, number: int) -> float:
         """Return the bytes that a query reads today divided by those that it reads of the sampled files."""

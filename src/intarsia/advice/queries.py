@@ -90,7 +90,7 @@ def parse_queries(text: str, name: str = "queries") -> list[Query]:
             reason="too-many-queries",
             path=name,
         )
-    found: list[Query] = []
+    queries: list[Query] = []
     for statement in _statements(text):
         line = text.count("\n", 0, statement.start) + 1
         try:
@@ -106,8 +106,8 @@ def parse_queries(text: str, name: str = "queries") -> list[Query]:
                 near=error.near,
                 position=statement.start + inside,
             ) from None
-        found.append(Query(predicate, columns, f"{name}, line {line}"))
-    return found
+        queries.append(Query(predicate, columns, f"{name}, line {line}"))
+    return queries
 
 
 def _parse(text: str) -> tuple[Predicate | None, tuple[str, ...] | None]:

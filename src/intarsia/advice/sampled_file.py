@@ -45,8 +45,8 @@ class ExtendedSource:
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
         """Read the bytes of each range."""
         inner = [ByteRange(min(start, self._length), min(stop, self._length)) for start, stop in ranges]
-        found = self._source.read_ranges([location for location in inner if location.length])
-        heads = iter(found)
+        pieces = self._source.read_ranges([location for location in inner if location.length])
+        heads = iter(pieces)
         return [
             (next(heads) if location.length else b"")
             + self._tail[max(0, start - self._length) : max(0, stop - self._length)]
@@ -126,7 +126,7 @@ class SampledFile:
                 for chunk in self.file.footer.metadata.row_groups[group].columns
                 if chunk.meta_data is not None and not chunk.file_path
             ]
-            sound = [ByteRange(*found) for found in ranges if self.file.footer.holds(*found)]
+            sound = [ByteRange(*found) for found in ranges if self.file.footer.contains_range(*found)]
             total = sum(location.length for location in sound)
             whole = ByteRange(
                 min((p.start for p in sound), default=0), max((p.stop for p in sound), default=0)

@@ -55,8 +55,8 @@ def parse_size(text: str, option: str = "--sample") -> int:
     Raises:
         UsageError: If it is not a positive size.
     """
-    found = _SIZE.fullmatch(text.strip())
-    num_bytes = int(float(found[1]) * _UNITS[found[2].lower()]) if found else 0
+    match = _SIZE.fullmatch(text.strip())
+    num_bytes = int(float(match[1]) * _UNITS[match[2].lower()]) if match else 0
     if num_bytes < 1:
         raise UsageError(f"{option} {text}: it must be a size, such as 64MB", reason="invalid-size")
     return num_bytes

@@ -62,11 +62,11 @@ def find(paths: Sequence[str], storage_options: StorageOptions | None = None) ->
     return find_files(list(paths), storage_options)
 
 
-def is_one_file(paths: Sequence[str], found: FoundFiles) -> bool:
+def is_one_file(paths: Sequence[str], listed: FoundFiles) -> bool:
     """Return whether the arguments are the path of one file, not of a folder or glob."""
     from intarsia.storage import local_path
 
-    return len(paths) == 1 and found.files[0].path == (local_path(paths[0]) or paths[0])
+    return len(paths) == 1 and listed.files[0].path == (local_path(paths[0]) or paths[0])
 
 
 def others_ignored(others: int) -> str:

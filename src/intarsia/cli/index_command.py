@@ -111,12 +111,12 @@ def index(
     if spark is not None:
         report, stop = until_interrupted(lambda: _index_with_spark(spark, source, requested, location))
     else:
-        found = find(path, options)
-        _check(found, requested, location)
-        with progress("indexing", len(found.paths)) as show:
-            report, stop = until_interrupted(lambda: attach_files(found, requested, show, options)[0])
+        listed = find(path, options)
+        _check(listed, requested, location)
+        with progress("indexing", len(listed.paths)) as show:
+            report, stop = until_interrupted(lambda: attach_files(listed, requested, show, options)[0])
         if stop is None:
-            with progress("reading", len(found.paths)) as show:
+            with progress("reading", len(listed.paths)) as show:
                 report = replace(report, lake_index=write_lake_index(source, location, show, options))
     if json:
         print_json(report.to_dict() | ({"interrupted": True} if stop else {}))
@@ -144,7 +144,7 @@ def _index_with_spark(
     return run_job(master, job)
 
 
-def _check(found: FoundFiles, requested: Sequence[Any], location: Location | None) -> None:
+def _check(listed: FoundFiles, requested: Sequence[Any], location: Location | None) -> None:
     """Raise an error at once for indexes that would fail on every file, and for an impossible location."""
     from intarsia.embed.attach import checked_indexes
     from intarsia.embed.lake_index import check_location
@@ -152,11 +152,11 @@ def _check(found: FoundFiles, requested: Sequence[Any], location: Location | Non
     from intarsia.errors import IndexBuildError
 
     try:
-        check_named_columns(found.files, checked_indexes(requested))
+        check_named_columns(listed.files, checked_indexes(requested))
     except IndexBuildError as error:
         raise UsageError(str(error), reason=error.reason, column=error.column) from None
     try:
-        check_location(found, location)
+        check_location(listed, location)
     except ValueError as error:
         raise UsageError(str(error), reason="lake-index-location") from None
 
@@ -176,9 +176,9 @@ def detach(
     if spark is not None:
         report = _detach_with_spark(spark, path[0] if len(path) == 1 else path)
     else:
-        found = find(path, options)
-        with progress("detaching", len(found.paths)) as show:
-            report, stop = until_interrupted(lambda: detach_files(found, show, options))
+        listed = find(path, options)
+        with progress("detaching", len(listed.paths)) as show:
+            report, stop = until_interrupted(lambda: detach_files(listed, show, options))
     if json:
         print_json(report.to_dict() | ({"interrupted": True} if stop else {}))
     else:

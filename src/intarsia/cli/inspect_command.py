@@ -64,15 +64,15 @@ def inspect(
     from intarsia.lake.each_file import for_each_file
 
     options = parse_storage_options(storage_option)
-    found = find(path, options)
-    if is_one_file(path, found):
+    listed = find(path, options)
+    if is_one_file(path, listed):
         one = inspect_file(path[0], pages=pages, storage_options=options)
         if json:
             print_json(one.to_dict())
         else:
             show(_parts(one, pages=pages))
         return
-    files = found.paths
+    files = listed.paths
     if json:
         documents = for_each(
             "inspecting",
@@ -88,28 +88,29 @@ def inspect(
             lambda file, _: _show_one(inspect_file(file, pages=pages, storage_options=options), pages=pages),
             lambda _: None,
         ).failed
-        print(f"{count(len(files) - len(failed), 'file')}{others_ignored(len(found.others))}")
+        print(f"{count(len(files) - len(failed), 'file')}{others_ignored(len(listed.others))}")
         show_failures(failed)
     raise typer.Exit(1 if failed else 0)
 
 
-def _show_one(found: FileInspection, *, pages: bool) -> None:
-    show(_parts(found, pages=pages))
+def _show_one(inspection: FileInspection, *, pages: bool) -> None:
+    show(_parts(inspection, pages=pages))
     print()
 
 
-def _parts(found: FileInspection, *, pages: bool) -> Iterator[RenderableType]:
-    yield line(found.path, style="bold")
-    groups = len(found.row_groups)
+def _parts(inspection: FileInspection, *, pages: bool) -> Iterator[RenderableType]:
+    yield line(inspection.path, style="bold")
+    groups = len(inspection.row_groups)
     yield line(
-        f"{count(found.num_rows, 'row')} in {count(groups, 'row group')}, {size(found.size_bytes)}, "
-        f"{f'written by {found.created_by}' if found.created_by else 'writer unknown'}"
+        f"{count(inspection.num_rows, 'row')} in {count(groups, 'row group')}, "
+        f"{size(inspection.size_bytes)}, "
+        f"{f'written by {inspection.created_by}' if inspection.created_by else 'writer unknown'}"
     )
     yield line()
-    yield _sizes(found)
-    yield from _embedded(found)
-    types = {leaf.name: leaf.logical_type or leaf.physical_type for leaf in found.schema}
-    shown = found.row_groups if pages else found.row_groups[:MAX_ROW_GROUPS]
+    yield _sizes(inspection)
+    yield from _embedded(inspection)
+    types = {leaf.name: leaf.logical_type or leaf.physical_type for leaf in inspection.schema}
+    shown = inspection.row_groups if pages else inspection.row_groups[:MAX_ROW_GROUPS]
     for group in shown:
         yield line()
         order = f", sorted by {', '.join(group.sorted_by)}" if group.sorted_by else ""
@@ -128,35 +129,35 @@ def _parts(found: FileInspection, *, pages: bool) -> Iterator[RenderableType]:
         yield line(
             f"and {count(groups - len(shown), 'row group')} more; use --pages or --json for all", style="dim"
         )
-    for note in found.ignored:
+    for note in inspection.ignored:
         yield line(f"ignored: {note.index}: {note.reason}", style="yellow")
 
 
-def _sizes(found: FileInspection) -> RenderableType:
+def _sizes(inspection: FileInspection) -> RenderableType:
     table = plain_table("bytes", ">size", ">of the file")
-    for field in dataclasses.fields(found.sizes):
-        num_bytes = getattr(found.sizes, field.name)
+    for field in dataclasses.fields(inspection.sizes):
+        num_bytes = getattr(inspection.sizes, field.name)
         if num_bytes:
             table.add_row(
-                field.name.replace("_", " "), size(num_bytes), f"{num_bytes / found.size_bytes:.1%}"
+                field.name.replace("_", " "), size(num_bytes), f"{num_bytes / inspection.size_bytes:.1%}"
             )
     return table
 
 
-def _embedded(found: FileInspection) -> Iterator[RenderableType]:
-    if found.directory is not None:
+def _embedded(inspection: FileInspection) -> Iterator[RenderableType]:
+    if inspection.directory is not None:
         yield line()
         table = plain_table("embedded index", "columns", "granularity", ">size", "state")
-        for entry in found.directory.entries:
+        for entry in inspection.directory.entries:
             state = "used by scans" if entry.is_trusted else f"ignored: {entry.reason}"
             columns = ", ".join(entry.columns)
             table.add_row(entry.name, columns, str(entry.granularity), size(entry.size_bytes), state)
-        if not found.directory.entries:
-            state = "" if found.directory.is_trusted else f"ignored: {found.directory.reason}"
+        if not inspection.directory.entries:
+            state = "" if inspection.directory.is_trusted else f"ignored: {inspection.directory.reason}"
             table.add_row("(none)", "", "", "", state)
         yield table
-    if found.datafusion_index is not None:
-        index = found.datafusion_index
+    if inspection.datafusion_index is not None:
+        index = inspection.datafusion_index
         state = "" if index.is_trusted else f", ignored: {index.reason}"
         yield line()
         yield line(
@@ -231,7 +232,7 @@ def _indexes(chunk: ChunkInspection) -> str:
     if chunk.bloom_filter is not None:
         bloom = chunk.bloom_filter
         about = "" if bloom.distinct_values is None else f", about {count(bloom.distinct_values, 'value')}"
-        found.append(f"bloom filter ({size(bloom.size_bytes)}{about})")
+        found.append(f"Bloom filter ({size(bloom.size_bytes)}{about})")
     return ", ".join(found) or "none"
 
 

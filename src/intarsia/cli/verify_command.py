@@ -109,8 +109,8 @@ def verify(
     if spark is not None:
         outcome, others = _verify_with_spark(spark, path, quick=quick, sample=sample, seed=seed or 0)
     else:
-        found = find(path, options)
-        others, paths = len(found.others), found.paths
+        listed = find(path, options)
+        others, paths = len(listed.others), listed.paths
 
         def verify_one(path: str, show: ShowDone) -> VerifyReport:
             from intarsia.check.verification import verify as verify_file

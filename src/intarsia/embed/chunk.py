@@ -118,7 +118,7 @@ class Chunk:
         """
         if isinstance(location, bytes):
             return location
-        if not self.file.footer.holds(location.start, location.stop):
+        if not self.file.footer.contains_range(location.start, location.stop):
             raise CorruptFileError(
                 f"bytes {location.start} to {location.stop} are outside the file's body",
                 reason="out-of-bounds",

@@ -82,28 +82,28 @@ def index_chunk(chunk: Chunk, *, refusal: Reason | None = None, int96_order: boo
     return ChunkIndex(found.offset_index(chunk.start, value_bytes), index, stats, reason)
 
 
-def _column_index(chunk: Chunk, found: LocatedPages) -> tuple[ColumnIndex | None, Counts | None]:
+def _column_index(chunk: Chunk, pages: LocatedPages) -> tuple[ColumnIndex | None, Counts | None]:
     """Return the column index, None if the chunk contains NaN; and the value bytes of each page, if known."""
     leaf, ordering = chunk.leaf, chunk.reader.ordering
     if ordering is None:
         raise IndexBuildError(NO_ORDER.text, reason=NO_ORDER.code)
-    present, bounds = stated_pages(chunk) or _decoded_pages(chunk, found, ordering)
-    null_counts = found.num_values - present
-    holds = present > 0
+    present, bounds = stated_pages(chunk) or _decoded_pages(chunk, pages, ordering)
+    null_counts = pages.num_values - present
+    has_value = present > 0
     value_bytes = None
     if leaf.type == Type.BYTE_ARRAY and not ordering.decimal:
-        value_bytes = _spread(bounds.value_bytes, holds)
+        value_bytes = _spread(bounds.value_bytes, has_value)
     if bounds.nan_counts is not None and bounds.nan_counts.any() and not chunk.total_order:
         return None, value_bytes
     minima = [cut_min(bound, ordering) for bound in bounds.minima]
     maxima = [cut_max(bound, ordering) for bound in bounds.maxima]
     order = boundary_order(ordering.decode(minima), ordering.decode(maxima))
-    nan_counts = None if bounds.nan_counts is None else _spread(bounds.nan_counts, holds).tolist()
-    levels = found.levels or ()
+    nan_counts = None if bounds.nan_counts is None else _spread(bounds.nan_counts, has_value).tolist()
+    levels = pages.levels or ()
     index = ColumnIndex(
-        null_pages=(~holds).tolist(),
-        min_values=_fill(minima, holds),
-        max_values=_fill(maxima, holds),
+        null_pages=(~has_value).tolist(),
+        min_values=_fill(minima, has_value),
+        max_values=_fill(maxima, has_value),
         boundary_order=int(order),
         null_counts=null_counts.tolist(),
         repetition_level_histograms=(
@@ -121,32 +121,32 @@ def _column_index(chunk: Chunk, found: LocatedPages) -> tuple[ColumnIndex | None
     return index, value_bytes
 
 
-def _int96_column_index(chunk: Chunk, found: LocatedPages) -> ColumnIndex:
+def _int96_column_index(chunk: Chunk, pages: LocatedPages) -> ColumnIndex:
     """Compute bounds under ``INT96_TIMESTAMP_ORDER``."""
-    present = present_counts(found.num_values, found.levels, chunk.column)
+    present = present_counts(pages.num_values, pages.levels, chunk.column)
     values = Int96Values(chunk.stored_values)
     if present is None or len(values.days) != present.sum():
         raise IndexBuildError("its levels and its values disagree", reason="value-count-mismatch")
     if not values.are_normal:
         raise IndexBuildError(NOT_CHRONOLOGICAL, reason="int96-not-normal")
-    holds, stops = present > 0, np.cumsum(present)
+    has_value, stops = present > 0, np.cumsum(present)
     extremes = [
         values.extremes(start, stop)
-        for start, stop in zip((stops - present)[holds].tolist(), stops[holds].tolist(), strict=True)
+        for start, stop in zip((stops - present)[has_value].tolist(), stops[has_value].tolist(), strict=True)
     ]
     minima, maxima = (np.array([pair[end].instant for pair in extremes], dtype=object) for end in (0, 1))
     return ColumnIndex(
-        null_pages=(~holds).tolist(),
-        min_values=_fill([low.serialize() for low, _ in extremes], holds),
-        max_values=_fill([high.serialize() for _, high in extremes], holds),
+        null_pages=(~has_value).tolist(),
+        min_values=_fill([low.serialize() for low, _ in extremes], has_value),
+        max_values=_fill([high.serialize() for _, high in extremes], has_value),
         boundary_order=int(boundary_order(minima, maxima)),
-        null_counts=(found.num_values - present).tolist(),
+        null_counts=(pages.num_values - present).tolist(),
     )
 
 
-def _decoded_pages(chunk: Chunk, found: LocatedPages, ordering: Ordering) -> StatedPages:
+def _decoded_pages(chunk: Chunk, pages: LocatedPages, ordering: Ordering) -> StatedPages:
     """Compute bounds and counts of the pages from their values."""
-    present = present_counts(found.num_values, found.levels, chunk.column)
+    present = present_counts(pages.num_values, pages.levels, chunk.column)
     if present is None:
         raise IndexBuildError(
             f"its pages claim {chunk.num_rows} rows, but {len(chunk.column)} were decoded",
@@ -164,15 +164,15 @@ def _decoded_pages(chunk: Chunk, found: LocatedPages, ordering: Ordering) -> Sta
     return StatedPages(present, page_bounds(values, starts, ordering, total_order=chunk.total_order))
 
 
-def _spread(counts: Counts | None, holds: npt.NDArray[np.bool_]) -> Counts:
+def _spread(counts: Counts | None, has_value: npt.NDArray[np.bool_]) -> Counts:
     """Return counts for all pages; pages with only nulls get 0."""
-    spread = np.zeros(len(holds), dtype=np.int64)
+    spread = np.zeros(len(has_value), dtype=np.int64)
     if counts is not None:
-        spread[holds] = counts
+        spread[has_value] = counts
     return spread
 
 
-def _fill(bounds: list[bytes], holds: npt.NDArray[np.bool_]) -> list[bytes]:
+def _fill(bounds: list[bytes], has_value: npt.NDArray[np.bool_]) -> list[bytes]:
     """Return bounds for all pages; pages with only nulls get an empty one."""
     given = iter(bounds)
-    return [next(given) if held else b"" for held in holds.tolist()]
+    return [next(given) if held else b"" for held in has_value.tolist()]

@@ -121,7 +121,7 @@ def carried_states(
     def carried(location: Placed) -> Placed:
         if not isinstance(location, ByteRange) or not is_added(location, original):
             return location
-        if not current.footer.holds(location.start, location.stop):
+        if not current.footer.contains_range(location.start, location.stop):
             return None  # treat a damaged structure as missing
         return current.source.read(location.start, location.stop)
 

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from intarsia.lake.index.build import LakeIndexReport
 
 
-def check_location(found: FoundFiles, location: Location | None) -> None:
+def check_location(listed: FoundFiles, location: Location | None) -> None:
     """Raise an error, before any file is changed, if a lake index cannot be at a location.
 
     Raises:
         ValueError: If the location is unknown or impossible, or the files have no common root.
     """
     if location is not None:
-        _table(found).lake_index.folder_at(location)
+        _table(listed).lake_index.folder_at(location)
 
 
 def write_lake_index(
@@ -56,5 +56,5 @@ def write_lake_index(
         return None
 
 
-def _table(found: FoundFiles) -> TableFiles:
-    return TableFiles(found.files, root=found.root)
+def _table(listed: FoundFiles) -> TableFiles:
+    return TableFiles(listed.files, root=listed.root)

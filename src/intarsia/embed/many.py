@@ -99,13 +99,13 @@ def attach(
     def attach_one(path: str) -> AttachReport:
         return attach_file(path, requested, progress=progress, storage_options=storage_options)
 
-    found = _find_many(path, attach_one, storage_options)
-    if isinstance(found, AttachReport):
-        return found
-    check_named_columns(found.files, requested)
-    check_location(found, lake_index)
-    files = found.paths
-    report, failed = attach_files(found, requested, _file_progress(progress, files), storage_options)
+    listed = _find_many(path, attach_one, storage_options)
+    if isinstance(listed, AttachReport):
+        return listed
+    check_named_columns(listed.files, requested)
+    check_location(listed, lake_index)
+    files = listed.paths
+    report, failed = attach_files(listed, requested, _file_progress(progress, files), storage_options)
     written = write_lake_index(path, lake_index, storage_options=storage_options)
     report = replace(report, lake_index=written)
     if failed:
@@ -160,17 +160,17 @@ def detach(
         0
     """
     detach_one = partial(detach_file, storage_options=storage_options)
-    found = _find_many(path, detach_one, storage_options)
-    if isinstance(found, DetachReport):
-        return found
-    report = detach_files(found, lambda _: None, storage_options)
+    listed = _find_many(path, detach_one, storage_options)
+    if isinstance(listed, DetachReport):
+        return listed
+    report = detach_files(listed, lambda _: None, storage_options)
     if report.failed:
         raise _failed(report, report.failed, report.files_total, "restored")
     return report
 
 
 def attach_files(
-    found: FoundFiles,
+    listed: FoundFiles,
     indexes: Sequence[Attachable],
     show: ShowDone,
     storage_options: StorageOptions | None = None,
@@ -192,37 +192,37 @@ def attach_files(
             IndexedFile(failure.path, error=failure.reason, code=failure.code) for failure in results.failed
         ]
         per_file = tuple(sorted(outcomes, key=lambda outcome: outcome.path))
-        return IndexReport(per_file, time.perf_counter() - started, len(found.others))
+        return IndexReport(per_file, time.perf_counter() - started, len(listed.others))
 
-    results = _for_each_file(found, attach_one, show, report_of)
+    results = _for_each_file(listed, attach_one, show, report_of)
     return report_of(results), results.failed
 
 
 def detach_files(
-    found: FoundFiles, show: ShowDone, storage_options: StorageOptions | None = None
+    listed: FoundFiles, show: ShowDone, storage_options: StorageOptions | None = None
 ) -> RestoreReport:
     """Restore each file; the report contains files that failed."""
     started = time.perf_counter()
 
     def report_of(results: FileResults[DetachReport]) -> RestoreReport:
         seconds = time.perf_counter() - started
-        return RestoreReport(tuple(results.done), tuple(results.failed), seconds, len(found.others))
+        return RestoreReport(tuple(results.done), tuple(results.failed), seconds, len(listed.others))
 
     def detach_one(path: str, _: ShowDone) -> DetachReport:
         return detach_file(path, storage_options=storage_options)
 
-    return report_of(_for_each_file(found, detach_one, show, report_of))
+    return report_of(_for_each_file(listed, detach_one, show, report_of))
 
 
 def _for_each_file(
-    found: FoundFiles,
+    listed: FoundFiles,
     act: Callable[[str, ShowDone], _Report],
     show: ShowDone,
     report_of: Callable[[FileResults[_Report]], object],
 ) -> FileResults[_Report]:
     """Run an action on each file; after Ctrl-C, raise an error with the report of the finished files."""
     try:
-        return for_each_file(found.paths, act, show)
+        return for_each_file(listed.paths, act, show)
     except RunInterrupted as stop:
         results: Any = stop.report
         raise RunInterrupted(stop.files_done, stop.files_total, report_of(results)) from stop.__cause__
@@ -247,10 +247,10 @@ def _find_many(
         return act(name)
     except (FileNotFoundError, CorruptFileError):
         # a folder, for which Azure can have an empty object, or missing
-        found = find_files(name, storage_options)
-        if found.paths == [name]:
+        listed = find_files(name, storage_options)
+        if listed.paths == [name]:
             raise
-        return found
+        return listed
 
 
 def _file_progress(progress: Progress | None, files: Sequence[str]) -> ShowDone:

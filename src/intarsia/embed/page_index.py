@@ -83,30 +83,30 @@ class PageIndex:
             if not chunk.has_order and trusted == state and not int96_order:
                 return Outcome(state, built=None, reason=refusal or NO_ORDER)
         try:
-            found = index_chunk(chunk, refusal=refusal, int96_order=int96_order)
+            chunk_index = index_chunk(chunk, refusal=refusal, int96_order=int96_order)
         except IndexBuildError as error:  # an existing OffsetIndex is wrong, too
             without = replace(state, offset_index=None, column_index=None, encoding_stats=())
             return Outcome(without, built=None, reason=Reason.of(error))
         except FormatError as error:
             return Outcome(trusted, built=None, reason=Reason(error.reason or "damaged-pages", error.message))
-        merged = _merge(chunk, trusted, found)
-        if int96_order and found.column_index is not None:
-            merged = replace(merged, statistics=_int96_statistics(chunk, state, found.column_index))
-        return Outcome(merged, built=merged != trusted, reason=found.reason)
+        merged = _merge(chunk, trusted, chunk_index)
+        if int96_order and chunk_index.column_index is not None:
+            merged = replace(merged, statistics=_int96_statistics(chunk, state, chunk_index.column_index))
+        return Outcome(merged, built=merged != trusted, reason=chunk_index.reason)
 
 
-def _merge(chunk: Chunk, trusted: ChunkState, found: ChunkIndex) -> ChunkState:
+def _merge(chunk: Chunk, trusted: ChunkState, chunk_index: ChunkIndex) -> ChunkState:
     """Return the computed page index, but keep an existing OffsetIndex with the same locations."""
-    offset_index: ByteRange | bytes = thrift.serialize(found.offset_index)
+    offset_index: ByteRange | bytes = thrift.serialize(chunk_index.offset_index)
     if trusted.offset_index is not None:
         there, _ = thrift.parse(OffsetIndex, chunk.bytes_of(trusted.offset_index))
-        if there.page_locations == found.offset_index.page_locations:
+        if there.page_locations == chunk_index.offset_index.page_locations:
             offset_index = trusted.offset_index
     return replace(
         trusted,
         offset_index=offset_index,
-        column_index=None if found.column_index is None else thrift.serialize(found.column_index),
-        encoding_stats=() if chunk.meta.encoding_stats is not None else tuple(found.encoding_stats),
+        column_index=None if chunk_index.column_index is None else thrift.serialize(chunk_index.column_index),
+        encoding_stats=() if chunk.meta.encoding_stats is not None else tuple(chunk_index.encoding_stats),
     )
 
 

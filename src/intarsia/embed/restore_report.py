@@ -8,7 +8,7 @@ from typing import Any
 from intarsia.embed.file_totals import FileTotals, distinct_names
 from intarsia.embed.report import DetachReport
 from intarsia.lake.each_file import FileFailure
-from intarsia.read.amounts import count
+from intarsia.read.amounts import count, size
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class RestoreReport(FileTotals[DetachReport]):
         failed = f"; {len(self.failed):,} failed" if self.failed else ""
         return (
             f"{self.files_detached:,} of {count(self.files_total, 'file')} restored, "
-            f"{self.bytes_removed:,} bytes removed{failed}"
+            f"{size(self.bytes_removed)} removed{failed}"
         )
 
     def to_dict(self) -> dict[str, Any]:

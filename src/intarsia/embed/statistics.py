@@ -125,15 +125,15 @@ def _computed(chunk: Chunk, now: structs.Statistics) -> structs.Statistics:
     without = without_bounds(counted)
     if not len(values):
         return without
-    found = page_bounds(values, np.zeros(1, dtype=np.int64), ordering, total_order=chunk.total_order)
-    if found.nan_counts is not None:
-        without = without._replace(nan_count=int(found.nan_counts[0]))
+    bounds = page_bounds(values, np.zeros(1, dtype=np.int64), ordering, total_order=chunk.total_order)
+    if bounds.nan_counts is not None:
+        without = without._replace(nan_count=int(bounds.nan_counts[0]))
         if without.nan_count and not chunk.total_order:
             return without
-    low, high = cut_min(found.minima[0], ordering), cut_max(found.maxima[0], ordering)
+    low, high = cut_min(bounds.minima[0], ordering), cut_max(bounds.maxima[0], ordering)
     return without._replace(
         min_value=low,
         max_value=high,
-        is_min_value_exact=low == found.minima[0],
-        is_max_value_exact=high == found.maxima[0],
+        is_min_value_exact=low == bounds.minima[0],
+        is_max_value_exact=high == bounds.maxima[0],
     )

@@ -134,10 +134,10 @@ class StructureCompleter:
 
     def chunk(self, key: ChunkKey) -> Chunk | None:
         """Return a chunk of the original file; None if its data is in another file."""
-        found: ColumnChunk = self.file.footer.metadata.row_groups[key.row_group].columns[key.leaf]
-        if found.file_path or found.meta_data is None:
+        chunk: ColumnChunk = self.file.footer.metadata.row_groups[key.row_group].columns[key.leaf]
+        if chunk.file_path or chunk.meta_data is None:
             return None
-        return Chunk(self.file, key, found.meta_data, self._readers[key.leaf])
+        return Chunk(self.file, key, chunk.meta_data, self._readers[key.leaf])
 
     def complete(self, item: tuple[ChunkKey, Sequence[Structure]]) -> Sequence[Outcome]:
         """Return the outcomes of the structures of one chunk; without rows there is nothing to do."""

@@ -245,16 +245,16 @@ class FileMetadata:
         """Return whether the ColumnIndex of a chunk has been loaded or found to be missing."""
         return key in self._column_indexes
 
-    def keep_locations(self, key: ChunkKey, found: PageLocations | None, num_bytes: int = 0) -> None:
+    def keep_locations(self, key: ChunkKey, locations: PageLocations | None, num_bytes: int = 0) -> None:
         """Store the page locations of a chunk, or that they are unknown."""
         with self._changing:
-            self._locations[key] = None if key.row_group in self._wrong_row_groups else found
+            self._locations[key] = None if key.row_group in self._wrong_row_groups else locations
             self._page_index_bytes += num_bytes
 
-    def keep_column_index(self, key: ChunkKey, found: ColumnIndex | None, num_bytes: int = 0) -> None:
+    def keep_column_index(self, key: ChunkKey, column_index: ColumnIndex | None, num_bytes: int = 0) -> None:
         """Store the column index of a chunk, or that none is trusted."""
         with self._changing:
-            self._column_indexes[key] = None if key.row_group in self._wrong_row_groups else found
+            self._column_indexes[key] = None if key.row_group in self._wrong_row_groups else column_index
             self._page_index_bytes += num_bytes
 
     def locations(self, key: ChunkKey) -> PageLocations | None:

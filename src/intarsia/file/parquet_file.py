@@ -248,8 +248,8 @@ class ParquetInput:
         inside = [item for item in wanted if self._lies_inside(item)]
         reads = IoCounts()
         self._read_page_index_ahead([item.location for item in inside], reads)
-        found = self.source.read_ranges([item.location for item in inside], reads)
-        blobs = {(item.key, item.struct): data for item, data in zip(inside, found, strict=True)}
+        pieces = self.source.read_ranges([item.location for item in inside], reads)
+        blobs = {(item.key, item.struct): data for item, data in zip(inside, pieces, strict=True)}
         # the OffsetIndexes first, because a ColumnIndex must have the same number of pages
         self._keep_locations(offsets, blobs)
         for key in columns:
@@ -282,7 +282,7 @@ class ParquetInput:
 
     def _lies_inside(self, wanted: _Wanted) -> bool:
         location = wanted.location
-        inside = self.footer.holds(location.start, location.stop)
+        inside = self.footer.contains_range(location.start, location.stop)
         if not inside:
             self.distrust(
                 self._index_name(wanted.struct, wanted.key),

@@ -226,11 +226,11 @@ def parse_writer(created_by: str) -> tuple[str, tuple[int, ...]]:
     text = created_by.strip().lower()
     if text.startswith("github.com/"):
         return re.split(r"[\s(]", text, maxsplit=1)[0], ()
-    found = _VERSION.match(text)
-    if found is None:
+    match = _VERSION.match(text)
+    if match is None:
         return text, ()
-    version = found["version"]
-    return found["name"], tuple(int(part) for part in version.split(".")) if version else ()
+    version = match["version"]
+    return match["name"], tuple(int(part) for part in version.split(".")) if version else ()
 
 
 @lru_cache(maxsize=64)

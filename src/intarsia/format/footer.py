@@ -166,7 +166,7 @@ class Footer:
         }
         return names[0] if fits[names[0]] else ""
 
-    def holds(self, start: int, stop: int) -> bool:
+    def contains_range(self, start: int, stop: int) -> bool:
         """Return whether a range is not empty and in the file's body, between the magic and the footer."""
         return len(MAGIC) <= start < stop <= self.start
 

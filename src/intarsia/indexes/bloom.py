@@ -277,10 +277,10 @@ class BloomFilters:
 
     def _hash(self, condition: Condition) -> Hashes:
         leaf = self._file.leaves_by_path[condition.path]
-        found = stored_hashes(leaf, self._file.leaf_types[leaf.ordinal], condition)
-        if found is None or Trust(self._file.footer, leaf).doubt(Claim.BLOOM_FILTER):
+        hashes = stored_hashes(leaf, self._file.leaf_types[leaf.ordinal], condition)
+        if hashes is None or Trust(self._file.footer, leaf).doubt(Claim.BLOOM_FILTER):
             return np.empty(0, dtype=np.uint64)
-        return found
+        return hashes
 
 
 @lru_cache(maxsize=_REMEMBERED)

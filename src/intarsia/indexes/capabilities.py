@@ -56,7 +56,7 @@ class Summarizes(Protocol):
 
 @runtime_checkable
 class SummarizingIndex(Protocol):
-    """The open index of a class that `Summarizes`."""
+    """The open index that `Index.open` of `Summarizes` returns."""
 
     def granule_summaries(self, column: str) -> GranuleSummaries | None:
         """Return the summary of each granule.
@@ -90,7 +90,7 @@ class EnumeratesValues(Protocol):
 
 @runtime_checkable
 class EnumeratingIndex(Protocol):
-    """The open index of a class that `EnumeratesValues`."""
+    """The open index that `Index.open` of `EnumeratesValues` returns."""
 
     @property
     def edges(self) -> Rows:
@@ -123,7 +123,7 @@ class Sketches(Protocol):
 
 @runtime_checkable
 class SketchingIndex(Protocol):
-    """The open index of a class that `Sketches`."""
+    """The open index that `Index.open` of `Sketches` returns."""
 
     @property
     def edges(self) -> Rows:
@@ -161,7 +161,7 @@ class Samples(Protocol):
 
 @runtime_checkable
 class SamplingIndex(Protocol):
-    """The open index of a class that `Samples`."""
+    """The open index that `Index.open` of `Samples` returns."""
 
     @property
     def ordinals(self) -> Rows:

@@ -77,7 +77,7 @@ class ColumnIndexes:
                 (chunk.column_index_offset or 0, chunk.column_index_length or 0),
                 (chunk.offset_index_offset or 0, chunk.offset_index_length or 0),
             ):
-                if self._file.footer.holds(start, start + length):
+                if self._file.footer.contains_range(start, start + length):
                     num_bytes += length
         return Cost(num_bytes, 2 * len(keys))
 

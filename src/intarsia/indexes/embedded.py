@@ -92,10 +92,10 @@ class EmbeddedIndexes:
     def index(self, entry: Entry) -> Any:
         """Return the attached index object, or None if its kind or version is unknown."""
         if entry.name not in self._indexes:
-            found = find_index(entry)
-            if found.reason is not None:
-                self._file.distrust(entry.name, found.reason, found.code)
-            self._indexes[entry.name] = found.index
+            lookup = find_index(entry)
+            if lookup.reason is not None:
+                self._file.distrust(entry.name, lookup.reason, lookup.code)
+            self._indexes[entry.name] = lookup.index
         return self._indexes[entry.name]
 
     def can_prune(self, entry: Entry, predicate: Condition) -> bool:

@@ -127,11 +127,11 @@ class Histogram:
     def open(self, payload: bytes, layout: Layout) -> OpenHistogram:
         """Open the histograms of all granules."""
         name = f"Histogram({self.column!r})"
-        found = parse_granules(payload, layout, self.granularity, name, has_row_each=True)
-        batch = found.batch
+        granules = parse_granules(payload, layout, self.granularity, name, has_row_each=True)
+        batch = granules.batch
         scales = (pa.int64(), pa.uint64(), pa.float64(), pa.string(), pa.binary())
         if not any(batch.schema.equals(_schema(scale)) for scale in scales):
-            raise found.damaged("it has other columns")
+            raise granules.damaged("it has other columns")
         scale = batch.schema.field("bounds").type.value_type
         if pa.types.is_string(scale):  # compared as bytes, as in Parquet
             bounds = batch.column("bounds").cast(pa.list_(pa.binary())).to_pylist()
@@ -144,7 +144,7 @@ class Histogram:
             count, nulls, nans = (batch.column(ordinal)[row].as_py() for ordinal in range(3))
             expected = len(distinct) + 1 if count else 0
             if len(edges) != expected or None in edges or edges != sorted(edges) or 0 in distinct:
-                raise found.damaged(f"bounds of granule {row}")
+                raise granules.damaged(f"bounds of granule {row}")
             histograms.append(_Granule(count, nulls, nans, edges, distinct))
         return OpenHistogram(scale, tuple(histograms))
 

@@ -128,11 +128,11 @@ class Hll:
     def open(self, payload: bytes, layout: Layout) -> OpenHll:
         """Open the sketches of all granules."""
         name = f"Hll({self.column!r})"
-        found = parse_granules(payload, layout, self.granularity, name, _SCHEMA, has_row_each=True)
-        if any(column.null_count for column in found.batch.columns):
-            raise found.damaged("a sketch is null")
-        sketches, has_empty = found.batch.columns
-        return OpenHll(found.edges, sketches, has_empty)
+        granules = parse_granules(payload, layout, self.granularity, name, _SCHEMA, has_row_each=True)
+        if any(column.null_count for column in granules.batch.columns):
+            raise granules.damaged("a sketch is null")
+        sketches, has_empty = granules.batch.columns
+        return OpenHll(granules.edges, sketches, has_empty)
 
 
 @dataclass(frozen=True)

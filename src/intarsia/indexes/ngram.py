@@ -158,20 +158,22 @@ class Ngram:
     def open(self, payload: bytes, layout: Layout) -> OpenNgram:
         """Open the grams and their granules."""
         name = f"Ngram({self.column!r})"
-        found = parse_granules(payload, layout, self.granularity, name)
+        granules = parse_granules(payload, layout, self.granularity, name)
         try:
-            unlisted = np.frombuffer(found.metadata[b"unlisted"], dtype="<u4")
-            if found.batch.num_rows != 1:
-                raise ValueError(f"it has {found.batch.num_rows} rows")
-            gram_steps, counts, steps = (_numbers(found.batch.column(name)) for name in _LISTS)
+            unlisted = np.frombuffer(granules.metadata[b"unlisted"], dtype="<u4")
+            if granules.batch.num_rows != 1:
+                raise ValueError(f"it has {granules.batch.num_rows} rows")
+            gram_steps, counts, steps = (_numbers(granules.batch.column(name)) for name in _LISTS)
         except (KeyError, ValueError) as error:
-            raise found.damaged(error) from error
+            raise granules.damaged(error) from error
         offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         if len(counts) != len(gram_steps) or offsets[-1] != len(steps):
-            raise found.damaged("the lengths of its lists do not agree")
-        if unlisted.max(initial=0) >= max(found.num_granules, 1):
-            raise found.other_rows()
-        return OpenNgram(self, found.edges, np.cumsum(gram_steps, dtype=np.int64), offsets, steps, unlisted)
+            raise granules.damaged("the lengths of its lists do not agree")
+        if unlisted.max(initial=0) >= max(granules.num_granules, 1):
+            raise granules.other_rows()
+        return OpenNgram(
+            self, granules.edges, np.cumsum(gram_steps, dtype=np.int64), offsets, steps, unlisted
+        )
 
     def digest(self, payload: bytes, layout: Layout) -> bytes | None:
         """Reduce the payload to a Bloom filter of the grams of the whole file.

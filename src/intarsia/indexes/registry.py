@@ -59,8 +59,8 @@ def find_index_class(kind: str) -> type[Any] | None:
         >>> find_index_class("distinct").__name__
         'Distinct'
     """
-    found = _load(kind)
-    return found if isinstance(found, type) else None
+    loaded = _load(kind)
+    return loaded if isinstance(loaded, type) else None
 
 
 def why_unknown(kind: str) -> str:
@@ -70,8 +70,8 @@ def why_unknown(kind: str) -> str:
         >>> why_unknown("nonesuch")
         "no installed package has indexes of kind 'nonesuch'"
     """
-    found = _load(kind)
-    return found if isinstance(found, str) else f"the class of kind {kind!r} is {found.__qualname__}"
+    loaded = _load(kind)
+    return loaded if isinstance(loaded, str) else f"the class of kind {kind!r} is {loaded.__qualname__}"
 
 
 def _load(kind: str) -> type[Any] | str:
@@ -89,11 +89,11 @@ def _load(kind: str) -> type[Any] | str:
 def _load_announced(entry: EntryPoint) -> type[Any] | str:
     announced = f"indexes of kind {entry.name!r} are registered by {entry.value!r}, which "
     try:
-        found = entry.load()
+        loaded = entry.load()
     except Exception as error:  # noqa: BLE001  a broken package must not prevent a file from being read
         return f"{announced}cannot be imported: {type(error).__name__}: {error}"
-    if not isinstance(found, type):
+    if not isinstance(loaded, type):
         return f"{announced}is not a class"
-    if getattr(found, "kind", None) != entry.name or not isinstance(getattr(found, "version", None), int):
-        return f"{announced}has the kind {getattr(found, 'kind', None)!r}, or has no version"
-    return found
+    if getattr(loaded, "kind", None) != entry.name or not isinstance(getattr(loaded, "version", None), int):
+        return f"{announced}has the kind {getattr(loaded, 'kind', None)!r}, or has no version"
+    return loaded

@@ -109,14 +109,14 @@ class ZoneMap:
     def open(self, payload: bytes, layout: Layout) -> OpenZoneMap:
         """Open the summaries of all granules."""
         name = f"ZoneMap({self.column!r})"
-        found = parse_granules(payload, layout, self.granularity, name, has_row_each=True)
+        granules = parse_granules(payload, layout, self.granularity, name, has_row_each=True)
         try:
-            summaries, exact = _checked(found.batch, found.edges)
+            summaries, exact = _checked(granules.batch, granules.edges)
         except (pa.ArrowException, KeyError, ValueError) as error:
-            raise found.damaged(error) from error
-        zone_map = OpenZoneMap(found.edges, summaries, exact)
+            raise granules.damaged(error) from error
+        zone_map = OpenZoneMap(granules.edges, summaries, exact)
         if zone_map.is_contradictory:
-            raise found.damaged("a minimum is above its maximum")
+            raise granules.damaged("a minimum is above its maximum")
         return zone_map
 
     def can_prune(self, predicate: Condition) -> bool:
@@ -286,10 +286,10 @@ def _granule_summaries(
                 ordinals.append(granules)
                 first_row += len(chunk)
     granules, starts = np.unique(np.concatenate(ordinals), return_index=True)
-    found = merge_summaries(pa.concat_tables(parts), starts)
+    merged = merge_summaries(pa.concat_tables(parts), starts)
     position = np.full(len(edges) - 1, -1, dtype=np.int64)
     position[granules] = np.arange(len(granules))
-    spread = found.take(pa.array(position, mask=position < 0))
+    spread = merged.take(pa.array(position, mask=position < 0))
     columns = [
         column if name in ("min", "max") or column.type == pa.null() else pc.fill_null(column, 0)
         for name, column in zip(spread.column_names, spread.columns, strict=True)

@@ -132,10 +132,10 @@ def _by_alias(fields: Sequence[NamedField], own: pa.Field) -> NamedField | None:
     return next((field for field in fields if own.name in field.aliases), None)
 
 
-def _renamed(own: pa.Field, found: NamedField | None, match: _Match) -> pa.Field | None:
-    if found is None:
+def _renamed(own: pa.Field, named: NamedField | None, match: _Match) -> pa.Field | None:
+    if named is None:
         return None
-    return pa.field(found.name, _renamed_type(own.type, found.children, match), own.nullable)
+    return pa.field(named.name, _renamed_type(own.type, named.children, match), own.nullable)
 
 
 def _renamed_type(own: pa.DataType, children: Sequence[NamedField], match: _Match) -> pa.DataType:

@@ -72,12 +72,12 @@ def listed_file(
     """
     if "://" not in path:
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except OSError:  # reading it raises the error
             return DataFile(path, size_bytes, partition, deletes=deletes)
-        times = (found.st_mtime_ns, found.st_ctime_ns)
+        times = (status.st_mtime_ns, status.st_ctime_ns)
         return DataFile(
-            path, found.st_size, partition, modified=found.st_mtime, times_ns=times, deletes=deletes
+            path, status.st_size, partition, modified=status.st_mtime, times_ns=times, deletes=deletes
         )
     return DataFile(path, size_bytes, partition, deletes=deletes)
 

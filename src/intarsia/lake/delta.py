@@ -196,13 +196,13 @@ def _deleted_rows(root: str, table: DeltaTable) -> dict[str, DeletionVector]:
         )
     with _naming_errors(root, "a deletion vector of the Delta table"):
         batches = list(pa.RecordBatchReader.from_stream(table.deletion_vectors()))
-    found: dict[str, DeletionVector] = {}
+    vectors: dict[str, DeletionVector] = {}
     for batch in batches:
         for path, kept in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
             # rows after the end of the vector are kept
             is_deleted = ~kept.values.to_numpy(zero_copy_only=False)
-            found[_location("", path)] = DeletionVector(RowSelection.from_mask(is_deleted))
-    return found
+            vectors[_location("", path)] = DeletionVector(RowSelection.from_mask(is_deleted))
+    return vectors
 
 
 def _names(schema: pa.Schema, configuration: Mapping[str, Any]) -> ColumnNames | None:

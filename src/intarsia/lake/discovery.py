@@ -242,20 +242,20 @@ class _LocalFiles:
 
     def __call__(self, path: str, is_certain: bool) -> DataFile:
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise loop_error(path) from None
             raise
-        is_file = stat.S_ISREG(found.st_mode)
+        is_file = stat.S_ISREG(status.st_mode)
         if is_certain and not is_file:  # opening a pipe would block
             raise FileNotFoundError(f"{path}: not a regular file")
         return DataFile(
             path,
-            found.st_size if is_file else 0,
+            status.st_size if is_file else 0,
             self._partition(path.rpartition(os.sep)[0]),
-            modified=found.st_mtime,
-            times_ns=(found.st_mtime_ns, found.st_ctime_ns),
+            modified=status.st_mtime,
+            times_ns=(status.st_mtime_ns, status.st_ctime_ns),
         )
 
     def _partition(self, folder: str) -> tuple[tuple[str, str | None], ...]:
@@ -279,8 +279,8 @@ def _find_remote(url: str, stores: Stores) -> FoundFiles:
     one = None
     try:
         if key and not key.endswith("/"):
-            found = fetch_identity(store, key, url)
-            file = DataFile(url, found.size_bytes, (), store, key, found.e_tag, found.modified)
+            identity = fetch_identity(store, key, url)
+            file = DataFile(url, identity.size_bytes, (), store, key, identity.e_tag, identity.modified)
             one = FoundFiles((file,))
     except FileNotFoundError:
         if isinstance(store, HTTPStore):

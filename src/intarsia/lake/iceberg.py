@@ -201,11 +201,11 @@ def _aliases(metadata: TableMetadata) -> Any:
 
 def _defaults(location: str, schema: Schema, arrow: pa.Schema) -> Mapping[Path, pa.Scalar]:
     """Return the values of columns in files that were written before the columns were added."""
-    found: dict[Path, pa.Scalar] = {}
+    values: dict[Path, pa.Scalar] = {}
     for field in schema.fields:
         if field.initial_default is not None:
             data_type = plain_type(arrow.field(field.name).type)
-            found[field.name,] = pa.scalar(field.initial_default, data_type)
+            values[field.name,] = pa.scalar(field.initial_default, data_type)
         for nested in _nested(field):
             if nested.initial_default is not None:
                 raise UnsupportedFeatureError(
@@ -215,7 +215,7 @@ def _defaults(location: str, schema: Schema, arrow: pa.Schema) -> Mapping[Path, 
                     path=location,
                     column=field.name,
                 )
-    return found
+    return values
 
 
 def _nested(field: NestedField) -> Iterable[NestedField]:

@@ -36,19 +36,19 @@ def parse_order(text: str, schema: pa.Schema) -> SortKey:
         >>> key.column.name, key.descending, key.nulls_first
         ('x', True, False)
     """
-    found = _ORDER.fullmatch(text)
-    if found is None:
+    match = _ORDER.fullmatch(text)
+    if match is None:
         raise PredicateError(
             f"cannot order by {text!r}; write one column, such as 'amount DESC' or 'amount NULLS FIRST'",
             reason="unsupported-order",
         )
-    name = found["name"]
+    name = match["name"]
     if name.startswith('"'):
         name = name[1:-1].replace('""', '"')
     resolve_column(schema, name)
     path, data_type = find_column(schema, name)
     return SortKey(
         OutputColumn(path[-1], path, data_type),
-        descending=(found["direction"] or "").upper() == "DESC",
-        nulls_first=(found["nulls"] or "").upper() == "FIRST",
+        descending=(match["direction"] or "").upper() == "DESC",
+        nulls_first=(match["nulls"] or "").upper() == "FIRST",
     )

@@ -110,10 +110,10 @@ def plan_files(
         Each file in order, and a future with its plan or an exception.
     """
 
-    def plan_of(query: FileQuery, found: KnownFile | None) -> FilePlan:
-        if found is None or found.metadata is not query.file.metadata:
+    def plan_of(query: FileQuery, known_file: KnownFile | None) -> FilePlan:
+        if known_file is None or known_file.metadata is not query.file.metadata:
             return plan_file(query)
-        return plan_file(query, found.known) if found.plan is None else found.plan
+        return plan_file(query, known_file.known) if known_file.plan is None else known_file.plan
 
     def plan(entry: DataFile) -> OpenPlan:
         file = open_file(entry)
@@ -167,8 +167,10 @@ def _with_rows(
 ) -> list[Future[OpenPlan]]:
     """Read the matching rows of planned files, several files together if possible."""
 
-    def is_read(found: OpenPlan) -> bool:
-        return found.query.predicate is not None and not (counts_certain and not found.plan.certain.is_empty)
+    def is_read(open_plan: OpenPlan) -> bool:
+        return open_plan.query.predicate is not None and not (
+            counts_certain and not open_plan.plan.certain.is_empty
+        )
 
     planned = {ordinal: future.result() for ordinal, future in enumerate(plans) if future.exception() is None}
     small = {
@@ -180,10 +182,10 @@ def _with_rows(
     pieces: dict[int, Iterable[Piece]] = {list(small)[ordinal]: found for ordinal, found in together.items()}
 
     def read(ordinal: int) -> OpenPlan:
-        found = plans[ordinal].result()
-        if ordinal in pieces or not is_read(found):
-            return replace(found, pieces=pieces.get(ordinal))
-        return replace(found, pieces=_read_small(found.query, found.plan))
+        open_plan = plans[ordinal].result()
+        if ordinal in pieces or not is_read(open_plan):
+            return replace(open_plan, pieces=pieces.get(ordinal))
+        return replace(open_plan, pieces=_read_small(open_plan.query, open_plan.plan))
 
     return [done(read, ordinal) for ordinal in range(len(plans))]
 

@@ -85,12 +85,12 @@ def _read_family(files: Sequence[PlannedFile], cache: JoinedCache) -> dict[int, 
         edges = joined.row_edges
         rest = plan.candidates - RowSelection.union_of(edges[alone], edges[alone + 1])
         runs = RowGroupRuns(query, plan, rest)
-    found: dict[int, list[Piece]] = {}
+    pieces: dict[int, list[Piece]] = {}
     if len(np.unique(file_of_group)) - len(alone) > 1:
         for run in runs:
             for ordinal, piece in _read_run(query, plan, run, joined):
-                found.setdefault(ordinal, []).append(piece)
-    return found
+                pieces.setdefault(ordinal, []).append(piece)
+    return pieces
 
 
 def _joined_plan(plans: Sequence[FilePlan], joined: JoinedMetadata) -> FilePlan:

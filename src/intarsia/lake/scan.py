@@ -513,14 +513,14 @@ class Scan:
         with contextlib.closing(planned):
             for entry, future in planned:
                 with self._skipping(entry.path, report):
-                    found = future.result()
+                    outcome = future.result()
                 if report.has_failed(entry.path):
                     continue
                 try:
-                    yield entry, found
+                    yield entry, outcome
                 finally:
-                    table.remember(entry, found.query.file)
-                    found.query.close()
+                    table.remember(entry, outcome.query.file)
+                    outcome.query.close()
 
     def sample(self, n: int | None = None, seed: int | None = None) -> pa.Table:
         """Draw rows as `Table.sample` does; `report` lists what was read.
@@ -592,17 +592,17 @@ class Scan:
 
     def _rows_of_file(
         self,
-        found: OpenPlan,
+        open_plan: OpenPlan,
         record: Callable[[FileOutcome], None],
         limit: int | None,
         is_whole: bool,
         runs_at_once: int,
     ) -> Iterator[pa.Table]:
         """Yield the matching rows of a file, without empty tables."""
-        query, plan = found.query, found.plan
+        query, plan = open_plan.query, open_plan.plan
         pieces: Iterable[Piece]
-        if found.pieces is not None:
-            pieces = found.pieces
+        if open_plan.pieces is not None:
+            pieces = open_plan.pieces
         elif is_whole:
             pieces = [read_whole_file(query)]
         else:

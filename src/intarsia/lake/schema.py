@@ -112,10 +112,10 @@ class _Column:
         found: The column in this file.
     """
 
-    def __init__(self, path: str, found: pa.Field) -> None:
+    def __init__(self, path: str, field: pa.Field) -> None:
         self._path = path
-        self._field = found
-        self.is_nullable = found.nullable
+        self._field = field
+        self.is_nullable = field.nullable
         self.is_mixed = False
         self.num_schemas = 1
 
@@ -124,17 +124,17 @@ class _Column:
         """The column of the table."""
         return self._field.with_nullable(self.is_nullable)
 
-    def add(self, path: str, found: pa.Field, columns_of: SchemaOf, *, is_replaced: bool) -> None:
+    def add(self, path: str, field: pa.Field, columns_of: SchemaOf, *, is_replaced: bool) -> None:
         """Add the type of the column in another file."""
         self.num_schemas += 1
-        self.is_nullable |= found.nullable
+        self.is_nullable |= field.nullable
         known = self._field.type
-        if found.type == known:
+        if field.type == known:
             return
-        self.is_mixed |= comparison_type(found.type) != comparison_type(known)
-        data_type = widest(known, found.type, columns_of)
+        self.is_mixed |= comparison_type(field.type) != comparison_type(known)
+        data_type = widest(known, field.type, columns_of)
         if data_type is None and columns_of == "union" and not is_replaced:
-            name, a, b = next(_conflicts(self._field, found))
+            name, a, b = next(_conflicts(self._field, field))
             raise UnsupportedFeatureError(
                 f"column {name!r} has the type {b} in this file, but {a} in {self._path}, and no type has "
                 'the values of both; open the files of each type separately, or with schema="first", which '

@@ -110,20 +110,20 @@ def open(
         files = with_stores(source.list_files(), storage_options)
         return Table(files, schema_of=schema, partition_types=partition_types, query_timeout_seconds=seconds)
     with applied(None if seconds is None else Deadline(seconds)):
-        found = find_files(cast(Paths, source), storage_options)
-    if found.root is not None and has_delta_log(found.root):
+        listed = find_files(cast(Paths, source), storage_options)
+    if listed.root is not None and has_delta_log(listed.root):
         warn_caller(
-            f"{found.root}: this is the folder of a Delta table, and files that the table has dropped are "
-            f"read as well; open 'delta+{found.root}' instead"
+            f"{listed.root}: this is the folder of a Delta table, and files that the table has dropped are "
+            f"read as well; open 'delta+{listed.root}' instead"
         )
     return Table(
-        found.files,
-        found.others,
-        found.reads,
-        found.root,
+        listed.files,
+        listed.others,
+        listed.reads,
+        listed.root,
         schema,
         partition_types,
-        segments=found.segments,
+        segments=listed.segments,
         query_timeout_seconds=seconds,
     )
 
@@ -189,7 +189,7 @@ class Table(TableFiles):
         """Build the lake index of the table, or add new files to it.
 
         A lake index determines which files a query has to open, without opening any of them. It contains
-        footers, bounds, and the filters of `Bloom`, `Distinct`, `Ngram`, `RowMap` and `ZoneMap`, and is built
+        footers, bounds, and digests of `Bloom`, `Distinct`, `Ngram`, `RowMap` and `ZoneMap`, and is built
         from footers and indexes, not from data. It is a cache: it can be deleted at any time, and files that
         have changed are planned as if there were no lake index. A table uses a lake index that exists at its
         first query. That query also adds up to 32 new files, or a tenth of the files.
@@ -241,7 +241,7 @@ class Table(TableFiles):
     def partitions(self) -> pa.Table:
         """List the distinct values of the partition columns, with the number and size of their files.
 
-        Nothing is read: the values are in the names of folders.
+        No file is read: the values are in the names of folders, or in the metadata of the table.
 
         Returns:
             A column for each partition column, in the order of the folders, then ``num_files`` and

@@ -196,11 +196,11 @@ def parse_conjuncts(expression: pc.Expression) -> Conjuncts:
         read = _read_calls(expression, reduce)
     except PredicateError:  # pyarrow cannot serialize it
         return Conjuncts((), False, None)
-    found: list[Predicate] = []
+    conditions: list[Predicate] = []
     for value in read.conjuncts:
         with contextlib.suppress(PredicateError):
-            found.append(_condition(value))
-    return Conjuncts(tuple(found), len(found) == len(read.conjuncts), frozenset(read.columns))
+            conditions.append(_condition(value))
+    return Conjuncts(tuple(conditions), len(conditions) == len(read.conjuncts), frozenset(read.columns))
 
 
 @dataclass(frozen=True)
@@ -380,12 +380,14 @@ def _membership(column: Operand, call: _Call, *, is_negated: bool) -> Predicate:
         has_nan, present = len(numbers) < len(present), numbers
     is_temporal = pa.types.is_temporal(present.type) and not pa.types.is_date32(present.type)
     literals = tuple(present) if is_temporal else tuple(present.to_pylist())
-    found: list[Predicate] = [In(column, literals)] if literals else []
-    found += [_is_nan(_Column(column))] if has_nan else []
-    among = found[0] if len(found) == 1 else Or(tuple(found)) if found else Constant(False)
+    conditions: list[Predicate] = [In(column, literals)] if literals else []
+    conditions += [_is_nan(_Column(column))] if has_nan else []
+    among = (
+        conditions[0] if len(conditions) == 1 else Or(tuple(conditions)) if conditions else Constant(False)
+    )
     if has_null and behavior == _MATCH:
-        return Or((*found, IsNull(column))) if found else IsNull(column)
-    return And((among, IsNull(column, negated=True))) if is_negated and found else among
+        return Or((*conditions, IsNull(column))) if conditions else IsNull(column)
+    return And((among, IsNull(column, negated=True))) if is_negated and conditions else among
 
 
 def _match(column: Operand, call: _Call) -> Predicate:

@@ -41,7 +41,7 @@ _RESERVED = frozenset(_RESERVED_WORDS.split())
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of a column, in the place of a column in a condition.
+    """A function of a column, which replaces the column in a condition.
 
     Attributes:
         function: The name of the function: ``lower``, ``upper``, ``length``, ``substr``, ``abs``, ``year``,
@@ -68,7 +68,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """TRUE if every child is TRUE. TRUE without children."""
+    """TRUE if every child is TRUE. TRUE without children.
+
+    Attributes:
+        children: The predicates that are joined by AND.
+    """
 
     children: tuple[Predicate, ...]
 
@@ -80,7 +84,11 @@ class And:
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """TRUE if at least one child is TRUE. FALSE without children."""
+    """TRUE if at least one child is TRUE. FALSE without children.
+
+    Attributes:
+        children: The predicates that are joined by OR.
+    """
 
     children: tuple[Predicate, ...]
 
@@ -92,7 +100,11 @@ class Or:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """TRUE if the child is FALSE, NULL if the child is NULL."""
+    """TRUE if the child is FALSE, NULL if the child is NULL.
+
+    Attributes:
+        child: The negated predicate.
+    """
 
     child: Predicate
 
@@ -103,6 +115,11 @@ class Not:
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """A comparison of a column, or a `Call`, with a literal. NULL if either is NULL.
+
+    Attributes:
+        column: A column name, dotted if it is nested, a path (a tuple of names), or a `Call`.
+        op: ``"="``, ``"<>"``, ``"<"``, ``"<="``, ``">"`` or ``">="``.
+        value: The literal: a Python value, or a pyarrow or NumPy scalar.
 
     Example:
         >>> str(Comparison("a.b", ">=", 3))
@@ -125,7 +142,10 @@ class In:
     row, as in SQL. With an empty list, ``In`` is FALSE for every row, and TRUE when negated, NULL rows
     included.
 
-    ``values`` may also be a list, a set, a NumPy array or an Arrow array. It is converted to a tuple.
+    Attributes:
+        column: As in `Comparison`.
+        values: The literals: a list, a set, a NumPy array or an Arrow array, converted to a tuple.
+        negated: Whether it is NOT IN.
 
     Example:
         >>> str(In("dest", ("BOS", "LAX"), negated=True))
@@ -153,7 +173,12 @@ class In:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """``IS NULL``, or ``IS NOT NULL`` when negated. Never NULL itself."""
+    """``IS NULL``, or ``IS NOT NULL`` when negated. Never NULL itself.
+
+    Attributes:
+        column: As in `Comparison`.
+        negated: Whether it is IS NOT NULL.
+    """
 
     column: Operand
     negated: bool = False
@@ -166,11 +191,14 @@ class IsNull:
 class Like:
     r"""A match of a string column with a pattern: ``%`` is any text, ``_`` is any single character.
 
-    ``escape`` is the character that makes the next ``%``, ``_`` or itself literal. ``None`` means the
-    backslash, as in Spark, PostgreSQL and Arrow. An empty string means that no character escapes.
-
-    With ``ignore_case`` the node is an ``ILIKE``: characters are equal if they are equal under Unicode's
-    simple case folding, in every locale. So ``k`` equals KELVIN SIGN, and ``ß`` does not equal ``ss``.
+    Attributes:
+        column: As in `Comparison`; a string column.
+        pattern: The pattern, which matches the whole text.
+        negated: Whether it is NOT LIKE.
+        escape: The character that makes the next ``%``, ``_`` or itself literal. None for the backslash, as
+            in Spark, PostgreSQL and Arrow. An empty string for no such character.
+        ignore_case: Whether it is an ``ILIKE``: characters are equal if they are equal under Unicode's simple
+            case folding, in every locale. So ``k`` equals KELVIN SIGN, and ``ß`` does not equal ``ss``.
 
     Example:
         >>> str(Like("name", "10!%%", escape="!"))
@@ -199,6 +227,12 @@ class RegexpLike:
     no lookarounds and no backreferences. Flags may be inline: ``(?i)`` is the same as ``ignore_case``, and
     ``(?s)`` makes the dot match newlines.
 
+    Attributes:
+        column: As in `Comparison`; a string column.
+        regex: The regular expression.
+        negated: Whether rows match that do not contain it.
+        ignore_case: Whether case is ignored.
+
     Example:
         >>> str(RegexpLike("line", r"^GET /\w+", negated=True))
         "line NOT RLIKE '^GET /\\w+'"
@@ -220,7 +254,11 @@ class RegexpLike:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """TRUE, FALSE or (``None``) NULL for every row."""
+    """TRUE, FALSE or NULL for every row.
+
+    Attributes:
+        value: The constant; None for NULL.
+    """
 
     value: bool | None
 

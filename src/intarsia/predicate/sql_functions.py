@@ -130,10 +130,10 @@ def _constant(node: Any, value: Any) -> object:
         return value
     if type(value).__name__ == "Var":
         return value.name
-    found = literal_or_none(value)
-    if found is None:
+    literal = literal_or_none(value)
+    if literal is None:
         raise unsupported(node)
-    return found[0]
+    return literal[0]
 
 
 def _arguments(node: Any) -> list[Any]:

@@ -62,10 +62,10 @@ def cut_lists(text: str) -> CutText:
     """
     lists: dict[str, tuple[object, ...]] = {}
 
-    def cut(found: re.Match[str]) -> str:
-        numbers, texts = found["numbers"], found["texts"]
+    def cut(match: re.Match[str]) -> str:
+        numbers, texts = match["numbers"], match["texts"]
         if numbers is None and texts is None:
-            return found[0]
+            return match[0]
         values: tuple[object, ...]
         if numbers is not None:
             values = tuple(map(int if "." not in numbers else parse_number, _NUMBERS.findall(numbers)))

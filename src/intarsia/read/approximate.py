@@ -51,7 +51,7 @@ class ApproximateCount:
 
     Attributes:
         estimate: The estimate.
-        lower: Lower end of the 95 % confidence interval (two standard deviations of the estimator).
+        lower: Lower end of the 95% confidence interval (two standard deviations of the estimator).
         upper: Upper end of the confidence interval.
         unindexed: Files without a usable sketch, which were read instead.
         report: The report of the query.
@@ -110,7 +110,7 @@ class DistinctValues:
         files: Iterable[tuple[FileQuery, FilePlan, Record]],
         guard: Callable[[str], AbstractContextManager[object]] = nullcontext,
     ) -> tuple[float, float, float]:
-        """Estimate the number of distinct values in the matching rows, with its 95 % confidence interval.
+        """Estimate the number of distinct values in the matching rows, with its 95% confidence interval.
 
         Args:
             files: The query and the plan of each file, and a callback that takes the outcome.

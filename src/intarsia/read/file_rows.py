@@ -232,7 +232,7 @@ class FileReader:
         """
         for group in groups:
             if self._is_outdated(group):
-                raise WrongPageIndexError(group, "it was found to be wrong while it was used")
+                raise WrongPageIndexError(group, "it contradicts the pages")
 
     def _read_selected(self, group: int, wanted: RowSelection, stages: Sequence[Bound]) -> Piece:
         columns = RowGroupColumns(self._query, self._plan, self._decoder, group)

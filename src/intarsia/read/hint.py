@@ -67,9 +67,9 @@ class Hints:
             return
         num_bytes = query.estimated_bytes(plan.candidates)
         self._total += num_bytes
-        found = _hint_of(query, plan)
-        if found is not None:
-            self._bytes[found] += num_bytes
+        hint = _hint_of(query, plan)
+        if hint is not None:
+            self._bytes[hint] += num_bytes
 
     def best(self, *, has_lake_index: bool) -> Hint | None:
         """Return the advice that concerns the most bytes; None if there is none."""

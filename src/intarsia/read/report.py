@@ -20,6 +20,7 @@ from intarsia.file import ChunkKey, Ignored, ParquetInput
 from intarsia.file.joined import JoinedMetadata
 from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageLocations
+from intarsia.read.amounts import count
 from intarsia.read.counts import PageCounts, ReadCounts
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
@@ -49,7 +50,16 @@ class FileOutcome:
 
 @dataclass
 class PrunedBy:
-    """The files, row groups, pages and rows that one index of one column excluded."""
+    """The files, row groups, pages and rows that one index of one column excluded.
+
+    Attributes:
+        index: The name of the index, such as ``"statistics"`` or ``"distinct(dest):page"``.
+        column: The dotted path of the column.
+        files: The number of excluded files.
+        row_groups: The number of excluded row groups, including those of excluded files.
+        pages: The number of excluded pages, including those of excluded row groups.
+        rows: The number of excluded rows.
+    """
 
     index: str
     column: str
@@ -60,7 +70,7 @@ class PrunedBy:
 
     def __str__(self) -> str:
         counts = {"row": self.rows, "page": self.pages, "row group": self.row_groups, "file": self.files}
-        parts = [f"{number:,} {noun}{'s' * (number != 1)}" for noun, number in counts.items() if number]
+        parts = [count(number, noun) for noun, number in counts.items() if number]
         return f"{', '.join(parts) or 'nothing'} by {self.index} of {self.column}"
 
 
@@ -108,25 +118,37 @@ _ADDED = (
 class ScanReport:
     """The report of a scan or a plan: what is read and skipped, and why.
 
-    Totals of row groups and rows include the files whose footers were read, and those that a lake index
-    contains. Files that are excluded by their partition values are not opened. Totals of pages include only
-    opened files. A page total is None if a file does not record its number of pages. ``rows_estimated`` is
-    the number of matching rows, estimated by indexes; it is part of plans only, and None if a file has no
-    index for it. ``bytes_planned`` is the number of bytes that a scan would read in addition to the plan; it
-    is None in the report of a scan.
-
-    ``answered_by`` lists the matching rows that an aggregate took from indexes instead of reading them, and
-    the pages of the column that a scan would have read for them.
-
-    ``files_other`` is the number of files in the table's folders that are not Parquet and were ignored;
-    ``files_total`` does not include them.
-
-    ``files_failed`` lists the damaged and missing files that were skipped with ``on_error="skip"``.
-
-    ``advice`` is the most useful advice that follows from the plan. It is part of plans only, and None if
-    there is none. `intarsia.advise` measures indexes on a sample.
-
     ``str()`` returns a summary of a few lines.
+
+    Attributes:
+        files_total: The number of files of the table.
+        files_other: The number of files in the table's folders that are not Parquet and were ignored.
+        files_opened: The number of files whose footers were read. Files that partition values or a lake index
+            exclude are not opened.
+        files_read: The number of files of which a row group was read.
+        row_groups_total: The number of row groups of the opened files, and of those in a lake index.
+        row_groups_read: The number of row groups that were read.
+        pages: The data pages of each column of the opened files, by the column's dotted path.
+        dictionary_pages_read: The number of dictionary pages that were read.
+        rows_total: The number of rows of the same files as in ``row_groups_total``.
+        rows_candidate: The number of rows that might match, as far as the indexes can prove.
+        rows_estimated: The number of matching rows, estimated by indexes. Part of plans only; None if a file
+            has no index for it.
+        rows_matched: The number of matching rows; None in a plan.
+        bytes_total: The size of all files in bytes.
+        bytes_read: The number of bytes that were read, including footers and indexes.
+        bytes_index: The part of ``bytes_read`` that was indexes.
+        bytes_planned: The number of bytes that a scan would read in addition to the plan; None in the report
+            of a scan.
+        requests: The number of read requests.
+        pruned_by: What each index excluded, by its name and column.
+        answered_by: The matching rows that an aggregate took from indexes instead of reading them, and the
+            pages of the column that a scan would have read for them.
+        ignored: The indexes that were found and not used.
+        files_failed: The damaged and missing files that were skipped with ``on_error="skip"``.
+        seconds: Time taken.
+        advice: The most useful advice that follows from the plan. Part of plans only; None if there is none.
+            `intarsia.advise` measures indexes on a sample.
 
     Example:
         >>> print(ScanReport(files_total=2, files_opened=1, rows_total=100, bytes_total=4096))

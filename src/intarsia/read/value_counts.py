@@ -176,21 +176,24 @@ class ValueCounts:
             _check_row_counts(query, known, leaf)
         return pieces, known, answered
 
-    def _listed(self, found: GranuleValues, wanted: Bools) -> tuple[pa.Table, Bools]:
+    def _listed(self, granule_values: GranuleValues, wanted: Bools) -> tuple[pa.Table, Bools]:
         """Return the values of granules, and for each granule whether they are all of its values.
 
         If the counts are needed, only granules with a single value are answered.
         """
-        answers = wanted & found.is_listed
+        answers = wanted & granule_values.is_listed
         if self._counted:
-            answers = answers & (np.bincount(found.granules, minlength=len(wanted)) == 1)
-        chosen = answers[found.granules]
+            answers = answers & (np.bincount(granule_values.granules, minlength=len(wanted)) == 1)
+        chosen = answers[granule_values.granules]
         if self._counted:
-            ordinals, counts = found.ordinals[chosen], found.num_rows[found.granules[chosen]]
+            ordinals, counts = (
+                granule_values.ordinals[chosen],
+                granule_values.num_rows[granule_values.granules[chosen]],
+            )
         else:
-            ordinals = np.unique(found.ordinals[chosen])
+            ordinals = np.unique(granule_values.ordinals[chosen])
             counts = np.ones(len(ordinals), dtype=np.int64)
-        values = self._keys(found.values.take(pa.array(ordinals)))
+        values = self._keys(granule_values.values.take(pa.array(ordinals)))
         return _counts(values, pa.array(counts, pa.int64())), answers
 
     def _repeated(self, value: pa.Scalar, num_rows: int) -> pa.Table:

@@ -121,8 +121,8 @@ def among(column: SparkColumn, values: Sequence[Any], *, has_null: bool, negate:
     numbers = tuple(value for value in values if not (isinstance(value, float) and math.isnan(value)))
     if negate:
         return In(column.path, numbers, negated=True) if numbers else IsNull(column.path, negated=True)
-    found: Predicate = In(column.path, numbers) if numbers else FALSE
-    return found if len(numbers) == len(values) else Or((found, _compare_nan(column.path, "=")))
+    predicate: Predicate = In(column.path, numbers) if numbers else FALSE
+    return predicate if len(numbers) == len(values) else Or((predicate, _compare_nan(column.path, "=")))
 
 
 def truth(column: SparkColumn | None, value: bool, *, negate: bool) -> Predicate:

@@ -86,16 +86,16 @@ def describe(spark: SparkSession, path: Source, *, progress: Progress | bool = T
 
 
 def _description(path: str) -> dict[str, Any]:
-    found = inspect(path)
-    chunks = [chunk for group in found.row_groups for chunk in group.columns]
-    sizes = found.sizes
-    directory = found.directory
+    inspection = inspect(path)
+    chunks = [chunk for group in inspection.row_groups for chunk in group.columns]
+    sizes = inspection.sizes
+    directory = inspection.directory
     return {
-        "size_bytes": found.size_bytes,
-        "created_by": found.created_by,
-        "rows": found.num_rows,
-        "row_groups": len(found.row_groups),
-        "columns": len(found.schema),
+        "size_bytes": inspection.size_bytes,
+        "created_by": inspection.created_by,
+        "rows": inspection.num_rows,
+        "row_groups": len(inspection.row_groups),
+        "columns": len(inspection.schema),
         "chunks": len(chunks),
         "chunks_with_page_index": sum(chunk.has_offset_index for chunk in chunks),
         "chunks_with_bloom_filter": sum(chunk.bloom_filter is not None for chunk in chunks),
@@ -104,12 +104,12 @@ def _description(path: str) -> dict[str, Any]:
         + sizes.offset_indexes
         + sizes.bloom_filters
         + sizes.embedded_indexes,
-        "ignored": [f"{note.index}: {note.reason}" for note in found.ignored],
+        "ignored": [f"{note.index}: {note.reason}" for note in inspection.ignored],
     }
 
 
 def report_frame(spark: SparkSession, report: IndexReport) -> DataFrame:
-    """Return the outcomes of `index` as a frame, with a row for each file.
+    """Return the outcomes of `index` as a DataFrame, with a row for each file.
 
     Args:
         spark: The session.

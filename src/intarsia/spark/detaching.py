@@ -29,7 +29,7 @@ def detach(spark: SparkSession, path: Source, *, progress: Progress | bool = Tru
         progress: As for `index`.
 
     Returns:
-        The same report as of `intarsia.detach` over many files.
+        The same report as that of `intarsia.detach` over many files.
 
     Raises:
         FileNotFoundError: If the path does not exist.
@@ -37,7 +37,7 @@ def detach(spark: SparkSession, path: Source, *, progress: Progress | bool = Tru
     Example:
         >>> from intarsia import spark as ias
         >>> print(ias.detach(spark, "lake/"))  # doctest: +SKIP
-        12 of 12 files restored, 1,415,210 bytes removed
+        12 of 12 files restored, 1.4 MB removed
     """
     started = time.perf_counter()
     lake = list_lake(spark, path)

@@ -87,7 +87,7 @@ def spark_conf() -> dict[str, str]:
 
 
 def disable(spark: SparkSession) -> None:
-    """Undo `enable`. Frames that were planned before keep their plans.
+    """Undo `enable`. DataFrames that were planned before keep their plans.
 
     Args:
         spark: The session.

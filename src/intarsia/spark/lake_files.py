@@ -49,7 +49,7 @@ def list_lake(spark: SparkSession, source: Source) -> LakeFiles:
         UnsupportedFeatureError: If a name is that of a view, or of a table that has not only Parquet files.
     """
     items = [path for item in _items(source) for path in _paths_of(spark, item)]
-    found: dict[str, DataFile] = {}
+    files: dict[str, DataFile] = {}
     others: set[str] = set()
     for item in items:
         name = python_path(os.fspath(item))
@@ -63,9 +63,9 @@ def list_lake(spark: SparkSession, source: Source) -> LakeFiles:
             listed, beside = _choose(os.fspath(item), list_by_spark(spark, os.fspath(item)))
             others.update(beside)
         for file in listed:
-            found.setdefault(file.path if file.is_remote else os.path.abspath(file.path), file)
+            files.setdefault(file.path if file.is_remote else os.path.abspath(file.path), file)
     names = [python_path(os.fspath(item)) for item in items]
-    return LakeFiles(found, len(others), names[0] if len(names) == 1 else names)
+    return LakeFiles(files, len(others), names[0] if len(names) == 1 else names)
 
 
 def _items(source: Source) -> Sequence[str | os.PathLike[str]]:

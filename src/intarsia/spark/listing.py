@@ -100,8 +100,8 @@ def fixed_folder(path: str) -> str:
         >>> fixed_folder("/lake/month=*/*.parquet"), fixed_folder("/lake/a.parquet")
         ('/lake', '/lake/a.parquet')
     """
-    found = _GLOB.search(path)
-    return path if found is None else path[: found.start()].rpartition("/")[0] or "/"
+    match = _GLOB.search(path)
+    return path if match is None else path[: match.start()].rpartition("/")[0] or "/"
 
 
 def _data_file(uri: str, folders: Sequence[str]) -> DataFile:
@@ -118,11 +118,11 @@ def _data_file(uri: str, folders: Sequence[str]) -> DataFile:
             values[_unescape(name)] = None if value == HIVE_NULL else _unescape(value)
     path = python_path(uri, decode=False)
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):  # the size of an object is requested when it is opened
         return DataFile(path, 0, tuple(values.items()), uri=uri)
-    times = (found.st_mtime_ns, found.st_ctime_ns)
-    return DataFile(path, found.st_size, tuple(values.items()), uri=uri, times_ns=times)
+    times = (status.st_mtime_ns, status.st_ctime_ns)
+    return DataFile(path, status.st_size, tuple(values.items()), uri=uri, times_ns=times)
 
 
 def list_by_spark(spark: SparkSession, path: str) -> list[DataFile]:

@@ -38,7 +38,7 @@ def locate(spark: SparkSession, keys: DataFrame, path: Source, *, key: Key) -> D
             to columns of the lake. Columns of the lake are top-level.
 
     Returns:
-        A lazy frame with the columns of the keys as in ``keys``, and ``path`` (the URI of the file, as in
+        A lazy DataFrame with the columns of the keys as in ``keys``, and ``path`` (the URI of the file, as in
         ``_metadata.file_path``) and ``row`` (bigint, the row number in the file, from 0). Keys that the lake
         does not contain have no row.
 

@@ -59,7 +59,7 @@ def _planned(spark: SparkSession, frame: DataFrame) -> NativePlan:
     analyzed = execution.analyzed()
     patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
     if analyzed.containsPattern(patterns.CURRENT_LIKE()):
-        return NativePlan(None, "the condition depends on the time at which the frame runs")
+        return NativePlan(None, "the condition depends on the time at which the DataFrame runs")
     if analyzed.containsPattern(patterns.PLAN_EXPRESSION()):
         return NativePlan(None, "the condition contains a subquery")
     loader = RuleLoader(spark)

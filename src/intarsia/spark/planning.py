@@ -142,9 +142,9 @@ class FilePlanner:
     def _planned(self, entry: DataFile, future: Future[OpenPlan]) -> PlannedFile | None:
         """Return the rows to read of a file; None if there are none."""
         try:
-            found = future.result()
-            with closing(found.query):
-                return self._with_candidates(entry, found)
+            outcome = future.result()
+            with closing(outcome.query):
+                return self._with_candidates(entry, outcome)
         except Exception as error:  # noqa: BLE001  Spark reads the file, or raises its own error
             self.report.add_unplanned(entry.path, error)
             return PlannedFile(entry, None, entry.size_bytes)

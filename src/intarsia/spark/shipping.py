@@ -28,8 +28,8 @@ def pack_index(index: Attachable) -> Shipped:
     """
     if isinstance(index, STANDARD):
         return index
-    found = find_index_class(index.kind)
-    if found is not type(index):
+    index_class = find_index_class(index.kind)
+    if index_class is not type(index):
         cls = type(index)
         raise IndexBuildError(
             f"{index!r} cannot be sent to Spark's executors: no installed package registers its class; "

@@ -172,17 +172,19 @@ def _listed(request: Mapping[str, Any]) -> _Listing:
     for ordinal, (uri, size_bytes, time_ms, partition) in enumerate(entries):
         path = python_path(uri, decode=False)
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except (OSError, ValueError):  # it is in another store, or was deleted
             continue
-        modified = found.st_mtime_ns
-        if found.st_size != size_bytes or modified // _NS_PER_MS != time_ms or modified > latest:
+        modified = status.st_mtime_ns
+        if status.st_size != size_bytes or modified // _NS_PER_MS != time_ms or modified > latest:
             continue
         ordinals.append(ordinal)
         files.append(
-            DataFile(path, size_bytes, partitions[partition], uri=uri, times_ns=(modified, found.st_ctime_ns))
+            DataFile(
+                path, size_bytes, partitions[partition], uri=uri, times_ns=(modified, status.st_ctime_ns)
+            )
         )
-        stamps.append((modified, found.st_ctime_ns, size_bytes))
+        stamps.append((modified, status.st_ctime_ns, size_bytes))
     key = (tuple(file.path for file in files), tuple(stamps), tuple(file.partition for file in files))
     return _Listing(len(request["paths"]), tuple(ordinals), tuple(files), key)
 

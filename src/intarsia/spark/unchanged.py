@@ -39,12 +39,12 @@ def find_unchanged(files: Mapping[str, DataFile], indexes: Sequence[Attachable])
     paths = list(files)
     step = max(1, len(paths) // PROBED)
     probed = paths[::step][:PROBED]
-    found = _unchanged(probed, files, indexes)
-    if len(found) < len(probed) * MIN_SHARE:
-        return found
+    unchanged = _unchanged(probed, files, indexes)
+    if len(unchanged) < len(probed) * MIN_SHARE:
+        return unchanged
     chosen = set(probed)
     rest = [path for path in paths if path not in chosen][: MAX_FOOTERS - len(probed)]
-    return found | _unchanged(rest, files, indexes)
+    return unchanged | _unchanged(rest, files, indexes)
 
 
 def _unchanged(

@@ -17,18 +17,18 @@ CLOCK_TICK_SECONDS = 2.0
 _URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.\-]+)://([^/]*)(/?.*)", re.DOTALL)
 
 
-def identity_of(found: os.stat_result) -> tuple[int, ...] | None:
+def identity_of(status: os.stat_result) -> tuple[int, ...] | None:
     """Return the identity of a local file; None if its bytes may change while its times stay the same.
 
     Args:
-        found: The result of ``os.stat``.
+        status: The result of ``os.stat``.
     """
     # a file modified within the last tick may be modified again and keep its time
-    if time.time() - found.st_mtime <= CLOCK_TICK_SECONDS:
+    if time.time() - status.st_mtime <= CLOCK_TICK_SECONDS:
         return None
     # `cp -p` and `rsync --times` set mtime; no program can set ctime
-    changed = (found.st_mtime_ns, found.st_ctime_ns)
-    return (found.st_dev, found.st_ino, found.st_size, *changed)
+    changed = (status.st_mtime_ns, status.st_ctime_ns)
+    return (status.st_dev, status.st_ino, status.st_size, *changed)
 
 
 class _OpenedFile:
@@ -102,9 +102,9 @@ class LocalFile(_OpenedFile):
         self.path = shown_as or os.fspath(path)
         self._fd = -1  # for `__del__`, if opening fails
         self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
-        found = os.fstat(self._fd)
-        self._size = found.st_size
-        self.identity = identity_of(found)
+        status = os.fstat(self._fd)
+        self._size = status.st_size
+        self.identity = identity_of(status)
         self._deadline = current_deadline()
 
     def __del__(self) -> None:

@@ -174,9 +174,9 @@ def open_object_target(url: str, options: StorageOptions | None = None) -> Objec
     """
     overwrite = overwrite_of(url, options)
     store, key = find_store(url, options)
-    found = ObjectTarget(store, key, url, overwrite=overwrite)
-    found.upload_store = upload_store(url, options, found.size)
-    return found
+    target = ObjectTarget(store, key, url, overwrite=overwrite)
+    target.upload_store = upload_store(url, options, target.size)
+    return target
 
 
 def upload_store(url: str, options: StorageOptions | None, num_bytes: int) -> Any:

@@ -220,8 +220,8 @@ def split_url(url: str) -> tuple[str, str]:
         >>> split_url("https://account.blob.core.windows.net/container/lake/x.parquet")
         ('https://account.blob.core.windows.net/container', 'lake/x.parquet')
     """
-    if (found := _BUCKET_IN_PATH.match(url)) is not None:
-        return found[0], url[found.end() + 1 :]
+    if (match := _BUCKET_IN_PATH.match(url)) is not None:
+        return match[0], url[match.end() + 1 :]
     scheme, separator, rest = url.partition("://")
     bucket, _, key = rest.partition("/")
     return f"{scheme}{separator}{bucket}", key

@@ -60,9 +60,9 @@ class FileIdentity:
         return cls.from_stat(os.stat(path))
 
     @classmethod
-    def from_stat(cls, found: os.stat_result) -> FileIdentity:
+    def from_stat(cls, status: os.stat_result) -> FileIdentity:
         """Return the identity in a stat result."""
-        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def replace_tail(path: str, identity: FileIdentity, keep_bytes: int, tail: Iterable[bytes]) -> None:
@@ -371,16 +371,16 @@ def write_all(fd: int, data: bytes) -> None:
 
 def _keep_attributes(source: int, destination: int) -> None:
     """Copy the attributes of the old file; those that the system refuses are skipped, except the mode."""
-    found = os.fstat(source)
+    status = os.fstat(source)
     mine = os.fstat(destination)
     # group and owner separately: a user who cannot change the owner can still set one of their own groups
-    if found.st_gid != mine.st_gid:
+    if status.st_gid != mine.st_gid:
         with suppress(OSError):
-            os.fchown(destination, -1, found.st_gid)
-    if found.st_uid != mine.st_uid:
+            os.fchown(destination, -1, status.st_gid)
+    if status.st_uid != mine.st_uid:
         with suppress(OSError):
-            os.fchown(destination, found.st_uid, -1)
-    os.fchmod(destination, stat.S_IMODE(found.st_mode))  # after chown, which clears the setuid bits
+            os.fchown(destination, status.st_uid, -1)
+    os.fchmod(destination, stat.S_IMODE(status.st_mode))  # after chown, which clears the setuid bits
     if hasattr(os, "listxattr"):
         with suppress(OSError):
             for name in os.listxattr(source):
@@ -389,8 +389,8 @@ def _keep_attributes(source: int, destination: int) -> None:
 
 
 def _keep_times(source: int, destination: int) -> None:
-    found = os.fstat(source)
-    os.utime(destination, ns=(found.st_atime_ns, found.st_mtime_ns))
+    status = os.fstat(source)
+    os.utime(destination, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def _new_sidecars(names: set[str], old_length: int, fd: int, unchanged_bytes: int) -> dict[str, bytes]:

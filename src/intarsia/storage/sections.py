@@ -234,9 +234,9 @@ class Sections:
         if parts and (min(parts) < 0 or max(parts) >= location.num_parts):
             raise self._corrupt(f"section {name!r} has no part {max(parts)}", "container-part")
         self._check_length(name, len(parts) * (location.part_bytes + _CHECKSUM.size))
-        found = self._source.read_ranges([location.range_of(part) for part in parts])
+        pieces = self._source.read_ranges([location.range_of(part) for part in parts])
         out = []
-        for part, data in zip(parts, found, strict=True):
+        for part, data in zip(parts, pieces, strict=True):
             view = memoryview(data)
             piece = view[: location.part_bytes]
             (checksum,) = _CHECKSUM.unpack(view[location.part_bytes :])

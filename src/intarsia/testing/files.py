@@ -38,11 +38,11 @@ _ROW = "row number"
 def check_announced(index: Index) -> None:
     """Check that the package is installed and registers the kind, so that readers find the class."""
     cls = type(index)
-    found = find_index_class(index.kind)
-    if found is not cls:
+    index_class = find_index_class(index.kind)
+    if index_class is not cls:
         raise ContractError(
             f"the class registered for kind {index.kind!r} is "
-            + (f"{found!r}" if found is not None else "missing")
+            + (f"{index_class!r}" if index_class is not None else "missing")
             + "; register it in pyproject.toml, and install the package again:\n"
             + '  [project.entry-points."intarsia.indexes"]\n'
             + f'  {index.kind} = "{cls.__module__}:{cls.__qualname__}"',

@@ -76,11 +76,11 @@ def _bounds(chunk: Chunk, location: Placed, *, contains_nan: bool) -> Placed:
     if ordering is None:
         raise IndexBuildError(NO_ORDER.text, reason=NO_ORDER.code, column=column)
     if location is None:  # some values were too long for pyarrow
-        found = index_chunk(chunk)
-        if found.column_index is None:
-            code, text = found.reason or NO_ORDER
+        chunk_index = index_chunk(chunk)
+        if chunk_index.column_index is None:
+            code, text = chunk_index.reason or NO_ORDER
             raise IndexBuildError(text, reason=code, column=column)
-        return thrift.serialize(found.column_index)
+        return thrift.serialize(chunk_index.column_index)
     if not may_be_cut(ordering):
         return location
     index, _ = thrift.parse(ColumnIndex, chunk.bytes_of(location))

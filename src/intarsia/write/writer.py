@@ -175,7 +175,7 @@ class Writer:
         if not isinstance(batch, pa.RecordBatch):
             raise NotTabularError(
                 f"write_batch expects a pyarrow.RecordBatch, not a {type(batch).__name__}; "
-                "write_table accepts tables and frames",
+                "write_table accepts tables and data frames",
                 reason="not-a-record-batch",
             )
         self.write_table(pa.Table.from_batches([batch]))

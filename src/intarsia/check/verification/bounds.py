@@ -106,7 +106,9 @@ def check_bounds(
     extremes = chunk.extremes
     if extremes is None:
         return
-    positions = np.flatnonzero(extremes.holds) if page is None else np.array([page])[extremes.holds[[page]]]
+    positions = (
+        np.flatnonzero(extremes.has_value) if page is None else np.array([page])[extremes.has_value[[page]]]
+    )
     below = (
         0
         if low_key is None
@@ -125,12 +127,12 @@ def check_bounds(
             message = f"{zero} is outside the {which} bound {text(raw)} by IEEE_754_TOTAL_ORDER"
             findings.add("bounds-exclude-values", message, index=index, page=page)
     if below:
-        found = shown_key(chunk, extremes.lows[positions].min())
-        message = f"{_values(below)} below the lower bound {text(low_raw)}, such as {found}"
+        shown_value = shown_key(chunk, extremes.lows[positions].min())
+        message = f"{_values(below)} below the lower bound {text(low_raw)}, such as {shown_value}"
         findings.add("bounds-exclude-values", message, index=index, page=page)
     if above:
-        found = shown_key(chunk, extremes.highs[positions].max())
-        message = f"{_values(above)} above the upper bound {text(high_raw)}, such as {found}"
+        shown_value = shown_key(chunk, extremes.highs[positions].max())
+        message = f"{_values(above)} above the upper bound {text(high_raw)}, such as {shown_value}"
         findings.add("bounds-exclude-values", message, index=index, page=page)
 
 

@@ -34,7 +34,7 @@ class Extremes:
 
     lows: Keys
     highs: Keys
-    holds: Bools
+    has_value: Bools
 
 
 @dataclass(frozen=True)
@@ -163,24 +163,24 @@ class CheckedChunk:
         """The extremes of each page; None if values are unknown or have no order."""
         if self.ordering is None or self.values is None or self.present is None:
             return None
-        holds = self.present > 0
-        lows = np.empty(len(holds), dtype=self.ordering.dtype)
-        highs = np.empty(len(holds), dtype=self.ordering.dtype)
-        if not holds.any():
-            return Extremes(lows, highs, holds)
-        starts = self.first_values[holds]
+        has_value = self.present > 0
+        lows = np.empty(len(has_value), dtype=self.ordering.dtype)
+        highs = np.empty(len(has_value), dtype=self.ordering.dtype)
+        if not has_value.any():
+            return Extremes(lows, highs, has_value)
+        starts = self.first_values[has_value]
         if self.ordering.dtype != np.dtype(object):
             # fmin ignores NaN, and equals minimum for integers
-            lows[holds] = np.fmin.reduceat(self.numbers, starts)
-            highs[holds] = np.fmax.reduceat(self.numbers, starts)
+            lows[has_value] = np.fmin.reduceat(self.numbers, starts)
+            highs[has_value] = np.fmax.reduceat(self.numbers, starts)
             if self.ordering.is_float:
-                holds = holds & ~np.isnan(np.where(holds, lows, 0.0))
-            return Extremes(lows, highs, holds)
-        pairs = [pc.min_max(self.page_values(page)) for page in np.flatnonzero(holds).tolist()]
+                has_value = has_value & ~np.isnan(np.where(has_value, lows, 0.0))
+            return Extremes(lows, highs, has_value)
+        pairs = [pc.min_max(self.page_values(page)) for page in np.flatnonzero(has_value).tolist()]
         data_type = self.values.type
-        lows[holds] = self.ordering.keys(pa.array([pair["min"] for pair in pairs], type=data_type))
-        highs[holds] = self.ordering.keys(pa.array([pair["max"] for pair in pairs], type=data_type))
-        return Extremes(lows, highs, holds)
+        lows[has_value] = self.ordering.keys(pa.array([pair["min"] for pair in pairs], type=data_type))
+        highs[has_value] = self.ordering.keys(pa.array([pair["max"] for pair in pairs], type=data_type))
+        return Extremes(lows, highs, has_value)
 
     def _sums(self, marks: npt.NDArray[Any]) -> Counts:
         assert self.present is not None

@@ -180,11 +180,11 @@ def _offset_index(file: ParquetInput, key: ChunkKey) -> bytes | None:
 
 
 def _open(file: ParquetInput, entry: Entry, findings: Findings) -> OpenedEntry | None:
-    found = find_index(entry)
-    if found.fault is not None:
-        findings.add(f"index-{found.fault}", found.reason or "", index=entry.name)
+    lookup = find_index(entry)
+    if lookup.fault is not None:
+        findings.add(f"index-{lookup.fault}", lookup.reason or "", index=entry.name)
         return None
-    index, embedded = found.index, EmbeddedIndexes(file)
+    index, embedded = lookup.index, EmbeddedIndexes(file)
     try:
         payload = embedded.read(entry)
         layout = Layout(file.footer.num_rows, file.footer.row_group_starts, {})

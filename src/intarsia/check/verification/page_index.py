@@ -46,7 +46,7 @@ def read_structure(
         return None
     name = cls.__name__
     rule = "column-index-unreadable" if cls is ColumnIndex else "offset-index-unreadable"
-    if not file.footer.holds(offset, offset + length):
+    if not file.footer.contains_range(offset, offset + length):
         findings.add(rule, f"bytes {offset} to {offset + length} are outside the file's body", index=name)
         return None
     try:

@@ -165,8 +165,8 @@ def _check_exactness(statistics: Statistics, checked: _Checked) -> None:
     chunk, extremes = checked.chunk, checked.chunk.extremes
     if extremes is None:
         return
-    pages = np.flatnonzero(extremes.holds) if checked.page is None else np.array([checked.page])
-    if not extremes.holds[pages].any():
+    pages = np.flatnonzero(extremes.has_value) if checked.page is None else np.array([checked.page])
+    if not extremes.has_value[pages].any():
         return
     assert chunk.ordering is not None
     claims = (

@@ -117,13 +117,13 @@ def _sources(family: Family, question: Question, leaf: Leaf, file_type: pa.DataT
     needs = Needs.of(question.functions)
     try:
         if not needs.sum and leaf.type != Type.INT96:
-            found = call_index(partial(_by_bounds, family, question, leaf, file_type, needs))
-            if found is not None:
-                yield found
+            result = call_index(partial(_by_bounds, family, question, leaf, file_type, needs))
+            if result is not None:
+                yield result
         for structure in call_index(partial(family.gathered, leaf.path)):
-            found = call_index(partial(_by_structure, structure, family, question, leaf, file_type, needs))
-            if found is not None:
-                yield found
+            result = call_index(partial(_by_structure, structure, family, question, leaf, file_type, needs))
+            if result is not None:
+                yield result
     except (IntarsiaError, OSError):
         return  # the file itself answers
 
@@ -131,10 +131,10 @@ def _sources(family: Family, question: Question, leaf: Leaf, file_type: pa.DataT
 def _by_bounds(
     family: Family, question: Question, leaf: Leaf, file_type: pa.DataType, needs: Needs
 ) -> _Found | None:
-    found = family.bounds(leaf.path)
-    if found is None:
+    bounds = family.bounds(leaf.path)
+    if bounds is None:
         return None
-    granules = summarize_bounds("statistics", found.bounds, found.exact, file_type, needs)
+    granules = summarize_bounds("statistics", bounds.bounds, bounds.exact, file_type, needs)
     summaries = as_data_type(granules.summaries, question.data_type)
     return _Found(("statistics", leaf.name), granules.is_exact, summaries)
 

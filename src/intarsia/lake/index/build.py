@@ -123,17 +123,17 @@ def build_segments(
     with contextlib.closing(facts):
         for done, (path, (entry, future)) in enumerate(zip(relative_paths, facts, strict=True), 1):
             try:
-                found = future.result()
+                outcome = future.result()
             except FILE_ERRORS as error:
                 built.failed.append(FileFailure(entry.path, error))
                 continue
             show(done)
-            if found is None:
+            if outcome is None:
                 built.recent.append(entry.path)
                 continue
-            pending[path] = found
+            pending[path] = outcome
             built.added += 1
-            num_bytes += found.num_bytes
+            num_bytes += outcome.num_bytes
             if num_bytes >= MAX_SEGMENT_BYTES or len(pending) >= MAX_SEGMENT_FILES:
                 finish()
     finish()

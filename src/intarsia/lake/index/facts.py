@@ -204,10 +204,10 @@ def _digests(file: ParquetInput) -> Iterator[tuple[GatheredKey, bytes]]:
             except FormatError as error:
                 raise IndexPayloadError(str(error), reason="damaged-payload") from error
 
-        found = call_or_ignore(file, entry.name, partial(digest))
-        if found is not None:
+        result = call_or_ignore(file, entry.name, partial(digest))
+        if result is not None:
             parameters = json.dumps(dict(entry.parameters), sort_keys=True)
             key = GatheredKey(
                 entry.kind, entry.kind_version, entry.name, entry.columns, entry.granularity, parameters
             )
-            yield key, found
+            yield key, result

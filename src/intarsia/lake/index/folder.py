@@ -181,10 +181,10 @@ def write_new_file(folder: str, name: str, data: bytes) -> None:
 def is_own_folder(path: str) -> bool:
     """Return whether a folder exists and belongs to this user, so that no other user has written to it."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def ignored_segment(path: str, error: IntarsiaError | OSError | ValueError) -> Ignored:
@@ -214,12 +214,12 @@ def _is_trusted(folder: LakeIndexFolder, root: str) -> bool:
     rows.
     """
     try:
-        found = os.stat(folder.path)
-        if not stat.S_ISDIR(found.st_mode):
+        status = os.stat(folder.path)
+        if not stat.S_ISDIR(status.st_mode):
             return False
-        if found.st_uid in (0, os.geteuid()):
+        if status.st_uid in (0, os.geteuid()):
             return True
-        return "://" not in root and found.st_uid == os.stat(root).st_uid
+        return "://" not in root and status.st_uid == os.stat(root).st_uid
     except OSError:
         return False
 

@@ -160,11 +160,11 @@ class KnownFiles:
         if opened is None or opened != one.segment.stamp(position):
             return None
         try:
-            found = one.segment.metadata(position, path)
-            found.footer  # noqa: B018 - parses it, which its reader does otherwise
+            metadata = one.segment.metadata(position, path)
+            metadata.footer  # noqa: B018 - parses it, which its reader does otherwise
         except (FormatError, OSError):  # the file's own footer is read instead
             return None
-        return found
+        return metadata
 
 
 @dataclass(frozen=True, eq=False)

@@ -141,10 +141,10 @@ class _Pruner:
                 self._apply(ordinal, "statistics", ".".join(condition.path), *found)
 
     def _by_bounds(self, condition: Condition) -> tuple[Bools, Bools] | None:
-        found = self._family.bounds(condition.path)
-        if found is None:
+        bounds = self._family.bounds(condition.path)
+        if bounds is None:
             return None
-        return might_match(condition, found.bounds), certainly_matches(condition, found.bounds)
+        return might_match(condition, bounds.bounds), certainly_matches(condition, bounds.bounds)
 
     def use_gathered(self) -> None:
         """Evaluate the open conditions on gathered structures, the cheapest first."""

@@ -300,15 +300,15 @@ class Family:
         Raises:
             CorruptFileError: If one is damaged.
         """
-        found: list[Gathered] = []
+        structures: list[Gathered] = []
         for ordinal, entry in enumerate(self._entries):
-            if [list(path)] == entry.get("columns") and len(found) < MAX_STRUCTURES_OF_COLUMN:
+            if [list(path)] == entry.get("columns") and len(structures) < MAX_STRUCTURES_OF_COLUMN:
                 if ordinal not in self._gathered:
                     self._gathered[ordinal] = self._open(ordinal, entry, path)
                 opened = self._gathered[ordinal]
                 if opened is not None:
-                    found.append(opened)
-        return found
+                    structures.append(opened)
+        return structures
 
     def _open(self, ordinal: int, entry: Mapping[str, Any], path: Path) -> Gathered | None:
         name = f"{self._ordinal}/gathered/{ordinal}"

@@ -67,10 +67,10 @@ _MISSING = DataFile("", -1)
 def _stat(path: str) -> tuple[int, tuple[int, int]]:
     """Return the size of a local file, and its times of modification and change; size -1 if it is missing."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return -1, (0, 0)
-    return found.st_size, (found.st_mtime_ns, found.st_ctime_ns)
+    return status.st_size, (status.st_mtime_ns, status.st_ctime_ns)
 
 
 class Stamps(NamedTuple):

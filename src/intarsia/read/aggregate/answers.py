@@ -118,30 +118,34 @@ def answer(queried: QueriedColumn, candidates: RowSelection, certain: RowSelecti
         candidates: The rows that might match, for the report.
         certain: The candidates that are proven to match.
     """
-    found = Answer(RowSelection.none(), [], [])
+    answer = Answer(RowSelection.none(), [], [])
     if queried.data_type != pa.null() and not compares_alike(queried.file_data_type, queried.data_type):
-        return found  # the type differs from that of the table, so each value has to be converted
+        return answer  # the type differs from that of the table, so each value has to be converted
     for source in (_statistics, _embedded, _column_index):
-        left = certain - found.rows
+        left = certain - answer.rows
         if left.is_empty:
             break
-        for granules in source(queried, left, candidates - found.rows):
-            found = _take(found, granules, queried, candidates, certain)
-    return found
+        for granules in source(queried, left, candidates - answer.rows):
+            answer = _take(answer, granules, queried, candidates, certain)
+    return answer
 
 
 def _take(
-    found: Answer, granules: Granules, queried: QueriedColumn, candidates: RowSelection, certain: RowSelection
+    answer: Answer,
+    granules: Granules,
+    queried: QueriedColumn,
+    candidates: RowSelection,
+    certain: RowSelection,
 ) -> Answer:
     starts, stops = granules.starts, granules.stops
-    hit = granules.is_exact & (starts < stops) & (certain - found.rows).covers(starts, stops)
+    hit = granules.is_exact & (starts < stops) & (certain - answer.rows).covers(starts, stops)
     if not hit.any():
-        return found
+        return answer
     rows = RowSelection.union_of(starts[hit], stops[hit])
     summaries = as_data_type(granules.summaries.filter(pa.array(hit)), queried.data_type)
-    before = candidates - found.rows
+    before = candidates - answer.rows
     step = PruneStep(granules.name, queried.leaf.name, before, before - rows)
-    return Answer(found.rows | rows, [*found.summaries, summaries], [*found.steps, step])
+    return Answer(answer.rows | rows, [*answer.summaries, summaries], [*answer.steps, step])
 
 
 def as_data_type(summaries: pa.Table, data_type: pa.DataType) -> pa.Table:
@@ -306,25 +310,27 @@ def _embedded(queried: QueriedColumn, left: RowSelection, _seen: RowSelection) -
         opened = queried.embedded.open(entry)
         if not isinstance(opened, SummarizingIndex):
             continue
-        found = call_or_ignore(queried.file, entry.name, partial(_checked_summaries, queried, opened, column))
-        if found is None:
+        result = call_or_ignore(
+            queried.file, entry.name, partial(_checked_summaries, queried, opened, column)
+        )
+        if result is None:
             continue
-        is_exact = found.exact.copy() if queried.needs.bounds else np.ones(len(found.exact), dtype=bool)
-        if queried.needs.sum and sum_type(found.data_type) == pa.null():
+        is_exact = result.exact.copy() if queried.needs.bounds else np.ones(len(result.exact), dtype=bool)
+        if queried.needs.sum and sum_type(result.data_type) == pa.null():
             is_exact[:] = False
-        yield Granules(entry.name, found.edges[:-1], found.edges[1:], found.summaries, is_exact)
+        yield Granules(entry.name, result.edges[:-1], result.edges[1:], result.summaries, is_exact)
 
 
 def _checked_summaries(
     queried: QueriedColumn, index: SummarizingIndex, column: str
 ) -> GranuleSummaries | None:
-    found = index.granule_summaries(column)
-    if found is not None:
-        found.check(queried.file.footer.num_rows)
-        if found.data_type != queried.file_data_type:
+    summaries = index.granule_summaries(column)
+    if summaries is not None:
+        summaries.check(queried.file.footer.num_rows)
+        if summaries.data_type != queried.file_data_type:
             raise IndexPayloadError(
-                f"its values have the type {found.data_type}, not {queried.file_data_type}",
+                f"its values have the type {summaries.data_type}, not {queried.file_data_type}",
                 reason="wrong-type",
                 column=queried.leaf.name,
             )
-    return found
+    return summaries
