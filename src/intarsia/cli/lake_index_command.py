@@ -53,7 +53,8 @@ def lake_index(
 
     if beside and remove:
         raise UsageError(
-            "--remove deletes the lake index in both places; omit --beside", reason="two-actions"
+            "--remove deletes the lake index in the cache and in the lake; omit --beside",
+            reason="two-actions",
         )
     table = intarsia.open(lake, storage_options=parse_storage_options(storage_option))
     if remove:

@@ -51,14 +51,14 @@ class _Probe(NamedTuple):
 
     Attributes:
         key: The chunk.
-        place: The location of the filter.
+        location: The location of the filter.
         hashes: The hashes to look up.
         chance: The probability that the chunk has none of the values, if it lacks one of them.
         verdicts: The dict for the result: by row group, whether it may match.
     """
 
     key: ChunkKey
-    place: FilterLocation
+    location: FilterLocation
     hashes: Hashes
     chance: float
     verdicts: dict[int, bool]
@@ -76,7 +76,7 @@ class BloomFilters:
         self._statistics = RowGroupStatistics(file)
         self._verdicts: dict[Condition, dict[int, bool]] = {}
         # a header is read once
-        self._bits: dict[ChunkKey, ByteRange | None] = file.metadata.derived("places of filters", dict)
+        self._bits: dict[ChunkKey, ByteRange | None] = file.metadata.derived("locations of filters", dict)
         self._known_hashes: dict[Condition, Hashes] = {}
 
     def reach(self, condition: Condition) -> Bools | None:
@@ -132,9 +132,9 @@ class BloomFilters:
             chances = self._chances(condition, leaf)
             for row_group in np.flatnonzero(row_groups).tolist():
                 key = ChunkKey(row_group, leaf.ordinal)
-                place = self._place(key)
-                if place is not None:
-                    probes.append(_Probe(key, place, hashes, chances[row_group], verdicts))
+                location = self._location(key)
+                if location is not None:
+                    probes.append(_Probe(key, location, hashes, chances[row_group], verdicts))
         return probes
 
     def _chances(self, condition: Condition, leaf: Leaf) -> list[float]:
@@ -154,15 +154,15 @@ class BloomFilters:
         """
         meta = self._file.footer.metadata.row_groups[probe.key.row_group].columns[probe.key.leaf].meta_data
         num_values = 0 if meta is None else meta.num_values
-        num_blocks = (probe.place.stop - probe.place.start) // BLOCK_BYTES
+        num_blocks = (probe.location.stop - probe.location.start) // BLOCK_BYTES
         fpp = min(_USUAL_FPP, expected_fpp(num_blocks, num_values))
         return float((1 - fpp) ** len(probe.hashes)) * probe.chance
 
     def _least_bytes(self, probe: _Probe) -> int:
         """Return the cost of a filter whose header has not been read, or less if its length is unknown."""
-        if probe.place.stop == self._file.footer.start:
+        if probe.location.stop == self._file.footer.start:
             return HEADER_BYTES + BLOCK_BYTES
-        return self._cost_bytes(probe, ByteRange(probe.place.start + HEADER_BYTES, probe.place.stop))
+        return self._cost_bytes(probe, ByteRange(probe.location.start + HEADER_BYTES, probe.location.stop))
 
     def _cost_bytes(self, probe: _Probe, bits: ByteRange) -> int:
         """Return the maximum cost of probing a filter in bytes: its blocks and the coalesced gaps."""
@@ -172,10 +172,10 @@ class BloomFilters:
     # --- reading filters ---------------------------------------------------------------------------
 
     def _likely_bits(self, probe: _Probe) -> ByteRange | None:
-        """Return the place of the bits; if the header is not known, where they probably are, or None."""
+        """Return the location of the bits; if the header is not known, the probable one, or None."""
         if probe.key in self._bits:
             return self._bits[probe.key]
-        likely = probe.place.likely_bits
+        likely = probe.location.likely_bits
         return None if likely is None else ByteRange(*likely)
 
     def _batches(self, probes: Sequence[_Probe]) -> Iterator[list[_Probe]]:
@@ -197,22 +197,24 @@ class BloomFilters:
     def _read(self, probes: Sequence[_Probe]) -> list[_Probe]:
         """Probe filters with one read: those whose header is not known with their header.
 
-        A header gives the place of the blocks, so that they can be read only after it. A further round trip
-        to an object store takes longer than reading a megabyte, so the blocks are read where they probably
-        are, and the header, which is checked then, in the same request if they are near.
+        A header determines the location of the blocks. A second round trip to an object store takes longer
+        than reading a megabyte, so the blocks are read at their probable location, together with the header,
+        which is then checked.
 
         Returns:
             The probes that have read the wrong blocks.
         """
-        places = [(probe, self._likely_bits(probe)) for probe in probes]
-        parts = [self._ranges(probe, bits) for probe, bits in places if bits is not None]
-        heads = {probe.key: probe.place for probe in probes if probe.key not in self._bits}
-        ranges = [ByteRange(*place.head) for place in heads.values()] + [one for of in parts for one in of]
+        locations = [(probe, self._likely_bits(probe)) for probe in probes]
+        parts = [self._ranges(probe, bits) for probe, bits in locations if bits is not None]
+        heads = {probe.key: probe.location for probe in probes if probe.key not in self._bits}
+        ranges = [ByteRange(*location.head) for location in heads.values()] + [
+            one for of in parts for one in of
+        ]
         found = iter(self._file.source.read_ranges(ranges))
-        for key, place in heads.items():
-            self._keep_header(key, place, next(found))
+        for key, location in heads.items():
+            self._keep_header(key, location, next(found))
         elsewhere = []
-        for (probe, bits), of_probe in zip(places, parts, strict=True):
+        for (probe, bits), of_probe in zip(locations, parts, strict=True):
             blocks = blocks_of(b"".join([next(found) for _ in of_probe]))
             if bits != self._bits[probe.key]:
                 elsewhere.append(probe)
@@ -231,15 +233,15 @@ class BloomFilters:
         return [ByteRange(start, start + BLOCK_BYTES) for start in starts.tolist()]
 
     def _load_headers(self, probes: Sequence[_Probe]) -> None:
-        places = {probe.key: probe.place for probe in probes if probe.key not in self._bits}
-        heads = self._file.source.read_ranges([ByteRange(*place.head) for place in places.values()])
-        for (key, place), head in zip(places.items(), heads, strict=True):
-            self._keep_header(key, place, head)
+        locations = {probe.key: probe.location for probe in probes if probe.key not in self._bits}
+        heads = self._file.source.read_ranges([ByteRange(*location.head) for location in locations.values()])
+        for (key, location), head in zip(locations.items(), heads, strict=True):
+            self._keep_header(key, location, head)
 
-    def _keep_header(self, key: ChunkKey, place: FilterLocation, head: bytes) -> None:
+    def _keep_header(self, key: ChunkKey, location: FilterLocation, head: bytes) -> None:
         self._bits[key] = None
         try:
-            self._bits[key] = ByteRange(*place.bits(head))
+            self._bits[key] = ByteRange(*location.bits(head))
         except FormatError as error:
             self._distrust(key, error)
 
@@ -254,7 +256,7 @@ class BloomFilters:
             hit[row_group] = verdict
         return RowSelection.union_of(edges[:-1][hit], edges[1:][hit])
 
-    def _place(self, key: ChunkKey) -> FilterLocation | None:
+    def _location(self, key: ChunkKey) -> FilterLocation | None:
         """Return the location of a chunk's filter, or None if it has no filter or the location is invalid."""
         meta = self._file.footer.metadata.row_groups[key.row_group].columns[key.leaf].meta_data
         if meta is None or not meta.bloom_filter_offset:

@@ -100,7 +100,7 @@ class _DictionaryProbe(NamedTuple):
     predicate: Condition
     leaf: Leaf
     row_group: int
-    place: ByteRange
+    location: ByteRange
     sought: SoughtBytes | None
     is_decoded: bool = True
 
@@ -167,23 +167,23 @@ class Dictionaries:
 
     def cost(self, wanted: Wanted) -> Cost:
         """Return the cost of the dictionary pages. Without an OffsetIndex their lengths may be estimates."""
-        places = {
-            (row_group, leaf.ordinal): self._place(leaf, row_group)
+        locations = {
+            (row_group, leaf.ordinal): self._location(leaf, row_group)
             for _, leaf, row_group in self._chunks(wanted)
         }
-        lengths = [place.length if place else 0 for place in places.values()]
+        lengths = [location.length if location else 0 for location in locations.values()]
         return Cost(sum(lengths), len(lengths), pages=len(lengths), part_bytes=min(lengths))
 
     def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
         """Evaluate conditions on the dictionary pages that cost less than they could save."""
         probes = self._worthwhile(self._probes(wanted), savings)
-        by_place: dict[ByteRange, list[_DictionaryProbe]] = defaultdict(list)
+        by_location: dict[ByteRange, list[_DictionaryProbe]] = defaultdict(list)
         for probe in probes:
-            by_place[probe.place].append(probe)
+            by_location[probe.location].append(probe)
         with ThreadPoolExecutor(_PAGES_AT_ONCE) as pool:  # starts no thread without work
-            for places in self._batches(by_place):
-                batch = [by_place[place] for place in places]
-                pages = self._file.source.read_ranges(places)
+            for locations in self._batches(by_location):
+                batch = [by_location[location] for location in locations]
+                pages = self._file.source.read_ranges(locations)
                 # passing a page to another thread takes about as long as searching a small one
                 size = max(1, min(_PAGES_PER_TASK, len(batch) // (2 * _PAGES_AT_ONCE)))
                 starts = range(0, len(batch), size)
@@ -195,13 +195,15 @@ class Dictionaries:
         decided = [condition for condition in wanted if condition in self._verdicts]
         return evaluate_conditions(self._file, self.name, self, decided)
 
-    def _batches(self, by_place: Mapping[ByteRange, Sequence[_DictionaryProbe]]) -> Iterator[list[ByteRange]]:
+    def _batches(
+        self, by_location: Mapping[ByteRange, Sequence[_DictionaryProbe]]
+    ) -> Iterator[list[ByteRange]]:
         """Yield the pages in batches; the last ones only if searching the first ones has paid."""
-        decoded = [place for place, probes in by_place.items() if probes[0].is_decoded]
-        searched = [place for place, probes in by_place.items() if not probes[0].is_decoded]
+        decoded = [location for location, probes in by_location.items() if probes[0].is_decoded]
+        searched = [location for location, probes in by_location.items() if not probes[0].is_decoded]
         trial = searched[:_TRIAL_PAGES]
         yield from split_batches([*decoded, *trial], self._limits.memory_bytes)
-        if any(self._excludes(probe) for place in trial for probe in by_place[place]):
+        if any(self._excludes(probe) for location in trial for probe in by_location[location]):
             yield from split_batches(searched[_TRIAL_PAGES:], self._limits.memory_bytes)
 
     def _excludes(self, probe: _DictionaryProbe) -> bool:
@@ -234,7 +236,7 @@ class Dictionaries:
             for row_group in np.flatnonzero(row_groups).tolist():
                 yield condition, leaf, row_group
 
-    def _place(self, leaf: Leaf, row_group: int) -> ByteRange | None:
+    def _location(self, leaf: Leaf, row_group: int) -> ByteRange | None:
         meta = self._file.footer.chunk_metadata(row_group, leaf)
         return dictionary_range(meta, self._file.locations(ChunkKey(row_group, leaf.ordinal)))
 
@@ -246,13 +248,13 @@ class Dictionaries:
         self._file.load_page_index(
             ChunkKey(row_group, leaf.ordinal)
             for _, leaf, row_group in chunks
-            if self._place(leaf, row_group) is None
+            if self._location(leaf, row_group) is None
         )
-        places = [(chunk, self._place(chunk[1], chunk[2])) for chunk in chunks]
+        locations = [(chunk, self._location(chunk[1], chunk[2])) for chunk in chunks]
         return [
-            _DictionaryProbe(*chunk, place, sought[chunk[0]])
-            for chunk, place in places
-            if place is not None and place.length <= self._limits.page_bytes
+            _DictionaryProbe(*chunk, location, sought[chunk[0]])
+            for chunk, location in locations
+            if location is not None and location.length <= self._limits.page_bytes
         ]
 
     def _sought(self, condition: Condition) -> SoughtBytes | None:
@@ -284,17 +286,17 @@ class Dictionaries:
                 decoded: set[ByteRange] = set()
                 for probe in group_probes:
                     chance = max(float(chances[probe.predicate][row_group]), _MIN_CHANCE) / doubt
-                    cost = int(max(MIN_GAIN * probe.place.length, page_cost) / chance)
+                    cost = int(max(MIN_GAIN * probe.location.length, page_cost) / chance)
                     if cost < budget:
-                        decoded.add(probe.place)
+                        decoded.add(probe.location)
                     elif probe.sought is not None:
-                        cost = int(max(probe.place.length, page_cost) / chance)
-                    costs[probe.place] = min(cost, costs.get(probe.place, cost))
+                        cost = int(max(probe.location.length, page_cost) / chance)
+                    costs[probe.location] = min(cost, costs.get(probe.location, cost))
                 kept = _affordable(costs, budget)
                 if len(kept) == len(costs):
-                    chosen += [probe._replace(is_decoded=probe.place in decoded) for probe in group_probes]
+                    chosen += [probe._replace(is_decoded=probe.location in decoded) for probe in group_probes]
                 else:  # the rest may no longer exclude the row group
-                    probes += [probe for probe in group_probes if probe.place in kept]
+                    probes += [probe for probe in group_probes if probe.location in kept]
         return chosen
 
     def _chances(self, probes: Sequence[_DictionaryProbe]) -> dict[Condition, npt.NDArray[np.float64]]:
@@ -303,7 +305,7 @@ class Dictionaries:
         num_distinct: dict[Condition, npt.NDArray[np.int64]] = {}
         for probe in probes:
             counts = num_distinct.setdefault(probe.predicate, np.zeros(num_groups, dtype=np.int64))
-            counts[probe.row_group] = probe.place.length // value_bytes(probe.leaf)
+            counts[probe.row_group] = probe.location.length // value_bytes(probe.leaf)
         chances = {}
         for condition, counts in num_distinct.items():
             found = self._statistics.chance_of_absence(condition, counts)
@@ -350,7 +352,7 @@ class Dictionaries:
         self, probes: Sequence[_DictionaryProbe], data: bytes, judged: list[_Verdict] | Exception
     ) -> None:
         """Keep the verdicts on one chunk, and its dictionary page for a scan unless no value matches."""
-        leaf, row_group, place = probes[0].leaf, probes[0].row_group, probes[0].place
+        leaf, row_group, location = probes[0].leaf, probes[0].row_group, probes[0].location
         name = f"dictionary of {leaf.name}, row group {row_group}"
         if isinstance(judged, FormatError):
             self._file.distrust_by(name, judged)
@@ -361,9 +363,9 @@ class Dictionaries:
         for probe, verdict in zip(probes, judged, strict=True):
             self._verdicts.setdefault(probe.predicate, {})[row_group] = verdict
         is_needed = any(verdict.possible for verdict in judged)
-        if is_needed and self._kept_bytes + place.length <= self._limits.memory_bytes:
-            self._kept_bytes += place.length
-            self.pages[place.start] = data
+        if is_needed and self._kept_bytes + location.length <= self._limits.memory_bytes:
+            self._kept_bytes += location.length
+            self.pages[location.start] = data
 
     def _nulls(self, probe: _DictionaryProbe) -> int:
         """Return the number of nulls in a chunk, negative if unknown."""
@@ -376,23 +378,23 @@ class Dictionaries:
 def _affordable(costs: Mapping[ByteRange, int], max_bytes: int) -> set[ByteRange]:
     """Drop the most expensive ranges until the rest costs less than ``max_bytes``."""
     total = sum(costs.values())
-    kept = sorted(costs, key=lambda place: costs[place])
+    kept = sorted(costs, key=lambda location: costs[location])
     while kept and total >= max_bytes:
         total -= costs[kept.pop()]
     return set(kept)
 
 
 def split_batches(
-    places: Sequence[ByteRange], max_bytes: int = MAX_MEMORY_BYTES
+    locations: Sequence[ByteRange], max_bytes: int = MAX_MEMORY_BYTES
 ) -> Iterator[list[ByteRange]]:
     """Split ranges, in order, into lists of at most ``max_bytes`` where possible."""
     part: list[ByteRange] = []
     part_bytes = 0
-    for place in places:
-        if part and part_bytes + place.length > max_bytes:
+    for location in locations:
+        if part and part_bytes + location.length > max_bytes:
             yield part
             part, part_bytes = [], 0
-        part.append(place)
-        part_bytes += place.length
+        part.append(location)
+        part_bytes += location.length
     if part:
         yield part

@@ -51,7 +51,7 @@ class _Granules(NamedTuple):
         files: The ordinal of the file of each granule in the table.
         ranks: The ranks of the granules.
         bounds: Bounds; None if the column has one value in each file.
-        places: The position of each granule in the bounds.
+        positions: The position of each granule in the bounds.
         data_type: The type of the column in the files.
         is_exact: Returns which granules of the bounds have bounds that are values, given the relevant ones.
     """
@@ -59,9 +59,9 @@ class _Granules(NamedTuple):
     files: np.ndarray
     ranks: Ranks
     bounds: Bounds | None = None
-    places: np.ndarray = np.empty(0, dtype=np.int64)
+    positions: np.ndarray = np.empty(0, dtype=np.int64)
     data_type: pa.DataType = pa.null()
-    is_exact: Callable[[np.ndarray], Bools] = lambda places: np.zeros(len(places), dtype=bool)
+    is_exact: Callable[[np.ndarray], Bools] = lambda positions: np.zeros(len(positions), dtype=bool)
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +227,7 @@ class TopCandidates:
             bounds,
             np.arange(len(files)),
             file.leaf_types[leaf.ordinal],
-            lambda places: exact_bounds(file, leaf, ordering, places.tolist()),
+            lambda positions: exact_bounds(file, leaf, ordering, positions.tolist()),
         )
 
     # --- the floor ---------------------------------------------------------------------------------
@@ -280,17 +280,17 @@ class TopCandidates:
             return None
         if not compares_alike(comparison_type(part.data_type), key.type):
             return None
-        places = part.places[mine]
-        valued = bounds.known[places] & part.is_exact(places)[places]
+        positions = part.positions[mine]
+        valued = bounds.known[positions] & part.is_exact(positions)[positions]
         good, bad = (bounds.maxima, bounds.minima) if key.descending else (bounds.minima, bounds.maxima)
         others = np.where(
-            bounds.null_counts[places] >= 0,
-            bounds.stops[places] - bounds.starts[places] - bounds.null_counts[places] - 1,
+            bounds.null_counts[positions] >= 0,
+            bounds.stops[positions] - bounds.starts[positions] - bounds.null_counts[positions] - 1,
             0,
         )
         if not key.descending:  # NaN is worse than any number
-            others = np.where(bounds.nan_counts[places] == 0, others, 0)
-        keys = np.concatenate([good[places][valued], bad[places][valued]])
+            others = np.where(bounds.nan_counts[positions] == 0, others, 0)
+        keys = np.concatenate([good[positions][valued], bad[positions][valued]])
         values = values_of_keys(bounds.ordering, keys, np.ones(len(keys), dtype=bool))
         num_good = int(valued.sum())
         return values.cast(key.type), np.concatenate([np.ones(num_good, dtype=np.int64), others[valued]])

@@ -267,9 +267,9 @@ class TopScan:
         result = concat_rows([nothing, *pieces])
         if not self._columns:
             return result
-        place = np.empty(len(files), dtype=np.int64)
-        place[np.lexsort((numbers, files))] = np.arange(len(files))
-        return result.take(pa.array(place))
+        position = np.empty(len(files), dtype=np.int64)
+        position[np.lexsort((numbers, files))] = np.arange(len(files))
+        return result.take(pa.array(position))
 
     def _rows_of(
         self, file: int, numbers: np.ndarray, binder: TableBinder

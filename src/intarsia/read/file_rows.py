@@ -201,7 +201,7 @@ class FileReader:
             run: The run.
             rows: The rows that might match.
             read_one: A function that reads one row group, given its ordinal and the rows relative to it. Its
-                errors name the column and the place.
+                errors name the column and the location.
         """
         together = self._read_together(run) if len(run.groups) > 1 else None
         if together is not None:

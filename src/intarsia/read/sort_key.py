@@ -35,9 +35,9 @@ class Ranks(NamedTuple):
     keys: np.ndarray
     kind: str
 
-    def take(self, places: np.ndarray) -> Ranks:
+    def take(self, ordinals: np.ndarray) -> Ranks:
         """Return the ranks of some of the granules, in the given order."""
-        return Ranks(self.tiers[places], self.keys[places], self.kind)
+        return Ranks(self.tiers[ordinals], self.keys[ordinals], self.kind)
 
 
 @dataclass(frozen=True)
@@ -122,12 +122,14 @@ class SortKey:
         for kind in sorted({part.kind for part in parts}):
             mine = [(start, part) for start, part in zip(edges, parts, strict=False) if part.kind == kind]
             bounded = [np.flatnonzero(part.tiers == _BOUNDED) for _, part in mine]
-            places = np.concatenate([found + start for (start, _), found in zip(mine, bounded, strict=True)])
+            positions = np.concatenate(
+                [found + start for (start, _), found in zip(mine, bounded, strict=True)]
+            )
             keys = np.concatenate([part.keys[found] for (_, part), found in zip(mine, bounded, strict=True)])
             if self.descending:
-                order.append(places[::-1][np.argsort(keys[::-1], kind="stable")][::-1])
+                order.append(positions[::-1][np.argsort(keys[::-1], kind="stable")][::-1])
             else:
-                order.append(places[np.argsort(keys, kind="stable")])
+                order.append(positions[np.argsort(keys, kind="stable")])
         return np.concatenate([*order, np.flatnonzero(tiers == _NULLS)])
 
 

@@ -135,7 +135,7 @@ def _set_strategies(spark: SparkSession, strategies: Sequence[Any]) -> None:
 
 
 def _items(sequence: Any) -> list[Any]:
-    return [sequence.apply(place) for place in range(sequence.size())]
+    return [sequence.apply(ordinal) for ordinal in range(sequence.size())]
 
 
 def _sequence(spark: SparkSession, items: Sequence[Any]) -> Any:

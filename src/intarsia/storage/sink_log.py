@@ -68,14 +68,14 @@ def check_sink_log_of_object(store: Any, key: str, path: str, keep_bytes: int) -
     folder, _, name = key.rpartition("/")
     label = path.rpartition("/")[0]
     while True:
-        place = f"{label}/{_LOG}"
-        with object_errors(place):
+        log_path = f"{label}/{_LOG}"
+        with object_errors(log_path):
             found = obstore.list_with_delimiter(store, f"{folder}/{_LOG}" if folder else _LOG)["objects"]
         if found:
             # an object without an ETag is compared by its time
             entries = ((one["path"], str(one.get("e_tag") or one["last_modified"])) for one in found)
-            log = _ObjectLog(place, id(store), tuple(sorted(entries)), store)
-            _check(path, name, place, _object_lengths(log), keep_bytes)
+            log = _ObjectLog(log_path, id(store), tuple(sorted(entries)), store)
+            _check(path, name, log_path, _object_lengths(log), keep_bytes)
             return
         folder, _, own = folder.rpartition("/")
         label = label.rpartition("/")[0]
@@ -99,7 +99,7 @@ def _check(path: str, name: str, log: str, lengths: dict[str, int], keep_bytes: 
 class _ObjectLog:
     """One state of a log in a store; the store itself is not compared, because it may not be hashable."""
 
-    place: str
+    path: str
     store_id: int
     entries: tuple[tuple[str, str], ...]
     store: Any = field(compare=False)
@@ -121,10 +121,10 @@ def _object_lengths(log: _ObjectLog) -> dict[str, int]:
     keys = {key.rpartition("/")[2]: key for key, _ in log.entries}
 
     def read(name: str) -> bytes:
-        with object_errors(f"{log.place}/{name}"):
+        with object_errors(f"{log.path}/{name}"):
             return bytes(obstore.get(log.store, keys[name]).bytes())
 
-    return _lengths(log.place, list(keys), read)
+    return _lengths(log.path, list(keys), read)
 
 
 def _lengths(log: str, names: Sequence[str], read: Callable[[str], bytes]) -> dict[str, int]:
@@ -143,15 +143,15 @@ def _lengths(log: str, names: Sequence[str], read: Callable[[str], bytes]) -> di
     return lengths
 
 
-def _entries(place: str, read: Callable[[], bytes]) -> list[tuple[str, int]]:
+def _entries(path: str, read: Callable[[], bytes]) -> list[tuple[str, int]]:
     """Return the names and lengths in one file of the log: a version, and then a JSON object per line."""
     try:
         entries = [json.loads(line) for line in read().decode("utf-8").splitlines()[1:]]
         return [(unquote(entry["path"].rpartition("/")[2]), int(entry["size"])) for entry in entries]
     except (IntarsiaError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise ReplaceError(
-            f"{place}: this log of a streaming sink cannot be read ({error}), so its files are not changed; "
+            f"{path}: this log of a streaming sink cannot be read ({error}), so its files are not changed; "
             "restore it, or write the rows to another folder",
             reason="unreadable-sink-log",
-            path=place,
+            path=path,
         ) from error
