@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import operator
 import pickle
 import subprocess
 import sys
@@ -15,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot.tokens import Tokenizer
 
@@ -412,49 +411,8 @@ def test_many_operands():
     assert len(parse_sql(text).children) == 3000
 
 
-@st.composite
-def comparison_texts(draw):
-    """Text like ``a >= 5 AND b = 'x'``, valid or not."""
-    column = st.sampled_from(["a", "B_1", "_x", "date", "interval", "x", "e", "time", "values", "like", "if"])
-    op = st.sampled_from(["=", "<>", "!=", "<", "<=", ">", ">=", "==", "<=>"])
-    sign, digits = (
-        st.sampled_from(["", "-", "+", "--"]),
-        st.from_regex(r"\d{1,20}(\.\d{0,3})?", fullmatch=True),
-    )
-    number = st.builds(operator.add, sign, digits) | st.sampled_from(
-        ["1e3", "0x1f", "5x", "1_000", "5 5", "٣"]
-    )
-    text = st.text(st.sampled_from("ab'\\%\n\t \0é--/*"), max_size=5).map(lambda text: f"'{text}'")
-    value = number | text | st.sampled_from(["NULL", "true", "b", '"b"', "x'0a'", "DATE '2020-01-01'"])
-    space = st.sampled_from(["", " ", "\n", "\t ", "\u00a0", "/**/"])
-    joint = st.sampled_from([" AND ", " and ", "AND", " AND\n", " OR ", " AND NOT ", " ", ";"])
-    parts = [draw(space)]
-    for number in range(draw(st.integers(1, 3))):
-        parts += [draw(joint)] if number else []
-        parts += [draw(column), draw(space), draw(op), draw(space), draw(value)]
-    return "".join([*parts, draw(space)])
-
-
-@settings(max_examples=examples(400), deadline=None)
-@given(comparison_texts())
-@example("a = 1 AND")
-@example("a<-1 and b = -0.0")
-def test_text_that_sqlglot_need_not_parse_has_the_same_nodes(text):
-    def parsed(text):
-        try:
-            return repr(parse_sql(text))  # -0.0 and 1.0 are not 0 and 1
-        except PredicateError:
-            return None
-
-    # text with a semicolon, on a line of its own because of comments, is always parsed by sqlglot
-    assert parsed(text) == parsed(f"{text}\n;")
-
-
-def test_sqlglot_is_loaded_only_for_text_that_needs_it():
-    code = (
-        "import sys; from intarsia.predicate import parse_sql; parse_sql(\"a >= 5 AND b = -1.5 AND c = ''\");"
-        "sys.exit(any(name.startswith('sqlglot') for name in sys.modules))"
-    )
+def test_sqlglot_is_loaded_only_for_text():
+    code = "import intarsia.predicate, sys; sys.exit(any(name.startswith('sqlglot') for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

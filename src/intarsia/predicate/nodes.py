@@ -378,17 +378,8 @@ def render_column(column: Operand) -> str:
     if isinstance(column, tuple):
         return ".".join(_quoted(part) for part in column)
     parts = column.split(".")
-    return column if all(map(is_plain_name, parts)) else _quoted(column)
-
-
-def is_plain_name(name: str) -> bool:
-    """Return whether a name needs no quotes in SQL text.
-
-    Example:
-        >>> is_plain_name("amount"), is_plain_name("2024"), is_plain_name("select")
-        (True, False, False)
-    """
-    return _PLAIN_NAME.fullmatch(name) is not None and name.lower() not in _RESERVED
+    plain = all(_PLAIN_NAME.fullmatch(part) and part.lower() not in _RESERVED for part in parts)
+    return column if plain else _quoted(column)
 
 
 def render_call(call: Call, operand: str) -> str:

@@ -1,4 +1,4 @@
-"""Parse SQL text into predicate nodes with sqlglot, which is loaded by the first text that needs it."""
+"""Parse SQL text into predicate nodes with sqlglot, which is loaded on first use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ from intarsia.predicate.nodes import (
     ends_with,
     starts_with,
 )
-from intarsia.predicate.sql_comparisons import parse_comparisons
 from intarsia.predicate.sql_dialect import (
     COMPARISONS,
     dialect,
@@ -121,7 +120,7 @@ def parse_sql(text: str) -> Predicate:
 @lru_cache(maxsize=128)
 def _parse_cached(text: str) -> Predicate:
     """Parse with a cache: predicates are immutable and often repeated."""
-    return parse_comparisons(text) or _parse(text)
+    return _parse(text)
 
 
 def _parse(text: str) -> Predicate:
