@@ -50,7 +50,7 @@ def _bytes_of_rows(file: ParquetInput, row_group: int, leaf: Leaf, rows: np.ndar
     if locations is None:
         start, stop = chunk_range(meta)
         return stop - start
-    pages = np.unique(np.searchsorted(locations.row_starts, rows, side="right") - 1)
+    pages = np.unique(np.searchsorted(locations.rows.starts, rows, side="right") - 1)
     dictionary = dictionary_range(meta, locations)
     needed = dictionary is not None and dictionary_use(meta) is not DictionaryUse.NEVER
     return int(locations.sizes_bytes[pages].sum()) + (dictionary.length if dictionary and needed else 0)

@@ -29,8 +29,8 @@ def test_valid_offset_index():
     assert len(found) == 3
     assert found.offsets.tolist() == [100, 150, 200]
     assert found.sizes_bytes.tolist() == [50, 30, 50]
-    assert found.row_starts.tolist() == [0, 10, 25]
-    assert found.row_stops.tolist() == [10, 25, 30]
+    assert found.rows.starts.tolist() == [0, 10, 25]
+    assert found.rows.stops.tolist() == [10, 25, 30]
 
 
 def change(place, **fields):

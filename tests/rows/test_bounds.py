@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intarsia.format.enums import BoundaryOrder
-from intarsia.format.page_index import PageLocations
+from intarsia.format.page_index import PageLocations, PageRows
 from intarsia.format.structs import ColumnIndex
 from intarsia.indexes.column_index import column_index_bounds
 from intarsia.indexes.statistics import bounds_of_keys
@@ -324,7 +324,7 @@ class JavaColumn:
             null_counts=nulls,
         )
         places = np.arange(count, dtype=np.int64) * 100
-        locations = PageLocations(places, np.full(count, 100), self.first_rows, self.total_rows)
+        locations = PageLocations(places, np.full(count, 100), PageRows(self.first_rows, self.total_rows))
         return column_index_bounds(index, locations, ordering, 0)
 
     def values(self, random):

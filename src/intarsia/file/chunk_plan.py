@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from intarsia.file.outlines import DATA_PAGES, data_page_count
 from intarsia.format.enums import DICTIONARY_ENCODINGS, PageType
 from intarsia.format.footer import Leaf, chunk_range
-from intarsia.format.page_index import PageLocations
+from intarsia.format.page_index import PageLocations, PageRows
 from intarsia.format.structs import ColumnMetaData
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
@@ -72,12 +74,48 @@ def is_single_page(meta: ColumnMetaData) -> bool:
     return [stat.page_type for stat in others] == needed and sum(stat.count for stat in others) == len(needed)
 
 
+class ChosenPages(NamedTuple):
+    """The pages of a chunk that contain some rows.
+
+    Attributes:
+        ordinals: Their ordinals.
+        num_rows: Number of rows in each of them.
+        covered: Their rows, relative to the row group.
+    """
+
+    ordinals: npt.NDArray[np.int64]
+    num_rows: tuple[int, ...]
+    covered: RowSelection
+
+
+class PageChooser:
+    """Chooses the pages that contain some rows, once for all chunks of a row group with the same pages.
+
+    Args:
+        rows: The rows, relative to the row group.
+    """
+
+    def __init__(self, rows: RowSelection) -> None:
+        self.rows = rows
+        self._chosen: dict[PageRows, ChosenPages] = {}
+
+    def choose(self, pages: PageRows) -> ChosenPages:
+        """Return the pages that contain some of the rows."""
+        found = self._chosen.get(pages)
+        if found is None:
+            ordinals = self.rows.overlaps(pages.starts, pages.stops).nonzero()[0]
+            starts, stops = pages.starts[ordinals], pages.stops[ordinals]
+            covered = RowSelection.union_of(starts, stops)
+            found = self._chosen[pages] = ChosenPages(ordinals, tuple((stops - starts).tolist()), covered)
+        return found
+
+
 def plan_chunk(
     leaf: Leaf,
     meta: ColumnMetaData,
     locations: PageLocations | None,
     num_rows: int,
-    rows: RowSelection,
+    chooser: PageChooser,
     *,
     is_unpruned: bool = False,
 ) -> ChunkPlan:
@@ -89,7 +127,7 @@ def plan_chunk(
         locations: The locations of its pages; None if they are unknown or not needed, so that the whole chunk
             is read.
         num_rows: Number of rows in the row group.
-        rows: The rows to read, relative to the row group.
+        chooser: The rows to read.
         is_unpruned: No row of the row group was excluded with a page index. If all pages are needed, the
             chunk is then read as a whole. Otherwise, the pages are compared with their locations.
     """
@@ -97,10 +135,9 @@ def plan_chunk(
     if locations is None:
         within = is_single_page(meta) and dictionary_use(meta) is DictionaryUse.ALWAYS
         return _whole_chunk(leaf, meta, num_rows, data_page_count(meta.encoding_stats), within)
-    row_starts, row_stops = locations.row_starts, locations.row_stops
-    chosen = np.flatnonzero(rows.overlaps(row_starts, row_stops))
-    starts = locations.offsets[chosen]
-    sizes = locations.sizes_bytes[chosen]
+    chosen = chooser.choose(locations.rows)
+    starts = locations.offsets[chosen.ordinals]
+    sizes = locations.sizes_bytes[chosen.ordinals]
     merged: list[ByteRange] = []
     for page_start, page_stop in zip(starts.tolist(), (starts + sizes).tolist(), strict=True):
         if merged and merged[-1].stop == page_start:
@@ -109,7 +146,7 @@ def plan_chunk(
             merged.append(ByteRange(page_start, page_stop))
     dictionary = dictionary_range(meta, locations)
     use = DictionaryUse.NEVER if dictionary is None else dictionary_use(meta)
-    if is_unpruned and len(chosen) == len(locations) and len(merged) == 1:
+    if is_unpruned and len(starts) == len(locations) and len(merged) == 1:
         within = dictionary is not None and use is DictionaryUse.ALWAYS and dictionary.stop == merged[0].start
         first = dictionary.start if within and dictionary is not None else merged[0].start
         if (first, merged[0].stop) == (start, stop):
@@ -118,9 +155,9 @@ def plan_chunk(
         leaf,
         meta,
         tuple(merged),
-        tuple((np.cumsum(sizes) - sizes).tolist()),
-        tuple((row_stops - row_starts)[chosen].tolist()),
-        RowSelection.union_of(row_starts[chosen], row_stops[chosen]),
+        tuple((sizes.cumsum() - sizes).tolist()),
+        chosen.num_rows,
+        chosen.covered,
         dictionary,
         use,
         len(locations),

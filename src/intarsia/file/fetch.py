@@ -71,11 +71,13 @@ class PageCache:
         missing = [*fresh, *(location for location in dict.fromkeys(data) if self._holder(location) is None)]
         if missing:
             # pruning may have read a dictionary page, with which a whole chunk starts
-            heads = [self._known_head(location) for location in missing]
-            rest = [
-                ByteRange(location.start + len(head), location.stop)
-                for location, head in zip(missing, heads, strict=True)
-            ]
+            heads, rest = [b""] * len(missing), missing
+            if self._known_dictionaries:
+                heads = [self._known_head(location) for location in missing]
+                rest = [
+                    ByteRange(location.start + len(head), location.stop)
+                    for location, head in zip(missing, heads, strict=True)
+                ]
             self._dictionaries += sum(location.length > 0 for location in rest[: len(fresh)])
             for location, head, tail in zip(missing, heads, self._file.source.read_ranges(rest), strict=True):
                 self._bytes[location] = head + tail if head else tail

@@ -19,7 +19,7 @@ from intarsia.file.synthetic import decode_errors, footer_parts
 from intarsia.format.column_paths import with_column_paths
 from intarsia.format.directory import Directory, FoundDirectory, find_directory
 from intarsia.format.footer import Footer, Leaf, parse_footer
-from intarsia.format.page_index import PageLocations
+from intarsia.format.page_index import PageLocations, PageRows
 from intarsia.format.structs import ColumnIndex
 
 _Derived = TypeVar("_Derived")
@@ -108,6 +108,7 @@ class FileMetadata:
         self._raw = raw
         self.ignored: list[Ignored] = []
         self._locations: dict[ChunkKey, PageLocations | None] = {}
+        self._page_rows: dict[tuple[int, bytes], PageRows] = {}
         self._column_indexes: dict[ChunkKey, ColumnIndex | None] = {}
         self._outlines: dict[int, ChunkOutlines] = {}
         self._derived: dict[Hashable, Any] = {}
@@ -246,8 +247,16 @@ class FileMetadata:
         return key in self._column_indexes
 
     def keep_locations(self, key: ChunkKey, locations: PageLocations | None, num_bytes: int = 0) -> None:
-        """Store the page locations of a chunk, or that they are unknown."""
+        """Store the page locations of a chunk, or that they are unknown.
+
+        Chunks whose pages have the same rows share these, as usual for writers that limit the rows of a page.
+        So the pages with some rows are searched once for all of them.
+        """
         with self._changing:
+            if locations is not None:
+                rows = locations.rows
+                rows = self._page_rows.setdefault((rows.num_rows, rows.starts.tobytes()), rows)
+                locations = PageLocations(locations.offsets, locations.sizes_bytes, rows)
             self._locations[key] = None if key.row_group in self._wrong_row_groups else locations
             self._page_index_bytes += num_bytes
 

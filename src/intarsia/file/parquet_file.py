@@ -232,6 +232,8 @@ class ParquetInput:
         """
         columns = [key for key in column_indexes if not self.metadata.has_loaded_column_index(key)]
         offsets = [key for key in {*offset_indexes, *columns} if not self.metadata.has_loaded_locations(key)]
+        if not offsets and not columns:
+            return 0
         wanted: list[_Wanted] = []
         for key in offsets:
             chunk = self._chunk(key)

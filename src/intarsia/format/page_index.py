@@ -20,6 +20,29 @@ from intarsia.format.structs import ColumnIndex, OffsetIndex
 Int64s = npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True, eq=False)
+class PageRows:
+    """The rows of each data page of a column chunk; chunks whose pages have the same rows can share it.
+
+    It is compared by identity, so that it can be a key.
+
+    Attributes:
+        starts: First row of each page, relative to the row group.
+        num_rows: Number of rows in the row group.
+    """
+
+    starts: Int64s
+    num_rows: int
+
+    @cached_property
+    def stops(self) -> Int64s:
+        """The row after the last row of each page, relative to the row group."""
+        stops = np.empty_like(self.starts)
+        stops[:-1] = self.starts[1:]
+        stops[-1:] = self.num_rows
+        return stops
+
+
 @dataclass(frozen=True)
 class PageLocations:
     """The data pages of one column chunk, as arrays with one element per page.
@@ -27,25 +50,15 @@ class PageLocations:
     Attributes:
         offsets: Byte offset of each page in the file.
         sizes_bytes: Size of each page, including its header.
-        row_starts: First row of each page, relative to the row group.
-        num_rows: Number of rows in the row group.
+        rows: The rows of each page.
     """
 
     offsets: Int64s
     sizes_bytes: Int64s
-    row_starts: Int64s
-    num_rows: int
+    rows: PageRows
 
     def __len__(self) -> int:
         return len(self.offsets)
-
-    @cached_property
-    def row_stops(self) -> Int64s:
-        """The row after the last row of each page, relative to the row group."""
-        stops = np.empty_like(self.row_starts)
-        stops[:-1] = self.row_starts[1:]
-        stops[-1:] = self.num_rows
-        return stops
 
 
 def parse_offset_index(
@@ -96,7 +109,7 @@ def parse_offset_index(
         )
     if row_starts[-1] >= num_rows:
         raise refuse("row-beyond-row-group", f"a page starts at row {row_starts[-1]} of {num_rows}")
-    return PageLocations(offsets, sizes, row_starts, num_rows)
+    return PageLocations(offsets, sizes, PageRows(row_starts, num_rows))
 
 
 def parse_column_index(data: bytes, *, num_pages: int) -> ColumnIndex:

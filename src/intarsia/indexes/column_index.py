@@ -28,7 +28,7 @@ class _Pages(NamedTuple):
     """The bounds of a column.
 
     Attributes:
-        bounds: The bounds of its pages in all row groups whose ColumnIndex is loaded.
+        bounds: The bounds of its pages in the row groups that are evaluated and have a ColumnIndex.
         others: The rows of the other row groups.
     """
 
@@ -46,6 +46,7 @@ class ColumnIndexes:
     def __init__(self, file: ParquetInput) -> None:
         self._file = file
         self._reach: dict[int, Bools] = {}
+        self._evaluated: dict[int, set[int]] = {}
         self._columns: dict[int, _Pages | None] = {}
 
     def reach(self, condition: Condition) -> Bools | None:
@@ -86,6 +87,9 @@ class ColumnIndexes:
         keys = self._keys(wanted)
         self._file.load_page_index(keys, keys)
         self._columns.clear()
+        self._evaluated.clear()
+        for row_group, ordinal in keys:
+            self._evaluated.setdefault(ordinal, set()).add(row_group)
         return evaluate_conditions(self._file, self.name, self, wanted)
 
     def _keys(self, wanted: Wanted) -> set[ChunkKey]:
@@ -106,7 +110,7 @@ class ColumnIndexes:
         return [ChunkKey(row_group, leaf.ordinal) for row_group in touched]
 
     def candidate_rows(self, predicate: Condition) -> RowSelection | None:
-        """Return the rows of pages that might match, and of row groups whose ColumnIndex is not loaded."""
+        """Return the rows of pages that might match, and of row groups that are not evaluated."""
         pages = self._pages(predicate)
         return None if pages is None else _rows(might_match, predicate, pages.bounds) | pages.others
 
@@ -116,16 +120,19 @@ class ColumnIndexes:
         return None if pages is None else _rows(certainly_matches, predicate, pages.bounds)
 
     def _pages(self, predicate: Condition) -> _Pages | None:
-        """Return the pages of the condition's column, or None if none of its ColumnIndexes is loaded."""
+        """Return the pages of the condition's column, or None if none of its ColumnIndexes is evaluated."""
         leaf = self._leaf(predicate)
         if leaf is None:
             return None
         if leaf.ordinal not in self._columns:
-            row_groups = range(len(self._file.footer.metadata.row_groups))
-            found = [self.bounds(ChunkKey(row_group, leaf.ordinal)) for row_group in row_groups]
-            loaded = [bounds for bounds in found if bounds is not None]
-            absent = np.array([bounds is None for bounds in found], dtype=bool)
             edges = self._file.footer.row_group_starts
+            absent = np.ones(len(edges) - 1, dtype=bool)
+            loaded = []
+            for row_group in sorted(self._evaluated.get(leaf.ordinal, ())):
+                bounds = self.bounds(ChunkKey(row_group, leaf.ordinal))
+                if bounds is not None:
+                    loaded.append(bounds)
+                    absent[row_group] = False
             others = RowSelection.union_of(edges[:-1][absent], edges[1:][absent])
             self._columns[leaf.ordinal] = _Pages(concat_bounds(loaded), others) if loaded else None
         return self._columns[leaf.ordinal]
@@ -174,7 +181,7 @@ def column_index_bounds(
     Raises:
         CorruptFileError: If the ColumnIndex contradicts itself or the pages, and must be ignored entirely.
     """
-    rows = locations.row_stops - locations.row_starts
+    rows = locations.rows.stops - locations.rows.starts
     null_counts = np.full(len(rows), UNKNOWN, dtype=np.int64)
     if index.null_counts:
         null_counts[:] = index.null_counts
@@ -200,8 +207,8 @@ def column_index_bounds(
         _reject(is_reversed, "has a lower bound above its upper bound", "bounds-reversed", bounded)
     return bounds_of_keys(
         ordering,
-        locations.row_starts + first_row,
-        locations.row_stops + first_row,
+        locations.rows.starts + first_row,
+        locations.rows.stops + first_row,
         bounded,
         low,
         high,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from intarsia.file import ChunkKey
-from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, is_single_page, plan_chunk
+from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, PageChooser, is_single_page, plan_chunk
 from intarsia.file.outlines import ChunkOutlines
 from intarsia.format.footer import Leaf
 from intarsia.predicate import Bound
@@ -216,13 +216,14 @@ def plan_chunks(
             keys[ordinal] = None
     index_bytes = file.load_page_index([key for key in keys if key is not None])
     num_rows = file.footer.metadata.row_groups[group].num_rows
+    chooser = PageChooser(rows)
     plans = [
         plan_chunk(
             leaf,
             meta,
             None if key is None else file.locations(key),
             num_rows,
-            rows,
+            chooser,
             is_unpruned=is_unpruned and not known,
         )
         for leaf, meta, key, known in zip(leaves, metas, keys, is_known, strict=True)

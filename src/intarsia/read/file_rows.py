@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from intarsia.arrow.owned_rows import own_rows
 from intarsia.errors import CorruptFileError, FormatError
-from intarsia.file.chunk_plan import plan_chunk
+from intarsia.file.chunk_plan import PageChooser, plan_chunk
 from intarsia.file.claims import check_claims
 from intarsia.file.decode import PageDecoder
 from intarsia.file.fetch import PageCache
@@ -304,7 +304,7 @@ class FileReader:
         everything = RowSelection.all(num_rows)
         for leaf in self._query.output_leaves:
             meta = self._query.file.footer.chunk_metadata(group, leaf)
-            plan = plan_chunk(leaf, meta, None, num_rows, everything)
+            plan = plan_chunk(leaf, meta, None, num_rows, PageChooser(everything))
             self._decoder.decode(PageCache(self._query.file).fetch([plan]), everything)
 
 

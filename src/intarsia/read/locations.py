@@ -91,5 +91,5 @@ def _page_numbers(query: FileQuery, leaf: Leaf, numbers: Rows, groups: Rows) -> 
         if locations is not None:
             here = slice(*np.searchsorted(groups, [group, group + 1]))
             within = numbers[here] - int(file.footer.row_group_starts[group])
-            pages[here] = np.searchsorted(locations.row_starts, within, side="right") - 1
+            pages[here] = np.searchsorted(locations.rows.starts, within, side="right") - 1
     return pages

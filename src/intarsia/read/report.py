@@ -16,16 +16,14 @@ from typing import Any
 import numpy as np
 
 from intarsia.errors import IntarsiaError, IntarsiaWarning
-from intarsia.file import ChunkKey, Ignored, ParquetInput
+from intarsia.file import Ignored
 from intarsia.file.joined import JoinedMetadata
-from intarsia.format.footer import Leaf
-from intarsia.format.page_index import PageLocations
-from intarsia.read.amounts import count
 from intarsia.read.counts import PageCounts, ReadCounts
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.hint import Hint
 from intarsia.read.known import Known, PruneStep
+from intarsia.read.pruned_by import PrunedBy
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import IoCounts
@@ -46,32 +44,6 @@ class FileOutcome:
     counts: ReadCounts = field(default_factory=ReadCounts)
     answered: tuple[PruneStep, ...] = ()
     rows_estimated: float | None = None
-
-
-@dataclass
-class PrunedBy:
-    """The files, row groups, pages and rows that one index of one column excluded.
-
-    Attributes:
-        index: The name of the index, such as ``"statistics"`` or ``"distinct(dest):page"``.
-        column: The dotted path of the column.
-        files: The number of excluded files.
-        row_groups: The number of excluded row groups, including those of excluded files.
-        pages: The number of excluded pages, including those of excluded row groups.
-        rows: The number of excluded rows.
-    """
-
-    index: str
-    column: str
-    files: int = 0
-    row_groups: int = 0
-    pages: int = 0
-    rows: int = 0
-
-    def __str__(self) -> str:
-        counts = {"row": self.rows, "page": self.pages, "row group": self.row_groups, "file": self.files}
-        parts = [count(number, noun) for noun, number in counts.items() if number]
-        return f"{', '.join(parts) or 'nothing'} by {self.index} of {self.column}"
 
 
 @dataclass(frozen=True)
@@ -247,10 +219,7 @@ class ScanReport:
         self.bytes_total += num_bytes
         self.row_groups_total += row_groups
         self.rows_total += rows
-        entry = _entry(self.pruned_by, index, column)
-        entry.files += files
-        entry.row_groups += row_groups
-        entry.rows += rows
+        _entry(self.pruned_by, index, column).add(files=files, row_groups=row_groups, rows=rows)
 
     def add_excluded_together(
         self, query: FileQuery, joined: JoinedMetadata, known: Known, files: Bools
@@ -279,13 +248,14 @@ class ScanReport:
             before, after = step.before & gone, step.after & gone
             if after.num_rows == before.num_rows:
                 continue
-            entry = _entry(self.pruned_by, step.index, query.shown(step.column))
             excluded = before.overlaps(edges[:-1], edges[1:]) & ~after.overlaps(edges[:-1], edges[1:])
             were = before.overlaps(file_edges[:-1], file_edges[1:])
-            entry.files += int((were & ~after.overlaps(file_edges[:-1], file_edges[1:])).sum())
-            entry.row_groups += int(excluded.sum())
-            entry.rows += before.num_rows - after.num_rows
-            entry.pages += sum(int(np.maximum(one.data_pages[excluded], 0).sum()) for one in outlines)
+            _entry(self.pruned_by, step.index, query.shown(step.column)).add(
+                files=int((were & ~after.overlaps(file_edges[:-1], file_edges[1:])).sum()),
+                row_groups=int(excluded.sum()),
+                pages=sum(int(np.maximum(one.data_pages[excluded], 0).sum()) for one in outlines),
+                rows=before.num_rows - after.num_rows,
+            )
 
     def add_answered(
         self, sources: Iterable[tuple[str, str]], *, files: int, num_bytes: int, row_groups: int, rows: int
@@ -306,10 +276,7 @@ class ScanReport:
         if self.rows_matched is not None:
             self.rows_matched += rows
         for index, column in sources:
-            entry = _entry(self.answered_by, index, column)
-            entry.files += files
-            entry.row_groups += row_groups
-            entry.rows += rows
+            _entry(self.answered_by, index, column).add(files=files, row_groups=row_groups, rows=rows)
 
     def add_report(self, other: ScanReport) -> None:
         """Add the report of a scan of other files, which another process ran at the same time.
@@ -324,9 +291,9 @@ class ScanReport:
             self.pages.setdefault(column, PageCounts()).add(counts)
         for entries, others in ((self.pruned_by, other.pruned_by), (self.answered_by, other.answered_by)):
             for (index, column), found in others.items():
-                entry = _entry(entries, index, column)
-                for amount in ("files", "row_groups", "pages", "rows"):
-                    setattr(entry, amount, getattr(entry, amount) + getattr(found, amount))
+                _entry(entries, index, column).add(
+                    files=found.files, row_groups=found.row_groups, pages=found.pages, rows=found.rows
+                )
         self.ignored += other.ignored
         for failed in other.files_failed:
             if not self.has_failed(failed.file):
@@ -383,10 +350,10 @@ class ScanReport:
             self.bytes_planned += counts.planned_bytes
         self.requests += file.source.counts.requests
         for step in plan.steps:
-            _add_step(_entry(self.pruned_by, step.index, query.shown(step.column)), file, query.leaves, step)
+            _entry(self.pruned_by, step.index, query.shown(step.column)).add_step(file, query.leaves, step)
         for step in outcome.answered:
             own = [leaf for leaf in query.leaves if leaf.name == step.column]
-            _add_step(_entry(self.answered_by, step.index, query.shown(step.column)), file, own, step)
+            _entry(self.answered_by, step.index, query.shown(step.column)).add_step(file, own, step)
         self.ignored += [note for note in file.ignored if note not in self.ignored]
 
     def __str__(self) -> str:
@@ -464,52 +431,6 @@ class ScanReport:
 
 def _entry(entries: dict[tuple[str, str], PrunedBy], index: str, column: str) -> PrunedBy:
     return entries.setdefault((index, column), PrunedBy(index, column))
-
-
-def _add_step(entry: PrunedBy, file: ParquetInput, leaves: Sequence[Leaf], step: PruneStep) -> None:
-    if step.after.is_empty and step.before.num_rows == file.footer.num_rows:
-        totals = file.metadata.total_data_pages(leaves)
-        if all(totals):  # the usual case in a lake: the file is excluded, and its pages are recorded
-            entry.files += 1
-            entry.row_groups += int(np.count_nonzero(np.diff(file.footer.row_group_starts)))
-            entry.pages += sum(total or 0 for total in totals)
-            entry.rows += file.footer.num_rows
-            return
-    edges = file.footer.row_group_starts
-    before, after = step.before.count_between(edges), step.after.count_between(edges)
-    entry.files += step.after.is_empty
-    entry.row_groups += int(((before > 0) & (after == 0)).sum())
-    entry.rows += int(before.sum() - after.sum())
-    narrowed = np.flatnonzero(before != after)
-    # for row groups that are excluded completely, single pages need not be counted
-    is_whole = (before == np.diff(edges)) & (after == 0)
-    whole, others = narrowed[is_whole[narrowed]], narrowed[~is_whole[narrowed]].tolist()
-    outlines = file.metadata.outlines(leaves)
-    recorded = np.array([of_leaf.data_pages for of_leaf in outlines]).reshape(len(leaves), len(edges) - 1)
-    pages_of_whole = recorded[:, whole]
-    entry.pages += int(np.maximum(pages_of_whole, 0).sum())
-    for ordinal, unrecorded in np.argwhere(pages_of_whole <= 0).tolist():
-        entry.pages += _num_pages(file, int(whole[unrecorded]), leaves[ordinal])
-    for group in others:
-        start, stop = int(edges[group]), int(edges[group + 1])
-        rows_before, rows_after = (rows.clip(start, stop).shift(-start) for rows in (step.before, step.after))
-        for leaf, known in zip(leaves, recorded[:, group].tolist(), strict=True):
-            locations = file.locations(ChunkKey(group, leaf.ordinal))
-            if locations is not None:
-                entry.pages += _count_pages(locations, rows_before) - _count_pages(locations, rows_after)
-            elif rows_after.is_empty:
-                entry.pages += max(0, known)
-
-
-def _num_pages(file: ParquetInput, group: int, leaf: Leaf) -> int:
-    """Return the number of data pages in the OffsetIndex of a chunk; 0 if it was not read."""
-    locations = file.locations(ChunkKey(group, leaf.ordinal))
-    return 0 if locations is None else len(locations)
-
-
-def _count_pages(locations: PageLocations, rows: RowSelection) -> int:
-    """Count the data pages of a chunk that contain some of the rows, which are relative to the row group."""
-    return int(np.count_nonzero(rows.overlaps(locations.row_starts, locations.row_stops)))
 
 
 def reasons_by_file(ignored: Iterable[Ignored]) -> dict[str, list[Ignored]]:

@@ -16,7 +16,7 @@ from intarsia.arrow.struct_fields import field_values
 from intarsia.errors import PredicateError, UnsupportedFeatureError
 from intarsia.file.chunk_plan import ChunkPlan
 from intarsia.file.claims import check_claims
-from intarsia.file.decode import PageDecoder, PageIndexMismatchError
+from intarsia.file.decode import PageDecoder, PageIndexMismatchError, take_rows
 from intarsia.file.fetch import PageCache
 from intarsia.format.footer import Leaf
 from intarsia.predicate import Bound, Path, evaluate
@@ -76,7 +76,8 @@ class RowReader:
         query = self._query
         rows = wanted
         values: dict[Path, pa.ChunkedArray] = {}
-        for condition in stages:
+        outputs = {column.path for column in query.columns}
+        for place, condition in enumerate(stages):
             needed = condition.paths()
             values |= self._predicate_columns(needed - values.keys(), rows)
             columns = {path: self._as_compared(path, values[path]) for path in needed & values.keys()}
@@ -91,8 +92,10 @@ class RowReader:
             kept = _keep(rows, mask.to_numpy(zero_copy_only=False))
             if kept.is_empty:
                 return select_columns(query, {}, 0), kept
+            later = outputs.union(*(stage.paths() for stage in stages[place + 1 :]))
+            values = {path: column for path, column in values.items() if path in later}
             if kept.num_rows < rows.num_rows:
-                values = {path: _filter(column, mask) for path, column in values.items()}
+                values = {path: _narrowed(column, rows, kept, mask) for path, column in values.items()}
             rows = kept
         reused = {column.path: values[column.path] for column in query.columns if column.path in values}
         missing = leaves_under(
@@ -107,7 +110,8 @@ class RowReader:
         if not needed:
             return {}
         found = self._columns.decode(leaves_under(self._query.file, needed), rows)
-        return {path: _field(self._query, found, path) for path in needed}
+        schema = self._query.file.arrow_schema
+        return {path: _field(schema, found, path) for path in needed}
 
     def _as_compared(self, path: Path, column: pa.ChunkedArray) -> pa.ChunkedArray:
         """Cast a column to the type in which the predicate compares it."""
@@ -208,13 +212,14 @@ def select_columns(
         UnsupportedFeatureError: If values of this file do not fit into the table's type.
     """
     arrays = []
+    schema = query.file.arrow_schema
     for column in query.columns:
         if reused and column.path in reused:
             array = reused[column.path]
         elif num_rows == 0:
             array = pa.chunked_array([], type=column.type)
         else:
-            array = _field(query, fields, column.path)
+            array = _field(schema, fields, column.path)
             if column.named_type is not None:
                 array = rename_fields(array, column.named_type)
         arrays.append(array if array.type == column.type else _cast(query, array, column.name, column.type))
@@ -223,9 +228,9 @@ def select_columns(
     return pa.Table.from_arrays(arrays, schema=pa.schema([(c.name, c.type) for c in query.columns]))
 
 
-def _field(query: FileQuery, fields: Mapping[int, pa.ChunkedArray], path: Path) -> pa.ChunkedArray:
+def _field(schema: pa.Schema, fields: Mapping[int, pa.ChunkedArray], path: Path) -> pa.ChunkedArray:
     """Return a field or a struct field in it, which is null where a surrounding struct is null."""
-    return field_values(fields[query.file.arrow_schema.get_field_index(path[0])], path[1:])
+    return field_values(fields[schema.get_field_index(path[0])], path[1:])
 
 
 def _cast(query: FileQuery, column: pa.ChunkedArray, name: str, data_type: pa.DataType) -> pa.ChunkedArray:
@@ -250,8 +255,13 @@ def _keep(rows: RowSelection, flags: np.ndarray) -> RowSelection:
     return RowSelection.from_rows(rows.rows()[flags])
 
 
-def _filter(column: pa.ChunkedArray, mask: pa.BooleanArray) -> pa.ChunkedArray:
-    """Select the values whose flag is set, even for views, which pyarrow cannot filter."""
+def _narrowed(
+    column: pa.ChunkedArray, rows: RowSelection, kept: RowSelection, mask: pa.BooleanArray
+) -> pa.ChunkedArray:
+    """Select the values of some of the rows; ``mask`` has one flag for each of them."""
+    if len(kept) == 1:
+        return take_rows(column, rows, kept)
+    # pyarrow cannot filter views
     if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
         plain = pa.large_string() if pa.types.is_string_view(column.type) else pa.large_binary()
         return column.cast(plain).filter(mask).cast(column.type)

@@ -178,9 +178,9 @@ def _inspect_pages(
     if locations is None:
         return ()
     pages = []
-    rows = (locations.row_stops - locations.row_starts).tolist()
+    rows = (locations.rows.stops - locations.rows.starts).tolist()
     table = zip(
-        locations.row_starts.tolist(),
+        locations.rows.starts.tolist(),
         rows,
         locations.offsets.tolist(),
         locations.sizes_bytes.tolist(),

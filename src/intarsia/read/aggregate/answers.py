@@ -172,10 +172,13 @@ def confirmed(
         certain: The candidates that are proven to match.
     """
     index = ColumnIndexes(file)
-    for path in paths:
-        leaf = file.leaves_by_path.get(path)
-        for row_group in range(len(file.footer.metadata.row_groups) if leaf is not None else 0):
-            assert leaf is not None
+    edges = file.footer.row_group_starts
+    starts, stops = edges[:-1], edges[1:]
+    # other row groups have no excluded rows, or no candidates
+    partly = np.flatnonzero(candidates.overlaps(starts, stops) & ~candidates.covers(starts, stops)).tolist()
+    leaves = [leaf for path in paths if (leaf := file.leaves_by_path.get(path)) is not None]
+    for leaf in leaves:
+        for row_group in partly:
             bounds = index.bounds(ChunkKey(row_group, leaf.ordinal))
             if bounds is not None:
                 beside = _is_beside_skipped(bounds, candidates)
