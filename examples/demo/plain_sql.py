@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from examples.demo.lakes import Spark
-from examples.demo.questions import Question
+from examples.demo.queries import Query
 from intarsia.spark import ScanSkip
 
 #: Number of runs of a query; the shortest time is shown.
@@ -33,17 +33,17 @@ class SqlAnswer:
     skip: ScanSkip
 
 
-def sql_text(path: str, question: Question) -> str:
+def sql_text(path: str, query: Query) -> str:
     """Return a query in Spark SQL."""
     name = path.replace("`", "``")
-    return f"SELECT {', '.join(question.columns)} FROM parquet.`{name}` WHERE {question.where}"
+    return f"SELECT {', '.join(query.columns)} FROM parquet.`{name}` WHERE {query.where}"
 
 
-def ask_sql(spark: Spark, path: str, questions: Sequence[Question]) -> list[SqlAnswer]:
+def run_sql(spark: Spark, path: str, queries: Sequence[Query]) -> list[SqlAnswer]:
     """Run the queries in a plain session, enable it, and run them again."""
     from intarsia import spark as ias
 
-    texts = [sql_text(path, question) for question in questions]
+    texts = [sql_text(path, query) for query in queries]
     before = [_run(spark, text) for text in texts]
     ias.enable(spark)
     try:

@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from examples.demo.lakes import Folder, Lake, Spark, load_flights, stderr_to, write_files, write_lake
-from examples.demo.plain_sql import RUNS, ask_sql
-from examples.demo.questions import (
-    Question,
-    ask_intarsia,
-    ask_pyarrow,
-    ask_spark,
-    ask_spark_through_intarsia,
-    questions,
+from examples.demo.plain_sql import RUNS, run_sql
+from examples.demo.queries import (
+    Query,
+    queries,
+    run_intarsia,
+    run_pyarrow,
+    run_spark,
+    run_spark_with_intarsia,
     same_rows,
 )
 from examples.demo.steps import Steps
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from intarsia.spark import IndexReport
 
-    Ask = Callable[[str, Question], pa.Table]
+    RunQuery = Callable[[str, Query], pa.Table]
 
 #: The title of the answers of plain Spark SQL.
 SQL_TITLE = "lake, Spark SQL after ias.enable"
@@ -68,22 +68,21 @@ def run(folder: Folder, *, keep: bool) -> bool:
     with _spark(steps) as spark:
         if not keep:
             _make_files(folder, spark, steps)
-        plain: dict[Lake, Ask] = {
-            folder.lake: lambda path, question: ask_spark(spark, path, question),
-            folder.files: ask_pyarrow,
+        plain: dict[Lake, RunQuery] = {
+            folder.lake: lambda path, query: run_spark(spark, path, query),
+            folder.files: run_pyarrow,
         }
         with steps.step("running queries without Intarsia"):
             expected = {
-                lake: [ask(lake.path, question) for question in questions()] for lake, ask in plain.items()
+                lake: [run_query(lake.path, query) for query in queries()]
+                for lake, run_query in plain.items()
             }
         reports = {lake: _index(spark, lake, steps) for lake in plain}
-        others: dict[Lake, dict[str, Ask]] = {
+        others: dict[Lake, dict[str, RunQuery]] = {
             folder.lake: {
-                "Spark through Intarsia": lambda path, question: ask_spark_through_intarsia(
-                    spark, path, question
-                )
+                "Spark through Intarsia": lambda path, query: run_spark_with_intarsia(spark, path, query)
             },
-            folder.files: {"plainly, afterwards": ask_pyarrow},
+            folder.files: {"plainly, afterwards": run_pyarrow},
         }
         with steps.step("running queries with Intarsia"):
             answers = {lake: _answers(lake, expected[lake], others[lake]) for lake in plain}
@@ -93,7 +92,7 @@ def run(folder: Folder, *, keep: bool) -> bool:
     _show(sections, reports)
     before = "without Intarsia" if keep else "before"
     print(f"\n{NOTES.format(before=before, runs=RUNS)}\n")
-    same = not any(answer.differs for asked in sections.values() for answer in asked)
+    same = not any(answer.differs for answers in sections.values() for answer in answers)
     print(f"Total time: {duration(time.perf_counter() - started)}. To try next:\n")
     for command in suggestions(folder):
         print(f"  {command}")
@@ -144,28 +143,27 @@ def _index(spark: Spark, lake: Lake, steps: Steps) -> IndexReport:
         )
 
 
-def _answers(lake: Lake, expected: list[pa.Table], others: dict[str, Ask]) -> list[Answer]:
+def _answers(lake: Lake, expected: list[pa.Table], others: dict[str, RunQuery]) -> list[Answer]:
     answers = []
-    for question, plain in zip(questions(), expected, strict=True):
-        found, report = ask_intarsia(lake.path, question)
-        tables = {"Intarsia": found, **{name: ask(lake.path, question) for name, ask in others.items()}}
+    for query, plain in zip(queries(), expected, strict=True):
+        found, report = run_intarsia(lake.path, query)
+        tables = {
+            "Intarsia": found,
+            **{name: execute(lake.path, query) for name, execute in others.items()},
+        }
         differs = tuple(name for name, table in tables.items() if not same_rows(plain, table))
-        answers.append(Answer(question, plain.num_rows, differs, report.to_dict()))
+        answers.append(Answer(query, plain.num_rows, differs, report.to_dict()))
     return answers
 
 
 def _sql_answers(spark: Spark, lake: Lake, expected: list[pa.Table]) -> list[Answer]:
     """Run the queries in SQL before and after `ias.enable`."""
     answers = []
-    for question, plain, found in zip(
-        questions(), expected, ask_sql(spark, lake.path, questions()), strict=True
-    ):
+    for query, plain, found in zip(queries(), expected, run_sql(spark, lake.path, queries()), strict=True):
         tables = {"plain SQL": found.before, "SQL after enable": found.after}
         differs = tuple(name for name, table in tables.items() if not same_rows(plain, table))
         before, after = map(duration, found.seconds)
-        answers.append(
-            Answer(question, plain.num_rows, differs, found.skip.report, f"{before}, then {after}")
-        )
+        answers.append(Answer(query, plain.num_rows, differs, found.skip.report, f"{before}, then {after}"))
     return answers
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from examples.demo.questions import Question
+from examples.demo.queries import Query
 from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:
@@ -18,14 +18,14 @@ class Answer:
     """The result of a query.
 
     Attributes:
-        question: The query.
+        query: The query.
         rows: Number of rows without Intarsia.
         differs: The ways to run the query that returned other rows; empty if all agree.
         facts: What was read, with the keys of `intarsia.ScanReport.to_dict`.
         times: The times of plain Spark SQL before and after `ias.enable`, as text; empty without them.
     """
 
-    question: Question
+    query: Query
     rows: int
     differs: tuple[str, ...]
     facts: Mapping[str, Any]
@@ -44,10 +44,10 @@ def answers_table(sections: Mapping[str, Sequence[Answer]]) -> Table:
     table.add_column("same")
     for name in ("files", "row\ngroups", "pages", "bytes"):
         table.add_column(name, justify="right", no_wrap=True)
-    for title, asked in sections.items():
+    for title, answers in sections.items():
         table.add_row(title, style="bold")
-        for ordinal, answer in enumerate(asked, start=1):
-            table.add_row(f"{ordinal} {answer.question.title}", *_cells(answer))
+        for ordinal, answer in enumerate(answers, start=1):
+            table.add_row(f"{ordinal} {answer.query.title}", *_cells(answer))
             lines = [answer.times, *skipped(answer.facts)] if answer.times else skipped(answer.facts)
             table.add_row("\n".join(f"  {line}" for line in lines), style="dim")
         table.add_section()

@@ -37,17 +37,17 @@ class Hosts:
 
     def build(self, chunk):
         edges = chunk.layout.edges(self.granularity, self.column)
-        found = [set() for _ in edges[1:]]
+        hosts = [set() for _ in edges[1:]]
         for granule, urls in cut_at_edges(edges, chunk.batches(self.column)):
-            found[granule].update(hosts_of(urls.cast(pa.string())).to_pylist())
-        batch = pa.record_batch([pa.array(map(sorted, found), SCHEMA.types[0])], schema=SCHEMA)
+            hosts[granule].update(hosts_of(urls.cast(pa.string())).to_pylist())
+        batch = pa.record_batch([pa.array(map(sorted, hosts), SCHEMA.types[0])], schema=SCHEMA)
         return serialize_granules(batch, edges, self.granularity)
 
     def open(self, payload, layout):
-        found = parse_granules(payload, layout, self.granularity, "Hosts", SCHEMA)
-        if len(found.batch) != found.num_granules:
+        granules = parse_granules(payload, layout, self.granularity, "Hosts", SCHEMA)
+        if len(granules.batch) != granules.num_granules:
             raise IndexPayloadError("the payload of Hosts does not match the granules of the file")
-        return OpenHosts(found.edges, found.batch.column("hosts"))
+        return OpenHosts(granules.edges, granules.batch.column("hosts"))
 
     def digest(self, payload, layout):
         return filter_of(self.open(payload, layout).hosts.flatten().unique())

