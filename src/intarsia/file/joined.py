@@ -2,13 +2,15 @@
 
 Pruning evaluates a condition on all row groups of a file at once. So it evaluates a condition on all row
 groups of many files at once if these are joined into one file: their bodies are concatenated, and the
-offsets in their footers are shifted. Nothing is copied; a read goes to the file that has the bytes.
+offsets in their footers are shifted. Nothing is copied; a read goes to the file that has the bytes. Objects
+in object stores are read concurrently.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -25,7 +27,15 @@ from intarsia.file.schema import INDEX_KEYS
 from intarsia.file.synthetic import metadata_of_chunks
 from intarsia.format.footer import Footer, Leaf
 from intarsia.format.structs import ColumnChunk
-from intarsia.storage import ByteRange, ByteSource, CountedSource
+from intarsia.storage import ByteRange, ByteSource, CountedSource, ObjectStoreFile
+
+#: Number of concurrent requests for ranges of objects.
+REQUESTS_AT_ONCE = 32
+
+#: Ranges of an object at most this many bytes apart are read in one request. A single object is read with
+#: gaps of up to 1 MiB, because a connection transfers 1 MiB in the time of another request. Here, other
+#: requests are made in that time, and their connections share the network.
+GAP_BYTES = ObjectStoreFile.coalesce_bytes // REQUESTS_AT_ONCE
 
 
 @dataclass(frozen=True)
@@ -36,11 +46,14 @@ class JoinedPart:
         metadata: Its metadata.
         identity: The identity of the file that has the metadata.
         open: Opens the file, which may have been replaced since.
+        is_remote: Whether it is in an object store, where each read is a request; either all parts are, or
+            none.
     """
 
     metadata: FileMetadata
     identity: Hashable
     open: Callable[[], ByteSource]
+    is_remote: bool = False
 
     def open_unchanged(self) -> ByteSource:
         """Open the file.
@@ -51,11 +64,15 @@ class JoinedPart:
         source = self.open()
         if source.identity != self.identity:
             source.close()
-            path = self.metadata.path
-            raise ReplacedWhileReadError(
-                f"{path}: the file was replaced while a query was planned", reason="file-replaced", path=path
-            )
+            raise self.replaced()
         return source
+
+    def replaced(self) -> ReplacedWhileReadError:
+        """Return the error that reports a file that has been replaced."""
+        path = self.metadata.path
+        return ReplacedWhileReadError(
+            f"{path}: the file was replaced while a query was planned", reason="file-replaced", path=path
+        )
 
 
 class JoinedMetadata(FileMetadata):
@@ -68,7 +85,10 @@ class JoinedMetadata(FileMetadata):
 
     Attributes:
         parts: The files.
-        starts: Offset of the first byte of each file, and the end of the last one.
+        is_remote: Whether the files are in an object store.
+        starts: Offset of the first byte of each file, and the end of the last one. Between objects are gaps,
+            so that no request is for the bytes of two of them.
+        lengths: Length of each file in bytes.
         row_edges: First row of each file, and the end of the last one.
         group_edges: First row group of each file, and the end of the last one.
     """
@@ -76,7 +96,10 @@ class JoinedMetadata(FileMetadata):
     def __init__(self, parts: Sequence[JoinedPart]) -> None:
         footers = [part.metadata.footer for part in parts]
         self.parts = tuple(parts)
-        self.starts: list[int] = [0, *accumulate(footer.file_length for footer in footers)]
+        self.is_remote = parts[0].is_remote
+        self.lengths: npt.NDArray[np.int64] = np.array([one.file_length for one in footers], dtype=np.int64)
+        gap_bytes = GAP_BYTES + 1 if self.is_remote else 0
+        self.starts: list[int] = [0, *accumulate(footer.file_length + gap_bytes for footer in footers)]
         self.row_edges: npt.NDArray[np.int64] = np.zeros(len(parts) + 1, dtype=np.int64)
         np.cumsum([footer.num_rows for footer in footers], dtype=np.int64, out=self.row_edges[1:])
         self.group_edges: npt.NDArray[np.int64] = np.zeros(len(parts) + 1, dtype=np.int64)
@@ -104,7 +127,7 @@ class JoinedMetadata(FileMetadata):
         groups = [group for footer in footers for group in footer.metadata.row_groups]
         counts = np.diff(self.group_edges)
         shifts = np.repeat(np.array(self.starts[:-1], dtype=np.int64), counts)
-        lengths = np.repeat([footer.file_length for footer in footers], counts)
+        lengths = np.repeat(self.lengths, counts)
         return [
             replace(
                 found,
@@ -132,7 +155,16 @@ class JoinedInput(ParquetInput):
 
     def __init__(self, joined: JoinedMetadata, sources: Sequence[CountedSource] | None = None) -> None:
         self.joined = joined
-        super().__init__(_JoinedSource(joined, sources), joined)
+        self._joined_source = _JoinedSource(joined, sources)
+        super().__init__(self._joined_source, joined)
+
+    @property
+    def lost_parts(self) -> frozenset[int]:
+        """The objects, by ordinal, whose reads have failed because they were replaced or deleted."""
+        return frozenset(self._joined_source.lost)
+
+    def keep_indexes(self) -> None:
+        """Keep nothing: the indexes of most files are not near the end of the last one."""
 
     def arrow_part(self, groups: npt.NDArray[np.int64], leaves: Sequence[Leaf]) -> ArrowPart:
         """See `ParquetInput.arrow_part`; the metadata has only these row groups and leaves."""
@@ -144,13 +176,18 @@ class JoinedInput(ParquetInput):
 
 
 class _JoinedSource:
-    """The concatenated bytes of files."""
+    """The concatenated bytes of files.
 
-    coalesce_bytes = 0
+    Attributes:
+        lost: The objects, by ordinal, that were replaced or deleted.
+    """
+
     identity = None
 
     def __init__(self, joined: JoinedMetadata, sources: Sequence[CountedSource] | None) -> None:
         self.path = joined.path
+        self.coalesce_bytes = GAP_BYTES if joined.is_remote else 0
+        self.lost: set[int] = set()
         self._joined = joined
         self._sources = sources
 
@@ -158,35 +195,90 @@ class _JoinedSource:
         return self._joined.starts[-1]
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
-        starts, parts = self._joined.starts, self._joined.parts
         ordinals_of: dict[int, list[int]] = {}
-        for ordinal, (start, stop) in enumerate(ranges):
-            part = self._joined.part_at(start)
-            if stop > starts[part + 1]:
-                raise CorruptFileError(
-                    f"the metadata refers to bytes beyond the end of the file, at offset "
-                    f"{start - starts[part]}",
-                    reason="range-outside-file",
-                    path=parts[part].metadata.path,
-                    offset=start - starts[part],
-                )
-            ordinals_of.setdefault(part, []).append(ordinal)
+        for ordinal, location in enumerate(ranges):
+            ordinals_of.setdefault(self._part_of(location), []).append(ordinal)
+        wanted = {
+            part: [self._within(part, ranges[ordinal]) for ordinal in mine]
+            for part, mine in ordinals_of.items()
+        }
+        read = self._read_objects if self._joined.is_remote else self._read_files
         found = [b""] * len(ranges)
-        for part, mine in ordinals_of.items():
-            first = starts[part]
-            wanted = [ByteRange(ranges[at].start - first, ranges[at].stop - first) for at in mine]
-            for ordinal, data in zip(mine, self._read(part, wanted), strict=True):
+        for part, pieces in read(wanted).items():
+            for ordinal, data in zip(ordinals_of[part], pieces, strict=True):
+                if len(data) != ranges[ordinal].length:
+                    raise self._joined.parts[part].replaced()
                 found[ordinal] = data
         return found
 
-    def _read(self, part: int, ranges: list[ByteRange]) -> list[bytes]:
-        if self._sources is not None:
-            return self._sources[part].read_ranges(ranges)
-        source = self._joined.parts[part].open_unchanged()
-        try:
-            return source.read_ranges(ranges)
-        finally:
-            source.close()
+    def _part_of(self, location: ByteRange) -> int:
+        """Return the ordinal of the file that has a range."""
+        joined = self._joined
+        part = joined.part_at(location.start)
+        start = joined.starts[part]
+        if location.stop > start + joined.lengths[part]:
+            raise CorruptFileError(
+                f"the metadata refers to bytes beyond the end of the file, at offset {location.start - start}",
+                reason="range-outside-file",
+                path=joined.parts[part].metadata.path,
+                offset=location.start - start,
+            )
+        return part
+
+    def _within(self, part: int, location: ByteRange) -> ByteRange:
+        """Return a range with offsets of its file."""
+        start = self._joined.starts[part]
+        return ByteRange(location.start - start, location.stop - start)
+
+    def _open(self, part: int) -> ByteSource | CountedSource:
+        return self._joined.parts[part].open_unchanged() if self._sources is None else self._sources[part]
+
+    def _read_files(self, wanted: Mapping[int, list[ByteRange]]) -> dict[int, list[bytes]]:
+        found = {}
+        for part, ranges in wanted.items():
+            source = self._open(part)
+            try:
+                found[part] = source.read_ranges(ranges)
+            finally:
+                if self._sources is None:
+                    source.close()
+        return found
+
+    def _read_objects(self, wanted: Mapping[int, list[ByteRange]]) -> dict[int, list[bytes]]:
+        """Read ranges of objects concurrently.
+
+        Raises:
+            FileNotFoundError: If objects were deleted, which are `lost` then.
+            ReplacedWhileReadError: If objects were replaced, which are `lost` then.
+            ObjectStoreError: If the store is unreachable or refuses access; no further requests are made.
+            QueryTimeoutError: As `ObjectStoreError`.
+        """
+        # opened in this thread, to which the deadline of the query applies
+        tasks = [
+            (part, source, one)
+            for part, source in [(part, self._open(part)) for part in wanted]
+            for one in wanted[part]
+        ]
+        found: dict[int, list[bytes]] = {part: [] for part in wanted}
+        lost: Exception | None = None
+
+        def read(task: tuple[int, ByteSource | CountedSource, ByteRange]) -> bytes | Exception:
+            _, source, location = task
+            try:
+                return source.read_ranges([location])[0]
+            except (FileNotFoundError, ReplacedWhileReadError) as error:
+                return error
+
+        with ThreadPoolExecutor(min(len(tasks), REQUESTS_AT_ONCE) or 1) as pool:
+            for (part, _, _), data in zip(tasks, pool.map(read, tasks), strict=True):
+                if isinstance(data, Exception):
+                    self.lost.add(part)
+                    lost = lost or data
+                else:
+                    found[part].append(data)
+        if lost is not None:
+            raise lost
+        return found
 
     def close(self) -> None:
         pass

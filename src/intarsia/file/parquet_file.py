@@ -34,8 +34,10 @@ from intarsia.storage import ByteRange, ByteSource, CountedSource, IoCounts, Loc
 REMOTE_TAIL_BYTES = 64 * 1024
 
 #: Number of bytes before the footer of a remote file that are read together as soon as some of them are
-#: needed. They contain the page index and, in many files, all other indexes. In an object store, a further
-#: request takes longer than this many bytes.
+#: needed. They contain the page index and, in many files, all other indexes. A lookup in one object needs
+#: several of them, one after the other. A round trip to a store takes 20 to 100 ms, in which a connection
+#: transfers 1 MiB or more. Objects that are planned together (`intarsia.file.joined`) are read without this
+#: zone, because most of them are excluded by one index.
 REMOTE_INDEX_BYTES = 256 * 1024
 
 
@@ -90,11 +92,15 @@ class ParquetInput:
                 self.metadata = metadata or FileMetadata(self.path, read_raw_footer(self.source))
                 self.footer: Footer = self.metadata.footer
             if source.coalesce_bytes:
-                stop = self.metadata.footer_start
-                self.source.keep_when_read(ByteRange(max(0, stop - REMOTE_INDEX_BYTES), stop))
+                self.keep_indexes()
         except BaseException:
             self.close()
             raise
+
+    def keep_indexes(self) -> None:
+        """Read the bytes before the footer of a remote file together when some of them are needed."""
+        stop = self.metadata.footer_start
+        self.source.keep_when_read(ByteRange(max(0, stop - REMOTE_INDEX_BYTES), stop))
 
     @property
     def ignored(self) -> list[Ignored]:

@@ -1,36 +1,44 @@
-"""Files without a lake index, planned together: local files with the same columns are pruned as one file.
+"""Files without a lake index, planned together: files with the same columns are pruned as one file.
 
 Planning a single file takes about a thousand function calls. Most files of a lake have the same columns and
 the same writer, so their footers are joined, and each condition is evaluated once on all of their row groups.
 Files that are excluded are not planned again, and the plans of the others start from the facts that are
 already known.
+
+The footers of objects are read concurrently, and so are their Bloom filters and dictionary pages, of which
+only the needed bytes are read. If an object is replaced or deleted meanwhile, it is planned by itself. If the
+store fails, all of them are, so that the error is raised where the object is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from intarsia.errors import FormatError, PredicateError
+from intarsia.errors import FormatError, ObjectStoreError, PredicateError, QueryTimeoutError
 from intarsia.file import FileMetadata
 from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
+from intarsia.file.parquet_file import REMOTE_INDEX_BYTES
 from intarsia.file.schema import INDEX_KEYS, FileSchema
 from intarsia.indexes.embedded import indexed_columns
 from intarsia.lake.planning import Binder, KnownFile
-from intarsia.lake.table_files import TableFiles
+from intarsia.lake.table_files import Settled, TableFiles
 from intarsia.predicate import Bound, Path
+from intarsia.read.ahead import ahead
 from intarsia.read.file_plan import FilePlan, stages_of
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.known import JoinedRows, Known
 from intarsia.read.prune import prune_joined
 from intarsia.read.report import ScanReport
 from intarsia.rows.bounds import Bools
-from intarsia.storage import IoCounts
+from intarsia.storage import IoCounts, ObjectStoreFile
 
 #: The maximum number of files to join, and of bytes of their metadata in memory.
 MAX_FILES = 1_024
@@ -38,6 +46,10 @@ MAX_BYTES = 64 << 20
 
 #: The maximum number of bytes of dictionary pages to keep for reading the files that are left.
 MAX_MEMORY_BYTES = 64 << 20
+
+#: The indexes of fewer objects are not read together. It would take one more round trip, because the objects
+#: that are left are then read by themselves, and save less than the bytes that are transferred in this time.
+_MIN_OBJECTS = ObjectStoreFile.coalesce_bytes // REMOTE_INDEX_BYTES
 
 #: A damaged file is left out, and the others are tried again, at most this many times.
 _MAX_TRIES = 4
@@ -76,43 +88,76 @@ def exclude_joined(
         The files that are left, in the same order, and the facts about them by path. Damaged files are
         left, and opening them raises their errors.
     """
+    if len(files) < 2:
+        return list(files), {}
     left: set[int] = set(files)
     known: dict[str, KnownFile] = {}
     footers, memory_bytes = IoCounts(), 0
-    for family in _families(table, files, footers, is_current=is_current):
-        for ordinal, found in _pruned(table, binder, report, family, reads=reads):
-            if found is None:
-                left.remove(ordinal)
-                continue
-            memory_bytes += sum(map(len, found.dictionary_pages.values()))
-            if memory_bytes > MAX_MEMORY_BYTES:  # the rest is read again
-                found = found.without_dictionary_pages()
-            known[table.files[ordinal].path] = found
+    with contextlib.suppress(ObjectStoreError):  # raised when the objects are read
+        for family in _families(table, files, footers, reads=reads, is_current=is_current):
+            for ordinal, found in _pruned(table, binder, report, family, reads=reads):
+                if found is None:
+                    left.remove(ordinal)
+                    continue
+                memory_bytes += sum(map(len, found.dictionary_pages.values()))
+                if memory_bytes > MAX_MEMORY_BYTES:  # the rest is read again
+                    found = found.without_dictionary_pages()
+                known[table.files[ordinal].path] = found
     report.add_reads(footers)
     return [ordinal for ordinal in files if ordinal in left], known
 
 
 def _families(
-    table: TableFiles, files: Sequence[int], footers: IoCounts, *, is_current: bool
+    table: TableFiles, files: Sequence[int], footers: IoCounts, *, reads: bool, is_current: bool
 ) -> Iterator[dict[int, JoinedPart]]:
-    """Yield the files that can be joined, at least two each, by ordinal, and count reads of footers."""
+    """Yield the files that can be joined, at least two each, by ordinal, and count reads of footers.
+
+    Raises:
+        ObjectStoreError: If a store is unreachable or refuses access.
+        QueryTimeoutError: If the time limit of the query has passed.
+    """
     families: dict[Hashable, dict[int, JoinedPart]] = {}
     num_files = num_bytes = 0
-    for ordinal in files:
-        entry = table.files[ordinal]
-        try:
-            found = table.settled_metadata(entry, footers, is_current=is_current)
-        except (FormatError, OSError):  # opening the file raises it
-            continue
-        if found is None or not found[0].footer.num_rows:
-            continue
-        family = families.setdefault(family_of(found[0]), {})
-        family[ordinal] = JoinedPart(*found, entry.open)
-        num_files, num_bytes = num_files + 1, num_bytes + found[0].memory_bytes
-        if num_files >= MAX_FILES or num_bytes >= MAX_BYTES:
-            yield from (family for family in families.values() if len(family) > 1)
-            families, num_files, num_bytes = {}, 0, 0
+    with contextlib.closing(_settled(table, files, reads=reads, is_current=is_current)) as settled:
+        for ordinal, result in settled:
+            try:
+                found = result()
+            except (ObjectStoreError, QueryTimeoutError):
+                raise
+            except (FormatError, OSError):  # opening the file raises it
+                continue
+            if found is None or not found.metadata.footer.num_rows:
+                continue
+            if found.reads is not None:
+                footers.add(found.reads.requests, found.reads.bytes)
+            entry, is_remote = table.files[ordinal], table.has_objects and table.files[ordinal].is_remote
+            family = families.setdefault((is_remote, family_of(found.metadata)), {})
+            opened = entry.as_opened(found.identity).open if is_remote else entry.open
+            family[ordinal] = JoinedPart(found.metadata, found.identity, opened, is_remote)
+            num_files, num_bytes = num_files + 1, num_bytes + found.metadata.memory_bytes
+            if num_files >= MAX_FILES or num_bytes >= MAX_BYTES:
+                yield from (family for family in families.values() if len(family) > 1)
+                families, num_files, num_bytes = {}, 0, 0
     yield from (family for family in families.values() if len(family) > 1)
+
+
+def _settled(
+    table: TableFiles, files: Sequence[int], *, reads: bool, is_current: bool
+) -> Generator[tuple[int, Callable[[], Settled | None]], None, None]:
+    """Yield functions that return the metadata of files, of which that of objects is read concurrently."""
+
+    def settle(ordinal: int) -> Settled | None:
+        return table.settled_metadata(table.files[ordinal], is_current=is_current)
+
+    requests = table.settling_requests(files, is_current=is_current)
+    if not requests or not reads:  # without reads, the first files may suffice
+        for ordinal in files:
+            if ordinal not in requests:
+                yield ordinal, partial(settle, ordinal)
+        return
+    with contextlib.closing(ahead(settle, files, table.files_at_once)) as results:
+        for ordinal, future in results:
+            yield ordinal, future.result
 
 
 def family_of(metadata: FileMetadata) -> Hashable:
@@ -135,12 +180,21 @@ def _pruned(
     for _ in range(_MAX_TRIES):
         if len(members) < 2:
             return
+        file: JoinedInput | None = None
         try:
-            yield from _pruned_once(table, binder, report, members, reads=reads)
+            file = JoinedInput(table.joined.join(list(members.values())))
+            yield from _pruned_once(table, binder, report, members, file, reads=reads)
             return
+        except (ObjectStoreError, QueryTimeoutError):
+            raise
         except (FormatError, OSError) as error:
             path = getattr(error, "path", None) or getattr(error, "filename", None)
-            rest = {ordinal: one for ordinal, one in members.items() if one.metadata.path != path}
+            lost = frozenset[int]() if file is None else file.lost_parts
+            rest = {
+                ordinal: one
+                for place, (ordinal, one) in enumerate(members.items())
+                if one.metadata.path != path and place not in lost
+            }
             if len(rest) == len(members):
                 return
             members = rest
@@ -153,17 +207,24 @@ def _pruned_once(
     binder: FamilyBinder,
     report: ScanReport,
     family: Mapping[int, JoinedPart],
+    file: JoinedInput,
     *,
     reads: bool,
 ) -> list[tuple[int, KnownFile | None]]:
-    joined, first = table.joined.join(list(family.values())), table.files[next(iter(family))]
-    file = JoinedInput(joined)
+    joined, first = file.joined, table.files[next(iter(family))]
     ordinals = np.fromiter(family, dtype=np.int64)
     predicate, constants = binder.bind_family(joined.schema, first.path, ordinals)
     if predicate is None:
         return []
     query = binder.query(replace(first, deletes=None), file)
-    pruned, known = prune_joined(file, predicate, constants, query.estimated_bytes_by_group, reads=reads)
+    pruned, known, has_all = prune_joined(
+        file,
+        predicate,
+        constants,
+        query.estimated_bytes_by_group,
+        reads=reads,
+        min_files=_MIN_OBJECTS if joined.is_remote else 1,
+    )
     edges = joined.row_edges
     keep = pruned.candidates.overlaps(edges[:-1], edges[1:])
     report.add_excluded_together(query, joined, known, ~keep)
@@ -172,7 +233,7 @@ def _pruned_once(
     if joined.ignored:  # the files' own plans record it
         known = replace(known, used=frozenset({"statistics"}))
     needs_no_pages = _needs_no_pages(query, joined)
-    if not reads or joined.ignored or query.predicate is None:
+    if not has_all or joined.ignored or query.predicate is None:
         needs_no_pages[:] = False
     plan = FilePlan(
         pruned.candidates,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -27,6 +27,19 @@ SMALL_BYTES = 1 << 20
 #: A thread plans up to this many bytes of consecutive local files, and reads them together.
 _TASK_BYTES = 4 << 20
 _TASK_FILES = 64
+
+
+class Opener(Protocol):
+    """A function that opens a file of a table."""
+
+    def __call__(self, entry: DataFile, /, *, is_current: bool = ...) -> ParquetInput:
+        """Open a file.
+
+        Args:
+            entry: The file.
+            is_current: Its cached metadata was read, or compared with the file, in the same run.
+        """
+        ...
 
 
 class Binder(Protocol):
@@ -82,7 +95,7 @@ class OpenPlan:
 def plan_files(
     files: Sequence[DataFile],
     binder: Binder,
-    open_file: Callable[[DataFile], ParquetInput],
+    open_file: Opener,
     at_once: int,
     *,
     reads: bool = False,
@@ -116,11 +129,12 @@ def plan_files(
         return plan_file(query, known_file.known) if known_file.plan is None else known_file.plan
 
     def plan(entry: DataFile) -> OpenPlan:
-        file = open_file(entry)
+        found = None if known is None else known.get(entry.path)
+        file = open_file(entry) if found is None else open_file(entry, is_current=True)
         try:
             with file.named_errors():
                 query = binder.query(entry, file)
-                planned = plan_of(query, None if known is None else known.get(entry.path))
+                planned = plan_of(query, found)
                 return OpenPlan(query, prefetch(query, planned) if reads else planned)
         except BaseException:
             file.close()

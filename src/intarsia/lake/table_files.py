@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,20 @@ _MAX_SCHEMAS = 64
 
 #: Attributes that copies of a table in other processes create for themselves.
 _UNSHARED = ("_metadata", "joined", "_names", "lake_index", "_segments")
+
+
+class Settled(NamedTuple):
+    """The metadata of a file whose changes would be detected.
+
+    Attributes:
+        metadata: The metadata.
+        identity: The identity of the file.
+        reads: What was read to get it; None if it was cached.
+    """
+
+    metadata: FileMetadata
+    identity: Hashable
+    reads: IoCounts | None = None
 
 
 class TableFiles:
@@ -129,7 +143,13 @@ class TableFiles:
         }
         if self._definition is not None:
             state["_definition"] = replace(self._definition, files=files, partitions=partitions)
-        for name in ("file_bytes", "files_at_once", "has_deletes", "_ordinals"):  # they are of all files
+        for name in (
+            "file_bytes",
+            "has_objects",
+            "files_at_once",
+            "has_deletes",
+            "_ordinals",
+        ):  # they are of all files
             state.pop(name, None)
         part = type(self).__new__(type(self))
         part.__setstate__(state)
@@ -150,10 +170,15 @@ class TableFiles:
         return self.files[0].path if self._definition is None else self._definition.name
 
     @cached_property
+    def has_objects(self) -> bool:
+        """Whether some of the files are in object stores."""
+        return any(file.is_remote for file in self.files)
+
+    @cached_property
     def files_at_once(self) -> int:
         """Number of files opened concurrently."""
-        is_remote = any(file.is_remote for file in self.files)
-        return min(REMOTE_FILES_AT_ONCE if is_remote else LOCAL_FILES_AT_ONCE, max(1, len(self.files)))
+        at_once = REMOTE_FILES_AT_ONCE if self.has_objects else LOCAL_FILES_AT_ONCE
+        return min(at_once, max(1, len(self.files)))
 
     def open_file(self, entry: DataFile, *, is_current: bool = False) -> ParquetInput:
         """Open one of the files; its footer is read only if it is not cached, or if the file has changed.
@@ -177,7 +202,11 @@ class TableFiles:
         is_current: bool = False,
     ) -> _Result:
         """Read a file with its cached metadata; if it was replaced after it was listed, read the new file."""
-        source = entry.open(fresh=not is_current and entry.path in self._metadata)
+        cached = self._metadata.latest(entry.path)
+        if cached is not None and is_current:  # it may have been replaced since it was listed
+            source = entry.as_opened(cached[1]).open()
+        else:
+            source = entry.open(fresh=cached is not None)
         try:
             return read(source, self._cached_metadata(entry, source))
         except ReplacedWhileReadError:
@@ -187,40 +216,52 @@ class TableFiles:
         found = self._metadata.get(entry.path, source.identity)
         return found or self.lake_index.metadata(entry, source.identity)
 
-    def settled_metadata(
-        self, entry: DataFile, reads: IoCounts, *, is_current: bool = False
-    ) -> tuple[FileMetadata, Hashable] | None:
-        """Return the metadata of a local file, read only if it is not cached.
+    def settling_requests(self, files: Sequence[int], *, is_current: bool) -> set[int]:
+        """Return the files for which `settled_metadata` makes a request to an object store.
+
+        Args:
+            files: Ordinals of files.
+            is_current: See `settled_metadata`.
+        """
+        if not self.has_objects:
+            return set()
+        entries = {ordinal: self.files[ordinal] for ordinal in files}
+        return {
+            ordinal
+            for ordinal, entry in entries.items()
+            if entry.is_remote and not (is_current and entry.path in self._metadata)
+        }
+
+    def settled_metadata(self, entry: DataFile, *, is_current: bool = False) -> Settled | None:
+        """Return the metadata of a file, read only if it is not cached.
 
         Args:
             entry: The file.
-            reads: Counts to which the read is added.
             is_current: The cached metadata was read in the same run, so the file is not checked again.
 
         Returns:
-            The metadata, and the identity of the file; None for an object, or a file whose changes might not
-            be detected, because it was written in the last seconds.
+            The metadata; None for a file whose changes might not be detected: a local file that was written
+            in the last seconds, or an object in a store without ETags.
 
         Raises:
             FormatError: If the footer is damaged.
             OSError: If the file cannot be read.
         """
-        if entry.is_remote:
-            return None
         cached = self._metadata.latest(entry.path)
-        if cached is not None and (is_current or cached[1] == identity_of(os.stat(entry.path))):
-            return cached
+        if cached is not None:
+            is_remote = self.has_objects and entry.is_remote
+            if is_current or (not is_remote and cached[1] == identity_of(os.stat(entry.path))):
+                return Settled(*cached)
 
-        def read(source: ByteSource, known: FileMetadata | None) -> tuple[FileMetadata, Hashable] | None:
+        def read(source: ByteSource, known: FileMetadata | None) -> Settled | None:
             with contextlib.closing(source):
                 if source.identity is None:
                     return None
                 counted = CountedSource(source)
                 found = known or FileMetadata(entry.path, read_raw_footer(counted))
-                reads.add(counted.counts.requests, counted.counts.bytes)
                 _ = found.footer
                 self._metadata.put(entry.path, source.identity, found)
-                return found, source.identity
+                return Settled(found, source.identity, counted.counts)
 
         return self._open(entry, read)
 

@@ -118,7 +118,8 @@ def prune_joined(
     group_bytes: Callable[[RowSelection], Int64s],
     *,
     reads: bool,
-) -> tuple[Pruned, Known]:
+    min_files: int = 1,
+) -> PrunedTogether:
     """Find the rows that might match in many files at once, with the indexes of single row groups.
 
     Args:
@@ -127,18 +128,39 @@ def prune_joined(
         constants: Columns that have one value in each file: for each of them, an array of one value per file.
         group_bytes: See `prune`.
         reads: Whether indexes outside the footers are read.
-
-    Returns:
-        The rows that might match, and the facts about all rows; see `Known.of_file`.
+        min_files: An index that could exclude rows of fewer files is not read.
     """
+    edges = file.joined.group_edges[:-1]
+
+    def is_read(groups: Bools) -> bool:
+        return int(np.logical_or.reduceat(groups, edges).sum()) >= min_files
+
     bytes_before = file.source.counts.bytes
-    pruner = _Pruner(file, predicate, group_bytes, Known())
+    pruner = _Pruner(file, predicate, group_bytes, Known(), is_read)
     pruner.use_constants(partial(_where_constant_by_file, file, constants))
     pruner.use(RowGroupStatistics(file))
     dictionaries = Dictionaries(file)
     if reads and not pruner.candidates.is_empty:
         pruner.use_all([BloomFilters(file), dictionaries])
-    return pruner.result(bytes_before, dictionaries.pages), pruner.known(dictionaries.pages)
+    return PrunedTogether(
+        pruner.result(bytes_before, dictionaries.pages),
+        pruner.known(dictionaries.pages),
+        reads and not pruner.has_left_out,
+    )
+
+
+class PrunedTogether(NamedTuple):
+    """The result of pruning many files at once.
+
+    Attributes:
+        pruned: The rows that might match.
+        known: The facts about all rows; see `Known.of_file`.
+        has_all: Whether all indexes were used that are worth reading.
+    """
+
+    pruned: Pruned
+    known: Known
+    has_all: bool
 
 
 class _Offer(NamedTuple):
@@ -159,6 +181,18 @@ class _Pruner:
     """The state of pruning: the rows that might match each condition, which proofs reduce.
 
     Whether a proof is worth its cost is computed by row group, with masks that have one value per row group.
+
+    Args:
+        file: The file.
+        predicate: The predicate.
+        group_bytes: See `prune`.
+        known: Facts that have been proven before.
+        is_read: Returns whether an index is read that could exclude some row groups.
+
+    Attributes:
+        has_left_out: Whether an index was not read because of ``is_read``.
+        steps: See `Pruned`.
+        candidates: See `Pruned`.
     """
 
     def __init__(
@@ -167,8 +201,11 @@ class _Pruner:
         predicate: Bound,
         group_bytes: Callable[[RowSelection], Int64s] | None,
         known: Known,
+        is_read: Callable[[Bools], bool] = lambda _: True,
     ) -> None:
         self._file = file
+        self._is_read = is_read
+        self.has_left_out = False
         self._group_bytes = group_bytes or self._unlimited
         self._formula = Formula(predicate)
         conditions = self._formula.conditions
@@ -273,7 +310,9 @@ class _Pruner:
         offers = []
         for proof, reach in reaches:
             wanted = self._wanted(reach, groups, matters if proof.is_lookup else None)
-            if wanted:
+            if wanted and not self._is_read(any_of(list(wanted.values()))):
+                self.has_left_out = True
+            elif wanted:
                 cost = proof.cost(wanted)
                 least = cost.min_bytes
                 if least == 0 or least < self._bytes_in(any_of(list(wanted.values()))):

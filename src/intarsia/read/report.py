@@ -239,7 +239,7 @@ class ScanReport:
         self.files_opened += int(files.sum())
         self.row_groups_total += int(groups.sum())
         self.rows_total += gone.num_rows
-        self.bytes_total += int(np.diff(joined.starts)[files].sum())
+        self.bytes_total += int(joined.lengths[files].sum())
         for leaf, of_leaf in zip(query.leaves, outlines, strict=True):
             counts = of_leaf.data_pages[groups]
             pages = self.pages.setdefault(query.shown(leaf.name), PageCounts())
