@@ -26,7 +26,8 @@ from intarsia.rows.bounds import Bools
 from intarsia.storage import IoCounts
 
 #: Files that a lake index contains are planned together if it leaves this many; the other indexes of their
-#: columns have more to exclude.
+#: columns have more to exclude. This does not apply to objects: Bloom filters that the lake index contains
+#: would be requested again.
 _MIN_JOINED = 32
 
 
@@ -132,7 +133,7 @@ def _joined(
     is_current: bool,
 ) -> Survivors:
     """Plan the files together that no lake index contains, or all files if the lake index leaves many."""
-    if np.count_nonzero(keep) >= _MIN_JOINED:
+    if np.count_nonzero(keep) >= _MIN_JOINED and not table.has_objects:
         unknown = keep
     if joins is None or not unknown.any():
         return Survivors(np.flatnonzero(keep).tolist(), answers)

@@ -1,0 +1,420 @@
+"""Objects without a lake index are planned together: the same rows, few requests, and few bytes."""
+
+from __future__ import annotations
+
+import io
+import random
+import threading
+import time
+import warnings
+from collections import Counter
+
+import numpy as np
+import obstore
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from obstore.store import MemoryStore
+
+import intarsia as ia
+from tests.effort import examples
+
+FOLDER = "s3://bucket/lake/"
+
+KEY = "lake/{:03}.parquet"
+
+
+class Recorded:
+    """The requests to a store, each delayed.
+
+    Attributes:
+        store: The store.
+        names: The number of requests by kind.
+        num_bytes: The bytes of the requested ranges.
+        waves: The length of the longest chain of requests, each of which began after the previous one ended.
+        action: Called before each read of an object with its key.
+    """
+
+    def __init__(self, store):
+        self.store = store
+        self.latency_seconds = 0.0
+        self.action = lambda _: None
+        self._lock = threading.Lock()
+        self.reset()
+
+    def reset(self):
+        self.names, self.num_bytes, self.waves, self._ended = Counter(), 0, 0, 0
+        self.keys = Counter()
+
+    def recorded(self, name, real):
+        def request(store, *args, **options):
+            start, stop = (options.get("options") or {}).get("range", (0, 0))
+            with self._lock:
+                wave = self._ended + 1
+                self.names[name] += 1
+                self.num_bytes += stop - start
+                self.waves = max(self.waves, wave)
+                if name == "get":
+                    self.keys[args[0]] += 1
+            time.sleep(self.latency_seconds)
+            try:
+                if name == "get":
+                    self.action(args[0])
+                return real(store, *args, **options)
+            finally:
+                with self._lock:
+                    self._ended = max(self._ended, wave)
+
+        return request
+
+
+@pytest.fixture
+def recorded(put_behind_urls, monkeypatch):
+    recorded = Recorded(MemoryStore())
+    put_behind_urls(recorded.store)
+    for name in ("head", "get", "list"):
+        monkeypatch.setattr(obstore, name, recorded.recorded(name, getattr(obstore, name)))
+    return recorded
+
+
+# --- costs ------------------------------------------------------------------------------------------
+
+NUM_OBJECTS, NUM_ROWS = 64, 4_000
+
+#: The object with the value.
+TARGET, VALUE = 41, 41 * NUM_ROWS + 7
+
+FILTER_BYTES = 8192
+
+
+def rows_of_object(ordinal):
+    noise = np.random.default_rng(ordinal)
+    rows = np.arange(ordinal * NUM_ROWS, (ordinal + 1) * NUM_ROWS)
+    return pa.table(
+        {
+            "id": rows,
+            "user": rows * 7919 % (NUM_OBJECTS * NUM_ROWS) * 2,
+            "name": [f"name {ordinal % 8} {row % 97}" for row in rows.tolist()],
+            "noise": noise.integers(0, 256, NUM_ROWS * 60, dtype=np.uint8).view("S60"),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def objects():
+    """Objects of 300 KB without page indexes, whose filters are outside of the bytes read with the footer."""
+    found = []
+    for ordinal in range(NUM_OBJECTS):
+        sink = io.BytesIO()
+        filters = {"user": {"ndv": NUM_ROWS, "fpp": 0.001}}
+        pq.write_table(
+            rows_of_object(ordinal),
+            sink,
+            use_dictionary=["name"],
+            compression="none",
+            bloom_filter_options=filters,
+        )
+        found.append(sink.getvalue())
+    return found
+
+
+@pytest.fixture
+def lake(recorded, objects):
+    for ordinal, data in enumerate(objects):
+        obstore.put(recorded.store, KEY.format(ordinal), data)
+    return recorded
+
+
+def user(row):
+    return f"user = {row * 7919 % (NUM_OBJECTS * NUM_ROWS) * 2}"
+
+
+#: For a table whose footers are known: the condition, the rows, the reads, the waves, and the bytes of the
+#: indexes of all objects. One object is read completely in one request if it has matching rows.
+COSTS = {
+    "one value": (user(VALUE), 1, NUM_OBJECTS + 1, 5, NUM_OBJECTS * FILTER_BYTES),
+    "absent value": ("user = 11111", 0, NUM_OBJECTS, 4, NUM_OBJECTS * FILTER_BYTES),
+    "two conditions": (f"name >= 'n' AND {user(VALUE)}", 1, NUM_OBJECTS + 1, 5, NUM_OBJECTS * FILTER_BYTES),
+    "range": (f"id BETWEEN {VALUE} AND {VALUE + 5}", 6, 1, 3, 0),
+    "absent range": ("id < 0", 0, 0, 2, 0),
+    "text": ("name LIKE '%nothing%'", 0, NUM_OBJECTS, 4, NUM_OBJECTS * 1500),
+}
+
+
+@pytest.mark.parametrize(("where", "num_rows", "reads", "waves", "index_bytes"), COSTS.values(), ids=COSTS)
+def test_costs(lake, objects, where, num_rows, reads, waves, index_bytes):
+    """Each object is checked with a HEAD request, and indexes are read in one request, 32 at a time."""
+    table = ia.open(FOLDER)
+    assert table.schema.names == ["id", "user", "name", "noise"]
+    scan = table.scan(where)
+    assert scan.to_arrow().num_rows == num_rows
+    found = []
+    lake.latency_seconds = 0.03
+    for _ in range(3):
+        lake.reset()
+        assert scan.to_arrow().num_rows == num_rows
+        assert (lake.names["head"], lake.names["get"]) == (NUM_OBJECTS, reads)
+        assert lake.num_bytes <= index_bytes + (len(objects[TARGET]) if num_rows else 0)
+        assert (scan.report.requests, scan.report.bytes_read) == (reads, lake.num_bytes)
+        found.append(lake.waves)
+    assert min(found) <= waves  # on a busy machine, concurrent requests may arrive late
+
+
+def test_a_first_query_reads_footers_once(lake):
+    """The bytes at the end of an object are read once, and nothing else of 63 objects but their filters."""
+    scan = ia.open(FOLDER).scan(user(VALUE))
+    assert scan.to_arrow().num_rows == 1
+    assert lake.names == {"list": 1, "get": 2 * NUM_OBJECTS + 1}
+    assert set(lake.keys.values()) == {2, 3}
+
+
+def test_few_objects_are_planned_one_by_one(recorded, objects):
+    """The indexes of two objects are read with the page index, because a further round trip takes longer."""
+    for ordinal in (0, TARGET):
+        obstore.put(recorded.store, KEY.format(ordinal), objects[ordinal])
+    assert ia.open(FOLDER).scan(user(VALUE)).to_arrow().num_rows == 1
+    assert recorded.keys[KEY.format(0)] == 2
+
+
+def test_a_limit_makes_no_requests_for_other_objects(lake):
+    table = ia.open(FOLDER)
+    assert table.schema
+    assert table.scan("user >= 0", limit=1).to_arrow().num_rows == 1
+    lake.reset()
+    assert table.scan("user >= 0", limit=1).to_arrow().num_rows == 1
+    assert lake.names == {"head": 1, "get": 1}
+
+
+def test_a_single_object(recorded, objects):
+    obstore.put(recorded.store, KEY.format(0), objects[0])
+    table = ia.open(FOLDER)
+    for _ in range(2):
+        assert table.count("id = 5") == 1
+    assert recorded.names["head"] == 1
+
+
+def test_the_query_ends_at_its_time_limit(lake):
+    """The limit applies to the requests for the indexes of all objects."""
+    table = ia.open(FOLDER, query_timeout_seconds=0.6)
+    assert table.schema
+    lake.latency_seconds = 0.25
+    with pytest.raises(ia.QueryTimeoutError) as caught:
+        table.count(user(VALUE))
+    assert caught.value.requests <= 2 * 32 + 2
+
+
+# --- answers ----------------------------------------------------------------------------------------
+
+WORDS = ["", "a", "ab", "zebra", "日本", "naïve", None]
+
+
+def random_rows(random, version):
+    """Rows with the version of their object."""
+    num_rows = random.choice([0, 1, 7, 40, 200])
+    start = random.randint(0, 300)
+    return pa.table(
+        {
+            "id": pa.array(range(start, start + num_rows), pa.int64()),
+            "user": pa.array([random.choice([None, *range(0, 400, 3)]) for _ in range(num_rows)], pa.int32()),
+            "word": pa.array([random.choice(WORDS) for _ in range(num_rows)], pa.string()),
+            "number": pa.array(
+                [random.choice([None, float("nan"), -0.0, 0.5, 3.0]) for _ in range(num_rows)]
+            ),
+            "version": pa.array([version] * num_rows, pa.int32()),
+        },
+    )
+
+
+def write(random, rows, path):
+    pq.write_table(
+        rows,
+        path,
+        row_group_size=random.choice([20, 50, 1000]),
+        use_dictionary=random.choice([True, False, ["word"]]),
+        data_page_size=random.choice([100, 1 << 20]),
+        write_page_index=random.choice([True, False]),
+        bloom_filter_options={"user": {"ndv": 100, "fpp": 0.01}, "word": {"ndv": 10}}
+        if random.random() < 0.6
+        else {},
+    )
+    if rows.num_rows and random.random() < 0.2:
+        ia.attach(path, [random.choice([ia.Bloom("word"), ia.Distinct("user"), ia.RowMap("id")])])
+    return path.read_bytes()
+
+
+def random_condition(random):
+    """A condition as SQL, and as a function of a row."""
+    value, low = random.randint(-5, 420), random.randint(0, 400)
+    values = tuple(random.randint(0, 420) for _ in range(4))
+    kind = random.randrange(7 if random.random() < 0.7 else 9)
+    if kind == 0:
+        return f"user = {value}", lambda row: row["user"] == value
+    if kind == 1:
+        return f"user IN {values}", lambda row: row["user"] in values
+    if kind == 2:
+        return f"id BETWEEN {low} AND {low + 9}", lambda row: low <= row["id"] <= low + 9
+    if kind == 3:
+        return "word LIKE '%b%'", lambda row: row["word"] is not None and "b" in row["word"]
+    if kind == 4:
+        return "word = '日本'", lambda row: row["word"] == "日本"
+    if kind == 5:
+        return "word IS NULL", lambda row: row["word"] is None
+    if kind == 6:
+        return "number > 1", lambda row: row["number"] is not None and row["number"] > 1
+    (left, is_left), (right, is_right) = random_condition(random), random_condition(random)
+    if kind == 7:
+        return f"({left}) AND ({right})", lambda row: is_left(row) and is_right(row)
+    return f"({left}) OR ({right})", lambda row: is_left(row) or is_right(row)
+
+
+class RandomLake:
+    """Random objects in a store, in two versions."""
+
+    def __init__(self, seed, store, folder):
+        self.random = random.Random(seed)
+        self.store = store
+        self.rows, self.objects = {}, {}
+        options = self.random.getrandbits(64)
+        for ordinal in range(self.random.randint(3, 8)):
+            for version in (1, 2):
+                # most objects have the same columns, writer and options
+                how = random.Random(options if self.random.random() < 0.9 else ordinal)
+                rows = random_rows(self.random, version)
+                self.rows[ordinal, version] = rows.to_pylist()
+                self.objects[ordinal, version] = write(how, rows, folder / "x.parquet")
+            self.put(ordinal, 1)
+        self.ordinals = sorted({ordinal for ordinal, _ in self.objects})
+
+    def put(self, ordinal, version):
+        obstore.put(self.store, KEY.format(ordinal), self.objects[ordinal, version])
+
+    def expected(self, matches, versions):
+        """The matching rows, given the versions of some objects."""
+        return [
+            row
+            for ordinal, version in versions.items()
+            for row in self.rows[ordinal, version]
+            if matches(row)
+        ]
+
+    def spoil(self, ordinal):
+        """Replace, delete, truncate or damage an object."""
+        data = self.objects[ordinal, 1]
+        kind = self.random.choice(["replace", "replace", "delete", "truncate", "damage"])
+        if kind == "replace":
+            self.put(ordinal, 2)
+        elif kind == "delete":
+            obstore.delete(self.store, KEY.format(ordinal))
+        elif kind == "truncate":
+            obstore.put(self.store, KEY.format(ordinal), data[: self.random.randrange(len(data))])
+        else:
+            place = self.random.randrange(4, len(data) - 8)
+            obstore.put(self.store, KEY.format(ordinal), data[:place] + b"\xff" * 4 + data[place + 4 :])
+        return kind
+
+
+def texts(rows):
+    return list(map(repr, rows))
+
+
+@pytest.mark.parametrize("seed", range(examples(10)))
+def test_the_rows_of_a_full_read(recorded, tmp_path, seed):
+    lake = RandomLake(seed, recorded.store, tmp_path)
+    table = ia.open(FOLDER)
+    single = [ia.open(FOLDER + KEY.format(ordinal)[5:]) for ordinal in lake.ordinals]
+    for _ in range(4):
+        where, matches = random_condition(lake.random)
+        expected = lake.expected(matches, dict.fromkeys(lake.ordinals, 1))
+        for _ in range(2):  # cold and warm
+            scan = table.scan(where)
+            assert texts(scan.to_arrow().to_pylist()) == texts(expected), where
+            assert table.count(where) == len(expected)
+        alone = [row for one in single for row in one.scan(where).to_arrow().to_pylist()]
+        assert texts(alone) == texts(expected)
+        planned = [row for split in table.plan(where) for row in split.to_arrow().to_pylist()]
+        assert texts(planned) == texts(expected)
+
+
+CHANGED = (ia.ReplacedWhileReadError, ia.FormatError, FileNotFoundError)
+
+
+@pytest.mark.parametrize("seed", range(examples(16)))
+def test_objects_that_change_during_a_query(recorded, tmp_path, seed):
+    """The rows of each object are those of one version, or an error is raised."""
+    lake = RandomLake(seed, recorded.store, tmp_path)
+    table = ia.open(FOLDER)
+    if seed % 2:
+        assert table.schema
+    changed = {}
+
+    def change(_):
+        if len(changed) < 3 and lake.random.random() < 0.2:
+            ordinal = lake.random.choice(lake.ordinals)
+            if ordinal not in changed:
+                changed[ordinal] = lake.spoil(ordinal)
+
+    recorded.action = change
+    for _ in range(4):
+        where, matches = random_condition(lake.random)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ia.IntarsiaWarning)
+            try:
+                rows = table.scan(where).to_arrow().to_pylist()
+            except CHANGED:
+                assert changed
+                continue
+        options = [
+            [texts(lake.expected(matches, {ordinal: version})) for version in (1, 2)]
+            for ordinal in lake.ordinals
+        ]
+        found = texts(rows)
+        # damaged bytes may be in values, which have no checksums
+        if "damage" not in changed.values():
+            assert fits(found, options), where
+    recorded.action = lambda _: None
+    for ordinal in changed:
+        lake.put(ordinal, 2)
+    where, matches = random_condition(lake.random)
+    versions = {ordinal: 2 if ordinal in changed else 1 for ordinal in lake.ordinals}
+    assert texts(table.scan(where).to_arrow().to_pylist()) == texts(lake.expected(matches, versions))
+
+
+def fits(found, options):
+    """Return whether rows are those of one version of each object, in order."""
+    if not options:
+        return not found
+    return any(found[: len(one)] == one and fits(found[len(one) :], options[1:]) for one in options[0])
+
+
+def test_a_replaced_object_does_not_stop_planning_the_others_together(lake, objects):
+    """Objects are replaced and deleted after the footers were read; the others are requested twice."""
+    table = ia.open(FOLDER)
+    scan = table.scan(user(VALUE))
+    for ordinal in (3, 17):
+        obstore.put(lake.store, KEY.format(ordinal), objects[TARGET])
+    obstore.delete(lake.store, KEY.format(60))
+    lake.reset()
+    with pytest.raises(ia.ReplacedWhileReadError) as caught:
+        scan.to_arrow()
+    assert caught.value.path == FOLDER + "003.parquet"
+    assert lake.names["get"] <= 2 * NUM_OBJECTS + 8
+    with pytest.raises(FileNotFoundError, match=r"060\.parquet"):
+        table.count(user(VALUE))
+    obstore.put(lake.store, KEY.format(60), objects[60])
+    assert table.count(user(VALUE)) == 3
+
+
+def test_a_store_that_fails_is_not_asked_again_and_again(lake):
+    """After the first error, no more objects are read together, and the error is raised as for one object."""
+    table = ia.open(FOLDER)
+    assert table.schema
+
+    def refuse(_):
+        raise obstore.exceptions.GenericError("status code: 503 Slow Down: <Code>SlowDown</Code>")
+
+    lake.reset()
+    lake.action = refuse
+    with pytest.raises(ia.ObjectStoreError) as caught:
+        table.count(user(VALUE))
+    assert caught.value.reason == "throttled"
+    assert lake.names["get"] < NUM_OBJECTS + 32
