@@ -6,6 +6,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
+from intarsia.file import FileMetadata
+from intarsia.file.joined import JoinedPart
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import (
     ByteSource,
@@ -76,6 +78,17 @@ class DataFile:
     def deleted_rows(self) -> RowSelection:
         """Return the rows of the file that are deleted in the table."""
         return RowSelection.none() if self.deletes is None else self.deletes.rows()
+
+    def joined_part(self, metadata: FileMetadata, identity: Hashable | None) -> JoinedPart:
+        """Return the file as a part of a joined file.
+
+        Args:
+            metadata: Its metadata.
+            identity: The identity of the file that has the metadata.
+        """
+        if not self.is_remote:
+            return JoinedPart(metadata, identity, self.open)
+        return JoinedPart(metadata, identity, self.as_opened(identity).open, is_remote=True)
 
     def as_opened(self, identity: Hashable | None) -> DataFile:
         """Return the file with the identity that it had when it was opened, in case it was replaced.

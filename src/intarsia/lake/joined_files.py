@@ -130,10 +130,9 @@ def _families(
                 continue
             if found.reads is not None:
                 footers.add(found.reads.requests, found.reads.bytes)
-            entry, is_remote = table.files[ordinal], table.has_objects and table.files[ordinal].is_remote
-            family = families.setdefault((is_remote, family_of(found.metadata)), {})
-            opened = entry.as_opened(found.identity).open if is_remote else entry.open
-            family[ordinal] = JoinedPart(found.metadata, found.identity, opened, is_remote)
+            part = table.files[ordinal].joined_part(found.metadata, found.identity)
+            family = families.setdefault(family_of(part), {})
+            family[ordinal] = part
             num_files, num_bytes = num_files + 1, num_bytes + found.metadata.memory_bytes
             if num_files >= MAX_FILES or num_bytes >= MAX_BYTES:
                 yield from (family for family in families.values() if len(family) > 1)
@@ -160,11 +159,13 @@ def _settled(
             yield ordinal, future.result
 
 
-def family_of(metadata: FileMetadata) -> Hashable:
+def family_of(part: JoinedPart) -> Hashable:
     """Return a key that is equal for files that can be joined."""
+    metadata = part.metadata
     struct, keys = metadata.footer.metadata, metadata.footer.key_values
     orders = None if struct.column_orders is None else tuple(struct.column_orders)
-    return metadata.schema, struct.created_by, orders, any(key in keys for key in INDEX_KEYS)
+    has_indexes = any(key in keys for key in INDEX_KEYS)
+    return part.is_remote, metadata.schema, struct.created_by, orders, has_indexes
 
 
 def _pruned(

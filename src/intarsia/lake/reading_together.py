@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from intarsia.errors import IntarsiaError
-from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
+from intarsia.file.joined import JoinedInput, JoinedMetadata
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.metadata_cache import JoinedCache
 from intarsia.read.file_plan import FilePlan
@@ -71,7 +71,7 @@ def _read_family(files: Sequence[PlannedFile], cache: JoinedCache) -> dict[int, 
     inputs = [file.query.file for file in files]
     joined = cache.join(
         [
-            JoinedPart(one.metadata, one.source.identity, file.entry.open)
+            file.entry.joined_part(one.metadata, one.source.identity)
             for one, file in zip(inputs, files, strict=True)
         ]
     )

@@ -162,7 +162,9 @@ class TopCandidates:
             return
         file = JoinedInput(joined)
         query = binder.query(replace(first, deletes=None), file)
-        pruned, known = prune_joined(file, predicate, constants, query.estimated_bytes_by_group, reads=False)
+        pruned, known, _ = prune_joined(
+            file, predicate, constants, query.estimated_bytes_by_group, reads=False
+        )
         edges = joined.row_edges
         gone = mine & ~pruned.candidates.overlaps(edges[:-1], edges[1:])
         if gone.any():
@@ -307,7 +309,7 @@ class TopCandidates:
         families: dict[Hashable, dict[int, JoinedPart]] = {}
         num_bytes = 0
         for file, part in self._parts(files, is_current=is_current):
-            family = families.setdefault(family_of(part.metadata), {})
+            family = families.setdefault(family_of(part), {})
             family[file] = part
             self._read.add(file)
             num_bytes += part.metadata.memory_bytes
@@ -326,13 +328,15 @@ class TopCandidates:
         for file in files:
             entry = table.files[file]
             try:
-                settled = table.settled_metadata(entry, footers, is_current=is_current)
+                settled = None if entry.is_remote else table.settled_metadata(entry, is_current=is_current)
             except (FormatError, OSError):  # opening the file raises it
                 settled = None
             if settled is None:
                 others[entry.path] = file
             else:
-                yield file, JoinedPart(*settled, entry.open)
+                if settled.reads is not None:
+                    footers.add(settled.reads.requests, settled.reads.bytes)
+                yield file, entry.joined_part(settled.metadata, settled.identity)
         self._report.add_reads(footers)
         open_file: Callable[[DataFile], ParquetInput] = partial(table.open_file, is_current=is_current)
         entries = [table.files[file] for file in others.values()]
@@ -341,4 +345,4 @@ class TopCandidates:
             for entry, future in opened:
                 with future.result() as found:
                     self._report.add_reads(found.source.counts)
-                    yield others[entry.path], JoinedPart(found.metadata, found.source.identity, entry.open)
+                    yield others[entry.path], entry.joined_part(found.metadata, found.source.identity)
