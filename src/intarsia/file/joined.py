@@ -215,13 +215,13 @@ class _JoinedSource:
         """Return the ordinal of the file that has a range."""
         joined = self._joined
         part = joined.part_at(location.start)
-        start = joined.starts[part]
-        if location.stop > start + joined.lengths[part]:
+        offset = location.start - joined.starts[part]
+        if offset + location.length > joined.lengths[part]:
             raise CorruptFileError(
-                f"the metadata refers to bytes beyond the end of the file, at offset {location.start - start}",
+                f"the metadata refers to bytes beyond the end of the file, at offset {offset}",
                 reason="range-outside-file",
                 path=joined.parts[part].metadata.path,
-                offset=location.start - start,
+                offset=offset,
             )
         return part
 
