@@ -75,7 +75,7 @@ def connect_host(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def packages_host(tmp_path_factory):
-    """A session with an executor in a process of its own, on the packaged Java, with indexes of other packages.
+    """A session with one executor process, on the packaged Java, with indexes of other packages.
 
     Tasks that die are retried.
     """
