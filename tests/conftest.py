@@ -16,11 +16,14 @@ CORPUS = Path(__file__).parent / "corpus"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
-# A JVM that lives for a minute spends most of its time in its optimizing compiler, and a quarter of its start
-# verifying the bytecode of Spark. Spark's launcher passes these options on.
+# A JVM that lives for a minute spends most of its time in its optimizing compiler, and a quarter of its
+# start verifying bytecode. Without the optimizing compiler, it has only 48 MB for compiled methods, which
+# the tests of Spark exceed, so that it would drop methods and compile them again. Spark's launcher passes
+# these options on.
 os.environ.setdefault(
     "SPARK_SUBMIT_OPTS",
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    " -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m -Xms768m -Xmn256m",
 )
 
 

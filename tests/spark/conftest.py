@@ -30,6 +30,9 @@ def spark(tmp_path_factory):
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "ERROR",
         "spark.sql.artifact.isolation.enabled": "false",
+        # Stages are compiled as for users. The projections between them are interpreted: compiling one
+        # takes longer than running it on a few rows. The sessions in other processes compile them.
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",

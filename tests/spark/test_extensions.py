@@ -9,7 +9,7 @@ import pytest
 import intarsia.spark as ias
 from tests.spark.skipping import make_lake, user_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 
 def test_the_settings():
