@@ -47,7 +47,8 @@ benchmarks:
   totals    count and sum of 4,000,000 rows of the same file
   lineitem  l_partkey = k in TPC-H's lineitem, with and without a RowMap (needs tpchgen-cli)
   lake      five queries on 1,000 files of 10,000 rows, without indexes, with indexes, with a lake index
-  s3        two lookups in the same lake on an S3 server with 20 ms of delay (needs moto; DuckDB needs httpfs)
+  s3        two lookups in the same lake, with and without a lake index, on an S3 server with 20 ms of delay
+            (needs moto; DuckDB needs httpfs)
   among     IN with 1,000 values on 200 files of 10,000 rows
   memory    memory that a result of 200 wide rows retains
   attach    time to attach each kind of index

@@ -16,6 +16,9 @@ from benchmarks.measure import Case
 #: The delay of each response.
 LATENCY_SECONDS = 0.02
 
+#: The folders of the bucket: the same objects with and without a lake index.
+INDEXED, UNINDEXED = "lake", "lake-without-index"
+
 NEEDS = "needs moto: pip install 'moto[s3]' flask flask-cors"
 
 
@@ -28,7 +31,7 @@ class StoredLake(File):
 
 
 def object_store_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
-    """Look up rows of the lake in the bucket, which has a lake index."""
+    """Look up rows of the lake in the bucket, with and without a lake index."""
     files = max(1, rows // ROWS_PER_FILE)
     lake = Path(make_lakes(folder, files)[-1].path)
     server = subprocess.Popen(
@@ -42,22 +45,26 @@ def object_store_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
     os.environ.update(pair.split("=", 1) for pair in line)
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         os.environ.pop(name, None)
-    url = "s3://bucket/lake/"
-    ia.open(url).build_lake_index()
-    found = StoredLake("S3", url, f"{files:,} objects with a lake index, 20 ms for each response")
-    return [
-        Case(name, found, asked) for name, asked in lookup_queries(files, max(2, repetitions // 3)).items()
+    with_index, without_index = (f"s3://bucket/{name}/" for name in (INDEXED, UNINDEXED))
+    ia.open(with_index).build_lake_index()
+    about = f"{files:,} objects {{}} a lake index, 20 ms for each response"
+    lakes = [
+        StoredLake("S3", with_index, about.format("with")),
+        StoredLake("S3, no lake index", without_index, about.format("without")),
     ]
+    queries = lookup_queries(files, max(2, repetitions // 3))
+    return [Case(name, found, asked) for found in lakes for name, asked in queries.items()]
 
 
 def serve(lake: Path) -> None:
-    """Serve a folder as ``s3://bucket/lake/``, and print the environment variables for its clients."""
+    """Serve a folder as the folders of the bucket, and print the environment variables for its clients."""
     from tests.object_stores.s3_server import S3Server
 
     server = S3Server()
     server.reset()
     for path in sorted(lake.glob("*.parquet")):
-        server.put(f"lake/{path.name}", path.read_bytes())
+        for folder in (INDEXED, UNINDEXED):
+            server.put(f"{folder}/{path.name}", path.read_bytes())
     server.latency_seconds = LATENCY_SECONDS
     print(*(f"{name}={value}" for name, value in server.environment.items()), flush=True)
 
