@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,6 +19,8 @@ import intarsia as ia
 from intarsia.file import ChunkKey, FileMetadata, ParquetInput, parquet_file
 from intarsia.file.metadata import find_directory, parse_footer
 from intarsia.file.parquet_file import parse_column_index, parse_offset_index
+from intarsia.indexes.kept_indexes import KeptIndexes
+from intarsia.indexes.sample import OpenSample
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.metadata_cache import MetadataCache
 from intarsia.lake.table import Table
@@ -109,6 +112,22 @@ def test_structs_are_parsed_once(recorded, parse):
     assert calls(lambda: table.explain("a BETWEEN 700 AND 720"), of=parse) == 0
 
 
+def test_an_index_is_opened_once(tmp_path):
+    path = tmp_path / "x.parquet"
+    values = np.random.default_rng(5).permutation(np.arange(0, 4000, 2))  # odd ones are within all bounds
+    write(path, values, indexes=[ia.Distinct("b")])
+    (entry,) = read_metadata(path).directory.entries
+    file = RecordedDataFile(str(path), path.stat().st_size)
+    table = Table([file])
+    for count in (1, 0, 0):
+        file.ranges.clear()
+        report = table.explain("b = 701")
+        assert [index for index, _ in report.pruned_by] == [entry.name]
+        assert sum(place.start <= entry.offset < place.stop for place in file.ranges) == count
+        assert (report.bytes_index >= entry.length) == bool(count)
+        assert table.count("b = 700") == 1
+
+
 def overwrite(path):
     """Overwrite in place: the file keeps its inode."""
     with open(path, "r+b") as file:
@@ -144,8 +163,9 @@ def remove_and_copy(path):
 def test_a_replaced_file_is_read_again(tmp_path, change):
     """The new file has the same length and page offsets, but other bounds."""
     path = tmp_path / "x.parquet"
-    write(path, range(2000))
-    write(f"{path}.new", range(10_000, 12_000))
+    indexes = [ia.PageIndex(), ia.ZoneMap("a", granularity="row_group")]
+    write(path, range(2000), indexes=indexes)
+    write(f"{path}.new", range(10_000, 12_000), indexes=indexes)
     assert os.path.getsize(path) == os.path.getsize(f"{path}.new")
     table = ia.open(path)
     scan(table)
@@ -228,6 +248,25 @@ def test_the_least_recently_used_are_evicted_first(tmp_path):
     cache.put("a", None, found["a"])  # without an identity a change cannot be detected
     assert "a" not in cache
     assert cache.memory_bytes == each
+
+
+def test_the_least_recently_used_indexes_are_evicted_first(tmp_path):
+    write(tmp_path / "a", range(10))
+    old, new = read_metadata(tmp_path / "a"), read_metadata(tmp_path / "a")
+    kept, opened = KeptIndexes(100), dict.fromkeys("abc")
+    for name in opened:
+        opened[name] = OpenSample(10, np.arange(1), pa.table({"a": [1]}))
+    kept.put(old, "a", opened["a"], 50)
+    kept.put(old, "b", opened["b"], 50)
+    assert kept.get(old, "a") is opened["a"]
+    kept.put(old, "c", opened["c"], 40)
+    assert [kept.get(old, name) for name in "abc"] == [opened["a"], None, opened["c"]]
+    assert kept.memory_bytes == 90
+    assert kept.get(new, "a") is None  # the file has changed
+    kept.put(new, "a", opened["b"], 60)
+    assert (kept.get(old, "a"), kept.get(new, "a"), kept.memory_bytes) == (None, opened["b"], 100)
+    kept.put(new, "a", opened["a"], 101)
+    assert (kept.get(new, "a"), kept.memory_bytes) == (None, 40)
 
 
 def test_metadata_larger_than_the_limit_is_not_cached(tmp_path):

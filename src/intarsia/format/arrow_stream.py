@@ -78,6 +78,7 @@ class ExpansionBudget:
     Example:
         >>> budget = ExpansionBudget(1000)
         >>> budget.take(bytes(600))
+        600
         >>> budget.take(bytes(600))
         Traceback (most recent call last):
             ...
@@ -92,12 +93,15 @@ class ExpansionBudget:
         self._shared = shared
         self._lock = threading.Lock()
 
-    def take(self, payload: bytes) -> None:
+    def take(self, payload: bytes) -> int:
         """Reserve memory for a payload that is about to be opened.
 
         Args:
             payload: An Arrow IPC stream, which takes its expanded size, or other bytes, which take their
                 length.
+
+        Returns:
+            The reserved bytes.
 
         Raises:
             ValueError: If it takes more than is left; nothing is reserved then.
@@ -107,6 +111,7 @@ class ExpansionBudget:
         except ValueError:  # not an Arrow stream
             num_bytes = len(payload)
         self._take(num_bytes)
+        return num_bytes
 
     def _take(self, num_bytes: int) -> None:
         with self._lock:

@@ -36,7 +36,10 @@ from intarsia.rows.selection import RowSelection
 
 @runtime_checkable
 class OpenIndex(Protocol):
-    """An index whose payload has been opened."""
+    """An index whose payload has been opened.
+
+    A table keeps opened indexes for later queries, which may run at the same time in other threads.
+    """
 
     def candidate_rows(self, condition: Condition) -> RowSelection | None:
         """Return the rows that might match a condition.

@@ -35,6 +35,7 @@ from intarsia.indexes.capabilities import (
     SketchingIndex,
     Summarizes,
 )
+from intarsia.indexes.kept_indexes import KeptIndexes
 from intarsia.indexes.layout import Layout
 from intarsia.indexes.probing import ProbedIndex
 from intarsia.indexes.proof import Cost, Savings, Verdict, Wanted
@@ -64,10 +65,14 @@ class EmbeddedIndexes:
     Args:
         file: The file.
         budget: The memory budget of the opened indexes. By default they have a separate one.
+        kept: The opened indexes of earlier queries, to which those of this one are added; None for none.
     """
 
-    def __init__(self, file: ParquetInput, budget: ExpansionBudget | None = None) -> None:
+    def __init__(
+        self, file: ParquetInput, budget: ExpansionBudget | None = None, kept: KeptIndexes | None = None
+    ) -> None:
         self._file = file
+        self._kept = kept
         self._budget = ExpansionBudget() if budget is None else budget
         self._indexes: dict[str, Any] = {}
         self._opened: dict[str, OpenIndex | None] = {}
@@ -221,7 +226,8 @@ class EmbeddedIndexes:
     def open(self, entry: Entry) -> OpenIndex | None:
         """Open an entry, or return None if it is not trusted or its kind is unknown."""
         if entry.name not in self._opened:
-            self._opened[entry.name] = self._open(entry)
+            kept = None if self._kept is None else self._kept.get(self._file.metadata, entry.name)
+            self._opened[entry.name] = self._open(entry) if kept is None else kept
         return self._opened[entry.name]
 
     def _open(self, entry: Entry) -> OpenIndex | None:
@@ -236,10 +242,12 @@ class EmbeddedIndexes:
                 return index.open_source(_ProbedPayload(self._file, self._directory, entry), layout)
             payload = self.read(entry)
             try:
-                self._budget.take(payload)
+                num_bytes = self._budget.take(payload)
             except ValueError as error:
                 raise IndexPayloadError(str(error), reason="over-budget") from error
             found: OpenIndex = index.open(payload, layout)
+            if self._kept is not None:
+                self._kept.put(self._file.metadata, entry.name, found, num_bytes)
             return found
 
         return call_or_ignore(self._file, entry.name, opened)

@@ -157,7 +157,14 @@ class TableBinder:
             values = {binding.own(path): value for path, value in values.items()}
         deleted = entry.deleted_rows()
         return FileQuery.of(
-            file, binding.predicate, self._columns, values, self._budget, binding.names, deleted
+            file,
+            binding.predicate,
+            self._columns,
+            values,
+            self._budget,
+            binding.names,
+            deleted,
+            self._table.kept_indexes,
         )
 
     @property

@@ -145,6 +145,7 @@ class Table(TableFiles):
     error names two of the files. See ``schema`` of `open` for the columns of the first file instead.
 
     Parsed metadata of unchanged files (footers, page indexes, directories) is cached, up to about 256 MiB.
+    Their opened indexes are cached, too, up to about 64 MiB.
 
     Attributes:
         files: The files, ordered by path for a folder or glob, in the given order for a list. Each has

@@ -16,6 +16,7 @@ import pyarrow as pa
 from intarsia.errors import FormatError, ReplacedWhileReadError
 from intarsia.file import FileMetadata, ParquetInput, read_raw_footer
 from intarsia.file.schema import FileSchema
+from intarsia.indexes.kept_indexes import KeptIndexes
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.definition import TableDefinition
 from intarsia.lake.index.known_files import KnownFiles
@@ -47,7 +48,7 @@ _MAX_SCHEMAS = 64
 
 
 #: Attributes that copies of a table in other processes create for themselves.
-_UNSHARED = ("_metadata", "joined", "_names", "lake_index", "_segments")
+_UNSHARED = ("_metadata", "kept_indexes", "joined", "_names", "lake_index", "_segments")
 
 
 class Settled(NamedTuple):
@@ -107,6 +108,7 @@ class TableFiles:
         if not self.files and definition is None:
             raise FileNotFoundError("the source lists no files, so there is no schema")
         self._metadata = MetadataCache() if metadata is None else metadata
+        self.kept_indexes = KeptIndexes()
         self.joined = JoinedCache()
         self._names: dict[FileSchema, FileNames | None] = {}
         self._variants: frozenset[tuple[str, ...]] | None = None
@@ -123,6 +125,7 @@ class TableFiles:
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self._metadata = MetadataCache()
+        self.kept_indexes = KeptIndexes()
         self.joined = JoinedCache()
         self._names = {}
         self.lake_index = self._new_lake_index()

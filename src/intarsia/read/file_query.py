@@ -14,6 +14,7 @@ from intarsia.file import ParquetInput
 from intarsia.format.arrow_stream import ExpansionBudget
 from intarsia.format.footer import Leaf
 from intarsia.indexes.embedded import EmbeddedIndexes
+from intarsia.indexes.kept_indexes import KeptIndexes
 from intarsia.predicate import Bound, BoundConstant, Path
 from intarsia.predicate.bound import conditions
 from intarsia.read.file_names import FileNames
@@ -59,6 +60,7 @@ class FileQuery:
         budget: ExpansionBudget | None = None,
         names: FileNames | None = None,
         deleted: RowSelection | None = None,
+        kept: KeptIndexes | None = None,
     ) -> FileQuery:
         """Create a query of a file.
 
@@ -70,11 +72,12 @@ class FileQuery:
             budget: The memory budget for the indexes of all open files; None for only the limit of the file.
             names: The names of the columns in the file; None if they are those of the table.
             deleted: Rows of the file that the table does not have.
+            kept: The opened indexes of earlier queries.
         """
         constants = constants or {}
         if isinstance(predicate, BoundConstant) and predicate.value:
             predicate = None
-        embedded = EmbeddedIndexes(file, ExpansionBudget(shared=budget))
+        embedded = EmbeddedIndexes(file, ExpansionBudget(shared=budget), kept)
         deleted = _NO_ROWS if deleted is None else deleted.clip(0, file.footer.num_rows)
         found = columns if names is None else [names.column(column) for column in columns]
         wanted = tuple(column for column in found if column.path not in constants)
