@@ -40,7 +40,7 @@ from intarsia.read.sort_key import Ranks, SortKey
 from intarsia.rows.bounds import Bools, Bounds
 from intarsia.storage import IoCounts
 
-#: The number of granules with the best bounds that determine the floor, at least.
+#: The minimum number of granules, those with the best bounds, from which `TopCandidates.floor` is computed.
 _FLOOR_GRANULES = 64
 
 
@@ -235,7 +235,7 @@ class TopCandidates:
     # --- the floor ---------------------------------------------------------------------------------
 
     def floor(self, limit: int) -> pa.Scalar | None:
-        """Return a value such that at least some rows of the files have it or better ones.
+        """Return a value such that at least ``limit`` rows of the files have it or better ones.
 
         If the bounds of a granule are values of the column, one row has the better of them, and all rows have
         the worse of them or better values. So the files that can contain the first rows are known before any
