@@ -32,6 +32,7 @@ READING: dict[str, tuple[Callable[[Path, int, int], list[Case]], int]] = {
     "lineitem": (lineitem.lineitem_cases, lineitem.ROWS),
     "lake": (lake.lake_cases, lake.FILES * lake.ROWS_PER_FILE),
     "s3": (object_store.object_store_cases, lake.FILES * lake.ROWS_PER_FILE),
+    "top": (lake.top_cases, lake.FILES * lake.ROWS_PER_FILE),
     "among": (lake.among_cases, lake.AMONG_FILES * lake.ROWS_PER_FILE),
 }
 MEMORY, ATTACH, PLAN = "memory", "attach", "plan"
@@ -49,6 +50,7 @@ benchmarks:
   lake      five queries on 1,000 files of 10,000 rows, without indexes, with indexes, with a lake index
   s3        two lookups in the same lake, with and without a lake index, on an S3 server with 20 ms of delay
             (needs moto; DuckDB needs httpfs)
+  top       the 10 rows with the greatest values, in the same lake
   among     IN with 1,000 values on 200 files of 10,000 rows
   memory    memory that a result of 200 wide rows retains
   attach    time to attach each kind of index

@@ -46,7 +46,8 @@ class Intarsia:
             totals = self._table.aggregate({query.total: function}, query.where)
             self.report = totals.report
             return totals[query.total][function]
-        scan = self._table.scan(query.where, query.columns)
+        order = None if query.top is None else f"{query.top} DESC"
+        scan = self._table.scan(query.where, query.columns, query.limit, order)
         answer = scan.to_arrow()
         self.report = scan.report
         return answer
@@ -66,6 +67,8 @@ class Pyarrow:
         self._dataset = ds.dataset(path.removeprefix(S3), filesystem=filesystem)
 
     def run(self, query: Query) -> Any:
+        if query.top is not None:
+            raise NotImplementedError("a dataset cannot read the first rows in an order")
         chosen, column = None, pc.field(query.column)
         if query.equals is not None:
             chosen = column == query.equals
@@ -118,6 +121,8 @@ class Polars:
             return frame.select(self._pl.len()).collect().item()
         if query.total is not None:
             return frame.select(self._pl.col(query.total).sum()).collect().item()
+        if query.top is not None:
+            frame = frame.sort(query.top, descending=True, nulls_last=True).head(query.limit)
         return (frame if query.columns is None else frame.select(query.columns)).collect()
 
     def to_arrow(self, answer: Any) -> pa.Table:

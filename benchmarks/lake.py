@@ -23,6 +23,9 @@ ROWS_PER_FILE = 10_000
 #: For the query with IN: the number of files of the lake, and of values.
 AMONG_FILES, AMONG = 200, 1_000
 
+#: The number of rows with the greatest values.
+TOP = 10
+
 #: Increment when the data changes, so that lakes of earlier versions are not reused.
 VERSION = 2
 
@@ -61,6 +64,23 @@ def lake_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
         "LIKE '%needle%'": [Query("url", contains=NEEDLE)] * turns,
     }
     return [Case(name, lake, asked) for lake in make_lakes(folder, files) for name, asked in queries.items()]
+
+
+def top_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
+    """Find the rows with the greatest values, of all rows and of a twentieth of them.
+
+    The bounds of ``ts`` overlap little, those of ``user`` and ``amount`` almost completely. Values of
+    ``amount`` are floats, of which the greatest may be NaN; the bounds in footers do not exclude it.
+    """
+    files = max(1, rows // ROWS_PER_FILE)
+    queries = {
+        f"top {TOP} by {column}{name}": [query] * max(2, repetitions // 4)
+        for name, condition in (("", {}), (", 5% of the rows", {"column": "country", "contains": "y 13"}))
+        for column in ("ts", "user", "amount")
+        for query in [Query(**condition, top=column, limit=TOP)]
+    }
+    plain, _, indexed = make_lakes(folder, files)
+    return [Case(name, lake, asked) for lake in (plain, indexed) for name, asked in queries.items()]
 
 
 def lookup_queries(files: int, turns: int) -> dict[str, list[Query]]:

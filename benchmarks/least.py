@@ -24,9 +24,9 @@ def least_bytes(path: str, query: Query) -> int | None:
         query: The query.
 
     Returns:
-        The number of bytes; None for an aggregate, a query without a condition, and objects.
+        The number of bytes; None for an aggregate, a query without a condition or with an order, and objects.
     """
-    if query.total is not None or query.where is None or "://" in path:
+    if query.total is not None or query.top is not None or query.where is None or "://" in path:
         return None
     matches = ia.open(path).locate(query.where).to_pylist()
     matches.sort(key=lambda match: (match["path"], match["row_group"]))

@@ -1,4 +1,4 @@
-"""The queries: rows selected by a range, a value or a substring of one column, or an aggregate of them."""
+"""The queries: rows selected by a condition, the first rows in an order, or an aggregate."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ class Query:
         equals: A text that the column equals.
         contains: A text that the column contains.
         among: The numbers of an IN list.
+        top: Only the rows with the greatest values of this column.
+        limit: The number of these rows.
         total: Instead of rows, ``"*"`` for their count, or a column for its sum.
     """
 
@@ -29,6 +31,8 @@ class Query:
     equals: str | None = None
     contains: str | None = None
     among: tuple[int, ...] | None = None
+    top: str | None = None
+    limit: int | None = None
 
     @property
     def is_point(self) -> bool:
@@ -55,7 +59,10 @@ class Query:
             wanted = "count(*)" if self.total == "*" else f"sum({self.total})"
         else:
             wanted = "*" if self.columns is None else ", ".join(self.columns)
-        return f"SELECT {wanted} FROM {source}" + (f" WHERE {self.where}" if self.where else "")
+        text = f"SELECT {wanted} FROM {source}" + (f" WHERE {self.where}" if self.where else "")
+        if self.top is None:
+            return text
+        return f"{text} ORDER BY {self.top} DESC NULLS LAST LIMIT {self.limit}"
 
 
 def _literal(value: int | dt.datetime | None) -> str:
