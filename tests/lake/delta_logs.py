@@ -34,7 +34,9 @@ def list_of(kind):
     return {"type": "array", "elementType": kind, "containsNull": True}
 
 
-def write_log(folder, schema, files, *, features=(), partition_by=(), mode="none", version=0):
+def write_log(
+    folder, schema, files, *, features=(), partition_by=(), mode="none", version=0, statistics=None
+):
     """Write a commit that defines a table.
 
     Args:
@@ -45,6 +47,7 @@ def write_log(folder, schema, files, *, features=(), partition_by=(), mode="none
         partition_by: The partition columns.
         mode: The mode of column mapping.
         version: The version.
+        statistics: Statistics of files by path, in addition to their number of rows.
     """
     actions = [
         {
@@ -76,7 +79,7 @@ def write_log(folder, schema, files, *, features=(), partition_by=(), mode="none
             "size": os.path.getsize(file),
             "modificationTime": 0,
             "dataChange": True,
-            "stats": json.dumps({"numRecords": rows.num_rows}),
+            "stats": json.dumps({"numRecords": rows.num_rows, **(statistics or {}).get(path, {})}),
         }
         if vector is not None:
             add["deletionVector"] = vector

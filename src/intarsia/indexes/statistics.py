@@ -25,7 +25,7 @@ from intarsia.rows.bounds import (
     chance_of_absence,
     might_match,
 )
-from intarsia.rows.ordering import Keys, Ordering
+from intarsia.rows.ordering import ArrowOrdering, Keys, Ordering
 from intarsia.rows.selection import RowSelection
 
 
@@ -174,7 +174,7 @@ def _decoded(ordering: Ordering | None, lows: list[bytes], highs: list[bytes]) -
 
 
 def bounds_of_keys(
-    ordering: Ordering | None,
+    ordering: ArrowOrdering | None,
     starts: np.ndarray,
     stops: np.ndarray,
     bounded: np.ndarray,

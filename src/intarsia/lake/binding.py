@@ -14,6 +14,8 @@ from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
 from intarsia.format.arrow_stream import ExpansionBudget
 from intarsia.lake.data_file import DataFile
+from intarsia.lake.log_statistics import LogExclusion
+from intarsia.lake.partitions import DeclaredPartitions
 from intarsia.lake.schema import file_view
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import (
@@ -21,9 +23,11 @@ from intarsia.predicate import (
     BoundAnd,
     BoundConstant,
     BoundOr,
+    Condition,
     Path,
     Predicate,
     bind,
+    condition_mask,
     evaluate,
     find_column,
     has_calls,
@@ -113,6 +117,30 @@ class TableBinder:
             excluded[files] = ~np.asarray(kept.to_numpy(zero_copy_only=False), dtype=bool)
             used |= known.paths()
         return excluded, ", ".join(sorted(".".join(path) for path in used)) or "constant"
+
+    def exclude_by_log(self, relevant: Bools) -> LogExclusion | None:
+        """Return the files that the statistics in the log of a table format exclude.
+
+        Args:
+            relevant: The relevant files.
+        """
+        statistics = self._table.log_statistics
+        if statistics is None or self._bound is None or not self._decides_early:
+            return None
+        excluded, column = statistics.exclude(self._bound, relevant, self._on_partition)
+        return LogExclusion(excluded, statistics.source, column, np.maximum(statistics.num_rows, 0))
+
+    def _on_partition(self, condition: Condition) -> Bools | None:
+        """Return for each file whether a condition on a partition column may be true; None for others."""
+        values = self._table.partition_values.get(condition.path)
+        if values is None:
+            return None
+        mask = condition_mask(condition, values.cast(condition.type))
+        matches = np.asarray(mask.to_numpy(zero_copy_only=False), dtype=bool)
+        partitions = self._table.partition_columns
+        if isinstance(partitions, DeclaredPartitions):
+            matches = matches | ~partitions.is_known(condition.path)
+        return matches
 
     def bind_family(
         self, schema: FileSchema, path: str, files: npt.NDArray[np.int64]

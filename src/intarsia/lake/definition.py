@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from intarsia.lake.column_names import ColumnNames
 from intarsia.lake.data_file import DataFile, DeletedRows
+from intarsia.lake.log_statistics import LogStatistics
 from intarsia.lake.partitions import DeclaredPartitions
 from intarsia.predicate import Path
 
@@ -28,6 +29,7 @@ class TableDefinition:
         partitions: The partition columns.
         names: The names of the columns in files; None if they are those of the table.
         defaults: The values of columns in files that lack them; null for other columns.
+        statistics: The statistics of the files in the log; None if it has none.
     """
 
     name: str
@@ -36,6 +38,16 @@ class TableDefinition:
     partitions: DeclaredPartitions
     names: ColumnNames | None = None
     defaults: Mapping[Path, pa.Scalar] = field(default_factory=dict)
+    statistics: LogStatistics | None = None
+
+    def part(self, ordinals: Sequence[int]) -> TableDefinition:
+        """Return the definition of a table with some of the files."""
+        return replace(
+            self,
+            files=tuple(self.files[ordinal] for ordinal in ordinals),
+            partitions=self.partitions.part(ordinals),
+            statistics=None if self.statistics is None else self.statistics.part(ordinals),
+        )
 
     def absent_values(self, path: Path, files: npt.NDArray[np.int64] | Sequence[int]) -> pa.Array | None:
         """Return the values of a column in files that lack it, one for each file; None if all are null.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -18,8 +18,11 @@ from intarsia.lake.column_names import ColumnNames, named_fields
 from intarsia.lake.data_file import with_stores
 from intarsia.lake.definition import TableDefinition, listed_file, plain_type
 from intarsia.lake.libraries import import_extra
+from intarsia.lake.log_statistics import LogColumn, LogStatistics
 from intarsia.lake.partitions import DeclaredPartitions
 from intarsia.lake.table_stores import delta_options
+from intarsia.predicate import Path
+from intarsia.rows.bounds import UNKNOWN
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import StorageOptions, local_path
 
@@ -105,12 +108,14 @@ def define_delta_table(table: DeltaTable, options: StorageOptions | None = None)
             reason="deletes-of-another-file",
             path=root,
         )
+    names = _names(schema, table.metadata().configuration)
     return TableDefinition(
         root,
         tuple(with_stores(files, options or delta_options(getattr(table, "_storage_options", None)))),
         _without_metadata(schema),
         DeclaredPartitions(files, columns),
-        _names(schema, table.metadata().configuration),
+        names,
+        statistics=_statistics(actions, schema, is_mapped=names is not None),
     )
 
 
@@ -183,6 +188,60 @@ def _partition_values(actions: pa.Table, name: str, data_type: pa.DataType) -> p
     return values.cast(data_type) if values.type != data_type else values
 
 
+def _statistics(actions: pa.Table, schema: pa.Schema, *, is_mapped: bool) -> LogStatistics | None:
+    """Return the statistics in the log; None if the files have none.
+
+    Args:
+        actions: The files as deltalake lists them.
+        schema: The columns of the table.
+        is_mapped: Whether the log has physical names of columns.
+    """
+    if not {"num_records", "null_count", "min", "max"} <= set(actions.column_names):
+        return None
+    low, high, nulls = (actions[name].combine_chunks() for name in ("min", "max", "null_count"))
+    columns = dict(_logged_columns(list(schema), low, high, nulls, (), is_mapped=is_mapped))
+    num_rows = pc.fill_null(actions["num_records"], UNKNOWN).combine_chunks().to_numpy()
+    return LogStatistics("delta_log", num_rows, columns, is_json=True) if columns else None
+
+
+def _logged_columns(
+    fields: Sequence[pa.Field],
+    low: pa.Array,
+    high: pa.Array,
+    nulls: pa.Array,
+    parents: Path,
+    *,
+    is_mapped: bool,
+) -> Iterator[tuple[Path, LogColumn]]:
+    """Yield the statistics of columns, and of fields in structs, that have bounds or null counts."""
+    names = {field.name for field in fields}
+    for field in fields:
+        path, data_type = (*parents, field.name), plain_type(field.type)
+        name = _physical_name(field) if is_mapped else field.name
+        if name != field.name and name in names:  # deltalake does not document whose name it lists
+            continue
+        own = [_child(part, name) for part in (low, high, nulls)]
+        if pa.types.is_struct(data_type):
+            children = list(field.type)
+            yield from _logged_columns(children, own[0], own[1], own[2], path, is_mapped=is_mapped)
+        elif not pa.types.is_nested(data_type) and any(part.null_count < len(part) for part in own):
+            bounds = [part if part.type == data_type else pa.nulls(len(part), data_type) for part in own[:2]]
+            counts = own[2] if pa.types.is_integer(own[2].type) else pa.nulls(len(nulls), pa.int64())
+            yield path, LogColumn(bounds[0], bounds[1], counts.cast(pa.int64()))
+
+
+def _physical_name(field: pa.Field) -> str:
+    name = (field.metadata or {}).get(_PHYSICAL_NAME)
+    return str(field.name if name is None else name.decode())
+
+
+def _child(part: pa.Array, name: str) -> pa.Array:
+    """Return a field of a struct; nulls if there is none."""
+    if not pa.types.is_struct(part.type) or part.type.get_field_index(name) < 0:
+        return pa.nulls(len(part))
+    return pc.struct_field(part, name)
+
+
 def _deleted_rows(root: str, table: DeltaTable) -> dict[str, DeletionVector]:
     """Return the deleted rows of each file that has a deletion vector, by path or URL."""
     if "deletionVectors" not in (table.protocol().reader_features or ()):
@@ -215,11 +274,8 @@ def _names(schema: pa.Schema, configuration: Mapping[str, Any]) -> ColumnNames |
         text = (field.metadata or {}).get(_ID)
         return None if text is None else int(text)
 
-    def physical_name(field: pa.Field) -> tuple[str, ...]:
-        name = (field.metadata or {}).get(_PHYSICAL_NAME)
-        return (field.name if name is None else name.decode(),)
-
-    return ColumnNames(named_fields(schema, field_id, physical_name), by_id=mode == "id")
+    fields = named_fields(schema, field_id, lambda field: (_physical_name(field),))
+    return ColumnNames(fields, by_id=mode == "id")
 
 
 def _without_metadata(schema: pa.Schema) -> pa.Schema:

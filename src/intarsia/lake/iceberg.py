@@ -13,6 +13,7 @@ from intarsia.lake.column_names import FIELD_ID, ColumnNames, named_fields
 from intarsia.lake.data_file import DataFile, with_stores
 from intarsia.lake.definition import TableDefinition, listed_file, plain_type
 from intarsia.lake.iceberg_deletes import DeletedPositions, DeleteFile
+from intarsia.lake.iceberg_statistics import iceberg_statistics
 from intarsia.lake.partitions import DeclaredPartitions
 from intarsia.lake.table_stores import iceberg_options
 from intarsia.predicate import Path
@@ -56,6 +57,7 @@ def define_iceberg_scan(scan: DataScan, options: StorageOptions | None = None) -
         _partitions(files, [task.file for task in tasks], metadata, schema),
         ColumnNames(named_fields(arrow, _field_id, _aliases(metadata)), by_id=True),
         _defaults(location, schema, arrow),
+        iceberg_statistics([task.file for task in tasks], schema, arrow),
     )
 
 

@@ -17,6 +17,7 @@ from intarsia.lake.index.answers import FileAnswers, answer_files
 from intarsia.lake.index.known_files import FamilyFiles, KnownFiles
 from intarsia.lake.index.prune import FamilyVerdict, prune_family
 from intarsia.lake.joined_files import FamilyBinder, exclude_joined
+from intarsia.lake.log_statistics import LogExclusion
 from intarsia.lake.planning import KnownFile
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Bound, Path, Predicate
@@ -41,6 +42,10 @@ class TableQuery(Protocol):
 
     def exclude_by_partition(self) -> tuple[Bools, str]:
         """Return which files of the table partition values exclude, and the columns that prove it."""
+        ...
+
+    def exclude_by_log(self, relevant: Bools) -> LogExclusion | None:
+        """Return the files that the log of a table format excludes; None if it has no statistics."""
         ...
 
     def bind_family(
@@ -95,6 +100,16 @@ def find_survivors(
     if excluded.any():
         num_bytes = int(table.file_bytes[excluded].sum())
         report.add_excluded("partition", column, files=int(excluded.sum()), num_bytes=num_bytes)
+    logged = binder.exclude_by_log(keep)
+    if logged is not None and logged.files.any():
+        keep &= ~logged.files
+        report.add_excluded(
+            logged.source,
+            logged.column,
+            files=int(logged.files.sum()),
+            rows=int(logged.num_rows[logged.files].sum()),
+            num_bytes=int(table.file_bytes[logged.files].sum()),
+        )
     if binder.predicate is None and questions is None:
         return Survivors(np.flatnonzero(keep).tolist())
     known = table.known_files(is_current=is_current)

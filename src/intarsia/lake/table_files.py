@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,6 +20,7 @@ from intarsia.lake.data_file import DataFile
 from intarsia.lake.definition import TableDefinition
 from intarsia.lake.index.known_files import KnownFiles
 from intarsia.lake.index.of_table import TableLakeIndex
+from intarsia.lake.log_statistics import LogStatistics
 from intarsia.lake.metadata_cache import JoinedCache, MetadataCache
 from intarsia.lake.partitions import DeclaredPartitions, Partitions, PartitionTypes
 from intarsia.lake.schema import SchemaOf, TableSchema, table_schema
@@ -145,7 +145,7 @@ class TableFiles:
             "partition_columns": partitions,
         }
         if self._definition is not None:
-            state["_definition"] = replace(self._definition, files=files, partitions=partitions)
+            state["_definition"] = self._definition.part(ordinals)
         for name in (
             "file_bytes",
             "has_objects",
@@ -313,6 +313,11 @@ class TableFiles:
     def schema(self) -> pa.Schema:
         """The schema; reads the footer of every file on first use, unless a table format defines it."""
         return self.table_schema.schema
+
+    @property
+    def log_statistics(self) -> LogStatistics | None:
+        """The statistics of the files in the log of the table format; None if there are none."""
+        return None if self._definition is None else self._definition.statistics
 
     @property
     def is_declared(self) -> bool:

@@ -49,6 +49,9 @@ class SparkTableBinder:
         excluded = np.array([column is not None for column in columns], dtype=bool)
         return excluded, ", ".join(dict.fromkeys(column for column in columns if column is not None))
 
+    def exclude_by_log(self, relevant: Bools) -> None:
+        """Return None, because Spark passes files without statistics of a log."""
+
     def bind_family(
         self,
         schema: FileSchema,

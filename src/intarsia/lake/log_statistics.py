@@ -1,0 +1,218 @@
+"""The statistics of files in the log of a table format, which are known before a file is opened.
+
+A log describes the values that a file had when it was written. So its bounds include deleted rows, and may be
+wider than the values of a file. They may also be rounded: `LogStatistics` widens them by as much as a log may
+round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.arrow.comparison import compares_alike, comparison_type
+from intarsia.indexes.statistics import bounds_of_keys
+from intarsia.predicate import Bound, BoundConstant, BoundNull, Condition, Path
+from intarsia.read.formula import Formula, all_of, any_of, combine
+from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, might_match
+from intarsia.rows.ordering import ArrowOrdering, Keys, arrow_ordering
+
+#: Decimals with more digits may have been written as JSON numbers, which many writers round to doubles.
+_MAX_DIGITS = 15
+
+#: No UTF-8 text contains this byte, so a text that starts with a truncated bound precedes the bound with it.
+_BEYOND_TEXT = b"\xff"
+
+
+@dataclass(frozen=True)
+class LogColumn:
+    """The statistics of one column, with one value per file. Null is an unknown value.
+
+    Attributes:
+        low: Values that no value of the column is below, except by rounding.
+        high: Values that no value of the column is above, except by rounding.
+        null_counts: The number of nulls (int64).
+    """
+
+    low: pa.Array
+    high: pa.Array
+    null_counts: pa.Array
+
+    def parsed(self) -> LogColumn:
+        """Return the statistics."""
+        return self
+
+    def take(self, ordinals: pa.Array) -> LogColumn:
+        """Return the statistics of some of the files."""
+        return LogColumn(self.low.take(ordinals), self.high.take(ordinals), self.null_counts.take(ordinals))
+
+
+class UnparsedColumn(Protocol):
+    """The statistics of one column, which are parsed when a condition needs them."""
+
+    def parsed(self) -> LogColumn:
+        """Parse the statistics."""
+        ...
+
+    def take(self, ordinals: pa.Array) -> UnparsedColumn:
+        """Return the statistics of some of the files."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class LogExclusion:
+    """The files that a log excludes.
+
+    Attributes:
+        files: Whether each file is excluded.
+        source: The name of the log in reports.
+        column: The columns that prove it.
+        num_rows: The number of rows of each file; 0 if it is not recorded.
+    """
+
+    files: Bools
+    source: str
+    column: str
+    num_rows: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class LogStatistics:
+    """The statistics of the files of a table.
+
+    Attributes:
+        source: The name of the log in reports.
+        num_rows: The number of rows of each file, including deleted ones; `UNKNOWN` if it is not recorded.
+        columns: The statistics of columns, by their paths in the table.
+        is_json: Whether bounds were written as JSON, which rounds times to milliseconds, and long decimals to
+            doubles.
+    """
+
+    source: str
+    num_rows: npt.NDArray[np.int64]
+    columns: Mapping[Path, UnparsedColumn]
+    is_json: bool = False
+
+    def part(self, ordinals: Sequence[int]) -> LogStatistics:
+        """Return the statistics of some of the files."""
+        chosen = pa.array(ordinals, pa.int64())
+        columns = {path: column.take(chosen) for path, column in self.columns.items()}
+        return LogStatistics(self.source, self.num_rows[list(ordinals)], columns, self.is_json)
+
+    def exclude(
+        self, predicate: Bound, relevant: Bools, constant: Callable[[Condition], Bools | None]
+    ) -> tuple[Bools, str]:
+        """Find the files in which no row can match.
+
+        Args:
+            predicate: The predicate, bound to the types of the table.
+            relevant: The relevant files.
+            constant: Returns for each file whether a condition on a partition column may be true; None for
+                conditions on other columns.
+
+        Returns:
+            Whether each file is excluded, and the columns that prove it.
+        """
+        formula = Formula(predicate)
+        masks, used = [], set[str]()
+        for condition in formula.conditions:
+            mask = self._might_match(condition, constant)
+            masks.append(mask)
+            if not isinstance(condition, BoundConstant) and not mask[relevant].all():
+                used.add(".".join(condition.path))
+        kept = combine(formula.root, masks, any_of, all_of)
+        return relevant & ~kept, ", ".join(sorted(used))
+
+    def _might_match(
+        self, condition: Condition | BoundConstant, constant: Callable[[Condition], Bools | None]
+    ) -> Bools:
+        num_files = len(self.num_rows)
+        if isinstance(condition, BoundConstant):
+            return np.full(num_files, condition.value)
+        mask = constant(condition)
+        if mask is None:
+            bounds = self._bounds(condition)
+            mask = np.ones(num_files, dtype=bool) if bounds is None else might_match(condition, bounds)
+        return mask
+
+    def _bounds(self, condition: Condition) -> Bounds | None:
+        if condition.path not in self.columns:
+            return None
+        if condition.path not in self._converted:
+            column = self.columns[condition.path].parsed()
+            self._converted[condition.path] = column.low.type, self._convert(column)
+        data_type, bounds = self._converted[condition.path]
+        if isinstance(condition, BoundNull) or compares_alike(data_type, condition.type):
+            return bounds
+        return None
+
+    @cached_property
+    def _converted(self) -> dict[Path, tuple[pa.DataType, Bounds]]:
+        return {}
+
+    def _convert(self, column: LogColumn) -> Bounds:
+        num_files = len(self.num_rows)
+        nulls = np.asarray(
+            pc.fill_null(column.null_counts, UNKNOWN).to_numpy(zero_copy_only=False), dtype=np.int64
+        )
+        nulls = np.where((nulls >= 0) & ((nulls <= self.num_rows) | (self.num_rows < 0)), nulls, UNKNOWN)
+        ordering = arrow_ordering(column.low.type)
+        known = np.asarray(
+            pc.and_(column.low.is_valid(), column.high.is_valid()).to_numpy(zero_copy_only=False)
+        )
+        keep = pa.array(known)
+        low = high = np.empty(0, dtype=object)
+        if ordering is not None:
+            low, high = ordering.keys(column.low.filter(keep)), ordering.keys(column.high.filter(keep))
+            widened = self._widen(ordering, low, high)
+            if widened is None:
+                ordering = None
+            else:
+                low, high = widened
+        rows = np.maximum(self.num_rows, 0)
+        edges = np.concatenate([[0], np.cumsum(rows)])
+        return bounds_of_keys(
+            ordering,
+            edges[:-1],
+            edges[1:],
+            np.flatnonzero(known),
+            low,
+            high,
+            nulls,
+            np.full(num_files, UNKNOWN if ordering is not None and ordering.is_float else 0, dtype=np.int64),
+            (nulls == self.num_rows) & (nulls > 0),
+        )
+
+    def _widen(self, ordering: ArrowOrdering, low: Keys, high: Keys) -> tuple[Keys, Keys] | None:
+        """Widen bounds by as much as a log may round them; None if they may be rounded by any amount."""
+        data_type = comparison_type(ordering.arrow_type)
+        if ordering.is_bytes:
+            widened = np.empty(len(high), dtype=object)
+            widened[:] = [key + _BEYOND_TEXT for key in high.tolist()]
+            return low, widened
+        if not self.is_json:
+            return low, high
+        if pa.types.is_decimal(data_type):
+            return (low - 1, high + 1) if data_type.precision <= _MAX_DIGITS else None
+        if pa.types.is_floating(data_type):
+            number: Any = np.float32 if data_type.bit_width == 32 else np.float64
+            return (
+                np.nextafter(low.astype(number), number(-np.inf)).astype(np.float64),
+                np.nextafter(high.astype(number), number(np.inf)).astype(np.float64),
+            )
+        if pa.types.is_timestamp(data_type):
+            step = _PER_MILLISECOND[data_type.unit]
+            is_extreme = (low < _LEAST + step) | (high > _GREATEST - step)
+            return np.where(is_extreme, _LEAST, low - step), np.where(is_extreme, _GREATEST, high + step)
+        return low, high
+
+
+_PER_MILLISECOND = {"s": 1, "ms": 1, "us": 10**3, "ns": 10**6}
+_LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
