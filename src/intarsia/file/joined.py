@@ -163,6 +163,18 @@ class JoinedInput(ParquetInput):
         """The objects, by ordinal, whose reads have failed because they were replaced or deleted."""
         return frozenset(self._joined_source.lost)
 
+    def keep_known(self, parts: Mapping[int, tuple[int, bytes]]) -> None:
+        """Keep bytes of files that are known already, so that they are not read.
+
+        Args:
+            parts: For some files, by ordinal, an offset in the file and the bytes that begin there.
+        """
+        known: dict[ByteRange, bytes] = {}
+        for part, (offset, data) in parts.items():
+            start = self.joined.starts[part] + offset
+            known[ByteRange(start, start + len(data))] = data
+        self.source.keep_known(known)
+
     def keep_indexes(self) -> None:
         """Keep nothing: the indexes of most files are not near the end of the last one."""
 

@@ -104,6 +104,7 @@ def exclude_joined(
                     found = found.without_dictionary_pages()
                 known[table.files[ordinal].path] = found
     report.add_reads(footers)
+    table.tails.clear()
     return [ordinal for ordinal in files if ordinal in left], known
 
 
@@ -178,12 +179,16 @@ def _pruned(
 ) -> Iterator[tuple[int, KnownFile | None]]:
     """Yield each file of a family with the facts about it; None if it is excluded."""
     members = dict(family)
+    remote = {ordinal: one for ordinal, one in family.items() if one.is_remote}
+    tails = {ordinal: table.tails.take(one.metadata.path, one.identity) for ordinal, one in remote.items()}
     for _ in range(_MAX_TRIES):
         if len(members) < 2:
             return
         file: JoinedInput | None = None
         try:
             file = JoinedInput(table.joined.join(list(members.values())))
+            ends = enumerate(map(tails.get, members))
+            file.keep_known({place: tail for place, tail in ends if tail is not None})
             yield from _pruned_once(table, binder, report, members, file, reads=reads)
             return
         except (ObjectStoreError, QueryTimeoutError):

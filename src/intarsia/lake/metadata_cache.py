@@ -1,16 +1,22 @@
-"""Caches for the metadata of an open table: footers, page indexes and directories, within limits."""
+"""Caches of an open table, within limits: footers, page indexes, directories, and the ends of objects."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
+from typing import NamedTuple
 
 from intarsia.file import FileMetadata
 from intarsia.file.joined import JoinedMetadata, JoinedPart
+from intarsia.file.parquet_file import REMOTE_TAIL_BYTES
+from intarsia.storage import ByteRange, CountedSource
 
 #: Approximate memory limit for the cached metadata of one table.
 MAX_METADATA_BYTES = 256 << 20
+
+#: Memory limit for the ends of objects.
+MAX_TAIL_BYTES = 64 << 20
 
 
 class MetadataCache:
@@ -68,6 +74,65 @@ class MetadataCache:
             while self._num_bytes > self._max_bytes:
                 _, (_, _, dropped_bytes) = self._held.popitem(last=False)
                 self._num_bytes -= dropped_bytes
+
+
+class Tail(NamedTuple):
+    """The bytes before the footer of an object that were read with the footer.
+
+    Attributes:
+        start: Their offset in the object.
+        data: The bytes.
+    """
+
+    start: int
+    data: bytes
+
+
+class Tails:
+    """The ends of objects until the query is planned that reads their footers; thread-safe.
+
+    They contain Bloom filters of many objects, and all of a small object. A query that opens a table reads
+    the footers of all objects for the schema first.
+
+    Args:
+        max_bytes: Memory limit; no more are kept.
+    """
+
+    def __init__(self, max_bytes: int = MAX_TAIL_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._held: dict[str, tuple[Hashable, Tail]] = {}
+        self._num_bytes = 0
+
+    def put(self, source: CountedSource, footer_start: int) -> None:
+        """Keep the end of an object if it has been read.
+
+        Args:
+            source: The object; nothing is kept of a local file, or if changes cannot be detected.
+            footer_start: The offset of its footer.
+        """
+        start = max(0, source.size() - REMOTE_TAIL_BYTES)
+        if not source.coalesce_bytes or source.identity is None or start >= footer_start:
+            return
+        if source.missing([ByteRange(start, footer_start)]):  # the footer was cached
+            return
+        with self._lock:
+            if self._num_bytes + footer_start - start <= self._max_bytes and source.path not in self._held:
+                self._held[source.path] = source.identity, Tail(start, source.read(start, footer_start))
+                self._num_bytes += footer_start - start
+
+    def take(self, path: str, identity: Hashable) -> Tail | None:
+        """Remove the end of an object; return None if there is none, or if the object has changed."""
+        with self._lock:
+            found, tail = self._held.pop(path, (None, None))
+            self._num_bytes -= 0 if tail is None else len(tail.data)
+            return tail if found == identity else None
+
+    def clear(self) -> None:
+        """Remove the ends of all objects."""
+        with self._lock:
+            self._held.clear()
+            self._num_bytes = 0
 
 
 class JoinedCache:

@@ -497,6 +497,7 @@ class Scan:
         at_once = table.files_at_once if self._limit is None else 1
         open_file = partial(table.open_file, is_current=self._has_new_footers)
         self._has_new_footers = False
+        table.tails.clear()
         left = [table.files[ordinal] for ordinal in survivors.files]
         at_once = min(at_once, max(len(left), 1))
         planned = plan_files(

@@ -21,7 +21,7 @@ from intarsia.lake.definition import TableDefinition
 from intarsia.lake.index.known_files import KnownFiles
 from intarsia.lake.index.of_table import TableLakeIndex
 from intarsia.lake.log_statistics import LogStatistics
-from intarsia.lake.metadata_cache import JoinedCache, MetadataCache
+from intarsia.lake.metadata_cache import JoinedCache, MetadataCache, Tails
 from intarsia.lake.partitions import DeclaredPartitions, Partitions, PartitionTypes
 from intarsia.lake.schema import SchemaOf, TableSchema, table_schema
 from intarsia.predicate import Path
@@ -48,7 +48,7 @@ _MAX_SCHEMAS = 64
 
 
 #: Attributes that copies of a table in other processes create for themselves.
-_UNSHARED = ("_metadata", "kept_indexes", "joined", "_names", "lake_index", "_segments")
+_UNSHARED = ("_metadata", "kept_indexes", "tails", "joined", "_names", "lake_index", "_segments")
 
 
 class Settled(NamedTuple):
@@ -109,6 +109,7 @@ class TableFiles:
             raise FileNotFoundError("the source lists no files, so there is no schema")
         self._metadata = MetadataCache() if metadata is None else metadata
         self.kept_indexes = KeptIndexes()
+        self.tails = Tails()
         self.joined = JoinedCache()
         self._names: dict[FileSchema, FileNames | None] = {}
         self._variants: frozenset[tuple[str, ...]] | None = None
@@ -126,6 +127,7 @@ class TableFiles:
         self.__dict__.update(state)
         self._metadata = MetadataCache()
         self.kept_indexes = KeptIndexes()
+        self.tails = Tails()
         self.joined = JoinedCache()
         self._names = {}
         self.lake_index = self._new_lake_index()
@@ -263,6 +265,7 @@ class TableFiles:
                 counted = CountedSource(source)
                 found = known or FileMetadata(entry.path, read_raw_footer(counted))
                 _ = found.footer
+                self.tails.put(counted, found.footer_start)
                 self._metadata.put(entry.path, source.identity, found)
                 return Settled(found, source.identity, counted.counts)
 
@@ -435,6 +438,7 @@ class TableFiles:
             try:
                 with self.open_file(entry) as file:
                     _ = file.arrow_schema  # raises an error if pyarrow cannot read it
+                    self.tails.put(file.source, file.metadata.footer_start)
                     return ordinal, file.schema
             except (FormatError, FileNotFoundError) as error:  # noqa: PERF203  each file is opened
                 if self._schema_of == "first":
@@ -455,8 +459,10 @@ class TableFiles:
 
     def _read_types_of(self, entry: DataFile, source: ByteSource, known: FileMetadata | None) -> pa.Schema:
         with contextlib.closing(source):
-            found = known or FileMetadata(entry.path, read_raw_footer(CountedSource(source)))
+            counted = CountedSource(source)
+            found = known or FileMetadata(entry.path, read_raw_footer(counted))
             with found.named_errors():
                 types = found.schema.arrow
+            self.tails.put(counted, found.footer_start)
             self._metadata.put(entry.path, source.identity, found)
             return types

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Mapping
 
 from intarsia.storage.ranges import ByteRange
 
@@ -46,6 +47,12 @@ class CachedRanges:
                 others.append((start, held))
         self._ranges = tuple(sorted([*others, (location.start, data)], key=_start))
         self.num_bytes = sum(len(held) for _, held in self._ranges)
+
+    def add_apart(self, ranges: Mapping[ByteRange, bytes]) -> None:
+        """Keep the bytes of many ranges, which neither touch nor overlap each other or kept ranges."""
+        added = ((location.start, data) for location, data in ranges.items())
+        self._ranges = tuple(sorted([*self._ranges, *added], key=_start))
+        self.num_bytes += sum(map(len, ranges.values()))
 
     def get(self, location: ByteRange) -> bytes | None:
         """Return the bytes of a range if one of the kept ranges contains it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import os
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -178,6 +178,22 @@ class CountedSource:
                 self._zone = None
             if missing:
                 self._fetch(missing, also, keep=True)
+
+    def keep_known(self, ranges: Mapping[ByteRange, bytes]) -> None:
+        """Keep bytes that are known already, in memory until this source is closed.
+
+        Args:
+            ranges: The bytes of ranges that neither touch nor overlap.
+
+        Example:
+            >>> source = CountedSource(MemorySource(b"abcdef"))
+            >>> source.keep_known({ByteRange(2, 6): b"cdef"})
+            >>> source.read(3, 5), source.counts.requests
+            (b'de', 0)
+        """
+        self._check(list(ranges))
+        with self._keeping:
+            self._kept.add_apart(ranges)
 
     def keep_when_read(self, zone: ByteRange) -> None:
         """Read a range and keep it as soon as a read begins inside it.
