@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from intarsia.errors import CorruptFileError
 from intarsia.format import thrift
-from intarsia.format.row_groups import ColumnChunks, FooterBytes, parse_file_metadata
-from intarsia.format.structs import ColumnChunk, FileMetaData, RowGroup
+from intarsia.format.row_groups import ColumnChunks, FooterBytes, chunk_outlines, parse_file_metadata
+from intarsia.format.structs import ColumnChunk, FileMetaData, OutlineOfChunk, OutlineOfMetaData, RowGroup
 from tests.effort import examples
 from tests.format.test_thrift import instances
 
@@ -36,25 +36,41 @@ def at_once(raw):
         return None
 
 
-def lazily(raw):
+def one_by_one(columns):
+    return [columns[ordinal] for ordinal in reversed(range(len(columns)))][::-1]
+
+
+def lazily(raw, access=one_by_one):
     """The footer with every chunk parsed on access; None if that is refused."""
     try:
         metadata = parse_file_metadata(footer_bytes(raw))
         return metadata._replace(
-            row_groups=[group._replace(columns=list(group.columns)) for group in metadata.row_groups]
+            row_groups=[group._replace(columns=access(group.columns)) for group in metadata.row_groups]
         )
     except CorruptFileError:
         return None
+
+
+def outlines(columns):
+    """The offsets and counts of all chunks of a row group."""
+    found = []
+    for chunk in chunk_outlines(columns, range(len(columns))):
+        meta = chunk.meta_data
+        found.append([getattr(chunk, name) for name in OutlineOfChunk._fields if name != "meta_data"])
+        found.append(None if meta is None else [getattr(meta, name) for name in OutlineOfMetaData._fields])
+    return found
 
 
 @settings(max_examples=examples(60))
 @given(instances(FileMetaData))
 def test_the_same_as_at_once(metadata):
     raw = thrift.serialize(metadata)
-    assert lazily(raw) == metadata
+    assert lazily(raw) == lazily(raw, list) == metadata
     found = parse_file_metadata(footer_bytes(raw))
     assert all(isinstance(group.columns, ColumnChunks) for group in found.row_groups)
+    unparsed = [outlines(group.columns) for group in found.row_groups]
     assert thrift.serialize(found) == raw
+    assert [outlines(group.columns) for group in found.row_groups] == unparsed
 
 
 @settings(max_examples=examples(150))
@@ -66,7 +82,7 @@ def test_damaged_bytes_are_the_same_as_at_once_or_refused(metadata, data):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     cut = bytes(raw[: data.draw(st.integers(0, len(raw)))])
     for damaged in (bytes(raw), cut):
-        assert lazily(damaged) == at_once(damaged)
+        assert lazily(damaged) == lazily(damaged, list) == at_once(damaged)
 
 
 def test_fields_in_another_order_and_unknown_ones():

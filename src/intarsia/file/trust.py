@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -268,13 +268,14 @@ class Trust:
             claim: The claim.
             meta: The metadata of a chunk; None for all chunks.
         """
-        return self._doubt_of_format(claim) or self.doubt_of_writer(claim, meta)
+        found = self._doubt_of_format(claim)
+        return self.doubt_of_writer(claim, meta) if found is None and self._rules else found
 
     def doubt_of_writer(self, claim: Claim, meta: ColumnMetaData | None = None) -> str | None:
         """Return the reason why a claim of the file's writer is not trusted; None if no rule applies."""
         if self.computed_statistics and claim in STATISTICS_CLAIMS:
             return None
-        for rule in _rules_of(self.footer.created_by):
+        for rule in self._rules:
             if claim in rule.claims and rule.applies(_Case(self.footer, self.leaf, meta, self.arrow_type)):
                 return rule.reason.format(name=parse_writer(self.footer.created_by)[0])
         return None
@@ -313,7 +314,11 @@ class Trust:
             and self.leaf.type in (Type.INT32, Type.INT64)
         )
 
-    @property
+    @cached_property
+    def _rules(self) -> tuple[Rule, ...]:
+        return _rules_of(self.footer.created_by)
+
+    @cached_property
     def order_is_known(self) -> bool:
         """Whether the footer declares a known order for the bounds of the column."""
         return self.footer.column_order(self.leaf) in KNOWN_ORDERS

@@ -306,7 +306,9 @@ class _Pruner:
     def _paying(self, reaches: Sequence[tuple[Proof, _Reach]]) -> list[_Offer]:
         request_bytes = max(self._file.source.coalesce_bytes, LOCAL_REQUEST_BYTES)
         groups = self._groups
-        matters = self._where_exclusion_matters([reach for _, reach in reaches])
+        matters = None
+        if any(proof.is_lookup for proof, _ in reaches):
+            matters = self._where_exclusion_matters([reach for _, reach in reaches])
         offers = []
         for proof, reach in reaches:
             wanted = self._wanted(reach, groups, matters if proof.is_lookup else None)
