@@ -14,7 +14,8 @@ from intarsia.cli.failures import UsageError
 from intarsia.errors import IntarsiaError
 from intarsia.indexes.hll import is_counted
 from intarsia.indexes.summaries import sum_type
-from intarsia.lake.scan import OnError, Scan
+from intarsia.lake.file_runs import OnError
+from intarsia.lake.scan import Scan
 from intarsia.lake.table import Table
 from intarsia.predicate import find_column
 from intarsia.read.aggregate.result import AVERAGE_DIGITS, ROWS, questions

@@ -99,8 +99,9 @@ class TableBinder:
         return self._predicate
 
     def for_columns(self, columns: Sequence[OutputColumn]) -> TableBinder:
-        """Return the same query with other columns."""
-        return TableBinder(self._table, self._predicate, columns)
+        """Return the same query with some columns; the same object if they are its own."""
+        is_same = tuple(columns) == self._columns
+        return self if is_same else TableBinder(self._table, self._predicate, columns)
 
     def exclude_by_partition(self) -> tuple[Bools, str]:
         """Return which files of the table partition values exclude, and the columns that prove it."""

@@ -8,19 +8,16 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
 
-from intarsia.errors import CorruptFileError, ReplacedWhileReadError
 from intarsia.file import ParquetInput
 from intarsia.lake.binding import TableBinder
-from intarsia.lake.data_file import DataFile
-from intarsia.lake.libraries import import_for
+from intarsia.lake.file_runs import FileRuns, OnError
 from intarsia.lake.order_by import parse_order
-from intarsia.lake.planning import OpenPlan, plan_files
+from intarsia.lake.planning import OpenPlan
+from intarsia.lake.query_result import QueryResult
 from intarsia.lake.split import Split, SplitQuery, file_identity, make_splits
-from intarsia.lake.survivors import find_survivors
 from intarsia.lake.table_files import TableFiles
 from intarsia.lake.top_scan import TopScan
 from intarsia.predicate import Predicate
@@ -29,7 +26,7 @@ from intarsia.read.aggregate.result import ROWS
 from intarsia.read.ahead import ahead
 from intarsia.read.approximate import ApproximateCount, DistinctValues, FileSize, sample_rows
 from intarsia.read.counts import ReadCounts
-from intarsia.read.file_plan import FilePlan, count_planned, estimate_rows
+from intarsia.read.file_plan import count_planned, estimate_rows
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import RUNS_AT_ONCE, Piece, read_rows, read_whole_file
 from intarsia.read.hint import Hints
@@ -41,23 +38,12 @@ from intarsia.read.output_columns import (
     refuse_repeated,
     with_constants,
 )
-from intarsia.read.report import FileOutcome, ScanReport, warn_of_failed, warn_of_ignored
+from intarsia.read.report import FileOutcome, ScanReport, warn_of_failed
 from intarsia.read.sort_key import SortKey
 from intarsia.read.value_counts import ValueCounts
 
-if TYPE_CHECKING:
-    import duckdb
-    import pandas as pd
-    import polars as pl
 
-#: What happens to damaged and missing files: an error, or they are skipped with one warning.
-OnError: TypeAlias = Literal["raise", "skip"]
-
-#: Errors of one file. Errors of a whole store, such as of its credentials, are always raised.
-BAD_FILE_ERRORS = (CorruptFileError, FileNotFoundError, ReplacedWhileReadError)
-
-
-class Scan:
+class Scan(QueryResult):
     """One query of a table, made by `Table.scan`; it runs each time that its result is requested.
 
     Each run checks whether the objects in a store have changed, and reads their current version. The first
@@ -70,7 +56,6 @@ class Scan:
     Attributes:
         columns: The columns of the result.
         schema: The schema of the result.
-        report: What the last run read and skipped, and why. Complete when all rows have been consumed.
 
     Example:
         >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
@@ -94,7 +79,7 @@ class Scan:
     ) -> None:
         self._table = table
         # footers that are read now for the schema need not be checked again by the first run
-        self._has_new_footers = not table.has_schema
+        has_new_footers = not table.has_schema
         self._limit = limit
         self._on_error = on_error
         self._where = predicate
@@ -105,7 +90,18 @@ class Scan:
         fields = [column.field(table.schema) for column in self.columns]
         self.schema = pa.schema(fields, metadata=table.schema.metadata)
         self._key = None if order_by is None else parse_order(order_by, table.schema)
-        self.report = ScanReport()
+        self._runs = FileRuns(
+            table,
+            self._binder,
+            is_limited=limit is not None,
+            on_error=on_error,
+            has_new_footers=has_new_footers,
+        )
+
+    @property
+    def report(self) -> ScanReport:
+        """What the last run read and skipped, and why. Complete when all rows have been consumed."""
+        return self._runs.report
 
     def __repr__(self) -> str:
         names = [column.name for column in self.columns]
@@ -122,70 +118,6 @@ class Scan:
         tables = self._tables(whole_files=True, runs_at_once=RUNS_AT_ONCE)
         return pa.Table.from_batches(_to_batches(tables), schema=self.schema)
 
-    def to_pandas(self, **options: Any) -> pd.DataFrame:
-        """Run the scan and collect the rows in a pandas DataFrame.
-
-        Args:
-            **options: Options of ``pyarrow.Table.to_pandas``, such as ``types_mapper=pandas.ArrowDtype``.
-
-        Raises:
-            ModuleNotFoundError: If pandas is not installed; it is not a dependency of Intarsia.
-            CorruptFileError: If a part of a file that has to be read is damaged.
-
-        Example:
-            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
-            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
-            >>> pq.write_table(pa.table({"x": range(1000)}), path)
-            >>> ia.open(path).scan("x < 3").to_pandas()["x"].sum().item()
-            3
-        """
-        import_for("to_pandas", "pandas")
-        return self.to_arrow().to_pandas(**options)
-
-    def to_polars(self, **options: Any) -> pl.DataFrame:
-        """Run the scan and collect the rows in a Polars DataFrame.
-
-        `intarsia.polars.scan` returns a LazyFrame instead, to which Polars pushes columns and predicates.
-
-        Args:
-            **options: Options of ``polars.from_arrow``, such as ``schema_overrides``.
-
-        Raises:
-            ModuleNotFoundError: If Polars is not installed; it is not a dependency of Intarsia.
-            CorruptFileError: If a part of a file that has to be read is damaged.
-
-        Example:
-            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
-            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
-            >>> pq.write_table(pa.table({"x": range(1000)}), path)
-            >>> ia.open(path).scan("x < 3").to_polars()["x"].sum()
-            3
-        """
-        frame: pl.DataFrame = import_for("to_polars", "polars").from_arrow(self.to_arrow(), **options)
-        return frame
-
-    def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
-        """Run the scan and collect the rows in a DuckDB relation, which can be queried repeatedly.
-
-        `Table.dataset` lets DuckDB push columns and filters instead.
-
-        Args:
-            connection: The connection of the relation; None for DuckDB's default connection.
-
-        Raises:
-            ModuleNotFoundError: If DuckDB is not installed; it is not a dependency of Intarsia.
-            CorruptFileError: If a part of a file that has to be read is damaged.
-
-        Example:
-            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
-            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
-            >>> pq.write_table(pa.table({"x": range(1000)}), path)
-            >>> ia.open(path).scan("x < 3").to_duckdb().aggregate("sum(x)").fetchall()
-            [(3,)]
-        """
-        library = import_for("to_duckdb", "duckdb")
-        return (library if connection is None else connection).from_arrow(self.to_arrow())
-
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Run the scan, and yield batches row group by row group."""
         # a caller that takes one batch after the other may stop early
@@ -198,14 +130,6 @@ class Scan:
         """
         yield from _to_batches(self._tables(whole_files=False, runs_at_once=RUNS_AT_ONCE))
 
-    def to_reader(self) -> pa.RecordBatchReader:
-        """Run the scan as a stream of batches for other libraries."""
-        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Implement the Arrow PyCapsule protocol, which DuckDB, Polars, pandas and DataFusion read."""
-        return self.to_reader().__arrow_c_stream__(requested_schema)
-
     def explain(self, *, analyze: bool = False) -> ScanReport:
         """Plan without reading data pages; see `Table.explain`. The limit is ignored."""
         started = time.perf_counter()
@@ -217,10 +141,10 @@ class Scan:
             bytes_planned=None if analyze else 0,
         )
         hints = Hints()
-        with contextlib.closing(self._planned_files(report, self._binder)) as files:
+        with contextlib.closing(self._runs.planned_files(report, self._binder)) as files:
             for _, opened in files:
                 query, plan = opened.query, opened.plan
-                with self._skipping(query.file.path, report):
+                with self._runs.skipping(query.file.path, report):
                     estimate, index_bytes = estimate_rows(query, plan)
                     counts = ReadCounts(index_bytes=index_bytes)
                     if analyze:
@@ -247,8 +171,8 @@ class Scan:
             raise ValueError(f"split_bytes is {split_bytes}; it must be 1 or more, or None")
         splits: list[Split] = []
         with (
-            self._reporting() as report,
-            contextlib.closing(self._planned_files(report, self._binder)) as files,
+            self._runs.reporting() as report,
+            contextlib.closing(self._runs.planned_files(report, self._binder)) as files,
         ):
             for entry, opened in files:
                 query, plan = opened.query, opened.plan
@@ -294,9 +218,9 @@ class Scan:
         self._refuse_limit()
         columns = output_columns(self._table.schema, [name for name in functions if name != ROWS])
         totals = Totals(functions, columns)
-        with contextlib.closing(self._each_plan(columns, totals, reads_all=True)) as plans:
+        with contextlib.closing(self._runs.each_plan(columns, totals, reads_all=True)) as plans:
             for found, record in plans:
-                with self._skipping(found.query.file.path):
+                with self._runs.skipping(found.query.file.path):
                     record(totals.add_file(found.query, found.plan, found.pieces))
         return totals
 
@@ -314,8 +238,8 @@ class Scan:
             column = next((name for name in names if name not in partition), names[0])
         numbered = self._one_column(column)
         found = [LOCATIONS.empty_table()]
-        for query, plan, record in self._each_file([]):
-            with self._skipping(query.file.path):
+        for query, plan, record in self._runs.each_file([]):
+            with self._runs.skipping(query.file.path):
                 locations, outcome = locate_rows(query, plan, numbered)
                 record(outcome)
                 found.append(locations)
@@ -334,7 +258,7 @@ class Scan:
         self._refuse_limit()
         queried = self._one_column(column)
         values = DistinctValues(queried)
-        estimate, lower, upper = values.count(self._each_file([queried]), self._skipping)
+        estimate, lower, upper = values.count(self._runs.each_file([queried]), self._runs.skipping)
         return ApproximateCount(estimate, lower, upper, tuple(values.unindexed), self.report)
 
     def count_distinct(self, column: str) -> int:
@@ -367,8 +291,8 @@ class Scan:
         self._refuse_limit()
         queried = self._one_column(column)
         values = ValueCounts(queried, counted=counted)
-        for query, plan, record in self._each_file([queried]):
-            with self._skipping(query.file.path):
+        for query, plan, record in self._runs.each_file([queried]):
+            with self._runs.skipping(query.file.path):
                 record(values.add_file(query, plan))
         return values
 
@@ -384,8 +308,8 @@ class Scan:
         queried = self._one_column(column)
         values = DistinctValues(queried, lg_config_k)
         paths, sketches = [], []
-        for query, plan, record in self._each_file([queried]):
-            with self._skipping(query.file.path):
+        for query, plan, record in self._runs.each_file([queried]):
+            with self._runs.skipping(query.file.path):
                 sketches.append(values.of_file(query, plan, record).to_sketch()[0])
                 paths.append(query.file.path)
         return pa.table({"path": pa.array(paths, pa.string()), "sketch": pa.array(sketches, pa.binary())})
@@ -401,127 +325,6 @@ class Scan:
             raise ValueError(
                 f"the scan has limit={self._limit}, but this method needs all rows; scan without a limit"
             )
-
-    @contextlib.contextmanager
-    def _reporting(self) -> Generator[ScanReport, None, None]:
-        """Start a new report, and set `report` to it."""
-        started = time.perf_counter()
-        self.report = report = ScanReport(
-            files_total=len(self._table.files), files_other=len(self._table.other_files)
-        )
-        try:
-            yield report
-        finally:
-            report.add_time(started)
-            warn_of_ignored(report.ignored)
-            warn_of_failed(report.files_failed)
-
-    @contextlib.contextmanager
-    def _skipping(self, path: str, report: ScanReport | None = None) -> Generator[None, None, None]:
-        """Add errors of a bad file to the report instead of raising them, if bad files are skipped."""
-        try:
-            yield
-        except BAD_FILE_ERRORS as error:
-            if self._on_error == "raise":
-                raise
-            (report or self.report).add_failed(path, error)
-
-    def _each_file(
-        self, columns: Sequence[OutputColumn], totals: Totals | None = None
-    ) -> Generator[tuple[FileQuery, FilePlan, Callable[[FileOutcome], None]], None, None]:
-        """Yield each file that is not excluded, its plan, and a callback for its outcome.
-
-        Args:
-            columns: The columns to read.
-            totals: Aggregates; files for which a lake index answers all of them are added to it and not
-                yielded.
-        """
-        with contextlib.closing(self._each_plan(columns, totals)) as plans:
-            for found, record in plans:
-                yield found.query, found.plan, record
-
-    def _each_plan(
-        self, columns: Sequence[OutputColumn], totals: Totals | None = None, *, reads_all: bool = False
-    ) -> Generator[tuple[OpenPlan, Callable[[FileOutcome], None]], None, None]:
-        """Yield as `_each_file`, with the rows of small files if the caller reads all rows."""
-        binder = self._binder if list(columns) == self.columns else self._binder.for_columns(columns)
-        reads = self._limit is None  # with a limit the first pages may suffice
-        with (
-            self._reporting() as report,
-            contextlib.closing(
-                self._planned_files(report, binder, totals, reads=reads, reads_all=reads_all)
-            ) as files,
-        ):
-            for _, opened in files:
-                outcome = FileOutcome(opened.plan)
-
-                def record(found: FileOutcome) -> None:
-                    nonlocal outcome
-                    outcome = found
-
-                try:
-                    yield opened, record
-                finally:
-                    with self._skipping(opened.query.file.path, report):
-                        report.add_file(opened.query, outcome)
-
-    def _planned_files(
-        self,
-        report: ScanReport,
-        binder: TableBinder,
-        totals: Totals | None = None,
-        *,
-        reads: bool = False,
-        reads_all: bool = False,
-    ) -> Generator[tuple[DataFile, OpenPlan], None, None]:
-        """Open, plan and yield each file that neither partition values nor a lake index exclude or answer.
-
-        Args:
-            report: The report.
-            binder: Binds the query to each file.
-            totals: Aggregates; see `_each_file`.
-            reads: The caller reads the planned rows.
-            reads_all: See `plan_files`.
-        """
-        table = self._table
-        questions = None if totals is None else totals.questions
-        is_current = self._has_new_footers
-        joins = binder if binder.predicate is not None else None
-        survivors = find_survivors(
-            table, binder, report, questions, is_current=is_current, joins=joins, reads=self._limit is None
-        )
-        for answers in survivors.answers:
-            assert totals is not None
-            totals.add_summaries(answers.summaries)
-        # with a limit the first files may suffice
-        at_once = table.files_at_once if self._limit is None else 1
-        open_file = partial(table.open_file, is_current=self._has_new_footers)
-        self._has_new_footers = False
-        table.tails.clear()
-        left = [table.files[ordinal] for ordinal in survivors.files]
-        at_once = min(at_once, max(len(left), 1))
-        planned = plan_files(
-            left,
-            binder,
-            open_file,
-            at_once,
-            reads=reads,
-            reads_all=reads_all,
-            counts_certain=totals is not None,
-            known=survivors.known,
-            joined=table.joined,
-        )
-        with contextlib.closing(planned):
-            for entry, future in planned:
-                with self._skipping(entry.path, report):
-                    outcome = future.result()
-                if report.has_failed(entry.path):
-                    continue
-                try:
-                    yield entry, outcome
-                finally:
-                    table.remember(entry, outcome.query.file)
-                    outcome.query.close()
 
     def sample(self, n: int | None = None, seed: int | None = None) -> pa.Table:
         """Draw rows as `Table.sample` does; `report` lists what was read.
@@ -541,7 +344,7 @@ class Scan:
         if self._on_error != "raise":
             raise ValueError("a sample is drawn from all files; use a scan without on_error")
         table = self._table
-        open_file = partial(table.open_file, is_current=self._has_new_footers)
+        open_file = partial(table.open_file, is_current=self._runs.starts_with_new_footers())
         opened = ahead(open_file, table.files, table.files_at_once, ParquetInput.close)
         sizes, reads = [], []
         with contextlib.closing(opened):
@@ -549,8 +352,8 @@ class Scan:
                 with future.result() as file:
                     sizes.append(FileSize.of(file, entry.deleted_rows()))
                     reads.append(file.source.counts)
-        self._has_new_footers = True  # drawing the rows is the second half of the same run
-        pieces = list(sample_rows(sizes, self._each_file(self.columns), n, seed, self._finish))
+        self._runs.continue_with_new_footers()
+        pieces = list(sample_rows(sizes, self._runs.each_file(self.columns), n, seed, self._finish))
         for counts in reads:
             self.report.add_reads(counts)
         return concat_rows([pa.Table.from_batches([], self.schema), *pieces])
@@ -561,7 +364,7 @@ class Scan:
             return
         left = self._limit
         reads_all = left is None and runs_at_once > 1
-        with contextlib.closing(self._each_plan(self.columns, reads_all=reads_all)) as files:
+        with contextlib.closing(self._runs.each_plan(self.columns, reads_all=reads_all)) as files:
             for found, record in files:
                 query, plan = found.query, found.plan
                 is_whole = query.predicate is None and whole_files and left is None
@@ -570,13 +373,13 @@ class Scan:
                 if whole_files and self._on_error == "skip":
                     # all rows of a file or none
                     tables = []
-                    with self._skipping(query.file.path):
+                    with self._runs.skipping(query.file.path):
                         tables = list(rows)
                     if self.report.has_failed(query.file.path):
                         record(FileOutcome(plan))
                         tables = []
                     rows = iter(tables)
-                with self._skipping(query.file.path):
+                with self._runs.skipping(query.file.path):
                     for table in rows:
                         if left is not None:
                             left -= table.num_rows
@@ -586,10 +389,9 @@ class Scan:
 
     def _first_rows(self, key: SortKey) -> pa.Table:
         assert self._limit is not None
-        with self._reporting() as report:
+        with self._runs.reporting() as report:
             search = TopScan(self._table, self._where, self.columns, self.schema, key, self._limit, report)
-            is_current, self._has_new_footers = self._has_new_footers, False
-            return search.rows(is_current=is_current)
+            return search.rows(is_current=self._runs.starts_with_new_footers())
 
     def _rows_of_file(
         self,

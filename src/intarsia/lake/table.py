@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from intarsia.lake.data_file import FileSource, with_stores
 from intarsia.lake.discovery import find_files
+from intarsia.lake.file_runs import OnError
 from intarsia.lake.index.build import LakeIndexReport
 from intarsia.lake.index.folder import Location
 from intarsia.lake.partitions import PartitionTypes
-from intarsia.lake.scan import OnError, Scan
+from intarsia.lake.scan import Scan
 from intarsia.lake.schema import SchemaOf
 from intarsia.lake.split import Split
 from intarsia.lake.table_files import TableFiles

@@ -8,7 +8,8 @@ from typing import cast
 
 import pyarrow as pa
 
-from intarsia.lake.scan import OnError, Scan
+from intarsia.lake.file_runs import OnError
+from intarsia.lake.scan import Scan
 from intarsia.lake.split import Split
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Predicate

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import intarsia.lake.table as tables
 from intarsia.embed.progress import Progress
 from intarsia.errors import FilesFailedError
-from intarsia.lake.scan import OnError
+from intarsia.lake.file_runs import OnError
 from intarsia.lake.shared_aggregate import SharedAggregate
 from intarsia.predicate import Where
 from intarsia.read.aggregate import Aggregate

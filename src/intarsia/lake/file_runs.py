@@ -1,0 +1,187 @@
+"""The runs of a query, file by file: which files are opened, their plans, and what is reported about them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import Literal, TypeAlias
+
+from intarsia.errors import CorruptFileError, ReplacedWhileReadError
+from intarsia.lake.binding import TableBinder
+from intarsia.lake.data_file import DataFile
+from intarsia.lake.planning import OpenPlan, plan_files
+from intarsia.lake.survivors import find_survivors
+from intarsia.lake.table_files import TableFiles
+from intarsia.read.aggregate import Totals
+from intarsia.read.file_plan import FilePlan
+from intarsia.read.file_query import FileQuery
+from intarsia.read.output_columns import OutputColumn
+from intarsia.read.report import FileOutcome, ScanReport, warn_of_failed, warn_of_ignored
+
+#: What happens to damaged and missing files: an error, or they are skipped with one warning.
+OnError: TypeAlias = Literal["raise", "skip"]
+
+#: Errors of one file. Errors of a whole store, such as of its credentials, are always raised.
+BAD_FILE_ERRORS = (CorruptFileError, FileNotFoundError, ReplacedWhileReadError)
+
+
+class FileRuns:
+    """The runs of a query.
+
+    Args:
+        table: The table.
+        binder: The query.
+        is_limited: Whether the first rows may suffice, so that no files are planned ahead.
+        on_error: What happens to bad files.
+        has_new_footers: Whether the footers have just been read, so that the first run need not check them.
+
+    Attributes:
+        report: What the last run read and skipped, and why.
+    """
+
+    def __init__(
+        self,
+        table: TableFiles,
+        binder: TableBinder,
+        *,
+        is_limited: bool,
+        on_error: OnError,
+        has_new_footers: bool,
+    ) -> None:
+        self._table = table
+        self._binder = binder
+        self._is_limited = is_limited
+        self._on_error = on_error
+        self._has_new_footers = has_new_footers
+        self.report = ScanReport()
+
+    def starts_with_new_footers(self) -> bool:
+        """Start a run, and return whether its footers have just been read."""
+        found, self._has_new_footers = self._has_new_footers, False
+        return found
+
+    def continue_with_new_footers(self) -> None:
+        """Let the next run not check the footers, because it continues this run."""
+        self._has_new_footers = True
+
+    @contextlib.contextmanager
+    def reporting(self) -> Generator[ScanReport, None, None]:
+        """Start a new report, and set `report` to it."""
+        started = time.perf_counter()
+        self.report = report = ScanReport(
+            files_total=len(self._table.files), files_other=len(self._table.other_files)
+        )
+        try:
+            yield report
+        finally:
+            report.add_time(started)
+            warn_of_ignored(report.ignored)
+            warn_of_failed(report.files_failed)
+
+    @contextlib.contextmanager
+    def skipping(self, path: str, report: ScanReport | None = None) -> Generator[None, None, None]:
+        """Add errors of a bad file to the report instead of raising them, if bad files are skipped."""
+        try:
+            yield
+        except BAD_FILE_ERRORS as error:
+            if self._on_error == "raise":
+                raise
+            (report or self.report).add_failed(path, error)
+
+    def each_file(
+        self, columns: Sequence[OutputColumn], totals: Totals | None = None
+    ) -> Generator[tuple[FileQuery, FilePlan, Callable[[FileOutcome], None]], None, None]:
+        """Yield each file that is not excluded, its plan, and a callback for its outcome.
+
+        Args:
+            columns: The columns to read.
+            totals: Aggregates; files for which a lake index answers all of them are added to it and not
+                yielded.
+        """
+        with contextlib.closing(self.each_plan(columns, totals)) as plans:
+            for found, record in plans:
+                yield found.query, found.plan, record
+
+    def each_plan(
+        self, columns: Sequence[OutputColumn], totals: Totals | None = None, *, reads_all: bool = False
+    ) -> Generator[tuple[OpenPlan, Callable[[FileOutcome], None]], None, None]:
+        """Yield as `each_file`, with the rows of small files if the caller reads all rows."""
+        binder = self._binder.for_columns(columns)
+        reads = not self._is_limited  # with a limit the first pages may suffice
+        with (
+            self.reporting() as report,
+            contextlib.closing(
+                self.planned_files(report, binder, totals, reads=reads, reads_all=reads_all)
+            ) as files,
+        ):
+            for _, opened in files:
+                outcome = FileOutcome(opened.plan)
+
+                def record(found: FileOutcome) -> None:
+                    nonlocal outcome
+                    outcome = found
+
+                try:
+                    yield opened, record
+                finally:
+                    with self.skipping(opened.query.file.path, report):
+                        report.add_file(opened.query, outcome)
+
+    def planned_files(
+        self,
+        report: ScanReport,
+        binder: TableBinder,
+        totals: Totals | None = None,
+        *,
+        reads: bool = False,
+        reads_all: bool = False,
+    ) -> Generator[tuple[DataFile, OpenPlan], None, None]:
+        """Open, plan and yield each file that neither partition values nor a lake index exclude or answer.
+
+        Args:
+            report: The report.
+            binder: Binds the query to each file.
+            totals: Aggregates; see `each_file`.
+            reads: The caller reads the planned rows.
+            reads_all: See `plan_files`.
+        """
+        table = self._table
+        questions = None if totals is None else totals.questions
+        is_current = self.starts_with_new_footers()
+        joins = binder if binder.predicate is not None else None
+        survivors = find_survivors(
+            table, binder, report, questions, is_current=is_current, joins=joins, reads=not self._is_limited
+        )
+        for answers in survivors.answers:
+            assert totals is not None
+            totals.add_summaries(answers.summaries)
+        # with a limit the first files may suffice
+        at_once = 1 if self._is_limited else table.files_at_once
+        open_file = partial(table.open_file, is_current=is_current)
+        table.tails.clear()
+        left = [table.files[ordinal] for ordinal in survivors.files]
+        at_once = min(at_once, max(len(left), 1))
+        planned = plan_files(
+            left,
+            binder,
+            open_file,
+            at_once,
+            reads=reads,
+            reads_all=reads_all,
+            counts_certain=totals is not None,
+            known=survivors.known,
+            joined=table.joined,
+        )
+        with contextlib.closing(planned):
+            for entry, future in planned:
+                with self.skipping(entry.path, report):
+                    outcome = future.result()
+                if report.has_failed(entry.path):
+                    continue
+                try:
+                    yield entry, outcome
+                finally:
+                    table.remember(entry, outcome.query.file)
+                    outcome.query.close()

@@ -1,0 +1,106 @@
+"""The result of a query for other libraries: pandas, Polars, DuckDB, and Arrow streams."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from intarsia.lake.libraries import import_for
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import polars as pl
+
+
+class QueryResult(ABC):
+    """The rows of a query, which runs each time that they are requested.
+
+    Attributes:
+        schema: The schema of the rows.
+    """
+
+    schema: pa.Schema
+
+    @abstractmethod
+    def to_arrow(self) -> pa.Table:
+        """Run the query and return the rows."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Run the query and yield the rows."""
+
+    def to_pandas(self, **options: Any) -> pd.DataFrame:
+        """Run the scan and collect the rows in a pandas DataFrame.
+
+        Args:
+            **options: Options of ``pyarrow.Table.to_pandas``, such as ``types_mapper=pandas.ArrowDtype``.
+
+        Raises:
+            ModuleNotFoundError: If pandas is not installed; it is not a dependency of Intarsia.
+            CorruptFileError: If a part of a file that has to be read is damaged.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": range(1000)}), path)
+            >>> ia.open(path).scan("x < 3").to_pandas()["x"].sum().item()
+            3
+        """
+        import_for("to_pandas", "pandas")
+        return self.to_arrow().to_pandas(**options)
+
+    def to_polars(self, **options: Any) -> pl.DataFrame:
+        """Run the scan and collect the rows in a Polars DataFrame.
+
+        `intarsia.polars.scan` returns a LazyFrame instead, to which Polars pushes columns and predicates.
+
+        Args:
+            **options: Options of ``polars.from_arrow``, such as ``schema_overrides``.
+
+        Raises:
+            ModuleNotFoundError: If Polars is not installed; it is not a dependency of Intarsia.
+            CorruptFileError: If a part of a file that has to be read is damaged.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": range(1000)}), path)
+            >>> ia.open(path).scan("x < 3").to_polars()["x"].sum()
+            3
+        """
+        frame: pl.DataFrame = import_for("to_polars", "polars").from_arrow(self.to_arrow(), **options)
+        return frame
+
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
+        """Run the scan and collect the rows in a DuckDB relation, which can be queried repeatedly.
+
+        `Table.dataset` lets DuckDB push columns and filters instead.
+
+        Args:
+            connection: The connection of the relation; None for DuckDB's default connection.
+
+        Raises:
+            ModuleNotFoundError: If DuckDB is not installed; it is not a dependency of Intarsia.
+            CorruptFileError: If a part of a file that has to be read is damaged.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": range(1000)}), path)
+            >>> ia.open(path).scan("x < 3").to_duckdb().aggregate("sum(x)").fetchall()
+            [(3,)]
+        """
+        library = import_for("to_duckdb", "duckdb")
+        return (library if connection is None else connection).from_arrow(self.to_arrow())
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Run the scan as a stream of batches for other libraries."""
+        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Implement the Arrow PyCapsule protocol, which DuckDB, Polars, pandas and DataFusion read."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
