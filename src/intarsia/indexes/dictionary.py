@@ -56,8 +56,8 @@ _PAGES_PER_TASK = 32
 PAGE_COST_BYTES = 1 << 14
 
 #: A dictionary page may contain the value, so a page that has to be decoded must be this many times smaller
-#: than the possible savings. To be searched for bytes it must only be smaller: that takes a fraction of the
-#: time, and a scan uses the page that was read.
+#: than the possible savings. A page whose bytes are searched only has to be smaller than the savings, because
+#: searching takes a fraction of the time of decoding, and a scan uses the page that was read.
 MIN_GAIN = 4
 
 #: If the first pages all contain the bytes that are searched for, no other pages are searched.

@@ -47,8 +47,8 @@ MAX_BYTES = 64 << 20
 #: The maximum number of bytes of dictionary pages to keep for reading the files that are left.
 MAX_MEMORY_BYTES = 64 << 20
 
-#: The indexes of fewer objects are not read together. It would take one more round trip, because the objects
-#: that are left are then read by themselves, and save less than the bytes that are transferred in this time.
+#: The indexes of fewer objects are not read together. This would take an additional round trip, because the
+#: remaining objects are read separately afterwards, and save fewer bytes than are transferred in that time.
 _MIN_OBJECTS = ObjectStoreFile.coalesce_bytes // REMOTE_INDEX_BYTES
 
 #: A damaged file is left out, and the others are tried again, at most this many times.
@@ -144,7 +144,7 @@ def _families(
 def _settled(
     table: TableFiles, files: Sequence[int], *, reads: bool, is_current: bool
 ) -> Generator[tuple[int, Callable[[], Settled | None]], None, None]:
-    """Yield functions that return the metadata of files, of which that of objects is read concurrently."""
+    """Yield functions that return the metadata of files; the metadata of objects is read concurrently."""
 
     def settle(ordinal: int) -> Settled | None:
         return table.settled_metadata(table.files[ordinal], is_current=is_current)
@@ -198,8 +198,8 @@ def _pruned(
             lost = frozenset[int]() if file is None else file.lost_parts
             rest = {
                 ordinal: one
-                for place, (ordinal, one) in enumerate(members.items())
-                if one.metadata.path != path and place not in lost
+                for position, (ordinal, one) in enumerate(members.items())
+                if one.metadata.path != path and position not in lost
             }
             if len(rest) == len(members):
                 return

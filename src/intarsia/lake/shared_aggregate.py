@@ -58,7 +58,7 @@ class FileAggregation:
 
 
 class SharedAggregate:
-    """An aggregate of the matching rows, of which a lake index answers a part at once.
+    """An aggregate of the matching rows; a lake index answers a part of it immediately.
 
     Args:
         table: The table.

@@ -61,7 +61,7 @@ class _Identity(NamedTuple):
 
 
 class _OneColumn:
-    """A query of which only one column is read.
+    """A query that reads only one column.
 
     Args:
         binder: The query.

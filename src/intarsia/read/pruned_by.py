@@ -1,4 +1,4 @@
-"""What one index of one column excluded or answered, counted in files, row groups, pages and rows."""
+"""The files, row groups, pages and rows that one index of one column excluded or answered."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class ScanReport:
         files_other: The number of files in the table's folders that are not Parquet and were ignored.
         files_opened: The number of files whose footers were read. Files that partition values or a lake index
             exclude are not opened.
-        files_read: The number of files of which a row group was read.
+        files_read: The number of files from which a row group was read.
         row_groups_total: The number of row groups of the opened files, and of those in a lake index.
         row_groups_read: The number of row groups that were read.
         pages: The data pages of each column of the opened files, by the column's dotted path.

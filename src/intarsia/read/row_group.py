@@ -77,7 +77,7 @@ class RowReader:
         rows = wanted
         values: dict[Path, pa.ChunkedArray] = {}
         outputs = {column.path for column in query.columns}
-        for place, condition in enumerate(stages):
+        for number, condition in enumerate(stages, start=1):
             needed = condition.paths()
             values |= self._predicate_columns(needed - values.keys(), rows)
             columns = {path: self._as_compared(path, values[path]) for path in needed & values.keys()}
@@ -92,7 +92,7 @@ class RowReader:
             kept = _keep(rows, mask.to_numpy(zero_copy_only=False))
             if kept.is_empty:
                 return select_columns(query, {}, 0), kept
-            later = outputs.union(*(stage.paths() for stage in stages[place + 1 :]))
+            later = outputs.union(*(stage.paths() for stage in stages[number:]))
             values = {path: column for path, column in values.items() if path in later}
             if kept.num_rows < rows.num_rows:
                 values = {path: _narrowed(column, rows, kept, mask) for path, column in values.items()}

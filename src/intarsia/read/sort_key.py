@@ -164,7 +164,7 @@ class TopRows:
 
     @property
     def has_wrong_floor(self) -> bool:
-        """Whether fewer rows were found than the floor promised."""
+        """Whether fewer rows were found than the floor proves."""
         return self._floor is not None and self.num_missing > 0
 
     @property

@@ -42,7 +42,7 @@ def as_nanoseconds(leaf: Comparison | In | IsNull | Like, file: ParquetInput) ->
 
 
 def as_nanoseconds_of_any(leaf: Comparison | In | IsNull | Like, schema: FileSchema) -> Predicate:
-    """Convert a condition as `as_nanoseconds` does, for files of which only the schema is known."""
+    """Convert a condition as `as_nanoseconds` does, if only the schema of the files is known."""
     return _converted(leaf, schema, None)
 
 

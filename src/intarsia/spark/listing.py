@@ -142,7 +142,7 @@ def python_path(uri: str, *, decode: bool = True) -> str:
         'lake/100%20.parquet'
     """
     if not decode and uri.startswith("file:/") and not uri.startswith("file://"):
-        return uri[len("file:") :]  # how Spark names local files, of which there may be many
+        return uri[len("file:") :]  # how Spark names local files; there may be many
     scheme = _SCHEME.match(uri)
     if scheme is None:
         return uri

@@ -59,18 +59,18 @@ def locate(spark: SparkSession, keys: DataFrame, path: Source, *, key: Key) -> D
         if name not in whole.columns:
             raise ColumnNotFoundError(name, whole.columns)
     rows = read(spark, path, _condition(requested, whole, pairs))
-    paths = rows.select(
+    located = rows.select(
         *(rows[quoted(name)].alias(f"_key{ordinal}") for ordinal, (_, name) in enumerate(pairs)),
         rows.metadataColumn("_metadata")["file_path"].alias("path"),
         rows.metadataColumn("_metadata")["row_index"].alias("row"),
     )
     # unique names, because a key may be named like a column of the result
     named = requested.toDF(*(f"_requested{ordinal}" for ordinal in range(len(pairs))))
-    equal = [named[f"_requested{ordinal}"] == paths[f"_key{ordinal}"] for ordinal in range(len(pairs))]
-    return named.join(paths, equal).select(
+    equal = [named[f"_requested{ordinal}"] == located[f"_key{ordinal}"] for ordinal in range(len(pairs))]
+    return named.join(located, equal).select(
         *(named[f"_requested{ordinal}"].alias(name) for ordinal, (name, _) in enumerate(pairs)),
-        paths["path"],
-        paths["row"],
+        located["path"],
+        located["row"],
     )
 
 

@@ -178,7 +178,7 @@ def _files_left(
         paths: The paths of the files.
         where: The condition.
         why: Why the rows are not read in another mode.
-        wanted: The columns of which Python may read single pages; None if Spark reads all files.
+        wanted: The columns whose pages Python may read; None if Spark reads all files.
         required: Python reads single pages even if that saves little.
     """
     frame = whole.where(where)
