@@ -6,9 +6,12 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 import intarsia.spark as ias
 from benchmarks.measure import DisagreementError
@@ -102,6 +105,19 @@ class Bench:
             for query in one.queries:
                 self._show_progress(f"{one.name}: {query.name}")
                 yield Measured(one, query, self._runs(views, one, query))
+
+    def smallest(self, path: Path) -> Runs:
+        """Return the runs of a query on a file with one row: the cost of any query of Spark.
+
+        Args:
+            path: The file, which is created.
+        """
+        pq.write_table(pa.table({"x": [1]}), path)
+        rows = self._spark.read.parquet(str(path)).where("x > 0")
+        runs = Runs()
+        for repetition in range(-_WARM_UPS, self._repetitions):
+            self._time(rows.selectExpr("count(*)", "sum(x)", "max(x)"), runs, is_timed=repetition >= 0)
+        return runs
 
     def _runs(self, views: dict[str, DataFrame], data: Data, query: Query) -> dict[str, Runs]:
         runs = {mode: Runs() for mode in MODES}
