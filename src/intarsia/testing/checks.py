@@ -339,6 +339,11 @@ def variants(index: Index, values: Values) -> list[Index]:
 
 def questions_about(index: Index, columns: MemoryColumns, start: int = 0, step: int = 1) -> list[Expected]:
     """Return conditions on the columns of an index, all or each ``step``-th, with the rows that match."""
+    return with_matches(conditions_about(index, columns, start, step), columns)
+
+
+def conditions_about(index: Index, columns: MemoryColumns, start: int = 0, step: int = 1) -> list[Condition]:
+    """Return conditions on the columns of an index, all or each ``step``-th."""
     predicates = (
         predicate for name in index.columns for predicate in unchecked_questions(name, columns.values(name))
     )
@@ -347,8 +352,12 @@ def questions_about(index: Index, columns: MemoryColumns, start: int = 0, step: 
         with suppress(PredicateError):  # values of this type cannot be compared
             found.update(dict.fromkeys(conditions(bind(predicate, columns.schema))))
     # scans evaluate functions only with indexes that list the values
-    usable = [leaf for leaf in found if isinstance(index, ListsValues) or not isinstance(leaf, BoundFunction)]
-    return [Expected(leaf, _matching(leaf, columns)) for leaf in usable]
+    return [leaf for leaf in found if isinstance(index, ListsValues) or not isinstance(leaf, BoundFunction)]
+
+
+def with_matches(leaves: Iterable[Condition], columns: MemoryColumns) -> list[Expected]:
+    """Return conditions with the rows that match."""
+    return [Expected(leaf, _matching(leaf, columns)) for leaf in leaves]
 
 
 def _leaves(where: str, columns: MemoryColumns) -> Iterator[Condition]:
@@ -371,7 +380,7 @@ def run_many(check: Callable[[Draw], None], number: int) -> None:
 
     given = hypothesis.given(strategies.data())
     usual = hypothesis.settings.get_profile("default").max_examples
-    count = max(number // 2, number * hypothesis.settings().max_examples // usual)
+    count = max(number // 5, number * hypothesis.settings().max_examples // usual)
     limited = hypothesis.settings(max_examples=count, deadline=None, database=None)
     limited(given(with_hypothesis))()
 

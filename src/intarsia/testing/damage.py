@@ -19,11 +19,12 @@ from intarsia.testing.checks import (
     Expected,
     Values,
     check_opened,
+    conditions_about,
     querying,
-    questions_about,
     rows_of,
     some_of,
     variants,
+    with_matches,
 )
 from intarsia.testing.contract_error import ContractError, require
 from intarsia.testing.memory import Case, fixed_cases
@@ -43,9 +44,10 @@ def check_damage(index: Index, values: Values) -> None:
     A scan verifies the checksum of a payload before it opens it. An index may therefore return anything if
     bytes are changed. A truncated payload must be refused or give correct results.
     """
-    for variant, case, payload in _damage_cases(index, values):
-        layout = case.columns.layout_when_opened
-        expected = _expected(variant, case)
+    case, expected = _case(index, values)
+    layout = case.columns.layout_when_opened
+    for variant in variants(index, values):
+        payload = variant.build(case.columns)
         for length in _offsets(len(payload)):
             with _damage(variant, f"truncated to {length} of {len(payload)} bytes"):
                 opened = variant.open(payload[:length], layout)
@@ -65,10 +67,11 @@ def check_probed_damage(index: Index, values: Values) -> None:
     """
     if not isinstance(index, ProbedIndex):
         return
-    for variant, case, payload in _damage_cases(index, values):
+    case, expected = _case(index, values)
+    layout = case.columns.layout_when_opened
+    for variant in variants(index, values):
         assert isinstance(variant, ProbedIndex)
-        layout = case.columns.layout_when_opened
-        expected = _expected(variant, case)
+        payload = variant.build(case.columns)
         truncated = ((f"truncated to {length} bytes", payload[:length]) for length in _offsets(len(payload)))
         for name, damaged in (*truncated, *_flipped(payload)):
             with _damage(variant, f"{name} and probed"):
@@ -80,16 +83,12 @@ def check_probed_damage(index: Index, values: Values) -> None:
                 check_opened(variant.open_source(source, layout), variant, case, expected)
 
 
-def _damage_cases(index: Index, values: Values) -> Iterator[tuple[Index, Case, bytes]]:
+def _case(index: Index, values: Values) -> tuple[Case, list[Expected]]:
+    """Return rows in a layout; and IS NULL, IS NOT NULL, and some of the other conditions."""
     case = next(fixed_cases(rows_of(index, values)))
-    for variant in variants(index, values):
-        yield variant, case, variant.build(case.columns)
-
-
-def _expected(index: Index, case: Case) -> list[Expected]:
-    """Return IS NULL, IS NOT NULL, and some of the other conditions."""
-    expected = questions_about(index, case.columns)
-    return [*expected[:2], *some_of(expected[2:], NUM_PREDICATES)]
+    leaves = conditions_about(index, case.columns)
+    chosen = [*leaves[:2], *some_of(leaves[2:], NUM_PREDICATES)]
+    return case, with_matches(chosen, case.columns)
 
 
 def _offsets(length: int) -> list[int]:

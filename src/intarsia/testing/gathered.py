@@ -31,11 +31,12 @@ from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import Rows
 from intarsia.testing.checks import (
     Values,
-    questions_about,
+    conditions_about,
     rows_of,
     run_many,
     some_of,
     variants,
+    with_matches,
 )
 from intarsia.testing.contract_error import ContractError, require
 from intarsia.testing.damage import Damage, flipped
@@ -99,8 +100,8 @@ def check_gathered_damage(index: Index, values: Values) -> None:
     """
     if not isinstance(index, Gathers):
         return
-    files = _Files.of(index, "files with special layouts", list(fixed_cases(rows_of(index, values))), 0, 1)
-    lake = _gather(index, files._replace(expected=some_of(files.expected, NUM_PREDICATES)))
+    cases = list(fixed_cases(rows_of(index, values)))
+    lake = _gather(index, _Files.of(index, "files with special layouts", cases, 0, 1, NUM_PREDICATES))
     if lake is None:
         return
     parts = {part.name: part for part in lake.parts}
@@ -127,17 +128,22 @@ class _Question(NamedTuple):
 
 
 class _Files(NamedTuple):
-    """Files, and each ``step``-th question about them."""
+    """Files, and questions about them: each ``step``-th, or at most ``most``."""
 
     name: str
     cases: list[Case]
     expected: list[_Question]
 
     @classmethod
-    def of(cls, index: Index, name: str, cases: list[Case], start: int, step: int) -> _Files:
+    def of(
+        cls, index: Index, name: str, cases: list[Case], start: int, step: int, most: int | None = None
+    ) -> _Files:
         table = pa.concat_tables([case.columns.table for case in cases])
         edges = np.cumsum([0, *(len(case.columns.table) for case in cases)])
-        found = questions_about(index, MemoryColumns(table, [0, len(table)]), start, step)
+        columns = MemoryColumns(table, [0, len(table)])
+        leaves = conditions_about(index, columns, start, step)
+        chosen = leaves if most is None else some_of(leaves, most)
+        found = with_matches(chosen, columns)
         return cls(name, cases, [_Question(leaf, rows.count_between(edges)) for leaf, rows in found])
 
     def take(self, ordinals: list[int]) -> _Files:
