@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 GROUP_ROWS = 100_000
-FEW, MANY = 4, 16
+FEW, MANY = 4, 12
 
 #: Verifying takes the longest.
 MANY_TO_VERIFY = 10

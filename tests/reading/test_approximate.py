@@ -234,7 +234,7 @@ def test_samples_of_any_size(shared_lake, unindexed, n):
 
 
 def test_every_row_of_a_table_is_equally_likely(tmp_path):
-    sizes, draws = [5, 10, 15], 150
+    sizes, draws = [5, 10, 15], 90
     counts = {6: np.zeros(sum(sizes)), 14: np.zeros(sum(sizes))}  # within the samples, and beyond them
     for place, size in enumerate(sizes):
         path = tmp_path / f"{place}.parquet"

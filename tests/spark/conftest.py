@@ -23,9 +23,14 @@ def spark(tmp_path_factory):
     from pyspark.sql import SparkSession
 
     folder = tmp_path_factory.mktemp("spark")
+    # Spark copies the settings of Hadoop for every scan and sends them with its tasks. Most of them are the
+    # defaults of services that the tests do not use.
+    for service in ("hdfs", "mapred", "yarn"):
+        (folder / f"{service}-default.xml").write_text("<configuration></configuration>")
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraClassPath": str(folder),
         "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "ERROR",
