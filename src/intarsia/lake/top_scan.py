@@ -158,7 +158,9 @@ class TopScan:
     def _search_all(self, *, is_current: bool, uses_floor: bool) -> None:
         table, report = self._table, self._report
         binder = self._binder(None)
-        joins = None if self._where is None else binder
+        # with a lake index, footers of few files are needed
+        has_index = table.known_files(is_current=is_current) is not None
+        joins = None if self._where is None or has_index else binder
         found = find_survivors(table, binder, report, is_current=is_current, joins=joins, reads=False).files
         candidates = TopCandidates(table, self._key, self._searched, report, found, is_current=is_current)
         num_files = 1
