@@ -17,6 +17,9 @@ from intarsia.rows.ordering import MAX_BOUND_BYTES, Ordering, truncate_max, trun
 
 Counts = npt.NDArray[np.int64]
 
+#: The values of a dictionary are counted in each page that has at least this many times as many values.
+_COUNTED_VALUES = 4
+
 
 class PageBounds(NamedTuple):
     """Bounds and counts of the pages that have a value that is not null.
@@ -169,14 +172,20 @@ def _by_rank(values: pa.ChunkedArray, starts: Counts) -> tuple[pa.Array, pa.Arra
     order = pc.sort_indices(dictionary).to_numpy()
     rank = np.empty(len(order), dtype=np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
-    lengths = pc.binary_length(dictionary).to_numpy()
+    lengths = pc.binary_length(dictionary).to_numpy().astype(np.int64)
     lows, highs, value_bytes = [], [], []
     # one page at a time fits into the CPU cache, which is three times as fast
     for positions in np.split(array.indices.to_numpy(), starts[1:]):
-        ranks = rank[positions]
+        if len(rank) * _COUNTED_VALUES <= len(positions):  # one pass over the page
+            counts = np.bincount(positions, minlength=len(rank))
+            ranks = rank[counts > 0]
+            num_bytes = counts @ lengths
+        else:
+            ranks = rank[positions]
+            num_bytes = lengths[positions].sum(dtype=np.int64)
         lows.append(ranks.min())
         highs.append(ranks.max())
-        value_bytes.append(lengths[positions].sum(dtype=np.int64))
+        value_bytes.append(num_bytes)
     return (
         dictionary.take(pa.array(order[lows])),
         dictionary.take(pa.array(order[highs])),
