@@ -178,6 +178,20 @@ def test_few_objects_are_planned_one_by_one(recorded, objects):
     assert recorded.keys[KEY.format(0)] == 2
 
 
+@pytest.mark.parametrize(("order", "num_read"), [("id DESC", 1), ("user", 3)])
+def test_first_rows_in_an_order(lake, order, num_read):
+    """Only the objects with the rows are read, first the column of the order and then the rows."""
+    table = ia.open(FOLDER)
+    assert table.schema
+    lake.reset()
+    scan = table.scan(None, ["id", "user"], order_by=order, limit=3)
+    name, _, direction = order.partition(" ")
+    values = pa.concat_tables(map(rows_of_object, range(NUM_OBJECTS)))[name].to_pylist()
+    assert scan.to_arrow()[name].to_pylist() == sorted(values, reverse=direction == "DESC")[:3]
+    assert len(lake.keys) <= num_read + 1
+    assert lake.names["get"] <= 3 * len(lake.keys)
+
+
 def test_a_limit_makes_no_requests_for_other_objects(lake):
     table = ia.open(FOLDER)
     assert table.schema
