@@ -170,6 +170,36 @@ def test_a_first_query_reads_only_footers(lake):
     assert scan.report.requests == NUM_OBJECTS + 1
 
 
+def test_small_objects_are_read_together(recorded):
+    """One request for each object, 32 at a time, and the rows are those of one object after the other."""
+    for ordinal in range(NUM_OBJECTS):
+        sink = io.BytesIO()
+        rows = pa.table({"a": range(ordinal, ordinal + 50), "b": [f"{ordinal} {row}" for row in range(50)]})
+        pq.write_table(rows, sink)
+        obstore.put(recorded.store, KEY.format(ordinal), sink.getvalue())
+    table = ia.open(FOLDER)
+    expected = [
+        (ordinal + row, f"{ordinal} {row}")
+        for ordinal in range(NUM_OBJECTS)
+        for row in range(50)
+        if ordinal + row < 60
+    ]
+    scan = table.scan("a < 60")
+    for _ in range(2):
+        recorded.reset()
+        found = [(row["a"], row["b"]) for row in scan.to_arrow().to_pylist()]
+        assert found == expected
+        assert recorded.names["get"] <= 60 + NUM_OBJECTS * (recorded.names["head"] == 0)
+        assert scan.report.files_read == 60
+    recorded.latency_seconds = 0.03
+    waves = []
+    for _ in range(3):
+        recorded.reset()
+        assert table.aggregate({"a": "sum"}, "a < 60")["a"]["sum"] == sum(a for a, _ in expected)
+        waves.append(recorded.waves)
+    assert min(waves) <= 4  # two of HEAD requests, and two of reads
+
+
 def test_few_objects_are_planned_one_by_one(recorded, objects):
     """The indexes of two objects are read with the page index, because a further round trip takes longer."""
     for ordinal in (0, TARGET):

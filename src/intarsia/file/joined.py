@@ -266,12 +266,15 @@ class _JoinedSource:
             QueryTimeoutError: As `ObjectStoreError`.
         """
         # opened in this thread, to which the deadline of the query applies
-        tasks = [
-            (part, source, one)
-            for part, source in [(part, self._open(part)) for part in wanted]
-            for one in wanted[part]
-        ]
-        found: dict[int, list[bytes]] = {part: [] for part in wanted}
+        opened = [(part, self._open(part)) for part in wanted]
+        found: dict[int, list[bytes]] = {}
+        tasks: list[tuple[int, ByteSource | CountedSource, ByteRange]] = []
+        for part, source in opened:
+            if isinstance(source, CountedSource) and not source.missing(wanted[part]):
+                found[part] = source.read_ranges(wanted[part])  # they are in memory
+            else:
+                found[part] = []
+                tasks += [(part, source, one) for one in wanted[part]]
         lost: Exception | None = None
 
         def read(task: tuple[int, ByteSource | CountedSource, ByteRange]) -> bytes | Exception:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from intarsia.file import FileMetadata, ParquetInput
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.metadata_cache import JoinedCache
-from intarsia.lake.reading_together import PlannedFile, read_together
+from intarsia.lake.reading_together import PlannedFile, can_be_together, read_together
 from intarsia.read.ahead import ahead, done
 from intarsia.read.file_plan import FilePlan, plan_file
 from intarsia.read.file_query import FileQuery
@@ -27,6 +27,9 @@ SMALL_BYTES = 1 << 20
 #: A thread plans up to this many bytes of consecutive local files, and reads them together.
 _TASK_BYTES = 4 << 20
 _TASK_FILES = 64
+
+#: Batches of objects whose rows are read concurrently, after their pages have been requested.
+_BATCHES_AT_ONCE = 2
 
 
 class Opener(Protocol):
@@ -85,11 +88,21 @@ class OpenPlan:
         plan: The plan of its indexes.
         pieces: The matching rows, if they have been read. An error of reading is raised after the rows before
             it.
+        waits: Whether the pages have been read, and the rows are read together with those of other objects.
     """
 
     query: FileQuery
     plan: FilePlan
     pieces: Iterable[Piece] | None = None
+    waits: bool = False
+
+    def is_read(self, *, counts_certain: bool) -> bool:
+        """Return whether the matching rows are read; see `plan_files`."""
+        return self.query.predicate is not None and not (counts_certain and not self.plan.certain.is_empty)
+
+
+#: Files and their plans.
+_Task: TypeAlias = "list[tuple[DataFile, Future[OpenPlan]]]"
 
 
 def plan_files(
@@ -129,31 +142,83 @@ def plan_files(
         return plan_file(query, known_file.known) if known_file.plan is None else known_file.plan
 
     def plan(entry: DataFile) -> OpenPlan:
-        found = None if known is None else known.get(entry.path)
-        file = open_file(entry) if found is None else open_file(entry, is_current=True)
+        facts = None if known is None else known.get(entry.path)
+        file = open_file(entry) if facts is None else open_file(entry, is_current=True)
         try:
             with file.named_errors():
                 query = binder.query(entry, file)
-                planned = plan_of(query, found)
-                return OpenPlan(query, prefetch(query, planned) if reads else planned)
+                planned = plan_of(query, facts)
+                if not reads:
+                    return OpenPlan(query, planned)
+                planned, has_all = prefetch(query, planned)
+                found = OpenPlan(query, planned)
+                waits = has_all and reads_all and found.is_read(counts_certain=counts_certain)
+                return replace(found, waits=waits and can_be_together(query, planned))
         except BaseException:
             file.close()
             raise
 
-    def work(entries: Sequence[DataFile]) -> list[Future[OpenPlan]]:
-        plans = [done(plan, entry) for entry in entries]
-        return _with_rows(entries, plans, cache, counts_certain=counts_certain) if reads_all else plans
+    def with_rows(task: _Task) -> _Task:
+        return _with_rows(task, cache, counts_certain=counts_certain)
+
+    def work(entries: Sequence[DataFile]) -> _Task:
+        task = [(entry, done(plan, entry)) for entry in entries]
+        return with_rows(task) if reads_all and not _waits(task) else task
 
     cache = JoinedCache() if joined is None else joined
+    has_objects = reads_all and any(entry.is_remote for entry in files)
     tasks = _tasks(files, at_once) if reads_all else [[entry] for entry in files]
     with contextlib.closing(ahead(work, tasks, at_once, _close)) as results:
-        for entries, found in results:
-            plans = deque(zip(entries, found.result(), strict=True))
-            try:
-                while plans:
-                    yield plans.popleft()
-            finally:
-                _close([future for _, future in plans])
+        planned = (future.result() for _, future in results)
+        with contextlib.closing(_objects_together(planned, with_rows) if has_objects else planned) as read:
+            for task in read:
+                plans = deque(task)
+                try:
+                    while plans:
+                        yield plans.popleft()
+                finally:
+                    _close(plans)
+
+
+def _waits(task: _Task) -> bool:
+    """Return whether a task is a single object, whose rows are read together with those of others."""
+    return len(task) == 1 and task[0][1].exception() is None and task[0][1].result().waits
+
+
+def _objects_together(
+    planned: Iterable[_Task], with_rows: Callable[[_Task], _Task]
+) -> Generator[_Task, None, None]:
+    """Read the rows of consecutive objects that wait, in two threads ahead of the caller."""
+
+    def read(batch: _Task) -> _Task:
+        return with_rows(batch) if _waits(batch[:1]) else batch
+
+    with contextlib.closing(ahead(read, _batches(planned), _BATCHES_AT_ONCE, _close)) as results:
+        for _, future in results:
+            yield future.result()
+
+
+def _batches(planned: Iterable[_Task]) -> Iterator[_Task]:
+    """Join consecutive tasks that wait, up to a number of bytes in memory."""
+    batch: _Task = []
+    num_bytes = 0
+    try:
+        for task in planned:
+            waits = _waits(task)
+            more_bytes = task[0][1].result().query.file.source.counts.bytes if waits else 0
+            if batch and (not waits or num_bytes + more_bytes > _TASK_BYTES or len(batch) == _TASK_FILES):
+                full, batch, num_bytes = batch, [], 0
+                yield full
+            if waits:
+                batch += task
+                num_bytes += more_bytes
+            else:
+                yield task
+        full, batch = batch, []
+        if full:
+            yield full
+    finally:  # of a caller that stops early
+        _close(batch)
 
 
 def _tasks(files: Sequence[DataFile], at_once: int) -> Iterator[list[DataFile]]:
@@ -172,40 +237,33 @@ def _tasks(files: Sequence[DataFile], at_once: int) -> Iterator[list[DataFile]]:
         yield task
 
 
-def _with_rows(
-    entries: Sequence[DataFile],
-    plans: Sequence[Future[OpenPlan]],
-    joined: JoinedCache,
-    *,
-    counts_certain: bool,
-) -> list[Future[OpenPlan]]:
+def _with_rows(task: _Task, joined: JoinedCache, *, counts_certain: bool) -> _Task:
     """Read the matching rows of planned files, several files together if possible."""
-
-    def is_read(open_plan: OpenPlan) -> bool:
-        return open_plan.query.predicate is not None and not (
-            counts_certain and not open_plan.plan.certain.is_empty
-        )
-
-    planned = {ordinal: future.result() for ordinal, future in enumerate(plans) if future.exception() is None}
+    planned = {
+        ordinal: (entry, future.result())
+        for ordinal, (entry, future) in enumerate(task)
+        if future.exception() is None
+    }
     small = {
-        ordinal: PlannedFile(entries[ordinal], found.query, found.plan)
-        for ordinal, found in planned.items()
-        if is_read(found) and not found.query.file.source.coalesce_bytes
+        ordinal: PlannedFile(entry, found.query, found.plan)
+        for ordinal, (entry, found) in planned.items()
+        if found.is_read(counts_certain=counts_certain)
+        and (found.waits or not found.query.file.source.coalesce_bytes)
     }
     together = read_together(list(small.values()), joined) if len(small) > 1 else {}
     pieces: dict[int, Iterable[Piece]] = {list(small)[ordinal]: found for ordinal, found in together.items()}
 
     def read(ordinal: int) -> OpenPlan:
-        open_plan = plans[ordinal].result()
-        if ordinal in pieces or not is_read(open_plan):
-            return replace(open_plan, pieces=pieces.get(ordinal))
-        return replace(open_plan, pieces=_read_small(open_plan.query, open_plan.plan))
+        found = task[ordinal][1].result()
+        if ordinal in pieces or not found.is_read(counts_certain=counts_certain):
+            return replace(found, pieces=pieces.get(ordinal), waits=False)
+        return replace(found, pieces=_read_small(found.query, found.plan), waits=False)
 
-    return [done(read, ordinal) for ordinal in range(len(plans))]
+    return [(entry, done(read, ordinal)) for ordinal, (entry, _) in enumerate(task)]
 
 
-def _close(plans: Iterable[Future[OpenPlan]]) -> None:
-    for future in plans:
+def _close(task: Iterable[tuple[DataFile, Future[OpenPlan]]]) -> None:
+    for _, future in task:
         if future.exception() is None:
             future.result().query.close()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from intarsia.errors import FormatError
 from intarsia.file import ChunkKey
@@ -27,7 +28,19 @@ MAX_PREFETCHED_BYTES = 2 << 20
 MAX_CHUNKS = 1_000
 
 
-def prefetch(query: FileQuery, plan: FilePlan) -> FilePlan:
+class Prefetched(NamedTuple):
+    """The result of reading ahead.
+
+    Attributes:
+        plan: The plan, with the bytes that were read from the page index.
+        has_all: Whether all pages of the plan are in memory.
+    """
+
+    plan: FilePlan
+    has_all: bool
+
+
+def prefetch(query: FileQuery, plan: FilePlan) -> Prefetched:
     """Read the pages that a plan needs and keep them in the query's file, if they are few and it is remote.
 
     Pages of columns that the predicate does not use are read although none of their rows may match, if this
@@ -36,19 +49,16 @@ def prefetch(query: FileQuery, plan: FilePlan) -> FilePlan:
     Args:
         query: The query.
         plan: Its plan.
-
-    Returns:
-        The plan, with the bytes that were read from the page index.
     """
     file = query.file
     if not file.source.coalesce_bytes or query.predicate is None or plan.candidates.is_empty:
-        return plan
+        return Prefetched(plan, has_all=False)
     if len(query.groups_with(plan.candidates)) * len(query.leaves) > MAX_CHUNKS:
-        return plan
+        return Prefetched(plan, has_all=False)
     # count() does not read certain rows, and a scan does not apply the predicate to proven rows
     known = plan.proven if query.output_leaves else plan.certain
     doubtful, of_predicate = plan.candidates - known, leaves_under(file, query.predicate_paths)
-    index = IoCounts()
+    index, has_all = IoCounts(), False
     # damaged metadata is reported, or replaced, when the rows are read
     with contextlib.suppress(FormatError):
         index.add(0, _load_offset_indexes(query, plan.candidates))
@@ -59,8 +69,9 @@ def prefetch(query: FileQuery, plan: FilePlan) -> FilePlan:
         for locations in (everything, needed) if is_cheap else (needed,):
             if _num_bytes(locations, gap_bytes) <= MAX_PREFETCHED_BYTES:
                 file.source.keep(locations)
+                has_all = locations is everything
                 break
-    return replace(plan, index_bytes=plan.index_bytes + index.bytes)
+    return Prefetched(replace(plan, index_bytes=plan.index_bytes + index.bytes), has_all)
 
 
 def _load_offset_indexes(query: FileQuery, rows: RowSelection) -> int:
