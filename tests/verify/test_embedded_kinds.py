@@ -24,8 +24,8 @@ from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 from tests.verify.damage import change_payload, only_payload
 
-ROWS = 3000
-ROWS_PER_GROUP = 1300
+ROWS = 1200
+ROWS_PER_GROUP = 520
 
 
 def values(turn=0):
@@ -41,7 +41,7 @@ def values(turn=0):
 
 def write(path, turn=0):
     pq.write_table(
-        values(turn), path, row_group_size=ROWS_PER_GROUP, max_rows_per_page=250, write_batch_size=50
+        values(turn), path, row_group_size=ROWS_PER_GROUP, max_rows_per_page=100, write_batch_size=20
     )
     return str(path)
 
@@ -52,10 +52,10 @@ def path(tmp_path):
 
 
 KINDS = [
-    Distinct("n"), Distinct("text", granularity=350), Distinct("text", layout="datafusion"), ZoneMap("n"),
+    Distinct("n"), Distinct("text", granularity=140), Distinct("text", layout="datafusion"), ZoneMap("n"),
     ZoneMap("text", granularity="row_group"), Histogram("n"), Hll("n"), Ngram("text"),
-    Ngram("text", ignore_case=True, granularity=350), RowMap("n"), RowMap("text"), BloomGranule("n"),
-    BloomGranule("text", granularity=350), Sample(100),
+    Ngram("text", ignore_case=True, granularity=140), RowMap("n"), RowMap("text"), BloomGranule("n"),
+    BloomGranule("text", granularity=140), Sample(100),
 ]  # fmt: skip
 
 
