@@ -42,19 +42,12 @@ def test_chosen_benchmarks_as_json(pytestconfig, tmp_path):
     assert all(case["retained_bytes"]["pyarrow"] >= case["rows_bytes"] for case in document["memory"])
 
 
-def test_a_table(pytestconfig, tmp_path):
-    done = run(
-        pytestconfig.rootpath,
-        "lookup",
-        "--rows=5000",
-        "--repetitions=1",
-        "--engines=intarsia,pyarrow",
-        f"--dir={tmp_path}",
-        f"--page={tmp_path}/page.md",
-    )
-    assert done.returncode == 0, done.stderr
-    assert "point lookup" in done.stdout
-    assert "the fastest" in done.stdout
+def test_a_table(tmp_path, capsys):
+    options = ["--rows=5000", "--repetitions=1", "--engines=intarsia,pyarrow"]
+    assert main(["lookup", *options, f"--dir={tmp_path}", f"--page={tmp_path}/page.md"]) == 0
+    printed = capsys.readouterr().out
+    assert "point lookup" in printed
+    assert "the fastest" in printed
     page = (tmp_path / "page.md").read_text()
     assert "page.svg" in page
     assert page.count("| tuned |") == 2

@@ -122,8 +122,8 @@ def test_a_sample_is_seeded(path):
         return bool(ia.verify(path, sample=count, seed=seed).findings)
 
     assert all(damaged(seed, 16) for seed in range(2))
-    found = [damaged(seed, 4) for seed in range(12)]
-    assert found[:4] == [damaged(seed, 4) for seed in range(4)]
+    found = [damaged(seed, 4) for seed in range(7)]
+    assert found[:2] == [damaged(seed, 4) for seed in range(2)]
     assert len(set(found)) == 2
     assert ia.verify(path, sample=1000).chunks_read == 16
 
