@@ -127,7 +127,11 @@ def _families(
                 raise
             except (FormatError, OSError):  # opening the file raises it
                 continue
-            if found is None or not found.metadata.footer.num_rows:
+            if found is None:
+                if table.files[ordinal].is_remote:  # its store has no ETags, so no object can be joined
+                    break
+                continue
+            if not found.metadata.footer.num_rows:
                 continue
             if found.reads is not None:
                 footers.add(found.reads.requests, found.reads.bytes)

@@ -193,12 +193,15 @@ def _objects_together(
     def read(batch: _Task) -> _Task:
         return with_rows(batch) if _waits(batch[:1]) else batch
 
-    with contextlib.closing(ahead(read, _batches(planned), _BATCHES_AT_ONCE, _close)) as results:
+    with (
+        contextlib.closing(_batches(planned)) as batches,
+        contextlib.closing(ahead(read, batches, _BATCHES_AT_ONCE, _close)) as results,
+    ):
         for _, future in results:
             yield future.result()
 
 
-def _batches(planned: Iterable[_Task]) -> Iterator[_Task]:
+def _batches(planned: Iterable[_Task]) -> Generator[_Task, None, None]:
     """Join consecutive tasks that wait, up to a number of bytes in memory."""
     batch: _Task = []
     num_bytes = 0
