@@ -1,7 +1,7 @@
 """Random predicates and random plans in an enabled session: the rows are those of plain Spark.
 
 The predicates of a batch are the branches of one UNION ALL, so that Spark starts few queries. `make test`
-tries 120 predicates, `make nightly-spark` twelve thousand.
+tries 297 predicates and 8 plans, `make nightly-spark` 12,000 and 960.
 """
 
 import functools
@@ -19,7 +19,7 @@ from tests.spark.test_lake_index import attach
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
-AT_ONCE = 20
+AT_ONCE = 33
 
 #: Spark's own skipping by bounds without NaN misses rows, so only its results without it are right.
 NO_PUSHDOWN = {"spark.sql.parquet.filterPushdown": "false"}
@@ -93,7 +93,7 @@ def compare_batch(whole, predicates):
 )
 def test_predicates(enabled, lake_paths, lake, ansi, zone):
     rng = random.Random(f"predicates {lake} {ansi} {zone}")
-    predicates = [lakes.predicate(rng) for _ in range(examples(200, deep=4_000))]
+    predicates = [lakes.predicate(rng) for _ in range(examples(495, deep=4_000))]
     compared = files = 0
     values = {"spark.sql.ansi.enabled": ansi, "spark.sql.session.timeZone": zone, **NO_PUSHDOWN}
     with settings(enabled, values):
@@ -143,7 +143,7 @@ def test_plans(enabled, lake_paths):
 
     rng = random.Random("plans")
     enabled.read.parquet(lake_paths["indexed"]).createOrReplaceTempView("lake")
-    count, saved, done = examples(24), 0, 0
+    count, saved, done = examples(40, deep=960), 0, 0
     with settings(enabled, NO_PUSHDOWN):
         for ordinal in range(count):
             plan = PLANS[ordinal % len(PLANS)]
