@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from benchmarks import lake, lineitem, memory, object_store, planning
+from benchmarks import growth, lake, lineitem, memory, object_store, planning
 from benchmarks.attaching import attaching_document, measure_attaching, print_attaching
 from benchmarks.command import add_common_options, show_progress
 from benchmarks.data import make_bare_file, make_files
@@ -35,8 +35,8 @@ READING: dict[str, tuple[Callable[[Path, int, int], list[Case]], int]] = {
     "top": (lake.top_cases, lake.FILES * lake.ROWS_PER_FILE),
     "among": (lake.among_cases, lake.AMONG_FILES * lake.ROWS_PER_FILE),
 }
-MEMORY, ATTACH, PLAN = "memory", "attach", "plan"
-BENCHMARKS = (*READING, MEMORY, ATTACH, PLAN)
+MEMORY, ATTACH, PLAN, GROWTH = "memory", "attach", "plan", "growth"
+BENCHMARKS = (*READING, MEMORY, ATTACH, PLAN, GROWTH)
 
 ATTACH_ROWS = 2_000_000
 
@@ -55,6 +55,7 @@ benchmarks:
   memory    memory that a result of 200 wide rows retains
   attach    time to attach each kind of index
   plan      time to plan a lookup in 10,000 files with a lake index
+  growth    CPU time and peak memory of whole processes, from 10 to 10,000 files and to 100,000 pages
 
 examples:
   python -m benchmarks
@@ -137,6 +138,12 @@ def _run(name: str, folder: Path, engines: list[str], options: argparse.Namespac
         if not options.json:
             planning.print_planning(planned)
         return planned
+    if name == GROWTH:
+        grown = growth.measure_growth(folder, options.rows, max(1, options.repetitions // 3), show_progress)
+        show_progress("")
+        if not options.json:
+            growth.print_growth(grown)
+        return growth.growth_document(grown)
     make_cases, rows = READING[name]
     cases = make_cases(folder, options.rows or rows, options.repetitions)
     measure(cases, engines, show_progress)

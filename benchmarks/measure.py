@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import math
 import os
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -73,19 +74,26 @@ class DisagreementError(Exception):
     """Two readers returned different results."""
 
 
-def import_ms(repetitions: int = 5) -> float:
-    """Return the minimum CPU time of ``import intarsia`` after pyarrow.parquet was imported.
+@contextlib.contextmanager
+def compiling_modules() -> Iterator[dict[str, str]]:
+    """Yield an environment in which modules are compiled once, as installers do.
 
-    Modules are compiled before, as installers do, even if the environment prevents Python from doing so.
+    The environment of this process may prevent Python from writing compiled modules.
     """
+    with tempfile.TemporaryDirectory() as compiled:
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": compiled}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        yield environment
+
+
+def import_ms(repetitions: int = 5) -> float:
+    """Return the minimum CPU time of ``import intarsia`` after pyarrow.parquet was imported."""
     program = (
         "import time, numpy, pyarrow.parquet; start = time.process_time(); import intarsia;"
         "print(time.process_time() - start)"
     )
     command = [sys.executable, "-c", program]
-    with tempfile.TemporaryDirectory() as compiled:
-        environment = {**os.environ, "PYTHONPYCACHEPREFIX": compiled}
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    with compiling_modules() as environment:
         run = partial(subprocess.run, command, capture_output=True, check=True, text=True, env=environment)
         times = [float(run().stdout) for _ in range(1 + repetitions)]
     return min(times) * 1000

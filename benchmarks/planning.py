@@ -38,16 +38,8 @@ def measure_planning(
         ``files``, and medians: ``list_ms`` of `intarsia.open`, ``cold_ms`` of the first plan of a table, and
         ``warm_ms`` of a further plan.
     """
-    lake = folder / f"plan-{files}-v{VERSION}"
     os.environ["INTARSIA_CACHE_DIR"] = str(folder / "cache")
-    if not lake.exists():
-        progress(f"plan: creating {files:,} files")
-        part = lake.with_suffix(".part")
-        part.mkdir(parents=True, exist_ok=True)
-        random = np.random.default_rng(1)
-        for ordinal in range(files):
-            _write(part / f"part-{ordinal:05}.parquet", ordinal, random)
-        part.rename(lake)
+    lake = make_lake(folder, files, progress)
     progress("plan: building the lake index")
     ia.open(lake).build_lake_index()
     progress("plan: planning")
@@ -68,6 +60,20 @@ def measure_planning(
     return {"files": files} | {
         name: round(statistics.median(times) * 1000, 1) for name, times in medians.items()
     }
+
+
+def make_lake(folder: Path, files: int, progress: Callable[[str], None]) -> Path:
+    """Create a lake of small files with Bloom filters, and return its folder."""
+    lake = folder / f"plan-{files}-v{VERSION}"
+    if not lake.exists():
+        progress(f"creating {files:,} files")
+        part = lake.with_suffix(".part")
+        part.mkdir(parents=True, exist_ok=True)
+        random = np.random.default_rng(1)
+        for ordinal in range(files):
+            _write(part / f"part-{ordinal:05}.parquet", ordinal, random)
+        part.rename(lake)
+    return lake
 
 
 def print_planning(found: dict[str, Any]) -> None:
