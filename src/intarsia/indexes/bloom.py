@@ -118,9 +118,8 @@ class BloomFilters:
                 if cost <= max_bytes[probe.key.row_group] * chances[id(probe)]:
                     max_bytes[probe.key.row_group] -= cost
                     chosen.append(probe)
-        for batch in self._batches(chosen):
-            elsewhere = self._read(batch)  # their headers are known now
-            self._read([probe for probe in elsewhere if self._bits[probe.key] is not None])
+        for batch in list(self._batches(chosen)):
+            self._read(self._read(batch))  # the headers of the wrong blocks are known now
         return evaluate_conditions(self._file, self.name, self, wanted)
 
     def _probes(self, wanted: Wanted) -> list[_Probe]:
@@ -204,9 +203,9 @@ class BloomFilters:
         Returns:
             The probes that have read the wrong blocks.
         """
-        locations = [(probe, self._likely_bits(probe)) for probe in probes]
-        parts = [self._ranges(probe, bits) for probe, bits in locations if bits is not None]
-        heads = {probe.key: probe.location for probe in probes if probe.key not in self._bits}
+        locations = [(probe, bits) for probe in probes if (bits := self._likely_bits(probe)) is not None]
+        parts = [self._ranges(probe, bits) for probe, bits in locations]
+        heads = {probe.key: probe.location for probe, _ in locations if probe.key not in self._bits}
         ranges = [ByteRange(*location.head) for location in heads.values()] + [
             one for of in parts for one in of
         ]

@@ -192,7 +192,7 @@ def _pruned(
         try:
             file = JoinedInput(table.joined.join(list(members.values())))
             ends = enumerate(map(tails.get, members))
-            file.keep_known({place: tail for place, tail in ends if tail is not None})
+            file.keep_known({position: tail for position, tail in ends if tail is not None})
             yield from _pruned_once(table, binder, report, members, file, reads=reads)
             return
         except (ObjectStoreError, QueryTimeoutError):
