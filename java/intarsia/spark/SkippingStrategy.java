@@ -43,14 +43,17 @@ public final class SkippingStrategy extends SparkStrategy {
     return Scala.seq(found);
   }
 
-  /** Returns whether a plan is a scan, with conditions and projections, of files that have a plan. */
+  /**
+   * Returns whether a plan is a scan, with conditions and projections, of files that have a plan and are read by Spark.
+   * Other engines replace nodes of Spark's own class.
+   */
   private static boolean hasPlan(LogicalPlan plan) {
     while (plan instanceof Filter || plan instanceof Project) {
       plan = plan.children().head();
     }
     return plan instanceof LogicalRelation relation
         && relation.relation() instanceof HadoopFsRelation files
-        && files.location() instanceof SkippingIndex;
+        && files.fileFormat() instanceof SkippingParquetFormat;
   }
 
   private static SparkPlan withMetrics(SparkPlan plan) throws ReflectiveOperationException {
