@@ -130,6 +130,16 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: order[item][0])
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Do not look for garbage during the collection, which creates only objects that stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish():
     """Keep modules and test items out of garbage collections, which would look at them again and again."""
     gc.collect()
