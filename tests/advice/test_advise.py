@@ -37,8 +37,13 @@ def rows():
     )
 
 
+#: A dictionary of all texts would be searched, without an index.
+DICTIONARIES = ["ts", "clock", "user", "group", "country", "flag"]
+
+
 def write(rows, path, **options):
-    pq.write_table(rows, path, **{"row_group_size": 20_000, "max_rows_per_page": 1_000} | options)
+    options = {"row_group_size": 20_000, "max_rows_per_page": 1_000, "use_dictionary": DICTIONARIES} | options
+    pq.write_table(rows, path, **options)
     return path
 
 

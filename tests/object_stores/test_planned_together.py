@@ -144,6 +144,16 @@ COSTS = {
 }
 
 
+def fewest_waves(recorded, expected, run):
+    """Return the waves of requests; on a busy machine, longer delays are tried, as requests may be late."""
+    for recorded.latency_seconds in (0.03, 0.1, 0.3, 1.0):
+        recorded.reset()
+        run()
+        if recorded.waves <= expected:
+            break
+    return recorded.waves
+
+
 @pytest.mark.parametrize(("where", "num_rows", "reads", "waves", "index_bytes"), COSTS.values(), ids=COSTS)
 def test_costs(lake, objects, where, num_rows, reads, waves, index_bytes):
     """Each object is checked with a HEAD request, and indexes are read in one request, 32 at a time."""
@@ -151,16 +161,14 @@ def test_costs(lake, objects, where, num_rows, reads, waves, index_bytes):
     assert table.schema.names == ["id", "user", "name", "noise"]
     scan = table.scan(where)
     assert scan.to_arrow().num_rows == num_rows
-    found = []
-    lake.latency_seconds = 0.03
-    for _ in range(3):
-        lake.reset()
+
+    def run():
         assert scan.to_arrow().num_rows == num_rows
         assert (lake.names["head"], lake.names["get"]) == (NUM_OBJECTS, reads)
         assert lake.num_bytes <= index_bytes + (len(objects[TARGET]) if num_rows else 0)
         assert (scan.report.requests, scan.report.bytes_read) == (reads, lake.num_bytes)
-        found.append(lake.waves)
-    assert min(found) <= waves  # on a busy machine, concurrent requests may arrive late
+
+    assert fewest_waves(lake, waves, run) <= waves
 
 
 def test_a_first_query_reads_only_footers(lake):
@@ -194,13 +202,11 @@ def test_small_objects_are_read_together(recorded):
         assert found == expected
         assert recorded.names["get"] <= 60 + NUM_OBJECTS * (recorded.names["head"] == 0)
         assert scan.report.files_read == 60
-    recorded.latency_seconds = 0.03
-    waves = []
-    for _ in range(3):
-        recorded.reset()
+
+    def run():
         assert table.aggregate({"a": "sum"}, "a < 60")["a"]["sum"] == sum(a for a, _ in expected)
-        waves.append(recorded.waves)
-    assert min(waves) <= 4  # two of HEAD requests, and two of reads
+
+    assert fewest_waves(recorded, 4, run) <= 4  # two of HEAD requests, and two of reads
 
 
 def test_few_objects_are_planned_one_by_one(recorded, objects):

@@ -72,7 +72,7 @@ def advise(
         (PageIndex(int96=None), BloomGranule(column='user', fpp=0.01, granularity='page'))
         >>> query = advice.queries[0]
         >>> query.now.row_groups, query.advised.pages < query.now.pages / 10
-        (4.0, True)
+        (1.0, True)
     """
     if sample_bytes < 1:
         raise ValueError(f"sample_bytes is {sample_bytes}; it must be 1 or more")
