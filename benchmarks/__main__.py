@@ -40,6 +40,9 @@ BENCHMARKS = (*READING, MEMORY, ATTACH, PLAN, GROWTH)
 
 ATTACH_ROWS = 2_000_000
 
+#: Rows and timed runs with ``--small``.
+SMALL_ROWS, SMALL_REPETITIONS = 40_000, 3
+
 _BENCHMARKS_HELP = """\
 benchmarks:
   read      point lookup, range of 10,000 rows and full scan of a file written in three ways
@@ -62,6 +65,7 @@ examples:
   python -m benchmarks lookup totals --repetitions 21
   make bench ARGS='lake --engines intarsia,duckdb --json'
   make bench ARGS='--page docs/benchmarks.md'
+  make bench ARGS=--small
 """
 
 
@@ -167,8 +171,16 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--engines", default=",".join(ENGINES), help="readers, Intarsia first (default: %(default)s)"
     )
+    parser.add_argument(
+        "--small",
+        action="store_true",
+        help=f"at most {SMALL_REPETITIONS} runs, and {SMALL_ROWS:,} rows unless --rows is given; for CI",
+    )
     add_common_options(parser, 9, "docs/benchmarks.md")
     options = parser.parse_args(arguments)
+    if options.small:
+        options.rows = options.rows or SMALL_ROWS
+        options.repetitions = min(options.repetitions, SMALL_REPETITIONS)
     if unknown := set(options.benchmarks) - set(BENCHMARKS):
         parser.error(f"unknown benchmark {', '.join(sorted(unknown))}; use {', '.join(BENCHMARKS)}")
     engines = options.engines.split(",")

@@ -18,7 +18,13 @@ def run(root, *arguments):
 def test_chosen_benchmarks_as_json(pytestconfig, tmp_path):
     chosen = ["lookup", "shares", "totals", "lake", "top", "among", "memory", "plan"]
     done = run(
-        pytestconfig.rootpath, *chosen, "--rows=4000", "--repetitions=1", "--json", f"--dir={tmp_path}"
+        pytestconfig.rootpath,
+        *chosen,
+        "--small",
+        "--rows=4000",
+        "--repetitions=1",
+        "--json",
+        f"--dir={tmp_path}",
     )
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
