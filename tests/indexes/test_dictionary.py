@@ -18,7 +18,7 @@ from intarsia.file.pages import walk_pages
 from intarsia.format.enums import Encoding, PageType
 from intarsia.format.footer import chunk_range
 from intarsia.format.structs import ColumnMetaData, PageEncodingStats
-from intarsia.indexes import dictionary
+from intarsia.indexes.batches import split_batches
 from intarsia.indexes.dictionary import Dictionaries, DictionaryLimits
 from intarsia.indexes.dictionary_page import is_all_dictionary
 from intarsia.predicate import (
@@ -399,7 +399,7 @@ def test_splitting_into_batches_is_linear():
             return super().length
 
     places = [Place(row, row + 1) for row in range(500)]
-    assert list(dictionary.split_batches(places)) == [places]
+    assert list(split_batches(places, lambda place: place.length)) == [places]
     assert len(looked) <= 2 * len(places)
 
 

@@ -23,6 +23,7 @@ from intarsia.format.bloom import (
     expected_fpp,
 )
 from intarsia.format.footer import Leaf
+from intarsia.indexes.batches import split_batches
 from intarsia.indexes.calling import evaluate_conditions
 from intarsia.indexes.filter_matrix import FilterMatrix, GatheredFilters, one_of
 from intarsia.indexes.gathering import GatheredParts
@@ -38,9 +39,6 @@ from intarsia.storage import ByteRange
 #: The false-positive rate for which filters are usually sized. The number of distinct values is unknown, so a
 #: filter for values that repeat looks too small for its chunk.
 _USUAL_FPP = 0.01
-
-#: The maximum number of bytes of filters in one batch of reads.
-MAX_MEMORY_BYTES = 1 << 26
 
 #: The number of lookups whose hashes are cached; all files use the same hashes.
 _REMEMBERED = 64
@@ -118,7 +116,7 @@ class BloomFilters:
                 if cost <= max_bytes[probe.key.row_group] * chances[id(probe)]:
                     max_bytes[probe.key.row_group] -= cost
                     chosen.append(probe)
-        for batch in list(self._batches(chosen)):
+        for batch in list(split_batches(chosen, self._most_bytes)):
             self._read(self._read(batch))  # the headers of the wrong blocks are known now
         return evaluate_conditions(self._file, self.name, self, wanted)
 
@@ -177,21 +175,11 @@ class BloomFilters:
         likely = probe.location.likely_bits
         return None if likely is None else ByteRange(*likely)
 
-    def _batches(self, probes: Sequence[_Probe]) -> Iterator[list[_Probe]]:
-        """Divide probes into batches that read a limited number of bytes."""
-        batch: list[_Probe] = []
-        num_bytes = 0
-        for probe in probes:
-            bits = self._likely_bits(probe)
-            assert bits is not None
-            most = min(bits.length, len(probe.hashes) * (BLOCK_BYTES + self._file.source.coalesce_bytes))
-            if batch and num_bytes + most > MAX_MEMORY_BYTES:
-                yield batch
-                batch, num_bytes = [], 0
-            batch.append(probe)
-            num_bytes += most
-        if batch:
-            yield batch
+    def _most_bytes(self, probe: _Probe) -> int:
+        """Return the maximum number of bytes to read for a probe."""
+        bits = self._likely_bits(probe)
+        assert bits is not None
+        return min(bits.length, len(probe.hashes) * (BLOCK_BYTES + self._file.source.coalesce_bytes))
 
     def _read(self, probes: Sequence[_Probe]) -> list[_Probe]:
         """Probe filters with one read: those whose header is not known with their header.

@@ -22,6 +22,7 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunk_plan import dictionary_range
 from intarsia.file.decode import PageDecoder, PageIndexMismatchError
 from intarsia.format.footer import Leaf
+from intarsia.indexes.batches import MAX_BATCH_BYTES, split_batches
 from intarsia.indexes.bloom import filter_exists
 from intarsia.indexes.calling import evaluate_conditions
 from intarsia.indexes.dictionary_page import (
@@ -42,9 +43,6 @@ from intarsia.storage import ByteRange
 
 #: Larger dictionary pages, in decompressed bytes, are not read.
 MAX_DICTIONARY_BYTES = 1 << 26
-
-#: The maximum number of bytes of pages in one batch of reads, and of pages kept for the subsequent scan.
-MAX_MEMORY_BYTES = 1 << 26
 
 #: Number of dictionary pages that are decoded concurrently.
 _PAGES_AT_ONCE = 2
@@ -82,7 +80,7 @@ class DictionaryLimits(NamedTuple):
     """
 
     page_bytes: int = MAX_DICTIONARY_BYTES
-    memory_bytes: int = MAX_MEMORY_BYTES
+    memory_bytes: int = MAX_BATCH_BYTES
     page_cost_bytes: int = PAGE_COST_BYTES
 
 
@@ -202,9 +200,12 @@ class Dictionaries:
         decoded = [location for location, probes in by_location.items() if probes[0].is_decoded]
         searched = [location for location, probes in by_location.items() if not probes[0].is_decoded]
         trial = searched[:_TRIAL_PAGES]
-        yield from split_batches([*decoded, *trial], self._limits.memory_bytes)
+        yield from self._split([*decoded, *trial])
         if any(self._excludes(probe) for location in trial for probe in by_location[location]):
-            yield from split_batches(searched[_TRIAL_PAGES:], self._limits.memory_bytes)
+            yield from self._split(searched[_TRIAL_PAGES:])
+
+    def _split(self, locations: Sequence[ByteRange]) -> Iterator[list[ByteRange]]:
+        return split_batches(locations, lambda location: location.length, self._limits.memory_bytes)
 
     def _excludes(self, probe: _DictionaryProbe) -> bool:
         verdict = self._verdicts.get(probe.predicate, {}).get(probe.row_group)
@@ -382,19 +383,3 @@ def _affordable(costs: Mapping[ByteRange, int], max_bytes: int) -> set[ByteRange
     while kept and total >= max_bytes:
         total -= costs[kept.pop()]
     return set(kept)
-
-
-def split_batches(
-    locations: Sequence[ByteRange], max_bytes: int = MAX_MEMORY_BYTES
-) -> Iterator[list[ByteRange]]:
-    """Split ranges, in order, into lists of at most ``max_bytes`` where possible."""
-    part: list[ByteRange] = []
-    part_bytes = 0
-    for location in locations:
-        if part and part_bytes + location.length > max_bytes:
-            yield part
-            part, part_bytes = [], 0
-        part.append(location)
-        part_bytes += location.length
-    if part:
-        yield part
