@@ -24,7 +24,7 @@ from intarsia.read.report import FileOutcome, ScanReport, warn_of_failed, warn_o
 OnError: TypeAlias = Literal["raise", "skip"]
 
 #: Errors of one file. Errors of a whole store, such as of its credentials, are always raised.
-BAD_FILE_ERRORS = (CorruptFileError, FileNotFoundError, ReplacedWhileReadError)
+_BAD_FILE_ERRORS = (CorruptFileError, FileNotFoundError, ReplacedWhileReadError)
 
 
 class FileRuns:
@@ -85,29 +85,34 @@ class FileRuns:
         """Add errors of a bad file to the report instead of raising them, if bad files are skipped."""
         try:
             yield
-        except BAD_FILE_ERRORS as error:
+        except _BAD_FILE_ERRORS as error:
             if self._on_error == "raise":
                 raise
             (report or self.report).add_failed(path, error)
 
     def each_file(
-        self, columns: Sequence[OutputColumn], totals: Totals | None = None
+        self, columns: Sequence[OutputColumn]
     ) -> Generator[tuple[FileQuery, FilePlan, Callable[[FileOutcome], None]], None, None]:
         """Yield each file that is not excluded, its plan, and a callback for its outcome.
 
         Args:
             columns: The columns to read.
-            totals: Aggregates; files for which a lake index answers all of them are added to it and not
-                yielded.
         """
-        with contextlib.closing(self.each_plan(columns, totals)) as plans:
+        with contextlib.closing(self.each_plan(columns)) as plans:
             for found, record in plans:
                 yield found.query, found.plan, record
 
     def each_plan(
         self, columns: Sequence[OutputColumn], totals: Totals | None = None, *, reads_all: bool = False
     ) -> Generator[tuple[OpenPlan, Callable[[FileOutcome], None]], None, None]:
-        """Yield as `each_file`, with the rows of small files if the caller reads all rows."""
+        """Yield as `each_file`, with the rows of small files if the caller reads all rows.
+
+        Args:
+            columns: The columns to read.
+            totals: Aggregates; files for which a lake index answers all of them are added to it and not
+                yielded.
+            reads_all: See `plan_files`.
+        """
         binder = self._binder.for_columns(columns)
         reads = not self._is_limited  # with a limit the first pages may suffice
         with (
@@ -143,7 +148,7 @@ class FileRuns:
         Args:
             report: The report.
             binder: Binds the query to each file.
-            totals: Aggregates; see `each_file`.
+            totals: Aggregates; see `each_plan`.
             reads: The caller reads the planned rows.
             reads_all: See `plan_files`.
         """
