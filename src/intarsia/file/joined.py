@@ -276,13 +276,19 @@ class _JoinedSource:
                 found[part] = []
                 tasks += [(part, source, one) for one in wanted[part]]
         lost: Exception | None = None
+        failed: list[Exception] = []
 
         def read(task: tuple[int, ByteSource | CountedSource, ByteRange]) -> bytes | Exception:
             _, source, location = task
+            if failed:  # requests that have been submitted may begin before they are cancelled
+                raise failed[0]
             try:
                 return source.read_ranges([location])[0]
             except (FileNotFoundError, ReplacedWhileReadError) as error:
                 return error
+            except Exception as error:
+                failed.append(error)
+                raise
 
         with ThreadPoolExecutor(min(len(tasks), REQUESTS_AT_ONCE) or 1) as pool:
             for (part, _, _), data in zip(tasks, pool.map(read, tasks), strict=True):
