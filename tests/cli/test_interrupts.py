@@ -111,7 +111,10 @@ def test_verify(lake):
 
 def test_query_to_a_file(tmp_path):
     path, target = tmp_path / "many.parquet", tmp_path / "rows.csv"
-    pq.write_table(pa.table({"x": range(3_000_000)}), path)
+    rows = pa.table({"x": pa.repeat(7, 1_000_000)})
+    with pq.ParquetWriter(path, rows.schema) as writer:
+        for _ in range(150):  # seconds of CSV: under load, the signal may be late
+            writer.write_table(rows)
     process = start("-m", "intarsia", "query", path, "--output", target)
     code, _, err = interrupt(process, lambda: len(os.listdir(tmp_path)) > 1)
     assert code == 130
