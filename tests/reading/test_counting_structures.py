@@ -81,18 +81,42 @@ def test_no_dictionary_page_for_columns_without_matches(fallback_file):
 # --- limit ---
 
 
-def test_limit_stops_after_the_row_group_that_fills_it(sorted_file):
+@pytest.mark.parametrize("limit", [1, 60, 2500, 2700, ROWS])
+def test_limit_reads_the_least_if_every_row_matches(sorted_file, limit):
     table, path, layout = sorted_file
-    rows, ranges, report = run(path, "shuffled >= 0", limit=10)
-    assert rows.equals(table.slice(0, 10))
-    assert report["row_groups"]["read"] == 1
-    ends = max(
-        page.place.stop
-        for pages in layout.pages.values()
-        for page in pages
-        if page.stop_row <= ROWS_PER_GROUP
-    )
-    assert max(stop for start, stop in ranges if start < layout.indexes["column_index key 0"].start) <= ends
+    rows, ranges, report = run(path, "shuffled >= 0 AND shuffled <> 9999", limit=limit)
+    assert rows.equals(table.slice(0, limit))
+    read = touched(layout, ranges).pages
+    assert read == {column: layout.pages_with(column, range(limit)) for column in COLUMNS}
+    assert pages_read(report) == {column: len(pages) for column, pages in read.items()}
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "shuffled < 300",
+        "shuffled < 1500 AND small IN (7, 8, 9, 20, 21)",
+        "flag AND text LIKE '%7 xxx%' AND (value < 0.2 OR shuffled > 4000)",
+    ],
+)
+@pytest.mark.parametrize("limit", [1, 5, 40])
+def test_limit_stops_at_pages(sorted_file, where, limit):
+    _, path, layout = sorted_file
+    every, _, _ = run(path, where)
+    rows, ranges, report = run(path, where, limit=limit)
+    assert rows.equals(every.slice(0, limit))
+    matches = [key // 2 for key in rows["key"].to_pylist()]
+    read = touched(layout, ranges).pages
+    judged = {column for column in COLUMNS if column in where}
+    for column in set(COLUMNS) - judged:
+        assert read[column] == layout.pages_with(column, matches)
+    first = matches[-1] // ROWS_PER_GROUP * ROWS_PER_GROUP
+    widest = max(page.stop_row - page.first_row for column in judged for page in layout.pages[column])
+    last = first + 2 * (max(limit, matches[-1] + 1 - first) + widest)
+    for column in judged:
+        assert read[column] == list(range(len(read[column])))
+        assert layout.pages[column][read[column][-1]].first_row < last
+    assert pages_read(report) == {column: len(pages) for column, pages in read.items()}
 
 
 @pytest.mark.parametrize("limit", [1, 60, 2500, 2501, ROWS, 10 * ROWS])

@@ -61,6 +61,21 @@ class ChunkPlan:
         """Number of bytes of the data pages."""
         return sum(location.length for location in self.pages)
 
+    @property
+    def num_pages(self) -> int:
+        """Number of data pages to read; 0 for a whole chunk with an unknown number of pages."""
+        return self.total_pages or 0 if self.whole else len(self.page_starts)
+
+    @property
+    def page_offsets(self) -> list[int]:
+        """Offset of each data page in the file; empty for a whole chunk."""
+        stops = np.cumsum([location.length for location in self.pages])
+        starts = np.array(self.page_starts, dtype=np.int64)
+        ordinals = np.searchsorted(stops, starts, side="right")
+        shifts = np.array([location.stop for location in self.pages]) - stops
+        offsets: list[int] = (starts + shifts[ordinals]).tolist()
+        return offsets
+
 
 def is_single_page(meta: ColumnMetaData) -> bool:
     """Return whether a chunk is one data page, and the dictionary page that it needs, if it has one.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from intarsia.file import ParquetInput
 from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse
@@ -26,9 +26,13 @@ class PageCache:
         self._held: list[ByteRange] = []
         self._dictionaries = 0
 
-    def is_new(self, plan: ChunkPlan) -> bool:
-        """Return whether some pages of the plan have not been read yet."""
-        return any(self._holder(location) is None for location in plan.pages)
+    def count_new(self, plan: ChunkPlan) -> int:
+        """Return the number of data pages of a plan that have not been read; 0 if it is unknown."""
+        if not self._held:
+            return plan.num_pages
+        if plan.whole:
+            return plan.num_pages if self._gaps(plan.pages[0]) else 0
+        return sum(bool(self._gaps(ByteRange(start, start + 1))) for start in plan.page_offsets)
 
     @property
     def dictionary_count(self) -> int:
@@ -51,7 +55,7 @@ class PageCache:
             FetchedPages(
                 plan,
                 data[id(plan)],
-                self._bytes[location] if (location := needed[id(plan)]) is not None else b"",
+                self._joined([location]) if (location := needed[id(plan)]) is not None else b"",
             )
             for plan in plans
         ]
@@ -65,10 +69,8 @@ class PageCache:
         return plan.dictionary_use is DictionaryUse.ALWAYS or is_small
 
     def _read(self, data: Sequence[ByteRange], dictionaries: set[ByteRange | None]) -> None:
-        fresh = [
-            location for location in dictionaries if location is not None and location not in self._bytes
-        ]
-        missing = [*fresh, *(location for location in dict.fromkeys(data) if self._holder(location) is None)]
+        fresh = self._missing(location for location in dictionaries if location is not None)
+        missing = [*fresh, *self._missing(data)]
         if missing:
             # pruning may have read a dictionary page, with which a whole chunk starts
             heads, rest = [b""] * len(missing), missing
@@ -87,20 +89,43 @@ class PageCache:
         head = self._known_dictionaries.get(location.start, b"")
         return head if len(head) <= location.length else b""
 
-    def _holder(self, location: ByteRange) -> ByteRange | None:
-        """Return the range with ``location`` that was read; later phases need parts of such ranges."""
-        nearest = bisect.bisect_right(self._held, location.start, key=_start) - 1
-        return self._held[nearest] if nearest >= 0 and location.stop <= self._held[nearest].stop else None
+    def _missing(self, locations: Iterable[ByteRange]) -> list[ByteRange]:
+        """Return the parts of some ranges that have not been read."""
+        wanted = dict.fromkeys(locations)
+        return [gap for location in wanted for gap in self._gaps(location)] if self._held else list(wanted)
+
+    def _gaps(self, location: ByteRange) -> list[ByteRange]:
+        """Return the parts of a range that have not been read."""
+        gaps, position = [], location.start
+        for held in self._overlapping(location):
+            if position < held.start:
+                gaps.append(ByteRange(position, held.start))
+            position = max(position, held.stop)
+        if position < location.stop:
+            gaps.append(ByteRange(position, location.stop))
+        return gaps
+
+    def _overlapping(self, location: ByteRange) -> list[ByteRange]:
+        """Return the ranges that were read and overlap a range, in order."""
+        first = max(0, bisect.bisect_right(self._held, location.start, key=_start) - 1)
+        stop = bisect.bisect_left(self._held, location.stop, key=_start)
+        return [held for held in self._held[first:stop] if held.stop > location.start]
 
     def _joined(self, locations: Sequence[ByteRange]) -> bytes:
         """Return the bytes of some ranges; a single range that was read as such is not copied."""
         whole = self._bytes.get(locations[0]) if len(locations) == 1 else None
-        return b"".join(map(self._cut, locations)) if whole is None else whole
+        if whole is not None:
+            return whole
+        return b"".join(part for location in locations for part in self._cut(location))
 
-    def _cut(self, location: ByteRange) -> memoryview:
-        holder = self._holder(location)
-        assert holder is not None  # `_read` has been called before
-        return memoryview(self._bytes[holder])[location.start - holder.start : location.stop - holder.start]
+    def _cut(self, location: ByteRange) -> Iterator[memoryview]:
+        """Yield the bytes of a range, which have been read in one range or in several."""
+        position = location.start
+        for held in self._overlapping(location):
+            stop = min(held.stop, location.stop)
+            if position < stop:
+                yield memoryview(self._bytes[held])[position - held.start : stop - held.start]
+                position = stop
 
 
 def _start(location: ByteRange) -> int:

@@ -130,7 +130,7 @@ def _read_run(
     """Read a run, and yield the piece of each file that it contains."""
     columns = RunColumns(query, run.groups, plan.dictionary_pages)
     stages = () if run.is_proven else plan.stages
-    rows, _, matches = RowReader(query, columns).read(RowSelection.all(columns.num_rows), stages)
+    rows, _, matches = RowReader(query, columns).read([RowSelection.all(columns.num_rows)], stages)
     numbers = columns.row_numbers(matches)
     group_positions = np.searchsorted(run.groups, joined.group_edges)
     sizes = np.diff(query.file.footer.row_group_starts)

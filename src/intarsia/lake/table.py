@@ -291,7 +291,8 @@ class Table(TableFiles):
                 ``ia.Comparison("user", "=", 42)``; None for all rows. docs/cli.md lists the supported SQL,
                 docs/python.md the supported expressions.
             columns: Columns of the result; a dotted path is a field of a struct. None for all.
-            limit: The maximum number of rows; None for all.
+            limit: The maximum number of rows; None for all. The scan stops after the pages that contain
+                them.
             order_by: Return the first ``limit`` rows in this order, such as ``"amount DESC"``; None for the
                 order of the files. Only files, row groups and pages are read whose bounds allow them to
                 contain these rows. As in DuckDB, nulls are last unless ``NULLS FIRST`` follows, and NaN is

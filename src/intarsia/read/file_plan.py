@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from intarsia.file import ChunkKey
 from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, PageChooser, is_single_page, plan_chunk
 from intarsia.file.outlines import ChunkOutlines
 from intarsia.format.footer import Leaf
+from intarsia.format.page_index import PageLocations
 from intarsia.predicate import Bound
 from intarsia.read.counts import ReadCounts
 from intarsia.read.estimate import Estimates, order_conditions
@@ -167,7 +169,7 @@ def count_planned(query: FileQuery, rows: RowSelection) -> ReadCounts:
         plans, read = plan_chunks(query, group, query.leaves, wanted)
         index_bytes += read
         for plan in plans:
-            pages[plan.leaf.name] += count_pages(plan)
+            pages[plan.leaf.name] += plan.num_pages
             planned_bytes += plan.num_bytes
             if plan.dictionary is not None and plan.dictionary_use is not DictionaryUse.NEVER:
                 planned_bytes += plan.dictionary.length
@@ -206,31 +208,57 @@ def plan_chunks(
     Returns:
         The plans, and the number of bytes that were read from the page index.
     """
-    file = query.file
-    metas = [file.footer.chunk_metadata(group, leaf) for leaf in leaves]
-    keys: list[ChunkKey | None] = [ChunkKey(group, leaf.ordinal) for leaf in leaves]
-    # rows may have been excluded with locations that are known, so pages are compared with them
-    is_known = [file.locations(key) is not None for key in keys if key is not None]
-    for ordinal, meta in enumerate(metas):
-        if is_single_page(meta) and not is_known[ordinal]:
-            keys[ordinal] = None
-    index_bytes = file.load_page_index([key for key in keys if key is not None])
-    num_rows = file.footer.metadata.row_groups[group].num_rows
+    locations, index_bytes = load_locations(query, group, leaves)
+    footer = query.file.footer
+    num_rows = footer.metadata.row_groups[group].num_rows
     chooser = PageChooser(rows)
     plans = [
         plan_chunk(
             leaf,
-            meta,
-            None if key is None else file.locations(key),
+            footer.chunk_metadata(group, leaf),
+            found.locations,
             num_rows,
             chooser,
-            is_unpruned=is_unpruned and not known,
+            is_unpruned=is_unpruned and not found.was_known,
         )
-        for leaf, meta, key, known in zip(leaves, metas, keys, is_known, strict=True)
+        for leaf, found in zip(leaves, locations, strict=True)
     ]
     return plans, index_bytes
 
 
-def count_pages(plan: ChunkPlan) -> int:
-    """Return the number of data pages in a plan; 0 for a whole chunk with an unknown number of pages."""
-    return plan.total_pages or 0 if plan.whole else len(plan.page_starts)
+class ChunkLocations(NamedTuple):
+    """The locations of the pages of a chunk.
+
+    Attributes:
+        locations: The locations; None if they are unknown or not needed.
+        was_known: Whether they had been read before, so that rows may have been excluded with them.
+    """
+
+    locations: PageLocations | None
+    was_known: bool
+
+
+def load_locations(query: FileQuery, group: int, leaves: list[Leaf]) -> tuple[list[ChunkLocations], int]:
+    """Read the OffsetIndexes of the chunks of a row group that have several pages.
+
+    Args:
+        query: The query.
+        group: Ordinal of the row group.
+        leaves: The leaves of the chunks.
+
+    Returns:
+        The locations for each leaf, and the number of bytes that were read from the page index.
+    """
+    file = query.file
+    keys = [ChunkKey(group, leaf.ordinal) for leaf in leaves]
+    was_known = [file.locations(key) is not None for key in keys]
+    is_needed = [
+        known or not is_single_page(file.footer.chunk_metadata(group, leaf))
+        for leaf, known in zip(leaves, was_known, strict=True)
+    ]
+    index_bytes = file.load_page_index([key for key, needed in zip(keys, is_needed, strict=True) if needed])
+    locations = [
+        ChunkLocations(file.locations(key) if needed else None, known)
+        for key, needed, known in zip(keys, is_needed, was_known, strict=True)
+    ]
+    return locations, index_bytes

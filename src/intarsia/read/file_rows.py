@@ -78,11 +78,11 @@ def read_rows(
     if query.predicate is None and limit is not None:
         candidates = candidates.head(limit)
     reader = FileReader(query, plan)
+    left = limit
 
     def read_one(group: int, wanted: RowSelection) -> Piece:
-        return retry_without_wrong_index(query.file, partial(reader.read_again, group, wanted))
+        return retry_without_wrong_index(query.file, partial(reader.read_again, group, wanted, left))
 
-    left = limit
     runs = RowGroupRuns(query, plan, candidates)
 
     def needed_runs() -> Iterator[Run]:
@@ -163,34 +163,38 @@ class FileReader:
         self._plan = plan
         self._decoder = PageDecoder(query.file)
 
-    def read(self, group: int, wanted: RowSelection) -> Piece:
+    def read(self, group: int, wanted: RowSelection, limit: int | None = None) -> Piece:
         """Read the matching rows of a row group.
 
         Args:
             group: Ordinal of the row group.
             wanted: The rows that might match, relative to the row group.
+            limit: Maximum number of rows, at least 1; None for all. Only the pages that are needed for them
+                are read, and up to as many more.
 
         Raises:
             WrongPageIndexError: If the page index of this row group is wrong, or has been found to be wrong
                 since the plan was made, possibly by a scan in another thread. Other rows might match then.
         """
         is_proven = self._is_proven(group, wanted)
+        if is_proven and limit is not None:
+            wanted = wanted.head(limit)
         if wanted.num_rows == self._num_rows(group) and is_proven:
             return self.read_whole(group)
         stages = () if is_proven else self._plan.stages
-        piece = self._read_selected(group, wanted, stages)
+        piece = self._read_selected(group, wanted, stages, limit)
         self.refuse_outdated([group])
         return piece
 
-    def read_again(self, group: int, wanted: RowSelection) -> Piece:
+    def read_again(self, group: int, wanted: RowSelection, limit: int | None = None) -> Piece:
         """Read as `read` does; if the page index is wrong, all rows that are not deleted are candidates."""
         if not self._is_outdated(group):
-            return self.read(group, wanted)
+            return self.read(group, wanted, limit)
         first, num_rows = self._first_row(group), self._num_rows(group)
         present = self._query.present.clip(first, first + num_rows).shift(-first)
         if self._query.predicate is None and present.num_rows == num_rows:
             return self.read_whole(group)
-        return self._read_selected(group, present, self._plan.stages)
+        return self._read_selected(group, present, self._plan.stages, limit)
 
     def read_run(
         self, run: Run, rows: RowSelection, read_one: Callable[[int, RowSelection], Piece]
@@ -218,7 +222,7 @@ class FileReader:
         stages = () if run.is_proven else self._plan.stages
         try:
             rows, counts, found = RowReader(self._query, columns).read(
-                RowSelection.all(columns.num_rows), stages
+                [RowSelection.all(columns.num_rows)], stages
             )
             return Piece(rows, counts, columns.row_numbers(found))
         except FormatError:
@@ -234,9 +238,12 @@ class FileReader:
             if self._is_outdated(group):
                 raise WrongPageIndexError(group, "it contradicts the pages")
 
-    def _read_selected(self, group: int, wanted: RowSelection, stages: Sequence[Bound]) -> Piece:
+    def _read_selected(
+        self, group: int, wanted: RowSelection, stages: Sequence[Bound], limit: int | None
+    ) -> Piece:
         columns = RowGroupColumns(self._query, self._plan, self._decoder, group)
-        rows, counts, found = RowReader(self._query, columns).read(wanted, stages)
+        parts = [wanted] if limit is None or not stages else columns.parts(wanted, limit)
+        rows, counts, found = RowReader(self._query, columns).read(parts, stages, limit)
         return Piece(rows, counts, found.shift(self._first_row(group)))
 
     def _first_row(self, group: int) -> int:

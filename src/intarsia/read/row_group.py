@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -21,7 +21,7 @@ from intarsia.file.fetch import PageCache
 from intarsia.format.footer import Leaf
 from intarsia.predicate import Bound, Path, evaluate
 from intarsia.read.counts import ReadCounts
-from intarsia.read.file_plan import FilePlan, count_pages, plan_chunks
+from intarsia.read.file_plan import FilePlan, load_locations, plan_chunks
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.output_columns import rows_without_columns
 from intarsia.read.retry import WrongPageIndexError
@@ -40,6 +40,29 @@ class DecodedColumns(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class _Found:
+    """Rows that match, and their values of those of the predicate's columns that the query returns."""
+
+    rows: RowSelection
+    values: Mapping[Path, pa.ChunkedArray]
+
+    def followed_by(self, other: _Found) -> _Found:
+        """Return these rows and the later rows of another part."""
+        if self.rows.is_empty or other.rows.is_empty:
+            return self if other.rows.is_empty else other
+        values = {
+            path: pa.chunked_array([*column.chunks, *other.values[path].chunks], type=column.type)
+            for path, column in self.values.items()
+        }
+        return _Found(self.rows | other.rows, values)
+
+    def head(self, num_rows: int) -> _Found:
+        """Return the first rows."""
+        values = {path: column.slice(0, num_rows) for path, column in self.values.items()}
+        return _Found(self.rows.head(num_rows), values)
+
+
 class RowReader:
     """A reader of selected rows, which can be used once.
 
@@ -53,13 +76,14 @@ class RowReader:
         self._columns = columns
 
     def read(
-        self, wanted: RowSelection, stages: Sequence[Bound]
+        self, wanted: Iterable[RowSelection], stages: Sequence[Bound], limit: int | None = None
     ) -> tuple[pa.Table, ReadCounts, RowSelection]:
         """Read the rows that match.
 
         Args:
-            wanted: The rows that might match, as `DecodedColumns` numbers them.
+            wanted: The rows that might match, as `DecodedColumns` numbers them, in parts, in ascending order.
             stages: The parts of the predicate, in order; empty for rows that are proven to match.
+            limit: Read the predicate's columns only until this many rows match; None to read all parts.
 
         Returns:
             The columns of the query, the counts, and the rows as `DecodedColumns` numbers them.
@@ -67,12 +91,20 @@ class RowReader:
         Raises:
             WrongPageIndexError: If the pages contradict the page index.
         """
-        columns, found = self._read(wanted, stages)
-        rows = own_rows(columns)
-        counts = replace(self._columns.counts(), rows_candidate=wanted.num_rows, rows_matched=rows.num_rows)
-        return rows, counts, found
+        num_candidates = 0
+        found = _Found(RowSelection.none(), {})
+        for part in wanted:
+            num_candidates += part.num_rows
+            found = found.followed_by(self._find(part, stages))
+            if limit is not None and found.rows.num_rows >= limit:
+                found = found.head(limit)
+                break
+        rows = own_rows(self._output(found))
+        counts = replace(self._columns.counts(), rows_candidate=num_candidates, rows_matched=rows.num_rows)
+        return rows, counts, found.rows
 
-    def _read(self, wanted: RowSelection, stages: Sequence[Bound]) -> tuple[pa.Table, RowSelection]:
+    def _find(self, wanted: RowSelection, stages: Sequence[Bound]) -> _Found:
+        """Read the predicate's columns, and return the rows that match."""
         query = self._query
         rows = wanted
         values: dict[Path, pa.ChunkedArray] = {}
@@ -91,18 +123,27 @@ class RowReader:
                 ) from error
             kept = _keep(rows, mask.to_numpy(zero_copy_only=False))
             if kept.is_empty:
-                return select_columns(query, {}, 0), kept
+                return _Found(kept, {})
             later = outputs.union(*(stage.paths() for stage in stages[number:]))
             values = {path: column for path, column in values.items() if path in later}
             if kept.num_rows < rows.num_rows:
                 values = {path: _narrowed(column, rows, kept, mask) for path, column in values.items()}
             rows = kept
-        reused = {column.path: values[column.path] for column in query.columns if column.path in values}
+        return _Found(rows, values)
+
+    def _output(self, found: _Found) -> pa.Table:
+        """Read the other columns of the rows that match."""
+        query, rows = self._query, found.rows
+        if rows.is_empty:
+            return select_columns(query, {}, 0)
+        reused = {
+            column.path: found.values[column.path] for column in query.columns if column.path in found.values
+        }
         missing = leaves_under(
             query.file, [column.path for column in query.columns if column.path not in reused]
         )
         decoded = self._columns.decode(missing, rows) if missing else {}
-        return select_columns(query, decoded, rows.num_rows, reused), rows
+        return select_columns(query, decoded, rows.num_rows, reused)
 
     def _predicate_columns(self, paths: Set[Path], rows: RowSelection) -> dict[Path, pa.ChunkedArray]:
         """Read those of the given columns that are in this file."""
@@ -151,6 +192,41 @@ class RowGroupColumns:
         self._pages_read = dict.fromkeys((leaf.name for leaf in query.leaves), 0)
         self._index_bytes = 0
 
+    def parts(self, rows: RowSelection, limit: int) -> Iterator[RowSelection]:
+        """Divide rows into parts for a query that needs a limited number of matching rows.
+
+        The parts end where pages of the predicate's largest column end, because the other columns' pages are
+        small in comparison. The first part has as many rows as are needed; each further part doubles the
+        number of rows that have been read, so that at most half of the rows are read unnecessarily.
+
+        Args:
+            rows: The rows that might match, relative to the row group.
+            limit: The number of matching rows that are needed.
+        """
+        query, group = self._query, self._group
+        leaves = leaves_under(query.file, query.predicate_paths)
+        found, index_bytes = load_locations(query, group, leaves)
+        self._index_bytes += index_bytes
+        sizes = [query.file.footer.chunk_metadata(group, leaf).total_compressed_size for leaf in leaves]
+        largest = max(range(len(leaves)), key=sizes.__getitem__)
+        locations = found[largest].locations
+        if locations is None:
+            yield rows
+            return
+        counts = rows.count_between(np.append(locations.rows.starts, locations.rows.num_rows))
+        num_rows = counts.cumsum()
+        num_bytes = np.where(counts > 0, locations.sizes_bytes, 0).cumsum()
+        # a request to an object store takes about as long as reading `coalesce_bytes`
+        least_bytes, start, needed = query.file.source.coalesce_bytes, 0, limit
+        while True:
+            pages = max(int(np.searchsorted(num_rows, needed)), int(np.searchsorted(num_bytes, least_bytes)))
+            last = min(pages, len(locations) - 1)
+            stop = int(locations.rows.stops[last])
+            yield rows.clip(start, stop)
+            if num_rows[last] == num_rows[-1]:
+                return
+            start, needed = stop, 2 * int(num_rows[last])
+
     def decode(self, leaves: list[Leaf], rows: RowSelection) -> dict[int, pa.ChunkedArray]:
         """See `DecodedColumns`; rows are relative to the row group.
 
@@ -163,8 +239,9 @@ class RowGroupColumns:
         )
         self._index_bytes += index_bytes
         for plan in plans:
-            if self._pages.is_new(plan):
-                self._pages_read[plan.leaf.name] += count_pages(plan)
+            new_pages = self._pages.count_new(plan)
+            self._pages_read[plan.leaf.name] += new_pages
+            if new_pages:
                 self._dictionaries_read += self._reads_dictionary_within(plan)
         with file.named_errors():
             for plan in plans:
