@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import Literal, TypeAlias
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
+from intarsia.lake.joined_files import exclude_joined
 from intarsia.lake.planning import OpenPlan, plan_files
-from intarsia.lake.survivors import find_survivors
+from intarsia.lake.survivors import Survivors, find_survivors
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.aggregate import Totals
 from intarsia.read.file_plan import FilePlan
@@ -22,6 +24,9 @@ from intarsia.read.report import FileOutcome, ScanReport, warn_of_failed, warn_o
 
 #: What happens to damaged and missing files: an error, or they are skipped with one warning.
 OnError: TypeAlias = Literal["raise", "skip"]
+
+#: With a limit and a predicate, this many files are planned and read one by one, the others together.
+_FIRST_FILES = 8
 
 #: Errors of one file. Errors of a whole store, such as of its credentials, are always raised.
 _BAD_FILE_ERRORS = (CorruptFileError, FileNotFoundError, ReplacedWhileReadError)
@@ -33,7 +38,7 @@ class FileRuns:
     Args:
         table: The table.
         binder: The query.
-        is_limited: Whether the first rows may suffice, so that no files are planned ahead.
+        is_limited: Whether the first rows may suffice, so that the first files are not planned ahead.
         on_error: What happens to bad files.
         has_new_footers: Whether the footers have just been read, so that the first run need not check them.
 
@@ -114,11 +119,10 @@ class FileRuns:
             reads_all: See `plan_files`.
         """
         binder = self._binder.for_columns(columns)
-        reads = not self._is_limited  # with a limit the first pages may suffice
         with (
             self.reporting() as report,
             contextlib.closing(
-                self.planned_files(report, binder, totals, reads=reads, reads_all=reads_all)
+                self.planned_files(report, binder, totals, reads=True, reads_all=reads_all)
             ) as files,
         ):
             for _, opened in files:
@@ -162,22 +166,14 @@ class FileRuns:
         for answers in survivors.answers:
             assert totals is not None
             totals.add_summaries(answers.summaries)
-        # with a limit the first files may suffice
-        at_once = 1 if self._is_limited else table.files_at_once
-        open_file = partial(table.open_file, is_current=is_current)
-        table.tails.clear()
-        left = [table.files[ordinal] for ordinal in survivors.files]
-        at_once = min(at_once, max(len(left), 1))
-        planned = plan_files(
-            left,
+        planned = self._plan_survivors(
+            report,
             binder,
-            open_file,
-            at_once,
+            survivors,
+            is_current=is_current,
             reads=reads,
             reads_all=reads_all,
             counts_certain=totals is not None,
-            known=survivors.known,
-            joined=table.joined,
         )
         with contextlib.closing(planned):
             for entry, future in planned:
@@ -190,3 +186,34 @@ class FileRuns:
                 finally:
                     table.remember(entry, outcome.query.file)
                     outcome.query.close()
+
+    def _plan_survivors(
+        self,
+        report: ScanReport,
+        binder: TableBinder,
+        survivors: Survivors,
+        *,
+        is_current: bool,
+        reads: bool,
+        reads_all: bool,
+        counts_certain: bool,
+    ) -> Generator[tuple[DataFile, Future[OpenPlan]], None, None]:
+        """Plan the files to open; with a limit, first those that may suffice, one by one."""
+        table = self._table
+        plan = partial(plan_files, binder=binder, counts_certain=counts_certain, joined=table.joined)
+        open_file = partial(table.open_file, is_current=is_current)
+        files, known = survivors.files, survivors.known
+        table.tails.clear()
+        if self._is_limited:
+            num_first = len(files) if binder.predicate is None else _FIRST_FILES
+            first = [table.files[ordinal] for ordinal in files[:num_first]]
+            yield from plan(first, open_file=open_file, at_once=1, known=known)
+            files = files[num_first:]
+            if files:
+                files, found = exclude_joined(table, binder, report, files, reads=True, is_current=is_current)
+                known = {**known, **found}
+        left = [table.files[ordinal] for ordinal in files]
+        at_once = min(table.files_at_once, max(len(left), 1))
+        yield from plan(
+            left, open_file=open_file, at_once=at_once, reads=reads, reads_all=reads_all, known=known
+        )

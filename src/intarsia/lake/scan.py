@@ -363,7 +363,7 @@ class Scan(QueryResult):
             yield self._first_rows(self._key)
             return
         left = self._limit
-        reads_all = left is None and runs_at_once > 1
+        reads_all = runs_at_once > 1
         with contextlib.closing(self._runs.each_plan(self.columns, reads_all=reads_all)) as files:
             for found, record in files:
                 query, plan = found.query, found.plan
@@ -412,10 +412,15 @@ class Scan(QueryResult):
             pieces = read_rows(query, plan, limit, runs_at_once=runs_at_once)
         counts = ReadCounts()
         for piece in pieces:
+            if limit is not None:
+                piece = piece.head(limit)
+                limit -= piece.rows.num_rows
             counts += piece.counts
             record(FileOutcome(plan, counts))
             if piece.rows.num_rows:
                 yield self._finish(piece.rows, query)
+            if limit == 0:
+                return
 
     def _finish(self, rows: pa.Table, query: FileQuery) -> pa.Table:
         """Return the result's columns in order: those that were read, and the constants."""

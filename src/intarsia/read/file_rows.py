@@ -57,6 +57,13 @@ class Piece:
     counts: ReadCounts
     numbers: RowSelection
 
+    def head(self, num_rows: int) -> Piece:
+        """Return the first rows, and all counts except that of the matching rows."""
+        if self.rows.num_rows <= num_rows:
+            return self
+        rows = own_rows(self.rows.slice(0, num_rows))
+        return Piece(rows, replace(self.counts, rows_matched=rows.num_rows), self.numbers.head(rows.num_rows))
+
 
 def read_rows(
     query: FileQuery, plan: FilePlan, limit: int | None = None, *, runs_at_once: int = 1
@@ -99,10 +106,8 @@ def read_rows(
     at_once = _at_once(query, runs, candidates, runs_at_once) if limit is None else 1
     for piece in _in_order(read, needed_runs(), at_once):
         if left is not None:
-            rows = own_rows(piece.rows.slice(0, min(left, piece.rows.num_rows)))
-            counts = replace(piece.counts, rows_matched=rows.num_rows)
-            piece = Piece(rows, counts, piece.numbers.head(rows.num_rows))
-            left -= rows.num_rows
+            piece = piece.head(left)
+            left -= piece.rows.num_rows
         yield piece
 
 
