@@ -135,7 +135,7 @@ def _find(name: str, stores: Stores, options: StorageOptions | None) -> FoundFil
     if os.path.isfile(path):
         return FoundFiles((_LocalFiles(os.path.dirname(path))(path, True),))
     if os.path.isdir(path):
-        return _choose(path, (), walk(path), _LocalFiles(path))
+        return _choose(path, (), dict(walk(path)), _LocalFiles(path))
     if glob.has_magic(path):
         return _find_matches(path)
     refuse_loop(path, path)
@@ -150,7 +150,7 @@ def _find_matches(pattern: str) -> FoundFiles:
         deque(walk(root or "."), maxlen=0)
     matches = [match for match in glob.glob(pattern, recursive=True) if _is_visible_below(match, root)]
     named: set[str] = set()
-    inside: set[str] = set()
+    inside: dict[str, NameKind] = {}
     for match in matches:
         _refuse_loops_to(match, root)
         if os.path.isdir(match):
@@ -160,28 +160,26 @@ def _find_matches(pattern: str) -> FoundFiles:
     if not named and not inside:
         raise FileNotFoundError(f"{pattern}: no file matches")
     # a pattern like ** matches folders and their files; each file counts once
-    return _choose(pattern, named, inside - named, _LocalFiles(root))
+    return _choose(pattern, named, inside, _LocalFiles(root))
 
 
-def _choose(source: str, named: Iterable[str], inside: Iterable[str], describe: _Describe) -> FoundFiles:
+def _choose(
+    source: str, named: Iterable[str], inside: Mapping[str, NameKind], describe: _Describe
+) -> FoundFiles:
     """Choose the files of a table from those of a folder, a glob or a listing.
 
     Args:
         source: The folder, glob or URL, for errors.
         named: Paths with any extension.
-        inside: Paths of files inside folders.
+        inside: Paths of files inside folders, and their kinds.
         describe: Returns the file of a path.
     """
-    kinds = {path: name_kind(path.rpartition("/")[2]) for path in inside}
-    kinds |= dict.fromkeys(named, NameKind.PARQUET)
+    kinds = {**inside, **dict.fromkeys(named, NameKind.PARQUET)}
     others = {path for path, kind in kinds.items() if kind is NameKind.OTHER}
-    files = {
-        path: describe(path, kind is NameKind.PARQUET)
-        for path, kind in sorted(kinds.items(), key=lambda item: item[0])
-        if kind in (NameKind.PARQUET, NameKind.UNCERTAIN)
-    }
+    uncertain = sorted(path for path, kind in kinds.items() if kind is NameKind.UNCERTAIN)
+    paths = sorted([*(path for path, kind in kinds.items() if kind is NameKind.PARQUET), *uncertain])
+    files = {path: describe(path, kinds[path] is NameKind.PARQUET) for path in paths}
     reads = IoCounts()
-    uncertain = [path for path in files if kinds[path] is NameKind.UNCERTAIN]
     is_remote = any(files[path].is_remote for path in uncertain)
     begins = ahead(
         lambda path: begins_as_parquet(files[path]), uncertain, MAX_CONCURRENT_REQUESTS if is_remote else 1
@@ -298,7 +296,8 @@ def _find_remote(url: str, stores: Stores) -> FoundFiles:
         if one is not None:
             return one
         raise FileNotFoundError(f"{url}: no such object or folder")
-    chosen = _choose(url, (), listing.files, lambda path, _: listing.files[path])
+    kinds = {path: name_kind(path.rpartition("/")[2]) for path in listing.files}
+    chosen = _choose(url, (), kinds, lambda path, _: listing.files[path])
     return replace(chosen, segments=listing.segments)
 
 

@@ -49,11 +49,13 @@ def name_kind(name: str) -> NameKind:
         >>> [name_kind(name).name for name in ("a.PARQUET", "000000_0", "notes.txt", "_SUCCESS", "a.crc")]
         ['PARQUET', 'UNCERTAIN', 'OTHER', 'SIDE', 'SIDE']
     """
-    if not is_visible(name) or name.endswith(".crc"):
+    if not is_visible(name):
         return NameKind.SIDE
-    lower = name.lower()
-    if lower.endswith(PARQUET_SUFFIXES):
+    # the usual case first, for lakes of many files
+    if name.endswith(PARQUET_SUFFIXES) or name.lower().endswith(PARQUET_SUFFIXES):
         return NameKind.PARQUET
+    if name.endswith(".crc"):
+        return NameKind.SIDE
     return NameKind.OTHER if "." in name else NameKind.UNCERTAIN
 
 
@@ -81,8 +83,11 @@ def begins_as_parquet(file: DataFile) -> tuple[bool, IoCounts]:
         source.close()
 
 
-def walk(folder: str) -> Iterator[str]:
-    """Yield the paths of visible files in a local folder and its subfolders, following links.
+def walk(folder: str) -> Iterator[tuple[str, NameKind]]:
+    """Yield the visible files in a local folder and its subfolders, following links.
+
+    Yields:
+        The path of a file, and its kind.
 
     Raises:
         ListingError: If a symbolic link points to one of its parent folders.
@@ -92,9 +97,11 @@ def walk(folder: str) -> Iterator[str]:
         folders[:] = sorted(name for name in folders if is_visible_folder(name))
         for name in folders:
             refuse_loop(os.path.join(root, name), folder)
+        prefix = os.path.join(root, "")
         for name in names:
-            if name_kind(name) is not NameKind.SIDE:
-                yield os.path.join(root, name)
+            kind = name_kind(name)
+            if kind is not NameKind.SIDE:
+                yield prefix + name, kind
 
 
 def refuse_loop(path: str, root: str) -> None:

@@ -51,18 +51,19 @@ class Partitions:
 
     def __init__(self, files: Sequence[DataFile], types: PartitionTypes = "infer") -> None:
         self._files = files
-        code_of: dict[_Partition, int] = {}
-        codes = [code_of.setdefault(file.partition, len(code_of)) for file in files]
+        found = [file.partition for file in files]
+        code_of = {partition: code for code, partition in enumerate(dict.fromkeys(found))}
+        codes = [*map(code_of.__getitem__, found)]
         self._distinct = list(code_of)
         self._codes: npt.NDArray[np.int64] = np.array(codes, dtype=np.int64)
         self._code_of = code_of
         names = [name for name, _ in self._distinct[0]] if files else []
         for ordinal, partition in enumerate(self._distinct):
-            found = [name for name, _ in partition]
-            if found != names:
+            own_names = [name for name, _ in partition]
+            if own_names != names:
                 raise FormatError(
-                    f"its folders have the partition columns {found}, but the folders of other files have "
-                    f"{names}; open them as separate tables",
+                    f"its folders have the partition columns {own_names}, but the folders of other files "
+                    f"have {names}; open them as separate tables",
                     reason="mixed-partition-columns",
                     path=files[codes.index(ordinal)].path,
                 )

@@ -62,6 +62,9 @@ def table_schema(
     counted: list[_Counted] = []
     for path, schema in schemas:
         # adjacent files usually have the same schema; counting a schema twice is harmless
+        if counted and counted[-1].schema is schema:
+            counted[-1].num_files += 1
+            continue
         near = counted[-_LOOK_BACK:]
         known = next((seen for seen in near if seen.schema is schema or seen.schema.equals(schema)), None)
         if known is None:

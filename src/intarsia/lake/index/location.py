@@ -48,20 +48,26 @@ def locate(files: Sequence[DataFile], root: str | None) -> LakeLocation | None:
     if root is not None:
         plain = local_path(root)
         prefix = (root if plain is None else plain).rstrip("/") + "/"
-        if all(path.startswith(prefix) for path in paths):
+        # if the first and the last in order have a prefix, so have all between them
+        if min(paths, default=prefix).startswith(prefix) and max(paths, default=prefix).startswith(prefix):
             absolute = prefix.rstrip("/") if plain is None else os.path.abspath(prefix)
-            return LakeLocation(absolute, [path[len(prefix) :] for path in paths], is_whole=True)
+            return LakeLocation(absolute, _without(prefix, paths), is_whole=True)
     if any("://" in path for path in paths):
         # the longest common prefix is that of the first and the last in order
         first, last = min(paths), max(paths)
         same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
         common = first[:same].rpartition("/")[0]
         has_host = "://" in common and not common.endswith((":/", "://"))
-        return LakeLocation(common, [path[len(common) + 1 :] for path in paths]) if has_host else None
+        return LakeLocation(common, _without(f"{common}/", paths)) if has_host else None
     paths = [os.path.abspath(path) for path in paths]
     try:
         common = os.path.commonpath([os.path.dirname(path) for path in paths])
     except ValueError:  # on different drives
         return None
-    prefix = common.rstrip("/") + "/"
-    return LakeLocation(common, [path[len(prefix) :] for path in paths])
+    return LakeLocation(common, _without(common.rstrip("/") + "/", paths))
+
+
+def _without(prefix: str, paths: Sequence[str]) -> list[str]:
+    """Return paths without a prefix that all of them have."""
+    start = len(prefix)
+    return [path[start:] for path in paths]

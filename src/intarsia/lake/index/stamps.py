@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Sequence
@@ -39,7 +40,7 @@ def wait_until_settled(files: Sequence[DataFile]) -> None:
     Args:
         files: The files.
     """
-    youngest = max((_stat(file.path)[1][0] for file in files if not file.is_remote), default=0)
+    youngest = max((_stat(file.path)[1] for file in files if not file.is_remote), default=0)
     seconds = CLOCK_TICK_SECONDS - (time.time() - youngest / 1e9)
     if seconds > 0:
         # the clock of the file system may be some milliseconds behind
@@ -64,13 +65,13 @@ def opened_stamp(identity: object) -> FileStamp | None:
 _MISSING = DataFile("", -1)
 
 
-def _stat(path: str) -> tuple[int, tuple[int, int]]:
+def _stat(path: str) -> tuple[int, int, int]:
     """Return the size of a local file, and its times of modification and change; size -1 if it is missing."""
     try:
         status = os.stat(path)
     except OSError:
-        return -1, (0, 0)
-    return status.st_size, (status.st_mtime_ns, status.st_ctime_ns)
+        return -1, 0, 0
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 class Stamps(NamedTuple):
@@ -84,11 +85,9 @@ class Stamps(NamedTuple):
     @classmethod
     def listed(cls, files: Sequence[DataFile]) -> Stamps:
         """Return the stamps of files when they were listed."""
-        return cls._of(
-            [file.size_bytes for file in files],
-            [file.times_ns or (0, 0) for file in files],
-            [file.e_tag or "" for file in files],
-        )
+        sizes = np.array([file.size_bytes for file in files], dtype=np.int64)
+        modified, changed = _table([file.times_ns or (0, 0) for file in files], 2)
+        return cls(sizes, modified, changed, np.array([file.e_tag or "" for file in files], dtype=object))
 
     @classmethod
     def now(cls, files: Sequence[DataFile], root: str) -> Stamps:
@@ -104,13 +103,8 @@ class Stamps(NamedTuple):
         if "://" in root:
             listed = list_objects(root, files[0].store if files else None).files
             return cls.listed([listed.get(file.path, _MISSING) for file in files])
-        found = [_stat(file.path) for file in files]
-        return cls._of([size for size, _ in found], [times for _, times in found], [""] * len(files))
-
-    @classmethod
-    def _of(cls, sizes: list[int], times: list[tuple[int, int]], tags: list[str]) -> Stamps:
-        modified, changed = np.array(times, dtype=np.int64).reshape(-1, 2).T
-        return cls(np.array(sizes, dtype=np.int64), modified, changed, np.array(tags, dtype=object))
+        sizes, modified, changed = _table([_stat(file.path) for file in files], 3)
+        return cls(sizes, modified, changed, np.full(len(files), "", dtype=object))
 
     def take(self, ordinals: np.ndarray) -> Stamps:
         """Return the stamps at some positions."""
@@ -128,3 +122,9 @@ class Stamps(NamedTuple):
         if same_machine:
             equal &= self.changed_ns == others.changed_ns
         return np.asarray(equal, dtype=bool)
+
+
+def _table(rows: Sequence[tuple[int, ...]], width: int) -> np.ndarray:
+    """Return the columns of a table of integers."""
+    flat = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int64, count=len(rows) * width)
+    return flat.reshape(-1, width).T
