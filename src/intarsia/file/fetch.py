@@ -28,7 +28,7 @@ class PageCache:
 
     def count_new(self, plan: ChunkPlan) -> int:
         """Return the number of data pages of a plan that have not been read; 0 if it is unknown."""
-        if not self._held:
+        if not any(map(self._overlapping, plan.pages)):
             return plan.num_pages
         if plan.whole:
             return plan.num_pages if self._gaps(plan.pages[0]) else 0
