@@ -69,9 +69,10 @@ from intarsia.indexes.rowmap import RowMap
 from intarsia.indexes.sample import Sample
 from intarsia.indexes.zonemap import ZoneMap
 from intarsia.lake.data_file import DataFile, FileSource
+from intarsia.lake.opening import open
 from intarsia.lake.scan import Scan
 from intarsia.lake.split import Split
-from intarsia.lake.table import Table, open
+from intarsia.lake.table import Table
 from intarsia.predicate import (
     And,
     Call,

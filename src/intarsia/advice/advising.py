@@ -16,7 +16,8 @@ from intarsia.advice.queries import Query, merged, queries_of, read_queries
 from intarsia.advice.report import Advice
 from intarsia.advice.sampled_table import BoundQuery, sample_table
 from intarsia.advice.sampling import SAMPLE_BYTES
-from intarsia.lake.table import Source, Table, open
+from intarsia.lake.opening import Source, open
+from intarsia.lake.table import Table
 from intarsia.predicate import Where
 from intarsia.predicate.nodes import NODE_TYPES
 from intarsia.storage import StorageOptions

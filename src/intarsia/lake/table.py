@@ -1,139 +1,26 @@
-"""Many files as one table: `open` and `Table`."""
+"""Many files as one table."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, SupportsIndex, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, SupportsIndex, get_args
 
 import pyarrow as pa
 
-from intarsia.lake.data_file import FileSource, with_stores
-from intarsia.lake.discovery import find_files
 from intarsia.lake.file_runs import OnError
 from intarsia.lake.index.build import LakeIndexReport
 from intarsia.lake.index.folder import Location
-from intarsia.lake.partitions import PartitionTypes
 from intarsia.lake.scan import Scan
-from intarsia.lake.schema import SchemaOf
 from intarsia.lake.split import Split
 from intarsia.lake.table_files import TableFiles
-from intarsia.lake.table_formats import define_table, has_delta_log
 from intarsia.lake.timed_scan import new_scan
 from intarsia.predicate import Where, parse_predicate
 from intarsia.read.aggregate import Aggregate
 from intarsia.read.approximate import ApproximateCount
-from intarsia.read.report import ScanReport, warn_caller
-from intarsia.storage import StorageOptions
-from intarsia.storage.deadline import Deadline, applied
+from intarsia.read.report import ScanReport
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
-    from pyiceberg.table import DataScan
-    from pyiceberg.table import Table as IcebergTable
-
     from intarsia.lake.dataset import TableDataset
-
-#: A file, a folder, a glob or a URL, or a list of these.
-Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
-
-#: Everything that can be opened as a table.
-Source: TypeAlias = "Paths | FileSource | DeltaTable | IcebergTable | DataScan"
-
-
-def open(
-    source: Source,
-    *,
-    schema: SchemaOf = "union",
-    partition_types: PartitionTypes = "infer",
-    storage_options: StorageOptions | None = None,
-    query_timeout_seconds: float | None = None,
-) -> Table:
-    """Open a Parquet file, a lake of them, or a Delta or Iceberg table.
-
-    Args:
-        source: A file, a folder, a glob, or a list of these, as local paths or URLs (without globs); or a
-            `FileSource`. In a folder, files named ``*.parquet``, ``*.parq`` and ``*.pq`` are read, and files
-            without an extension that start with ``PAR1``, which takes one small read of each. Files that are
-            named individually or match a glob are read with any extension. Folders named ``column=value``
-            become partition columns if they are below the given folder, or at or after the first wildcard of
-            the glob. A table: a ``deltalake.DeltaTable``, the URL of a Delta table, such as
-            ``delta+file:///lake/trips`` or ``delta+s3://lake/trips``, a ``pyiceberg.table.Table``, or its
-            ``scan(snapshot_id=…)`` for an older snapshot.
-        schema: The columns of plain files. ``"union"``: the columns of all files by name, in the order in
-            which they are first seen. ``"first"``: those of the first file; values of the others are
-            converted to its types where no wider type exists.
-        partition_types: ``"infer"`` for the types that Spark infers from all values of a partition column:
-            integers, doubles, dates, timestamps, or text if they are mixed. ``"text"`` for text.
-        storage_options: Options of the stores of URLs: the settings of the store by the names of its
-            environment variables, such as ``aws_region``, and ``deadline_seconds`` (of one request with all
-            its attempts), ``timeout_seconds`` (of one attempt) and ``max_retries``. Missing options are read
-            from the environment. For tables, they replace the options of the ``DeltaTable`` or the catalog.
-        query_timeout_seconds: The time after which each query of the table, and the listing of the files of a
-            URL, ends with an error, with all requests together; None for no limit. The time that a caller
-            takes between two batches of rows does not count, nor does reading the splits of a plan. The time
-            is checked at each request to a store and each read of a local file.
-
-    Returns:
-        The table. Its files are listed, but not yet read.
-
-    Raises:
-        FileNotFoundError: If a path does not exist, or a folder contains no Parquet file.
-        ListingError: If a symbolic link points to a folder that contains it.
-        ObjectStoreError: If the store of a URL cannot be reached, refuses the request, or is unknown.
-        UnsupportedFeatureError: If a Delta or Iceberg table uses a feature that Intarsia does not implement,
-            such as equality deletes; or a URL starts with ``delta+`` and deltalake is not installed.
-        QueryTimeoutError: If the files of a URL cannot be listed in time.
-        ValueError: If an option has an invalid value, or is only for plain files and the source is a table.
-
-    Example:
-        >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
-        >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
-        >>> pq.write_table(pa.table({"x": range(1000)}), path)
-        >>> ia.open(path).scan(where="x = 42").to_arrow().to_pylist()
-        [{'x': 42}]
-    """
-    if schema not in get_args(SchemaOf):
-        raise ValueError(f"schema is {schema!r}; it must be 'union' or 'first'")
-    if partition_types not in get_args(PartitionTypes):
-        raise ValueError(f"partition_types is {partition_types!r}; it must be 'infer' or 'text'")
-    seconds = _checked_seconds(query_timeout_seconds)
-    definition = define_table(source, storage_options)
-    if definition is not None:
-        if schema != "union" or partition_types != "infer":
-            raise ValueError(
-                f"{definition.name}: the table defines its schema; open it without schema and partition_types"
-            )
-        return Table(
-            definition.files, root=definition.name, definition=definition, query_timeout_seconds=seconds
-        )
-    if isinstance(source, FileSource):
-        files = with_stores(source.list_files(), storage_options)
-        return Table(files, schema_of=schema, partition_types=partition_types, query_timeout_seconds=seconds)
-    with applied(None if seconds is None else Deadline(seconds)):
-        listed = find_files(cast(Paths, source), storage_options)
-    if listed.root is not None and has_delta_log(listed.root):
-        warn_caller(
-            f"{listed.root}: this is the folder of a Delta table, and files that the table has dropped are "
-            f"read as well; open 'delta+{listed.root}' instead"
-        )
-    return Table(
-        listed.files,
-        listed.others,
-        listed.reads,
-        listed.root,
-        schema,
-        partition_types,
-        segments=listed.segments,
-        query_timeout_seconds=seconds,
-    )
-
-
-def _checked_seconds(seconds: float | None) -> float | None:
-    is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
-    if seconds is not None and not (is_number and 0 < seconds < float("inf")):
-        raise ValueError(f"query_timeout_seconds is {seconds!r}; it must be a positive number or None")
-    return seconds
 
 
 class Table(TableFiles):

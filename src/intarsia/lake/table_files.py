@@ -107,17 +107,12 @@ class TableFiles:
         self._definition = definition
         if not self.files and definition is None:
             raise FileNotFoundError("the source lists no files, so there is no schema")
-        self._metadata = MetadataCache() if metadata is None else metadata
-        self.kept_indexes = KeptIndexes()
-        self.tails = Tails()
-        self.joined = JoinedCache()
-        self._names: dict[FileSchema, FileNames | None] = {}
         self._variants: frozenset[tuple[str, ...]] | None = None
         self._root = root
         self._segments = segments
         self._schema_of = schema_of
         self._partition_types = partition_types
-        self.lake_index = self._new_lake_index()
+        self._start_caches(MetadataCache() if metadata is None else metadata)
 
     def __getstate__(self) -> dict[str, object]:
         # copies read the footers and the lake index again
@@ -125,12 +120,18 @@ class TableFiles:
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
-        self._metadata = MetadataCache()
+        self._start_caches(MetadataCache())
+
+    def _start_caches(self, metadata: MetadataCache) -> None:
+        """Set the attributes that copies do not share."""
+        self._metadata = metadata
         self.kept_indexes = KeptIndexes()
         self.tails = Tails()
         self.joined = JoinedCache()
-        self._names = {}
-        self.lake_index = self._new_lake_index()
+        self._names: dict[FileSchema, FileNames | None] = {}
+        self.lake_index = TableLakeIndex(
+            self.files, self._root, self.open_file, self.files_at_once, segments=self._segments
+        )
 
     def part(self: _Files, ordinals: Sequence[int]) -> _Files:
         """Return a table with some of the files, and with the columns and types of all.
@@ -159,11 +160,6 @@ class TableFiles:
         part = type(self).__new__(type(self))
         part.__setstate__(state)
         return part
-
-    def _new_lake_index(self) -> TableLakeIndex:
-        return TableLakeIndex(
-            self.files, self._root, self.open_file, self.files_at_once, segments=self._segments
-        )
 
     def new_deadline(self) -> Deadline | None:
         """Return the deadline for one query; None without a time limit."""

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 from polars.io.plugins import register_io_source
 
 from intarsia.lake.dataset import TableDataset, TableScanner
-from intarsia.lake.table import Source, Table, open
+from intarsia.lake.opening import Source, open
+from intarsia.lake.table import Table
 from intarsia.predicate.polars_expressions import necessary_condition
 
 

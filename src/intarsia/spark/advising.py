@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-import intarsia.lake.table as tables
 from intarsia.advice.advising import requested_queries
 from intarsia.advice.candidates import options_of
 from intarsia.advice.queries import Query
 from intarsia.embed.attach import Attachable
 from intarsia.embed.progress import Progress
 from intarsia.errors import IntarsiaError, PredicateError
+from intarsia.lake.opening import open as open_table
 from intarsia.predicate import And, Constant, Not, Or, Predicate, Where
 from intarsia.predicate.nodes import dotted, innermost
 from intarsia.spark.job import run_tasks
@@ -261,7 +261,7 @@ def _rare(sample: pa.Table, requested: Sequence[Query]) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="intarsia-advise-") as folder:
         path = os.path.join(folder, "sample.parquet")
         write_layout(sample, Layout(), path)
-        table = tables.open(path)
+        table = open_table(path)
         for query in requested:
             if query.predicate is not None and table.count(query.predicate) < _FEW_MATCHES:
                 with suppress(PredicateError):  # it has no counterpart in Spark

@@ -8,10 +8,10 @@ import pickle
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import intarsia.lake.table as tables
 from intarsia.embed.progress import Progress
 from intarsia.errors import FilesFailedError
 from intarsia.lake.file_runs import OnError
+from intarsia.lake.opening import open as open_table
 from intarsia.lake.shared_aggregate import SharedAggregate
 from intarsia.predicate import Where
 from intarsia.read.aggregate import Aggregate
@@ -68,7 +68,7 @@ def aggregate(
     names = [lake.names] if isinstance(lake.names, str) else lake.names
     # executors have another current folder
     found = [name if "://" in name else os.path.abspath(name) for name in names]
-    shared = SharedAggregate(tables.open(found[0] if len(found) == 1 else found), wanted, where, on_error)
+    shared = SharedAggregate(open_table(found[0] if len(found) == 1 else found), wanted, where, on_error)
     files = shared.files
 
     def act(file: str) -> str:

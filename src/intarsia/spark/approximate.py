@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-import intarsia.lake.table as tables
 from intarsia.embed.progress import Progress
 from intarsia.errors import FilesFailedError, UnsupportedFeatureError
 from intarsia.lake.binding import TableBinder
+from intarsia.lake.opening import open as open_table
 from intarsia.lake.survivors import find_survivors
+from intarsia.lake.table import Table
 from intarsia.predicate import Predicate, Where, parse_predicate
 from intarsia.read.report import ScanReport
 from intarsia.spark.each_file import act_on_files
@@ -60,7 +61,7 @@ class _SelectedRows:
         predicate: The predicate.
     """
 
-    table: tables.Table
+    table: Table
     ordinals: Mapping[str, int]
     predicate: Predicate | None
 
@@ -69,7 +70,7 @@ class _SelectedRows:
         names = [lake.names] if isinstance(lake.names, str) else lake.names
         # executors have another current folder
         found = [name if "://" in name else os.path.abspath(name) for name in names]
-        table = tables.open(found[0] if len(found) == 1 else found)
+        table = open_table(found[0] if len(found) == 1 else found)
         predicate = parse_predicate(where, lambda: table.dataset().schema)
         left = find_survivors(table, TableBinder(table, predicate, []), ScanReport())
         return cls(table, {table.files[ordinal].path: ordinal for ordinal in left.files}, predicate)
@@ -124,7 +125,7 @@ def approx_distinct(
         sizes = {file: listed[ordinal].size_bytes for file, ordinal in selected.ordinals.items()}
 
     def act(file: str) -> dict[str, Any]:
-        table = tables.open(file)
+        table = open_table(file)
         sketches = table.sketches(column) if selected is None else selected.sketches(file, column)
         found = table.scan(None, [column]).schema.types[0]
         sketch = sketches.column("sketch").to_pylist()  # empty if the predicate is false for the file

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-import intarsia.lake.table as tables
 from intarsia.errors import UnsupportedFeatureError, WriteError
+from intarsia.lake.opening import open as open_table
 from intarsia.lake.split import Split
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _scan(options: Mapping[str, str]) -> Any:
         raise WriteError("format('intarsia') needs a path; pass it to load()", reason="no-path")
     names = options.get("columns")
     columns = None if names is None else [name.strip() for name in names.split(",")]
-    return tables.open(options["path"]).scan(options.get("where"), columns)
+    return open_table(options["path"]).scan(options.get("where"), columns)
 
 
 def _plan(options: Mapping[str, str]) -> list[Split]:

@@ -19,8 +19,8 @@ from intarsia.embed import attach, detach
 from intarsia.errors import IntarsiaWarning
 from intarsia.indexes.base import Index
 from intarsia.indexes.registry import find_index_class
+from intarsia.lake.opening import open as open_table
 from intarsia.lake.table import Table
-from intarsia.lake.table import open as open_table
 from intarsia.predicate import Predicate, bind, evaluate
 from intarsia.testing.checks import Values, rows_of, some_of, variants
 from intarsia.testing.contract_error import ContractError
