@@ -13,9 +13,9 @@ store fails, all of them are, so that the error is raised where the object is re
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Protocol
 
 import numpy as np
@@ -65,6 +65,95 @@ class FamilyBinder(Binder, Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class PlannedFamily:
+    """Files with the same columns that were planned as one file.
+
+    Attributes:
+        parts: The files, by ordinal in the table, in the order in which they are joined.
+        constants: The columns that have one value in each file: for each of them, a value per file.
+        query: The query of the joined file; its constants are those of the first file.
+        predicate: The predicate.
+        plan: The plan of the joined file, with the dictionary pages that were read.
+        known: The facts about its rows.
+        is_left: Whether each file might contain rows that match.
+        is_whole: Whether the page index of each file cannot exclude rows of single row groups.
+        has_indexes: Whether each file has embedded indexes of the predicate's columns, or any that cannot be
+            used.
+        has_all: Whether the Bloom filters and dictionary pages have been used that are worth reading.
+    """
+
+    parts: Mapping[int, JoinedPart]
+    constants: Mapping[Path, pa.Array]
+    query: FileQuery
+    predicate: Bound
+    plan: FilePlan
+    known: Known
+    is_left: Bools
+    is_whole: Bools
+    has_indexes: Bools
+    has_all: bool
+
+    @property
+    def joined(self) -> JoinedMetadata:
+        """The metadata of the joined file."""
+        assert isinstance(self.query.file, JoinedInput)
+        return self.query.file.joined
+
+    @cached_property
+    def ordinals(self) -> npt.NDArray[np.int64]:
+        """The ordinals of the files."""
+        return np.fromiter(self.parts, dtype=np.int64)
+
+    def facts(self, is_planned: Bools, others: Set[int]) -> Iterator[tuple[int, KnownFile]]:
+        """Yield the facts about each file that is left.
+
+        Args:
+            is_planned: Whether the plan of each file is final, because its own indexes exclude nothing more.
+            others: The ordinals of files whose facts are not needed.
+        """
+        joined, pages = self.joined, _by_file(self.known, self.joined)
+        edges = joined.row_edges.tolist()
+        for position, (ordinal, part) in enumerate(self.parts.items()):
+            if self.is_left[position] and ordinal not in others:
+                rows = JoinedRows(edges[position], edges[position + 1], pages.get(position, {}))
+                if is_planned[position]:
+                    yield ordinal, KnownFile(part.metadata, plan=self.plan.of_file(rows))
+                else:
+                    yield ordinal, KnownFile(part.metadata, self.known.of_file(rows))
+
+
+class KnownFacts:
+    """The facts about files that were planned together.
+
+    Args:
+        table: The table.
+
+    Attributes:
+        by_path: The facts about each file.
+    """
+
+    def __init__(self, table: TableFiles) -> None:
+        self.by_path: dict[str, KnownFile] = {}
+        self._table = table
+        self._memory_bytes = 0
+
+    def add(self, family: PlannedFamily, others: Set[int] = frozenset()) -> None:
+        """Add the facts about the files of a family that are left.
+
+        Args:
+            family: The family.
+            others: The ordinals of files whose facts are not needed.
+        """
+        is_planned = family.is_whole & ~family.has_indexes & ~self._table.has_deletes[family.ordinals]
+        is_planned &= family.has_all
+        for ordinal, found in family.facts(is_planned, others):
+            self._memory_bytes += sum(map(len, found.dictionary_pages.values()))
+            is_kept = self._memory_bytes <= MAX_MEMORY_BYTES  # the rest is read again
+            path = self._table.files[ordinal].path
+            self.by_path[path] = found if is_kept else found.without_dictionary_pages()
+
+
 def exclude_joined(
     table: TableFiles,
     binder: FamilyBinder,
@@ -88,24 +177,43 @@ def exclude_joined(
         The files that are left, in the same order, and the facts about them by path. Damaged files are
         left, and opening them raises their errors.
     """
+    left, facts = set(files), KnownFacts(table)
+    for family in plan_together(table, binder, report, files, reads=reads, is_current=is_current):
+        left.difference_update(family.ordinals[~family.is_left].tolist())
+        facts.add(family)
+    return [ordinal for ordinal in files if ordinal in left], facts.by_path
+
+
+def plan_together(
+    table: TableFiles,
+    binder: FamilyBinder,
+    report: ScanReport,
+    files: Sequence[int],
+    *,
+    reads: bool,
+    is_current: bool = False,
+) -> Iterator[PlannedFamily]:
+    """Plan files with the same columns as one file, and add those that are excluded to the report.
+
+    Args:
+        table: The table.
+        binder: The query, which has a predicate.
+        report: The report.
+        files: Ordinals of the files.
+        reads: See `exclude_joined`.
+        is_current: See `exclude_joined`.
+
+    Yields:
+        Families. Files that are in none of them have not been planned.
+    """
     if len(files) < 2:
-        return list(files), {}
-    left: set[int] = set(files)
-    known: dict[str, KnownFile] = {}
-    footers, memory_bytes = IoCounts(), 0
+        return
+    footers = IoCounts()
     with contextlib.suppress(ObjectStoreError):  # raised when the objects are read
         for family in _families(table, files, footers, reads=reads, is_current=is_current):
-            for ordinal, found in _pruned(table, binder, report, family, reads=reads):
-                if found is None:
-                    left.remove(ordinal)
-                    continue
-                memory_bytes += sum(map(len, found.dictionary_pages.values()))
-                if memory_bytes > MAX_MEMORY_BYTES:  # the rest is read again
-                    found = found.without_dictionary_pages()
-                known[table.files[ordinal].path] = found
+            yield from _pruned(table, binder, report, family, reads=reads)
     report.add_reads(footers)
     table.tails.clear()
-    return [ordinal for ordinal in files if ordinal in left], known
 
 
 def _families(
@@ -180,8 +288,8 @@ def _pruned(
     family: Mapping[int, JoinedPart],
     *,
     reads: bool,
-) -> Iterator[tuple[int, KnownFile | None]]:
-    """Yield each file of a family with the facts about it; None if it is excluded."""
+) -> Iterator[PlannedFamily]:
+    """Plan a family, without the files that are damaged or were replaced."""
     members = dict(family)
     remote = {ordinal: one for ordinal, one in family.items() if one.is_remote}
     tails = {ordinal: table.tails.take(one.metadata.path, one.identity) for ordinal, one in remote.items()}
@@ -193,8 +301,7 @@ def _pruned(
             file = JoinedInput(table.joined.join(list(members.values())))
             ends = enumerate(map(tails.get, members))
             file.keep_known({position: tail for position, tail in ends if tail is not None})
-            yield from _pruned_once(table, binder, report, members, file, reads=reads)
-            return
+            planned = _pruned_once(table, binder, report, members, file, reads=reads)
         except (ObjectStoreError, QueryTimeoutError):
             raise
         except (FormatError, OSError) as error:
@@ -210,6 +317,10 @@ def _pruned(
             members = rest
         except PredicateError:  # opening the files raises it
             return
+        else:
+            if planned is not None:
+                yield planned
+            return
 
 
 def _pruned_once(
@@ -220,12 +331,12 @@ def _pruned_once(
     file: JoinedInput,
     *,
     reads: bool,
-) -> list[tuple[int, KnownFile | None]]:
+) -> PlannedFamily | None:
     joined, first = file.joined, table.files[next(iter(family))]
     ordinals = np.fromiter(family, dtype=np.int64)
     predicate, constants = binder.bind_family(joined.schema, first.path, ordinals)
     if predicate is None:
-        return []
+        return None
     query = binder.query(replace(first, deletes=None), file)
     pruned, known, has_all = prune_joined(
         file,
@@ -242,28 +353,21 @@ def _pruned_once(
     report.add_index_reads(IoCounts(counts.requests, counts.bytes), ())
     if joined.ignored:  # the files' own plans record it
         known = replace(known, used=frozenset({"statistics"}))
-    needs_no_pages = _needs_no_pages(query, joined)
-    if not has_all or joined.ignored or query.predicate is None:
-        needs_no_pages[:] = False
+    is_whole = _needs_no_pages(query, joined)
+    if joined.ignored or query.predicate is None:
+        is_whole[:] = False
     plan = FilePlan(
         pruned.candidates,
         pruned.certain,
         pruned.proven,
-        stages_of(query, predicate, pruned.candidates) if needs_no_pages.any() else (),
+        stages_of(query, predicate, pruned.candidates) if is_whole.any() else (),
         pruned.steps,
+        dictionary_pages=known.dictionary_pages,
     )
-    pages = _by_file(known, joined)
-    found: list[tuple[int, KnownFile | None]] = []
-    for position, (ordinal, one) in enumerate(family.items()):
-        rows = JoinedRows(int(edges[position]), int(edges[position + 1]), pages.get(position, {}))
-        is_planned = needs_no_pages[position] and table.files[ordinal].deletes is None
-        if not keep[position]:
-            found.append((ordinal, None))
-        elif is_planned and not _has_indexes(one.metadata, query.predicate_paths):
-            found.append((ordinal, KnownFile(one.metadata, plan=plan.of_file(rows))))
-        else:
-            found.append((ordinal, KnownFile(one.metadata, known.of_file(rows))))
-    return found
+    has_indexes = [_has_indexes(one.metadata, query.predicate_paths) for one in family.values()]
+    return PlannedFamily(
+        dict(family), constants, query, predicate, plan, known, keep, is_whole, np.array(has_indexes), has_all
+    )
 
 
 def _needs_no_pages(query: FileQuery, joined: JoinedMetadata) -> Bools:

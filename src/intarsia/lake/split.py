@@ -9,7 +9,7 @@ import pyarrow as pa
 import xxhash
 
 from intarsia.errors import ReplacedWhileReadError
-from intarsia.file import ParquetInput
+from intarsia.file import FileMetadata, ParquetInput
 from intarsia.lake.data_file import DataFile
 from intarsia.predicate import Path, Predicate, bind
 from intarsia.read.file_names import FileNames
@@ -145,7 +145,7 @@ class Split:
             warn_of_ignored(file.ignored)
 
 
-def file_identity(file: ParquetInput) -> str:
+def file_identity(file: ParquetInput | FileMetadata) -> str:
     """Return an identity of a file that is the same on every machine: its length and a hash of its footer."""
     return f"{file.footer.file_length}-{xxhash.xxh3_128_hexdigest(file.footer.raw)}"
 

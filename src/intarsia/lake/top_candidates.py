@@ -149,6 +149,18 @@ class TopCandidates:
             left = find_survivors(self._table, binder, self._report, is_current=True, among=known).files
             self._pending &= ~known
             self._pending[list(left)] = True
+        self._exclude_by_footers(binder)
+
+    def exclude_by_footers(self, where: Predicate) -> None:
+        """Exclude the files that no lake index contains, and in which no row matches a predicate.
+
+        Args:
+            where: The predicate.
+        """
+        if self._families:
+            self._exclude_by_footers(TableBinder(self._table, where, self._columns))
+
+    def _exclude_by_footers(self, binder: TableBinder) -> None:
         for family in self._families:
             mine = self._pending[family.files]
             if mine.any():

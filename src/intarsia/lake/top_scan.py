@@ -15,12 +15,13 @@ from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import ParquetInput
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.joined_files import exclude_joined
+from intarsia.lake.joined_files import KnownFacts, PlannedFamily, plan_together
 from intarsia.lake.planning import OpenPlan, plan_files
 from intarsia.lake.split import file_identity
 from intarsia.lake.survivors import find_survivors
 from intarsia.lake.table_files import TableFiles
 from intarsia.lake.top_candidates import TopCandidates
+from intarsia.lake.top_together import FamilySearch, FoundRows
 from intarsia.predicate import And, Predicate
 from intarsia.read.ahead import ahead
 from intarsia.read.counts import ReadCounts
@@ -33,9 +34,6 @@ from intarsia.read.retry import retry_without_wrong_index
 from intarsia.read.sort_key import SortKey, TopRows
 from intarsia.read.top_rows import search_file, values_of
 from intarsia.rows.selection import RowSelection
-
-#: Rows that were found are sorted when there are more than this many.
-_MAX_FOUND_ROWS = 1 << 18
 
 #: The number of files to search first, if bounds prove that other files cannot contain the rows.
 _FIRST_FILES = 8
@@ -77,37 +75,6 @@ class _OneColumn:
         return self._binder.query(entry, file).for_columns([self._column])
 
 
-class _FoundRows:
-    """Rows that were found in several files, to be sorted together.
-
-    Args:
-        top: The rows that come first so far.
-    """
-
-    def __init__(self, top: TopRows) -> None:
-        self._top = top
-        self._values: list[pa.Array] = []
-        self._files: list[np.ndarray] = []
-        self._numbers: list[np.ndarray] = []
-        self._num_rows = 0
-
-    def add(self, values: pa.ChunkedArray, file: int, numbers: np.ndarray) -> None:
-        """Add rows of a file."""
-        self._values += values.chunks
-        self._files.append(np.full(len(numbers), file))
-        self._numbers.append(numbers)
-        self._num_rows += len(numbers)
-        if self._num_rows > _MAX_FOUND_ROWS:
-            self.take()
-
-    def take(self) -> None:
-        """Sort the rows."""
-        if self._num_rows:
-            values = pa.chunked_array(self._values)
-            self._top.add(values, np.concatenate(self._files), np.concatenate(self._numbers))
-        self._values, self._files, self._numbers, self._num_rows = [], [], [], 0
-
-
 class TopScan:
     """A search for the rows of a table that come first in an order.
 
@@ -141,6 +108,9 @@ class TopScan:
         known = {column.path for column in columns}
         self._searched = [*columns, *([] if key.column.path in known else [key.column])]
         self._identities: dict[int, _Identity] = {}
+        self._has_digests = np.zeros(len(table.files), dtype=bool)
+        # files that were searched for all rows that match, and those of them that have any
+        self._num_searched = self._num_matching = 0
 
     def rows(self, *, is_current: bool) -> pa.Table:
         """Return the rows in order.
@@ -158,11 +128,13 @@ class TopScan:
     def _search_all(self, *, is_current: bool, uses_floor: bool) -> None:
         table, report = self._table, self._report
         binder = self._binder(None)
-        # with a lake index, footers of few files are needed
-        has_index = table.known_files(is_current=is_current) is not None
-        joins = None if self._where is None or has_index else binder
-        found = find_survivors(table, binder, report, is_current=is_current, joins=joins, reads=False).files
+        known = table.known_files(is_current=is_current)
+        if known is not None:
+            self._has_digests = known.is_known
+        found = find_survivors(table, binder, report, is_current=is_current).files
         candidates = TopCandidates(table, self._key, self._searched, report, found, is_current=is_current)
+        if self._where is not None:
+            candidates.exclude_by_footers(self._where)
         num_files = 1
         condition: Predicate | None = None
         if self._where is None and uses_floor:
@@ -205,7 +177,11 @@ class TopScan:
             with opened.named_errors():
                 return self._binder(condition).query(entry, opened)
 
+        is_open, num_rows = self._top.condition is None, self._top.rows.num_rows
         query, outcome = search_file(query_for, file, self._key, self._top)
+        if is_open:
+            self._num_searched += 1
+            self._num_matching += self._top.rows.num_rows > num_rows
         self._report.add_file(query, outcome)
         self._identities[file] = _Identity(opened.source.identity, file_identity(opened))
         self._table.remember(entry, opened)
@@ -214,34 +190,70 @@ class TopScan:
         """Search files with a query that has a condition; the small ones are planned and read together."""
         table, binder = self._table, self._binder(self._top.condition)
         ordinals = {table.files[file].path: file for file in files}
-        left, known = exclude_joined(table, binder, self._report, files, reads=True, is_current=is_current)
+        left, facts = set(files), KnownFacts(table)
+        # then Bloom filters and dictionaries exclude few files, and most rows are excluded by the order
+        most_match = 2 * self._num_matching > self._num_searched
+        reads = table.has_objects or not most_match
+        for family in plan_together(table, binder, self._report, files, reads=reads, is_current=is_current):
+            left.difference_update(family.ordinals[~family.is_left].tolist())
+            done = self._search_family(family, binder, most_match=most_match)
+            left -= done
+            facts.add(family, done)
         planned = plan_files(
-            [table.files[file] for file in left],
+            [table.files[file] for file in files if file in left],
             _OneColumn(binder, self._key.column),
             partial(table.open_file, is_current=is_current),
             min(table.files_at_once, max(len(left), 1)),
             reads_all=True,
-            known=known,
+            known=facts.by_path,
             joined=table.joined,
         )
-        found = _FoundRows(self._top)
+        found = FoundRows(self._top)
         with contextlib.closing(planned):
             for entry, future in planned:
                 plan = future.result()
                 with contextlib.closing(plan.query), plan.query.file.named_errors():
                     if plan.pieces is None:
-                        found.take()
+                        found.sort()
                         self._search_open(ordinals[entry.path], plan.query.file)
                     else:
                         self._add_rows(ordinals[entry.path], plan, found)
-        found.take()
+        found.sort()
 
-    def _add_rows(self, file: int, plan: OpenPlan, found: _FoundRows) -> None:
+    def _search_family(self, family: PlannedFamily, binder: TableBinder, *, most_match: bool) -> set[int]:
+        """Search files that were planned together.
+
+        Args:
+            family: The files.
+            binder: The query by which they were planned.
+            most_match: Whether most files have rows that match the predicate of the scan.
+
+        Returns:
+            The files that were searched. The others are searched separately.
+        """
+        search = FamilySearch(
+            self._table, family, binder, self._key, self._has_digests, starts_with_key=most_match
+        )
+        done: set[int] = set()
+        for found in search.searched(self._searched, self._top.limit, self._report):
+            if binder.predicate is self._where:  # later, it depends on the rows that were found, too
+                self._num_searched += len(found.parts)
+                self._num_matching += found.num_matching
+            rows = found.top.rows
+            self._top.add(rows["key"], rows["file"].to_numpy(), rows["row"].to_numpy())
+            for file in np.unique(rows["file"].to_numpy()).tolist():
+                part = found.parts[file]
+                self._identities[file] = _Identity(part.identity, file_identity(part.metadata))
+            done.update(found.parts)
+        return done
+
+    def _add_rows(self, file: int, plan: OpenPlan, found: FoundRows) -> None:
         query, counts = plan.query, ReadCounts()
         for piece in plan.pieces or ():
             counts += replace(piece.counts, rows_matched=0)
             if piece.rows.num_rows:
-                found.add(values_of(query, self._key, piece), file, piece.numbers.rows())
+                numbers = piece.numbers.rows()
+                found.add(values_of(query, self._key, piece), np.full(len(numbers), file), numbers)
                 self._identities[file] = _Identity(query.file.source.identity, file_identity(query.file))
         self._report.add_file(query.for_columns(self._searched), FileOutcome(plan.plan, counts))
         self._table.remember(self._table.files[file], query.file)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from intarsia.errors import IntarsiaError, IntarsiaWarning
 from intarsia.file import Ignored
@@ -232,20 +233,51 @@ class ScanReport:
             known: The facts that exclude them.
             files: Whether each file is excluded.
         """
+        self._add_joined(query, joined, known, files)
+
+    def add_searched_together(
+        self,
+        query: FileQuery,
+        joined: JoinedMetadata,
+        known: Known,
+        members: npt.NDArray[np.int64],
+        counts: ReadCounts,
+    ) -> None:
+        """Add files that were read together.
+
+        Args:
+            query: The query of the joined files, which read only these files.
+            joined: The joined files.
+            known: The facts about their rows.
+            members: The positions of the files that were read.
+            counts: The counts of reading them.
+        """
+        files = np.zeros(len(joined.lengths), dtype=bool)
+        files[members] = True
+        self._add_joined(query, joined, known, files)
+        self.add_further_reads(query, counts)
+        self.files_read += len(members)
+        self.row_groups_read += counts.row_groups
+        self.rows_candidate += counts.rows_candidate
+        if self.bytes_planned is not None:
+            self.bytes_planned += counts.planned_bytes
+
+    def _add_joined(self, query: FileQuery, joined: JoinedMetadata, known: Known, files: Bools) -> None:
+        """Add some of several joined files, and the rows of them that indexes excluded."""
         edges, file_edges = joined.footer.row_group_starts, joined.row_edges
-        gone = RowSelection.union_of(file_edges[:-1][files], file_edges[1:][files])
-        groups = gone.covers(edges[:-1], edges[1:])
+        own = RowSelection.union_of(file_edges[:-1][files], file_edges[1:][files])
+        groups = own.covers(edges[:-1], edges[1:])
         outlines = joined.outlines(query.leaves)
         self.files_opened += int(files.sum())
         self.row_groups_total += int(groups.sum())
-        self.rows_total += gone.num_rows
+        self.rows_total += own.num_rows
         self.bytes_total += int(joined.lengths[files].sum())
         for leaf, of_leaf in zip(query.leaves, outlines, strict=True):
             counts = of_leaf.data_pages[groups]
             pages = self.pages.setdefault(query.shown(leaf.name), PageCounts())
             pages.add(PageCounts(None if (counts < 0).any() else int(counts.sum()), 0))
         for step in known.steps:
-            before, after = step.before & gone, step.after & gone
+            before, after = step.before & own, step.after & own
             if after.num_rows == before.num_rows:
                 continue
             excluded = before.overlaps(edges[:-1], edges[1:]) & ~after.overlaps(edges[:-1], edges[1:])
