@@ -226,7 +226,7 @@ class ListingError(IntarsiaError, OSError):
 
 
 class FilesFailedError(IntarsiaError):
-    """An action failed on some of many files; on the others it succeeded.
+    """An action failed on some files, and succeeded on the others.
 
     Args:
         errors: The error of each file that failed, by its path.

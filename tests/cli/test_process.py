@@ -166,7 +166,7 @@ def test_columns_that_do_not_fit_are_named(tmp_path):
     lines = shown.replace("\r", "").splitlines()
     assert lines[0] == "column_0"
     assert lines[1] == "x" * 47 + "…"
-    assert lines[2].startswith("(and 7 columns that do not fit into the terminal: column_1, ")
+    assert lines[2].startswith("(and 7 columns that do not fit in the terminal: column_1, ")
 
 
 def test_binary_formats_spare_the_terminal(file):

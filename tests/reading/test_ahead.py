@@ -191,7 +191,7 @@ def closes_by_hand():
 
 
 class Slow(DataFile):
-    """A local file of which as many are opened at once as of objects in a store."""
+    """A local file that is treated as an object, so that as many are opened at once as in a store."""
 
     is_remote = True
 

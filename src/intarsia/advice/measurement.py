@@ -26,7 +26,7 @@ MIN_BYTES = 32 << 10
 
 #: A lake index is advised for at least this many files, if queries open many of them without matches.
 MIN_FILES = 16
-VAIN_PART = 0.5
+UNMATCHED_PART = 0.5
 
 #: Without queries, `Distinct` is advised if its size is at most this part of that of the files.
 LIGHT_SHARE = 0.01
@@ -189,8 +189,8 @@ class Measurement:
         if len(self._table.files) < MIN_FILES or not self._bound or self._table.known_files() is not None:
             return False
         now = self._sampled.now.values()
-        return sum(cost.files == 0 for cost in now) > VAIN_PART * len(now) or any(
-            self.cost(number, frozenset(self._weights)).files < (1 - VAIN_PART) * len(one.survivors)
+        return sum(cost.files == 0 for cost in now) > UNMATCHED_PART * len(now) or any(
+            self.cost(number, frozenset(self._weights)).files < (1 - UNMATCHED_PART) * len(one.survivors)
             for number, one in enumerate(self._bound)
         )
 

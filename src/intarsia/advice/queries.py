@@ -58,7 +58,7 @@ def read_queries(path: str | os.PathLike[str]) -> list[Query]:
         text = Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise PredicateError(
-            f"{name}: it is not UTF-8 text: {error.reason}; save it as UTF-8",
+            f"{name}: the file is not UTF-8 text: {error.reason}; save it as UTF-8",
             reason="not-utf-8",
             path=name,
         ) from None
@@ -86,7 +86,7 @@ def parse_queries(text: str, name: str = "queries") -> list[Query]:
     """
     if len(text) > MAX_CHARACTERS:
         raise PredicateError(
-            f"{name}: it has {len(text):,} characters, and the limit is {MAX_CHARACTERS:,}; split it",
+            f"{name}: the file has {len(text):,} characters, and the limit is {MAX_CHARACTERS:,}; split it",
             reason="too-many-queries",
             path=name,
         )

@@ -132,7 +132,7 @@ class NotBuilt:
 
 @dataclass(frozen=True)
 class Advice:
-    """Which indexes to add to the files of a table, as measured on a sample.
+    """Advice on which indexes to add to the files of a table, measured on a sample.
 
     Attributes:
         command: The command that adds the advised indexes; None if there is nothing to add.

@@ -100,7 +100,7 @@ def advise(
     storage_option: StorageOptionTexts = None,
     json: AsJson = False,
 ) -> None:
-    """Measure which indexes would skip how much, and print the command that adds them.
+    """Measure how much each index would skip, and print the command that adds the useful ones.
 
     Indexes are built in memory on a sample; files are not changed. Without queries, each column is described.
     """

@@ -196,7 +196,7 @@ def _lines(schema: pa.Schema, columns: list[list[str]]) -> Iterable[str]:
     hidden = len(columns) - len(shown)
     if hidden:
         names = ", ".join(schema.names[-hidden:])
-        yield f"(and {count(hidden, 'column')} that do not fit into the terminal: {names})"
+        yield f"(and {count(hidden, 'column')} that do not fit in the terminal: {names})"
 
 
 def _cut(cell: str, limit: int | None) -> str:

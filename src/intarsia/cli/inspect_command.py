@@ -82,7 +82,7 @@ def inspect(
         failed = documents.failed
         print_json([*documents.done, *(failure.to_dict() for failure in failed)])
     else:
-        # one file at a time, so that a lake need not fit into memory
+        # one file at a time, so that the descriptions of a lake need not fit in memory
         failed = for_each_file(
             files,
             lambda file, _: _show_one(inspect_file(file, pages=pages, storage_options=options), pages=pages),

@@ -33,7 +33,7 @@ _NANOSECONDS_OF_SECOND = 1_000_000_000
 
 
 class FileColumns:
-    """A file's columns; implements `intarsia.indexes.column_data.ColumnData`.
+    """A file's columns; implements `intarsia.indexes.ColumnData`.
 
     Args:
         file: The original file.

@@ -24,7 +24,7 @@ class Reason(NamedTuple):
 
 @dataclass(frozen=True)
 class Note:
-    """A column without an index, an index of little use or large size, or a dropped extension of the footer.
+    """A remark of `attach`: no index on a column, an index of little use or large size, a dropped extension.
 
     Attributes:
         column: The column; None if the note concerns the footer.

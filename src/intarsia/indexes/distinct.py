@@ -80,7 +80,7 @@ class Distinct:
         layout: ``"granules"``, or ``"datafusion"`` for the format of the example in DataFusion's blog: the
             values of the file, with their offset in the footer key ``distinct_index_offset``. This format
             needs a text column, implies ``granularity="file"``, and does not evaluate ``IS NULL``. A file
-            has at most one. More than ``max_values`` values, or a value with a newline, are rejected. If
+            can contain only one. More than ``max_values`` values, or a value with a newline, are rejected. If
             another program has already written the format to a file, its block and key are kept: `attach`
             compares the values with the column, and rejects the index if they differ.
 

@@ -36,7 +36,8 @@ class DataFile:
         path: A local path or a URL.
         size_bytes: Its length when it was listed.
         partition: Names and values of its partition columns, as strings; None for null.
-        store: An obstore store for URLs; None for local files, or to find one when an object is opened.
+        store: An obstore store for URLs; None for local files, and for URLs whose store is made when
+            they are opened.
         key: The path within the store.
         e_tag: The store's ETag when it was listed; None if unknown.
         modified: Time of the last write, in seconds since 1970; None if unknown.

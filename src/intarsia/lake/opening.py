@@ -56,10 +56,11 @@ def open(
             environment variables, such as ``aws_region``, and ``deadline_seconds`` (of one request with all
             its attempts), ``timeout_seconds`` (of one attempt) and ``max_retries``. Missing options are read
             from the environment. For tables, they replace the options of the ``DeltaTable`` or the catalog.
-        query_timeout_seconds: The time after which each query of the table, and the listing of the files of a
-            URL, ends with an error, with all requests together; None for no limit. The time that a caller
-            takes between two batches of rows does not count, nor does reading the splits of a plan. The time
-            is checked at each request to a store and each read of a local file.
+        query_timeout_seconds: The time limit of each query of the table with all of its requests, and of the
+            listing of the files of a URL; None for no limit. A query that takes longer raises
+            `QueryTimeoutError`. The time that a caller takes between two batches of rows does not count, nor
+            does reading the splits of a plan. The time is checked at each request to a store and each read of
+            a local file.
 
     Returns:
         The table. Its files are listed, but not yet read.

@@ -139,8 +139,8 @@ class _Column:
         if data_type is None and columns_of == "union" and not is_replaced:
             name, a, b = next(_conflicts(self._field, field))
             raise UnsupportedFeatureError(
-                f"column {name!r} has the type {b} in this file, but {a} in {self._path}, and no type has "
-                'the values of both; open the files of each type separately, or with schema="first", which '
+                f"column {name!r} has the type {b} in this file, but {a} in {self._path}, and no type can "
+                'represent both; open the files of each type separately, or with schema="first", which '
                 "converts values to the types of the first file",
                 reason="no-common-type",
                 path=path,

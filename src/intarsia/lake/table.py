@@ -181,14 +181,14 @@ class Table(TableFiles):
             limit: The maximum number of rows; None for all. The scan stops after the pages that contain
                 them.
             order_by: Return the first ``limit`` rows in this order, such as ``"amount DESC"``; None for the
-                order of the files. Only files, row groups and pages are read whose bounds allow them to
-                contain these rows. As in DuckDB, nulls are last unless ``NULLS FIRST`` follows, and NaN is
-                greater than every number. Of rows with equal values, any may be returned, in any order.
+                order of the files. The scan reads only the files, row groups and pages whose bounds allow
+                them to contain these rows. As in DuckDB, nulls are last unless ``NULLS FIRST`` follows, and
+                NaN is greater than every number. Of rows with equal values, any may be returned, in any order.
             on_error: ``"skip"`` to skip damaged, truncated and missing files with one warning; the report
                 lists them as ``files_failed``. `Scan.to_arrow`, data frames, counts and aggregates then
                 contain all matching rows of a file or none. Iterating and streams yield the rows that precede
                 the damage, because it is found later. Files that need not be opened are not checked.
-                ``"raise"`` raises the error of the first. Errors of a whole store are always raised.
+                ``"raise"`` raises the error of the first one. Errors of a whole store are always raised.
 
         Returns:
             The scan, an Arrow stream of the rows that can also count and aggregate them.

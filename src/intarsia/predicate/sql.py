@@ -46,7 +46,7 @@ from intarsia.predicate.sql_syntax import syntax_error
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: The maximum number of names, keywords, literals and signs in SQL text. A value in a list takes two of them.
+#: The maximum number of tokens in SQL text: names, keywords, literals and signs. A value in a list takes two.
 MAX_SQL_WORDS: Final = 250_000
 
 _WORD: Final = re.compile(r"'[^']*'|[\w.]+|[^\w\s]")
@@ -193,7 +193,7 @@ def _check_size(text: str) -> None:
     counted = itertools.islice(_WORD.finditer(text), MAX_SQL_WORDS + 1)
     if sum(1 for _ in counted) > MAX_SQL_WORDS:
         raise PredicateError(
-            f"the predicate {short(text[:200])} has more than {MAX_SQL_WORDS:,} words, literals and signs; "
+            f"the predicate {short(text[:200])} has more than {MAX_SQL_WORDS:,} tokens; "
             "pass a long list of values as intarsia.In(column, values), without SQL text",
             reason="predicate-too-long",
         )

@@ -15,9 +15,9 @@ COMPARISONS: Final[dict[str, Op]] = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "
 """The comparison operators by their class names in sqlglot."""
 
 _SUPPORTED: Final = (
-    "supported are comparisons of a column, or of a function of one column (lower, upper, length, substr, "
-    "abs, year to minute, date, date_trunc, CAST, or + - * / % with a number), with a literal, IN, BETWEEN, "
-    "IS NULL, AND, OR, NOT and text search (LIKE, RLIKE, contains, starts_with, ends_with)"
+    "compare a column, or a function of one column (lower, upper, length, substr, abs, year to minute, date, "
+    "date_trunc, CAST, or + - * / % with a number), with a literal; or use IN, BETWEEN, IS NULL or text "
+    "search (LIKE, RLIKE, contains, starts_with, ends_with), combined by AND, OR and NOT"
 )
 
 
@@ -61,7 +61,7 @@ def unsupported(node: Any) -> PredicateError:
                 reason="two-columns",
             )
         return PredicateError(
-            f"cannot use {fragment(node)}; a comparison needs one column and one literal; {_SUPPORTED}",
+            f"cannot use {fragment(node)}: a comparison needs one column and one literal; {_SUPPORTED}",
             reason="unsupported-expression",
         )
     return PredicateError(

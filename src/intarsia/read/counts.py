@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class PageCounts:
-    """Data pages of one column; the total is None if a writer does not record it."""
+    """The numbers of data pages of one column; the total is None if a file has no page counts."""
 
     total: int | None = 0
     read: int = 0

@@ -82,7 +82,7 @@ def index(
         ColumnNotFoundError: If none of the files that were read has a column of an index. These are the first
             file, the last and up to 62 others. Nothing is indexed then.
         RunInterrupted: At Ctrl-C. The job is cancelled, and another run skips the files that are done.
-            ``report`` has these files; those of this run with their sizes, but not the names of indexes.
+            ``report`` has these files: those of this run with their sizes, but without names of indexes.
 
     Example:
         >>> import intarsia as ia

@@ -21,7 +21,7 @@ _LAST: WeakKeyDictionary[Any, ReadChoice] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class ReadChoice:
-    """The way in which a DataFrame of `ias.read` reads.
+    """The mode in which a DataFrame of `ias.read` is read, and the reason.
 
     Attributes:
         mode: ``"native"``, ``"pages"`` or ``"files"``.

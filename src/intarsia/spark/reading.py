@@ -236,7 +236,7 @@ def _paged(
         keeps_dates=_setting(spark, "spark.sql.parquet.datetimeRebaseModeInRead") == "CORRECTED",
     )
     if not reading.splits:
-        return None, "Python can skip no pages of the remaining files"
+        return None, "Python cannot skip pages of the remaining files"
     if not required:
         least = _setting(spark, _MIN_SAVED)
         if reading.saved_bytes < (int(least) if least.isdigit() else _DEFAULT_MIN_SAVED):

@@ -20,7 +20,7 @@ Draw: TypeAlias = Callable[[int, int], int]
 
 
 class MemoryColumns:
-    """Columns in memory; implements `intarsia.indexes.column_data.ColumnData`, so that an index can be built.
+    """Columns in memory; implements `intarsia.indexes.ColumnData`, so that an index can be built.
 
     Args:
         table: The columns.

@@ -106,7 +106,8 @@ class Writer:
 
     Rows are collected into row groups, so memory grows with the size of a row group, not of the file.
     Indexes are built from the written rows, one row group at a time. The file appears, or replaces an
-    existing one, when the ``with`` block ends. If the block raises, the file is discarded.
+    existing one, when the ``with`` block ends. If the block raises an exception, the file is
+    discarded.
 
     Args:
         path: A local path, or the URL of an object.

@@ -357,7 +357,7 @@ def test_segments(forged, made, change):
 #: A part is ignored, or the files are read as if they were not known.
 PARTS = {
     "no structures": change_family(gathered=[]),
-    "structures of other kinds": change_entries(kind="nobody knows"),
+    "structures of other kinds": change_entries(kind="unknown"),
     "structures of no kind": lambda parsed: [
         entry.pop("kind") for entry in parsed.about["families"][0]["gathered"]
     ],

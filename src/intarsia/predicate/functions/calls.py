@@ -102,7 +102,7 @@ def _make(call: Call, operand: Column) -> Invertible | None:
     make = _FUNCTIONS.get(call.function)
     if make is None:
         raise PredicateError(
-            f"the function {call.function!r} is unknown; known are {', '.join(_FUNCTIONS)}",
+            f"unknown function {call.function!r}; use one of {', '.join(_FUNCTIONS)}",
             reason="unknown-function",
         )
     return None if pa.types.is_null(operand.type) else make(call, operand)
