@@ -183,7 +183,8 @@ class Table(TableFiles):
             order_by: Return the first ``limit`` rows in this order, such as ``"amount DESC"``; None for the
                 order of the files. The scan reads only the files, row groups and pages whose bounds allow
                 them to contain these rows. As in DuckDB, nulls are last unless ``NULLS FIRST`` follows, and
-                NaN is greater than every number. Of rows with equal values, any may be returned, in any order.
+                NaN is greater than every number. Of rows with equal values, any may be returned, in any
+                order.
             on_error: ``"skip"`` to skip damaged, truncated and missing files with one warning; the report
                 lists them as ``files_failed``. `Scan.to_arrow`, data frames, counts and aggregates then
                 contain all matching rows of a file or none. Iterating and streams yield the rows that precede
