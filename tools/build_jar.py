@@ -96,7 +96,9 @@ def build() -> bytes:
     assert spark.submodule_search_locations
     jars = Path(spark.submodule_search_locations[0]) / "jars" / "*"
     with tempfile.TemporaryDirectory() as folder:
-        options = ["--release", str(RELEASE), "-encoding", "UTF-8", "-g:source,lines", "-proc:none"]
+        # A JVM of a few seconds needs neither the optimizing compiler nor a parallel garbage collector.
+        options = ["-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC"]
+        options += ["--release", str(RELEASE), "-encoding", "UTF-8", "-g:source,lines", "-proc:none"]
         options += ["-Xlint:unchecked,rawtypes,cast", "-Werror", "-cp", str(jars), "-d", folder]
         subprocess.run(["javac", *options, *map(str, java_sources())], check=True)
         own = Path(folder) / PACKAGE  # the others are signatures of Spark's classes

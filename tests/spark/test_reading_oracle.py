@@ -12,7 +12,7 @@ from intarsia import spark as ias
 from intarsia.embed import PageIndex, attach
 from tests.effort import examples
 from tests.spark import lakes
-from tests.spark.comparing import check, rows, rows_with_matches, settings
+from tests.spark.comparing import check, rows_of_each, rows_with_matches, settings
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +69,11 @@ def test_the_same_rows_as_plain_spark(spark, lake_paths, lake):
     predicates = [lakes.predicate(rng) for _ in range(examples(48))]
     # Spark skips by bounds without NaN and misses rows, so skipping is disabled here
     with settings(spark, {"spark.sql.parquet.filterPushdown": "false"}):
-        compared = 0
-        for text, expected in zip(predicates, rows_with_matches(whole, predicates), strict=True):
-            if expected is None:
-                continue
-            frame = ias.read(spark, lake_paths[lake], where=text)
-            assert frame.schema == whole.schema
-            assert rows(frame) == expected, text
-            compared += 1
-    assert compared > len(predicates) * 2 / 3
+        matching = dict(zip(predicates, rows_with_matches(whole, predicates), strict=True))
+        expected = {text: found for text, found in matching.items() if found is not None}
+        frames = {text: ias.read(spark, lake_paths[lake], where=text) for text in expected}
+        found = dict(zip(frames, rows_of_each(list(frames.values())), strict=True))
+    for text, frame in frames.items():
+        assert frame.schema == whole.schema, text
+        assert found[text] == expected[text], text
+    assert len(expected) > len(matching) * 2 / 3

@@ -97,9 +97,10 @@ CONDITIONS = {
 
 def test_conditions(enabled, read):
     """Every condition has the rows that Spark finds if it evaluates the condition as a column."""
-    expected = rows_with_matches(read(), list(CONDITIONS))
+    whole = read()
+    expected = rows_with_matches(whole, list(CONDITIONS))
     for (where, (files, scanned)), matches in zip(CONDITIONS.items(), expected, strict=True):
-        frame = read().where(where)
+        frame = whole.where(where)
         assert rows(frame) == matches, where
         found = scans(frame)
         assert sum(number for number, _ in found) <= files, where
