@@ -184,7 +184,7 @@ def data_dir():
 
 @pytest.fixture
 def announce(tmp_path_factory, monkeypatch):
-    """Install a package that announces index classes by their entry points, for the duration of a test."""
+    """Install a package that registers index classes by their entry points, for the duration of a test."""
 
     def announce(entry_points):
         folder = tmp_path_factory.mktemp("site")

@@ -260,7 +260,7 @@ class RunInterrupted(KeyboardInterrupt):
 
     def __init__(self, files_done: int, files_total: int, report: object = None) -> None:
         super().__init__(
-            f"interrupted after {files_done:,} of {files_total:,} files; run it again to continue, "
+            f"interrupted after {files_done:,} of {files_total:,} files; run it again to continue: "
             "files that are done are skipped"
         )
         self.files_done = files_done

@@ -1,6 +1,6 @@
 """Indexes are used by their capabilities, never by their kind. Third-party classes work like built-in ones.
 
-The classes here share no code with the built-in kinds, and are only announced by entry points.
+The classes here share no code with the built-in kinds, and are only registered by entry points.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ INDEXES = [
 ]
 
 CHECKS = [
-    testing.check_announced,
+    testing.check_registered,
     testing.check_class,
     testing.check_parameters,
     testing.check_deterministic,

@@ -214,8 +214,8 @@ def test_class_without_kind_or_columns():
     fails(testing.check_class, Silent("x"), reason="no-docstring")
 
 
-def test_kind_that_is_not_announced():
-    assert 'broken = "' in fails(testing.check_announced, Broken("x"), reason="not-announced")
+def test_kind_that_is_not_registered():
+    assert 'broken = "' in fails(testing.check_registered, Broken("x"), reason="not-registered")
 
 
 class Careless(Answers):

@@ -1,4 +1,4 @@
-"""Built-in and announced kinds are found, and a broken package is reported rather than raised."""
+"""Built-in and registered kinds are found, and a broken package is reported rather than raised."""
 
 from __future__ import annotations
 

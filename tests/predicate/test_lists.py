@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from intarsia.errors import PredicateError
 from intarsia.predicate import BoundIn, Comparison, In, Or, bind, parse_sql
 from intarsia.predicate.coercion import locate
-from intarsia.predicate.sql import MAX_SQL_WORDS
+from intarsia.predicate.sql import MAX_SQL_TOKENS
 from intarsia.predicate.sql_lists import cut_lists
 from intarsia.predicate.sql_literals import literal
 from tests.counting import calls
@@ -112,14 +112,14 @@ def test_a_list_in_text_has_a_limit(monkeypatch):
     schema = pa.schema({"x": pa.int64()})
     text = f"x IN ({', '.join(map(str, range(20_000)))})"
     assert len(bind(parse_sql(text), schema).values) == 20_000
-    words = "word, " * MAX_SQL_WORDS  # one literal
+    words = "word, " * MAX_SQL_TOKENS  # one literal
     assert parse_sql(f"x = '{words}'").value == words
     parsed = []
     monkeypatch.setattr("sqlglot.parse_one", lambda *_, **__: parsed.append(1))
     for long in (
-        f"x IN ({', '.join(['7'] * (MAX_SQL_WORDS // 2))})",
-        " OR ".join(["x = 'a b'"] * (MAX_SQL_WORDS // 4 + 1)),
-        "(" * (MAX_SQL_WORDS + 1),
+        f"x IN ({', '.join(['7'] * (MAX_SQL_TOKENS // 2))})",
+        " OR ".join(["x = 'a b'"] * (MAX_SQL_TOKENS // 4 + 1)),
+        "(" * (MAX_SQL_TOKENS + 1),
     ):
         with pytest.raises(PredicateError) as caught:
             parse_sql(long)

@@ -29,10 +29,10 @@ print(json.dumps({"files": report.to_dict()["files"], "ids": ids, "read": len(fo
 
 
 @dataclass(frozen=True)
-class Unannounced(ia.Distinct):
-    """An index that no package announces."""
+class Unregistered(ia.Distinct):
+    """An index that no package registers."""
 
-    kind: ClassVar[str] = "unannounced"
+    kind: ClassVar[str] = "unregistered"
 
 
 def write_lake(folder):
@@ -58,10 +58,10 @@ def test_a_lake(packages_host, tmp_path):
     assert kinds == {"hosts"}
 
 
-def test_a_class_that_is_not_announced_is_rejected_before_a_job_runs(tmp_path):
+def test_a_class_that_is_not_registered_is_rejected_before_a_job_runs(tmp_path):
     lake = write_lake(tmp_path / "lake")
     with pytest.raises(IndexBuildError) as caught:
-        ias.index(None, lake, [Unannounced("url")], progress=False)  # without a session
+        ias.index(None, lake, [Unregistered("url")], progress=False)  # without a session
     assert caught.value.reason == "unregistered-kind"
 
 
@@ -83,5 +83,5 @@ def test_a_kind_that_executors_lack_is_reported():
 
 def test_classes_are_sent_by_kind(announce):
     """If a class of a notebook were sent by value, readers of its files would not have it."""
-    announce({"unannounced": f"{__name__}:Unannounced"})
-    assert shipping.pack_index(Unannounced("x"))[0] == "unannounced"
+    announce({"unregistered": f"{__name__}:Unregistered"})
+    assert shipping.pack_index(Unregistered("x"))[0] == "unregistered"

@@ -124,7 +124,7 @@ class Answering:
 
 @pytest.fixture
 def attached(path, announce_class):
-    """Attach an index whose class is announced while the test runs."""
+    """Attach an index whose class is registered while the test runs."""
 
     def attached(index):
         announce_class(type(index))

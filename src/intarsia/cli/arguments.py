@@ -14,7 +14,7 @@ Paths = Annotated[
     list[str],
     typer.Argument(
         metavar="PATH",
-        help="Files, folders or globs; local paths or URLs. delta+URL is a Delta table.",
+        help="Files, folders or globs; local paths or URLs. delta+ before one selects a Delta table.",
         show_default=False,
     ),
 ]

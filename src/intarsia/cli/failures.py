@@ -26,6 +26,8 @@ ArgumentError: type[Exception] = next(
 _ARGUMENT_WORDS = (
     ("Value error, ", ""),
     ("Input should be ", "must be "),
+    (", unable to parse string as an integer", ""),
+    (", unable to parse string as a number", ""),
     (". Did you mean ", "; did you mean "),
     (" (Possible options: ", " (similar options: "),
 )

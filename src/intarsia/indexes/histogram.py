@@ -42,7 +42,7 @@ MAX_BUCKETS = 4096
 
 @dataclass(frozen=True)
 class Histogram:
-    """The distribution of a column's values, which estimates the number of matching rows.
+    """The distribution of a column's values, from which the number of matching rows is estimated.
 
     It does not skip rows. `explain` shows the estimate next to the actual number, and a scan reads the
     columns of the most selective conditions first. The buckets of a granule have about equal numbers of rows

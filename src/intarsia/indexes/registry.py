@@ -30,7 +30,7 @@ _BUILT_IN = {
 }
 
 
-def _announced() -> dict[str, EntryPoint]:
+def _registered() -> dict[str, EntryPoint]:
     return _entry_points(tuple(sys.path))
 
 
@@ -49,7 +49,7 @@ def known_kinds() -> tuple[str, ...]:
         >>> "distinct" in known_kinds()
         True
     """
-    return tuple(sorted({*_BUILT_IN, *_announced()}))
+    return tuple(sorted({*_BUILT_IN, *_registered()}))
 
 
 def find_index_class(kind: str) -> type[Any] | None:
@@ -80,20 +80,20 @@ def _load(kind: str) -> type[Any] | str:
         module, _, name = _BUILT_IN[kind].partition(":")
         built_in: type[Any] = getattr(import_module(module), name)
         return built_in
-    if kind not in _announced():
+    if kind not in _registered():
         return f"no installed package has indexes of kind {kind!r}"
-    return _load_announced(_announced()[kind])
+    return _load_registered(_registered()[kind])
 
 
 @cache
-def _load_announced(entry: EntryPoint) -> type[Any] | str:
-    announced = f"indexes of kind {entry.name!r} are registered by {entry.value!r}, which "
+def _load_registered(entry: EntryPoint) -> type[Any] | str:
+    registered = f"indexes of kind {entry.name!r} are registered by {entry.value!r}, which "
     try:
         loaded = entry.load()
     except Exception as error:  # noqa: BLE001  a broken package must not prevent a file from being read
-        return f"{announced}cannot be imported: {type(error).__name__}: {error}"
+        return f"{registered}cannot be imported: {type(error).__name__}: {error}"
     if not isinstance(loaded, type):
-        return f"{announced}is not a class"
+        return f"{registered}is not a class"
     if getattr(loaded, "kind", None) != entry.name or not isinstance(getattr(loaded, "version", None), int):
-        return f"{announced}has the kind {getattr(loaded, 'kind', None)!r}, or has no version"
+        return f"{registered}has the kind {getattr(loaded, 'kind', None)!r}, or has no version"
     return loaded

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: The maximum number of tokens in SQL text: names, keywords, literals and signs. A value in a list takes two.
-MAX_SQL_WORDS: Final = 250_000
+MAX_SQL_TOKENS: Final = 250_000
 
 _WORD: Final = re.compile(r"'[^']*'|[\w.]+|[^\w\s]")
 _MIRRORED: Final[dict[Op, Op]] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -104,7 +104,7 @@ def parse_sql(text: str) -> Predicate:
 
     Raises:
         PredicateError: If the text is not a predicate, is not supported, or has more words than
-            `MAX_SQL_WORDS`.
+            `MAX_SQL_TOKENS`.
 
     Example:
         >>> parse_sql("5 < delay")
@@ -137,7 +137,7 @@ def parse_text(text: str, *, is_condition: bool = True) -> Any:
         is_condition: Whether it is a condition; otherwise it is a statement.
 
     Raises:
-        PredicateError: If the text cannot be parsed, or has more words than `MAX_SQL_WORDS`.
+        PredicateError: If the text cannot be parsed, or has more tokens than `MAX_SQL_TOKENS`.
     """
     import sqlglot
     from sqlglot import exp
@@ -190,10 +190,10 @@ def _nested_too_deeply(text: str) -> PredicateError:
 
 def _check_size(text: str) -> None:
     """Reject text that would take sqlglot many seconds and gigabytes to parse."""
-    counted = itertools.islice(_WORD.finditer(text), MAX_SQL_WORDS + 1)
-    if sum(1 for _ in counted) > MAX_SQL_WORDS:
+    counted = itertools.islice(_WORD.finditer(text), MAX_SQL_TOKENS + 1)
+    if sum(1 for _ in counted) > MAX_SQL_TOKENS:
         raise PredicateError(
-            f"the predicate {short(text[:200])} has more than {MAX_SQL_WORDS:,} tokens; "
+            f"the predicate {short(text[:200])} has more than {MAX_SQL_TOKENS:,} tokens; "
             "pass a long list of values as intarsia.In(column, values), without SQL text",
             reason="predicate-too-long",
         )

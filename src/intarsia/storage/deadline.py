@@ -97,9 +97,9 @@ class Deadline:
         with self._counting:
             requests, num_bytes, files = self._requests, self._bytes, len(self._paths)
         return QueryTimeoutError(
-            f"{path}: the query did not end within {self._seconds:g} s, after {requests:,} requests to "
-            f"{files:,} files for {num_bytes:,} bytes; raise the time limit, select fewer rows or columns, "
-            "or build a lake index",
+            f"{path}: the query did not end within {self._seconds:g} s (requests: {requests:,}, files: "
+            f"{files:,}, bytes: {num_bytes:,}); raise the time limit, select fewer rows or columns, or build "
+            "a lake index",
             reason="query-timeout",
             path=path,
             seconds=self._seconds,

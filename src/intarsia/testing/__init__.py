@@ -24,7 +24,7 @@ from intarsia.testing.checks import (
 from intarsia.testing.contract import IndexContract, check_index
 from intarsia.testing.contract_error import ContractError
 from intarsia.testing.damage import check_damage, check_probed_damage
-from intarsia.testing.files import check_announced, check_file
+from intarsia.testing.files import check_file, check_registered
 from intarsia.testing.gathered import check_gathered, check_gathered_damage
 from intarsia.testing.memory import MemoryColumns
 from intarsia.testing.questions import awkward_values, questions
@@ -34,7 +34,6 @@ __all__ = [
     "IndexContract",
     "MemoryColumns",
     "awkward_values",
-    "check_announced",
     "check_class",
     "check_damage",
     "check_deterministic",
@@ -47,5 +46,6 @@ __all__ = [
     "check_probed_damage",
     "check_prunes",
     "check_random_layouts",
+    "check_registered",
     "questions",
 ]

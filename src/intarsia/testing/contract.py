@@ -15,7 +15,7 @@ from intarsia.testing.checks import (
     check_random_layouts,
 )
 from intarsia.testing.damage import check_damage, check_probed_damage
-from intarsia.testing.files import check_announced, check_file
+from intarsia.testing.files import check_file, check_registered
 from intarsia.testing.gathered import check_gathered, check_gathered_damage
 
 
@@ -61,9 +61,9 @@ class IndexContract:
         """An equal index can be restored from JSON."""
         check_parameters(self.index())
 
-    def test_its_kind_is_announced(self) -> None:
+    def test_its_kind_is_registered(self) -> None:
         """Readers of a file with this index find the class."""
-        check_announced(self.index())
+        check_registered(self.index())
 
     def test_it_builds_the_same_bytes_twice(self) -> None:
         """Attaching twice changes nothing."""
@@ -119,7 +119,7 @@ def check_index(index: Index, values: Values, prunes: Iterable[str] = ()) -> Non
     """
     check_class(index)
     check_parameters(index)
-    check_announced(index)
+    check_registered(index)
     check_deterministic(index, values)
     check_layouts(index, values)
     check_random_layouts(index, values)

@@ -35,7 +35,7 @@ NUM_PREDICATES = 40
 _ROW = "row number"
 
 
-def check_announced(index: Index) -> None:
+def check_registered(index: Index) -> None:
     """Check that the package is installed and registers the kind, so that readers find the class."""
     cls = type(index)
     index_class = find_index_class(index.kind)
@@ -46,7 +46,7 @@ def check_announced(index: Index) -> None:
             + "; register it in pyproject.toml, and install the package again:\n"
             + '  [project.entry-points."intarsia.indexes"]\n'
             + f'  {index.kind} = "{cls.__module__}:{cls.__qualname__}"',
-            reason="not-announced",
+            reason="not-registered",
         )
 
 
@@ -56,7 +56,7 @@ def check_file(index: Index, values: Values) -> None:
     The predicates are divided among the granularities; `check_layouts` checks all of them at each
     granularity.
     """
-    check_announced(index)
+    check_registered(index)
     table = _enlarged(rows_of(index, values))
     with TemporaryDirectory() as folder:
         path = Path(folder) / "checked.parquet"
