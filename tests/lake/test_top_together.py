@@ -167,6 +167,26 @@ def test_a_damaged_file_is_named(tmp_path):
     assert (caught.value.path, caught.value.column) == (str(path), "x")
 
 
+@pytest.mark.parametrize("where", [None, QUERY["where"]])
+def test_a_damaged_footer_is_named(tmp_path, where):
+    lake = make_lake(tmp_path, 5, 20)
+    path = lake / "003.parquet"
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    age(path)
+    with pytest.raises(ia.CorruptFileError) as caught:
+        ia.open(lake).scan(where, order_by="x", limit=2).to_arrow()
+    assert caught.value.path == str(path)
+
+
+def test_a_file_without_rows_has_no_first_rows(tmp_path):
+    lake = make_lake(tmp_path, 3, 20)
+    write(lake / "001.parquet", pq.read_table(lake / "001.parquet").slice(0, 0))
+    for where in (None, QUERY["where"]):
+        found = ia.open(lake).scan(where, ["x"], order_by="x", limit=50).to_arrow()["x"].to_pylist()
+        assert len(found) == ia.open(lake).scan(where).count()
+
+
 def test_a_missing_file_is_named(tmp_path):
     lake = make_lake(tmp_path, 12)
     table = ia.open(lake)

@@ -13,9 +13,10 @@ store fails, all of them are, so that the error is raised where the object is re
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence, Set
+import itertools
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -26,12 +27,12 @@ from intarsia.errors import FormatError, ObjectStoreError, PredicateError, Query
 from intarsia.file import FileMetadata
 from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
 from intarsia.file.parquet_file import REMOTE_INDEX_BYTES
-from intarsia.file.schema import INDEX_KEYS, FileSchema
+from intarsia.file.schema import FileSchema
 from intarsia.indexes.embedded import indexed_columns
+from intarsia.lake.families import families, read_footers
 from intarsia.lake.planning import Binder, KnownFile
-from intarsia.lake.table_files import Settled, TableFiles
+from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Bound, Path
-from intarsia.read.ahead import ahead
 from intarsia.read.file_plan import FilePlan, stages_of
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.known import JoinedRows, Known
@@ -39,10 +40,6 @@ from intarsia.read.prune import prune_joined
 from intarsia.read.report import ScanReport
 from intarsia.rows.bounds import Bools
 from intarsia.storage import IoCounts, ObjectStoreFile
-
-#: The maximum number of files to join, and of bytes of their metadata in memory.
-MAX_FILES = 1_024
-MAX_BYTES = 64 << 20
 
 #: The maximum number of bytes of dictionary pages to keep for reading the files that are left.
 MAX_MEMORY_BYTES = 64 << 20
@@ -192,6 +189,7 @@ def plan_together(
     *,
     reads: bool,
     is_current: bool = False,
+    footers: Mapping[int, JoinedPart] | None = None,
 ) -> Iterator[PlannedFamily]:
     """Plan files with the same columns as one file, and add those that are excluded to the report.
 
@@ -202,83 +200,23 @@ def plan_together(
         files: Ordinals of the files.
         reads: See `exclude_joined`.
         is_current: See `exclude_joined`.
+        footers: Footers that have been read in the same run, by ordinal of the file.
 
     Yields:
         Families. Files that are in none of them have not been planned.
     """
     if len(files) < 2:
         return
-    footers = IoCounts()
-    with contextlib.suppress(ObjectStoreError):  # raised when the objects are read
-        for family in _families(table, files, footers, reads=reads, is_current=is_current):
+    known, counts = footers or {}, IoCounts()
+    settled = {file: known[file] for file in files if file in known and known[file].identity is not None}
+    others = [file for file in files if file not in settled]
+    # without reads, the first files may suffice
+    read = read_footers(table, others, counts, makes_requests=reads, is_current=is_current)
+    with contextlib.suppress(ObjectStoreError), contextlib.closing(read):  # raised when objects are read
+        for family in families(itertools.chain(settled.items(), read)):
             yield from _pruned(table, binder, report, family, reads=reads)
-    report.add_reads(footers)
+    report.add_reads(counts)
     table.tails.clear()
-
-
-def _families(
-    table: TableFiles, files: Sequence[int], footers: IoCounts, *, reads: bool, is_current: bool
-) -> Iterator[dict[int, JoinedPart]]:
-    """Yield the files that can be joined, at least two each, by ordinal, and count reads of footers.
-
-    Raises:
-        ObjectStoreError: If a store is unreachable or refuses access.
-        QueryTimeoutError: If the time limit of the query has passed.
-    """
-    families: dict[Hashable, dict[int, JoinedPart]] = {}
-    num_files = num_bytes = 0
-    with contextlib.closing(_settled(table, files, reads=reads, is_current=is_current)) as settled:
-        for ordinal, result in settled:
-            try:
-                found = result()
-            except (ObjectStoreError, QueryTimeoutError):
-                raise
-            except (FormatError, OSError):  # opening the file raises it
-                continue
-            if found is None:
-                if table.files[ordinal].is_remote:  # its store has no ETags, so no object can be joined
-                    break
-                continue
-            if not found.metadata.footer.num_rows:
-                continue
-            if found.reads is not None:
-                footers.add(found.reads.requests, found.reads.bytes)
-            part = table.files[ordinal].joined_part(found.metadata, found.identity)
-            family = families.setdefault(family_of(part), {})
-            family[ordinal] = part
-            num_files, num_bytes = num_files + 1, num_bytes + found.metadata.memory_bytes
-            if num_files >= MAX_FILES or num_bytes >= MAX_BYTES:
-                yield from (family for family in families.values() if len(family) > 1)
-                families, num_files, num_bytes = {}, 0, 0
-    yield from (family for family in families.values() if len(family) > 1)
-
-
-def _settled(
-    table: TableFiles, files: Sequence[int], *, reads: bool, is_current: bool
-) -> Generator[tuple[int, Callable[[], Settled | None]], None, None]:
-    """Yield functions that return the metadata of files; the metadata of objects is read concurrently."""
-
-    def settle(ordinal: int) -> Settled | None:
-        return table.settled_metadata(table.files[ordinal], is_current=is_current)
-
-    requests = table.settling_requests(files, is_current=is_current)
-    if not requests or not reads:  # without reads, the first files may suffice
-        for ordinal in files:
-            if ordinal not in requests:
-                yield ordinal, partial(settle, ordinal)
-        return
-    with contextlib.closing(ahead(settle, files, table.files_at_once)) as results:
-        for ordinal, future in results:
-            yield ordinal, future.result
-
-
-def family_of(part: JoinedPart) -> Hashable:
-    """Return a key that is equal for files that can be joined."""
-    metadata = part.metadata
-    struct, keys = metadata.footer.metadata, metadata.footer.key_values
-    orders = None if struct.column_orders is None else tuple(struct.column_orders)
-    has_indexes = any(key in keys for key in INDEX_KEYS)
-    return part.is_remote, metadata.schema, struct.created_by, orders, has_indexes
 
 
 def _pruned(
@@ -289,9 +227,9 @@ def _pruned(
     *,
     reads: bool,
 ) -> Iterator[PlannedFamily]:
-    """Plan a family, without the files that are damaged or were replaced."""
-    members = dict(family)
-    remote = {ordinal: one for ordinal, one in family.items() if one.is_remote}
+    """Plan a family, without the files that have no rows, are damaged or were replaced."""
+    members = {ordinal: one for ordinal, one in family.items() if one.metadata.footer.num_rows}
+    remote = {ordinal: one for ordinal, one in members.items() if one.is_remote}
     tails = {ordinal: table.tails.take(one.metadata.path, one.identity) for ordinal, one in remote.items()}
     for _ in range(_MAX_TRIES):
         if len(members) < 2:

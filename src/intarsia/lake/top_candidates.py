@@ -8,7 +8,7 @@ operations.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -19,20 +19,17 @@ import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import compares_alike, comparison_type
 from intarsia.errors import FormatError, PredicateError
-from intarsia.file import ParquetInput
 from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
 from intarsia.file.schema import FileSchema
 from intarsia.indexes.statistics import column_statistics, exact_bounds
 from intarsia.lake.binding import TableBinder
-from intarsia.lake.data_file import DataFile
+from intarsia.lake.families import families, read_footers
 from intarsia.lake.index.known_files import FamilyFiles
-from intarsia.lake.joined_files import MAX_FILES, family_of
 from intarsia.lake.metadata_cache import MAX_METADATA_BYTES
 from intarsia.lake.survivors import find_survivors
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Path, Predicate
 from intarsia.read.aggregate.answers import values_of_keys
-from intarsia.read.ahead import ahead
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.prune import prune_joined
 from intarsia.read.report import ScanReport
@@ -88,8 +85,12 @@ class TopCandidates:
         files: The ordinals of the files.
         is_current: The table's metadata was read in the same run.
 
+    Attributes:
+        footers: The footers that were read for the order of the files.
+
     Raises:
-        CorruptFileError: If a footer cannot be read.
+        ObjectStoreError: If a store is unreachable or refuses access.
+        QueryTimeoutError: If the time limit of the query has passed.
     """
 
     def __init__(
@@ -110,12 +111,12 @@ class TopCandidates:
         self._pending[list(files)] = True
         self._known = table.known_files(is_current=True)
         unknown = self._pending if self._known is None else self._pending & ~self._known.is_known
-        self._read: set[int] = set()
+        self.footers: dict[int, JoinedPart] = {}
         self._families: list[_Family] = []
         self._granules: list[_Granules] = []
         self._granule_order = self._order = np.array(files, dtype=np.int64)
         if len(files) > 1:
-            self._families += self._joined(np.flatnonzero(unknown).tolist(), is_current=is_current)
+            self._families += self._join(np.flatnonzero(unknown).tolist(), is_current=is_current)
             self._granules += self._found_granules()
             self._granule_order = self._key.best_first([part.ranks for part in self._granules])
             self._order = self._best_first()
@@ -130,10 +131,6 @@ class TopCandidates:
         taken: list[int] = self._order[:num_files].tolist()
         self._pending[taken] = False
         return taken
-
-    def has_read(self, files: Sequence[int]) -> bool:
-        """Return whether the footers of some files have been read for the order of the files."""
-        return self._read.issuperset(files)
 
     # --- exclusion ---------------------------------------------------------------------------------
 
@@ -316,45 +313,15 @@ class TopCandidates:
 
     # --- footers -----------------------------------------------------------------------------------
 
-    def _joined(self, files: Sequence[int], *, is_current: bool) -> Iterator[_Family]:
-        """Join the footers of files, except those for which there is no memory."""
-        families: dict[Hashable, dict[int, JoinedPart]] = {}
-        num_bytes = 0
-        for file, part in self._parts(files, is_current=is_current):
-            family = families.setdefault(family_of(part), {})
-            family[file] = part
-            self._read.add(file)
-            num_bytes += part.metadata.memory_bytes
-            if num_bytes > MAX_METADATA_BYTES:
-                break
-        for family in families.values():
-            members = list(family.items())
-            for start in range(0, len(members), MAX_FILES):
-                ordinals, parts = zip(*members[start : start + MAX_FILES], strict=True)
-                yield _Family(self._table.joined.join(parts), np.array(ordinals))
-
-    def _parts(self, files: Sequence[int], *, is_current: bool) -> Iterator[tuple[int, JoinedPart]]:
-        """Read footers: those of settled local files, and then in several threads those of the others."""
-        table, footers = self._table, IoCounts()
-        others: dict[str, int] = {}
-        for file in files:
-            entry = table.files[file]
-            try:
-                settled = None if entry.is_remote else table.settled_metadata(entry, is_current=is_current)
-            except (FormatError, OSError):  # opening the file raises it
-                settled = None
-            if settled is None:
-                others[entry.path] = file
-            else:
-                if settled.reads is not None:
-                    footers.add(settled.reads.requests, settled.reads.bytes)
-                yield file, entry.joined_part(settled.metadata, settled.identity)
-        self._report.add_reads(footers)
-        open_file: Callable[[DataFile], ParquetInput] = partial(table.open_file, is_current=is_current)
-        entries = [table.files[file] for file in others.values()]
-        opened = ahead(open_file, entries, table.files_at_once, ParquetInput.close)
-        with contextlib.closing(opened):
-            for entry, future in opened:
-                with future.result() as found:
-                    self._report.add_reads(found.source.counts)
-                    yield others[entry.path], entry.joined_part(found.metadata, found.source.identity)
+    def _join(self, files: Sequence[int], *, is_current: bool) -> Iterator[_Family]:
+        """Read and join the footers of files, except those for which there is no memory."""
+        counts, num_bytes = IoCounts(), 0
+        read = read_footers(self._table, files, counts, only_settled=False, is_current=is_current)
+        with contextlib.closing(read):
+            for family in families(read):
+                self.footers |= family
+                yield _Family(self._table.joined.join(list(family.values())), np.array(list(family)))
+                num_bytes += sum(part.metadata.memory_bytes for part in family.values())
+                if num_bytes > MAX_METADATA_BYTES:
+                    break
+        self._report.add_reads(counts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import ParquetInput
+from intarsia.file.joined import JoinedPart
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.joined_files import KnownFacts, PlannedFamily, plan_together
@@ -145,9 +146,9 @@ class TopScan:
                 candidates.exclude(condition)
                 num_files = min(self._top.limit, _FIRST_FILES)
         while files := candidates.take(num_files):
-            current = is_current or candidates.has_read(files)
+            current = is_current or candidates.footers.keys() >= set(files)
             if len(files) > 1 and (self._where is not None or condition is not None):
-                self._search_together(files, is_current=current)
+                self._search_together(files, candidates.footers, is_current=current)
             else:
                 for file in files:
                     self._search(file, is_current=current)
@@ -155,6 +156,7 @@ class TopScan:
                 condition = self._top.condition
                 candidates.exclude(condition)
             num_files *= 2
+        table.tails.clear()
 
     def _binder(self, condition: Predicate | None) -> TableBinder:
         """Bind the query for the rows that match another condition, too."""
@@ -186,15 +188,25 @@ class TopScan:
         self._identities[file] = _Identity(opened.source.identity, file_identity(opened))
         self._table.remember(entry, opened)
 
-    def _search_together(self, files: Sequence[int], *, is_current: bool) -> None:
-        """Search files with a query that has a condition; the small ones are planned and read together."""
+    def _search_together(
+        self, files: Sequence[int], footers: Mapping[int, JoinedPart], *, is_current: bool
+    ) -> None:
+        """Search files with a query that has a condition; the small ones are planned and read together.
+
+        Args:
+            files: The files.
+            footers: The footers that have been read for the order of the files.
+            is_current: The footers of these files are among them.
+        """
         table, binder = self._table, self._binder(self._top.condition)
         ordinals = {table.files[file].path: file for file in files}
         left, facts = set(files), KnownFacts(table)
         # then Bloom filters and dictionaries exclude few files, and most rows are excluded by the order
         most_match = 2 * self._num_matching > self._num_searched
         reads = table.has_objects or not most_match
-        for family in plan_together(table, binder, self._report, files, reads=reads, is_current=is_current):
+        for family in plan_together(
+            table, binder, self._report, files, reads=reads, is_current=is_current, footers=footers
+        ):
             left.difference_update(family.ordinals[~family.is_left].tolist())
             done = self._search_family(family, binder, most_match=most_match)
             left -= done

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.arrow.conforming import conform, rename_fields
@@ -26,6 +27,9 @@ from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.output_columns import rows_without_columns
 from intarsia.read.retry import WrongPageIndexError
 from intarsia.rows.selection import RowSelection
+
+#: If at most one in this many rows matches, the rows are selected by their positions.
+_FEW_OF = 64
 
 
 class DecodedColumns(Protocol):
@@ -121,7 +125,7 @@ class RowReader:
                 raise PredicateError(
                     f"{path}: {error}", reason=error.reason, path=path, column=error.column
                 ) from error
-            kept = _keep(rows, mask.to_numpy(zero_copy_only=False))
+            kept = _keep(rows, mask)
             if kept.is_empty:
                 return _Found(kept, {})
             later = outputs.union(*(stage.paths() for stage in stages[number:]))
@@ -323,10 +327,16 @@ def _cast(query: FileQuery, column: pa.ChunkedArray, name: str, data_type: pa.Da
         ) from error
 
 
-def _keep(rows: RowSelection, flags: np.ndarray) -> RowSelection:
-    """Select the rows whose flag is set; there is one flag for each row."""
-    if flags.all():
+def _keep(rows: RowSelection, mask: pa.BooleanArray) -> RowSelection:
+    """Select the rows that match; ``mask`` has one flag for each of them."""
+    num_kept = mask.true_count
+    if num_kept == len(mask):
         return rows
+    if num_kept * _FEW_OF <= len(mask):  # without a byte for each row
+        positions = pc.indices_nonzero(mask).to_numpy().astype(np.int64)
+        is_one = len(rows) == 1
+        return RowSelection.from_rows(positions + rows.starts[0] if is_one else rows.rows()[positions])
+    flags = mask.to_numpy(zero_copy_only=False)
     if len(rows) == 1:
         return RowSelection.from_mask(flags, int(rows.starts[0]))
     return RowSelection.from_rows(rows.rows()[flags])
