@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-
-#: Benchmarks that do not time readers.
-_OTHERS = ("memory", "attach")
 
 _INTRODUCTION = """\
 # Benchmarks
@@ -15,7 +13,9 @@ Written by `{command}`.
 
 {cpus} CPUs, Python {python}; {versions}.
 `import intarsia` takes {import_ms:.0f} ms of CPU time beyond pyarrow.
+"""
 
+_READERS = """
 All readers run each query in turn, in one process, and return the same results. Times are medians in
 milliseconds: *cold* with a new object for each query, *warm* with the same object again. The page cache of
 the operating system is warm. The ratio is Intarsia's time divided by that of the fastest other reader of the
@@ -71,28 +71,25 @@ def write_page(document: dict[str, Any], path: Path, command: str) -> None:
         path: The path of the page.
         command: The command that measured.
     """
-    rows = timed_rows(document)
-    plot = path.with_suffix(".svg")
-    draw(rows, plot)
     versions = ", ".join(f"{engine} {version}" for engine, version in document["versions"].items())
     text = _INTRODUCTION.format(
         command=command,
-        plot=plot.name,
         versions=versions,
         **{key: document[key] for key in ("cpus", "python", "import_ms")},
     )
+    rows = timed_rows(document)
+    if rows:
+        plot = path.with_suffix(".svg")
+        draw(rows, plot)
+        text += _READERS.format(plot=plot.name)
     for name in dict.fromkeys(row.benchmark for row in rows):
         about = {case["file"]: case["about"] for case in document[name]}
         files = "".join(f"- `{file}`: {written}\n" for file, written in about.items())
         text += f"\n## {name}\n\n{files}\n{_HEAD}\n"
         text += "".join(_line(row) for row in rows if row.benchmark == name)
-    if "plan" in document:
-        found = document["plan"]
-        text += (
-            f"\n## plan\n\n{found['files']:,} files with a lake index: listing takes "
-            f"{found['list_ms']:.0f} ms. Planning a lookup then takes {found['cold_ms']:.0f} ms with a new "
-            f"table, and {found['warm_ms']:.0f} ms with the same table again.\n"
-        )
+    for name, section in _SECTIONS.items():
+        if name in document:
+            text += f"\n## {name}\n\n{section(document[name])}\n"
     path.write_text(text, encoding="utf-8")
 
 
@@ -100,7 +97,7 @@ def timed_rows(document: dict[str, Any]) -> list[Row]:
     """Return the queries that at least one other reader supports."""
     rows = []
     for name, cases in document.items():
-        if not isinstance(cases, list) or name in _OTHERS:
+        if not isinstance(cases, list) or name in _SECTIONS:
             continue
         for case in cases:
             timings = dict(case["ms"])
@@ -126,6 +123,69 @@ def _line(row: Row) -> str:
     cells.append(f"{row.num_bytes / 1e6:,.2f} MB in {row.requests:,} request{'s' * (row.requests != 1)}")
     cells.append("" if row.least_bytes is None else f"{row.least_bytes / 1e6:,.2f} MB")
     return f"| {' | '.join(cells)} |\n"
+
+
+def _memory(found: list[dict[str, Any]]) -> str:
+    engines = list(found[0]["retained_bytes"])
+    rows = [
+        (one["query"], *(f"{size / one['rows_bytes']:.1f}" for size in one["retained_bytes"].values()))
+        for one in found
+    ]
+    return (
+        "Memory that a small result retains, relative to the size of its rows.\n\n"
+        f"{_table(('query', *engines), rows)}"
+    )
+
+
+def _attach(found: dict[str, Any]) -> str:
+    rows = [
+        (
+            one["name"],
+            f"{one['cpu_seconds']:.2f}",
+            f"{one['cpu_of_rewrite']:.2f}",
+            f"{one['of_rewrite']:.2f}",
+            f"{one['share_of_file']:.1%}",
+        )
+        for one in found["cases"]
+    ]
+    head = ("indexes", "CPU seconds", "CPU / rewrite", "time / rewrite", "growth of the file")
+    return (
+        f"Attaching indexes to a file of {found['file_bytes'] / 1e6:.0f} MB, relative to reading it and "
+        "writing it again with pyarrow and a page index: minimum of all repetitions, until the file is "
+        "synced.\n\n"
+        f"{_table(head, rows)}"
+    )
+
+
+def _plan(found: dict[str, Any]) -> str:
+    return (
+        f"{found['files']:,} files with a lake index: listing takes {found['list_ms']:.0f} ms. Planning a "
+        f"lookup then takes {found['cold_ms']:.0f} ms with a new table, and {found['warm_ms']:.0f} ms with "
+        "the same table again."
+    )
+
+
+def _growth(found: list[dict[str, Any]]) -> str:
+    rows = [(one["name"], _ms(one["cpu_ms"]), f"{one['peak_mb']:.0f}") for one in found]
+    return (
+        "Whole processes of `intarsia query` that look up one value, with all imports: minimum of all "
+        f"runs.\n\n{_table(('process', 'CPU ms', 'peak MB'), rows)}"
+    )
+
+
+#: Benchmarks that do not time readers.
+_SECTIONS: dict[str, Callable[[Any], str]] = {
+    "memory": _memory,
+    "attach": _attach,
+    "plan": _plan,
+    "growth": _growth,
+}
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, *rows)]
+    lines.insert(1, f"|---|{'---:|' * (len(head) - 1)}")
+    return "\n".join(lines)
 
 
 def _ms(value: float) -> str:

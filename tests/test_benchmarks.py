@@ -7,6 +7,11 @@ import sys
 import pytest
 
 from benchmarks.__main__ import main
+from benchmarks.attaching import Attaching, attaching_document
+from benchmarks.data import File
+from benchmarks.growth import Process, growth_document
+from benchmarks.memory import Retained, memory_document
+from benchmarks.page import write_page
 
 
 def run(root, *arguments):
@@ -58,6 +63,31 @@ def test_a_table(tmp_path, capsys):
     assert "page.svg" in page
     assert page.count("| tuned |") == 2
     assert (tmp_path / "page.svg").read_text().startswith("<?xml")
+
+
+def test_a_page_of_benchmarks_that_time_no_other_reader(tmp_path):
+    file = File("wide", str(tmp_path), "texts")
+    retained = Retained("200 rows", file, 10, {"intarsia": 10, "pyarrow": 4_000})
+    case = Attaching("rewrite with pyarrow", File("default", __file__, "made"), (), [0.5], [0.25])
+    document = {
+        "cpus": 2,
+        "python": "3.11",
+        "versions": {"intarsia": "0.1.0"},
+        "import_ms": 200.0,
+        "memory": memory_document([retained]),
+        "attach": attaching_document([case], 1_000),
+        "plan": {"files": 10_000, "list_ms": 80.0, "cold_ms": 50.0, "warm_ms": 40.0},
+        "growth": growth_document([Process("10 files", "", [], "", 900.0, 150.0)]),
+    }
+    write_page(document, tmp_path / "page.md", "python -m benchmarks")
+    page = (tmp_path / "page.md").read_text()
+    for line in (
+        "| 200 rows | 1.0 | 400.0 |",
+        "| rewrite with pyarrow | 0.25 | 1.00 | 1.00 | 0.0% |",
+        "| 10 files | 900 | 150 |",
+    ):
+        assert line in page.splitlines()
+    assert "10,000 files with a lake index" in page
 
 
 @pytest.mark.parametrize("arguments", [["nope"], ["--engines=pyarrow"], ["--engines=intarsia,nope"]])
