@@ -70,7 +70,7 @@ def top_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
     """Find the rows with the greatest values, of all rows and of a twentieth of them.
 
     The bounds of ``ts`` overlap little, those of ``user`` and ``amount`` almost completely. Values of
-    ``amount`` are floats, of which the greatest may be NaN; the bounds in footers do not exclude it.
+    ``amount`` are floats. The greatest of them may be NaN, which the bounds in footers do not exclude.
     """
     files = max(1, rows // ROWS_PER_FILE)
     queries = {
@@ -93,7 +93,7 @@ def lookup_queries(files: int, turns: int) -> dict[str, list[Query]]:
 
 
 def among_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
-    """Find 1,000 values, half of which are in none of 200 files."""
+    """Find 1,000 values in 200 files; half of the values are in no file."""
     files = max(1, rows // ROWS_PER_FILE)
     random = np.random.default_rng(6)
     queries = [

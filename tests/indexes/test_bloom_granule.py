@@ -130,8 +130,8 @@ def test_a_reader_written_from_the_format_specification_finds_the_granules():
         block = (hash64 >> 32) * num_blocks >> 32
         start = 16 + len(edges) + block * (num_granules * 32 + 8)
         blocks = payload[start : start + num_granules * 32]
-        (told,) = struct.unpack_from("<Q", payload, start + len(blocks))
-        assert told == xxhash.xxh3_64_intdigest(struct.pack("<QQ", checksum, block) + blocks)
+        (stored,) = struct.unpack_from("<Q", payload, start + len(blocks))
+        assert stored == xxhash.xxh3_64_intdigest(struct.pack("<QQ", checksum, block) + blocks)
         granule = row // 100
         assert bloom.blocks_may_contain(bloom.blocks_of(blocks), hash64)[granule]
 

@@ -56,13 +56,13 @@ class Zones:
 
 class OpenZones(NamedTuple):
     edges: np.ndarray
-    told: np.ndarray
+    totals: np.ndarray
 
     def candidate_rows(self, predicate):
         return None
 
     def granule_summaries(self, column):
-        low, high, total, nulls = self.told.T
+        low, high, total, nulls = self.totals.T
         schema = summary_schema(pa.int64())
         sums = pa.array(total).cast(schema.field("sum").type)
         counts = [np.diff(self.edges), nulls, np.zeros(len(nulls), np.int64)]

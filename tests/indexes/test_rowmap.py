@@ -162,14 +162,14 @@ def test_a_value_that_fills_a_bucket_is_not_evaluated_and_takes_no_space():
     row_map = opened(data)
     assert row_map.candidate_rows(find("x = 0", pa.int64())) is None
     assert row_map.candidate_rows(find("x IN (0, 5)", pa.int64())) is None
-    told = 0
+    evaluated = 0
     for value in range(1, 60_000, 997):
         leaf = find(f"x = {value}", pa.int64())
         found = row_map.candidate_rows(leaf)
         if found is not None:
-            told += 1
+            evaluated += 1
             assert (rows_where(leaf, array) - found).is_empty
-    assert told > 55
+    assert evaluated > 55
     assert len(INDEX.build(data)) < 6 * len(rare)
 
 
