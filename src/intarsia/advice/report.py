@@ -174,7 +174,7 @@ class Advice:
         for query in self.queries:
             lines.append(
                 f"{query.where}: reads {_size(query.now)} of {_size(query.total)}, {_size(query.advised)} "
-                f"with the advice; the least possible is {_size(query.least)}"
+                f"with the advice; the minimum is {_size(query.least)}"
             )
             lines += [f"  {obstacle}" for obstacle in query.obstacles]
         for index in self.measured:

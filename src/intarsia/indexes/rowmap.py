@@ -79,7 +79,7 @@ class RowMap:
 
     kind: ClassVar[str] = "row_map"
     version: ClassVar[int] = 1
-    purpose: ClassVar[str] = "find the rows of = and IN"
+    purpose: ClassVar[str] = "find rows for = and IN"
 
     column: str
 

@@ -125,7 +125,7 @@ def questions(
 
 def _check(name: str, function: str, column: OutputColumn | None) -> None:
     if function not in FUNCTIONS:
-        raise ValueError(f"the function {function!r} of {name!r} is unknown; use {', '.join(FUNCTIONS)}")
+        raise ValueError(f"unknown function {function!r} of {name!r}; use {', '.join(FUNCTIONS)}")
     if function == "count":
         return
     if column is None:
