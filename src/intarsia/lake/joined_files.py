@@ -75,8 +75,6 @@ class PlannedFamily:
         known: The facts about its rows.
         is_left: Whether each file might contain rows that match.
         is_whole: Whether the page index of each file cannot exclude rows of single row groups.
-        has_indexes: Whether each file has embedded indexes of the predicate's columns, or any that cannot be
-            used.
         has_all: Whether the Bloom filters and dictionary pages have been used that are worth reading.
     """
 
@@ -88,7 +86,6 @@ class PlannedFamily:
     known: Known
     is_left: Bools
     is_whole: Bools
-    has_indexes: Bools
     has_all: bool
 
     @property
@@ -101,6 +98,16 @@ class PlannedFamily:
     def ordinals(self) -> npt.NDArray[np.int64]:
         """The ordinals of the files."""
         return np.fromiter(self.parts, dtype=np.int64)
+
+    def has_indexes(self, among: Bools) -> Bools:
+        """Return which files have embedded indexes of the predicate's columns, or any that cannot be used.
+
+        Args:
+            among: The files that matter, because a directory takes a while to parse.
+        """
+        paths = self.query.predicate_paths
+        parts = zip(among.tolist(), self.parts.values(), strict=True)
+        return np.array([matters and _has_indexes(part.metadata, paths) for matters, part in parts])
 
     def facts(self, is_planned: Bools, others: Set[int]) -> Iterator[tuple[int, KnownFile]]:
         """Yield the facts about each file that is left.
@@ -142,8 +149,9 @@ class KnownFacts:
             family: The family.
             others: The ordinals of files whose facts are not needed.
         """
-        is_planned = family.is_whole & ~family.has_indexes & ~self._table.has_deletes[family.ordinals]
-        is_planned &= family.has_all
+        is_planned = family.is_whole & family.is_left & ~self._table.has_deletes[family.ordinals]
+        is_planned &= family.has_all & ~np.isin(family.ordinals, list(others))
+        is_planned &= ~family.has_indexes(is_planned)
         for ordinal, found in family.facts(is_planned, others):
             self._memory_bytes += sum(map(len, found.dictionary_pages.values()))
             is_kept = self._memory_bytes <= MAX_MEMORY_BYTES  # the rest is read again
@@ -302,10 +310,7 @@ def _pruned_once(
         pruned.steps,
         dictionary_pages=known.dictionary_pages,
     )
-    has_indexes = [_has_indexes(one.metadata, query.predicate_paths) for one in family.values()]
-    return PlannedFamily(
-        dict(family), constants, query, predicate, plan, known, keep, is_whole, np.array(has_indexes), has_all
-    )
+    return PlannedFamily(dict(family), constants, query, predicate, plan, known, keep, is_whole, has_all)
 
 
 def _needs_no_pages(query: FileQuery, joined: JoinedMetadata) -> Bools:

@@ -216,8 +216,8 @@ class FamilySearch:
         query = family.query.for_columns([self._key.column])
         first_groups = joined.group_edges[:-1]
         has_digests = self._has_digests[family.ordinals] & (np.diff(joined.group_edges) == 1)
-        is_planned = family.is_whole & (~family.has_indexes | has_digests)
-        found = family.is_left & is_planned & ~self._table.has_deletes[family.ordinals]
+        found = family.is_left & family.is_whole & ~self._table.has_deletes[family.ordinals]
+        found &= ~family.has_indexes(found & ~has_digests)
         if joined.is_remote or not query.leaves or not found.any():
             return np.zeros_like(found)
         runs = RowGroupRuns(query, family.plan, family.plan.candidates)
