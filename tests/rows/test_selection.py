@@ -31,6 +31,9 @@ def checked(selection):
     assert selection.num_rows == len(rows)
     assert selection.is_empty == (not rows)
     assert selection.rows().tolist() == sorted(rows)
+    if not rows or min(rows) >= 0:
+        mask = selection.to_mask(max(rows, default=-1) + 1)
+        assert np.flatnonzero(mask).tolist() == sorted(rows)
     return rows
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,9 @@ from intarsia.rows.selection import RowSelection
 
 #: Up to this many ranges, slices are joined; for more ranges, rows are taken by their ordinals.
 _FEW_RANGES = 8
+
+#: If fewer than one value in this many is selected, values are taken by their ordinals, otherwise by a mask.
+_MIN_TAKEN = 4
 
 
 class PageIndexMismatchError(Exception):
@@ -102,9 +106,9 @@ class PageDecoder:
                 covered = covered.clip(0, _stop(rows))
             table = self._decode_group(group, covered.num_rows)
             roots = sorted({chunk.plan.leaf.root_ordinal for chunk in group})
-            positions = _positions(covered, rows)
+            taken = RowTaker(covered, rows)
             for root, column in zip(roots, table.columns, strict=True):
-                pieces[root].append(_take(column, positions))
+                pieces[root].append(taken.of(column))
         return {
             root: found[0] if len(found) == 1 else join_columns(found, self._join_type(root, chunks))
             for root, found in pieces.items()
@@ -205,15 +209,43 @@ def _stop(rows: RowSelection) -> int:
     return 0 if rows.is_empty else int(rows.stops[-1])
 
 
-def take_rows(column: pa.ChunkedArray, covered: RowSelection, wanted: RowSelection) -> pa.ChunkedArray:
-    """Select rows of a column.
+class RowTaker:
+    """Selects the same rows of several columns.
 
     Args:
-        column: ``covered.num_rows`` values.
-        covered: The rows of these values.
+        covered: The rows of the columns.
         wanted: The rows to select, a subset of ``covered``.
     """
-    return _take(column, _positions(covered, wanted))
+
+    def __init__(self, covered: RowSelection, wanted: RowSelection) -> None:
+        self._num_values = covered.num_rows
+        self._positions = _positions(covered, wanted)
+
+    def of(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Return the selected values of a column with one value for each row of ``covered``."""
+        positions = self._positions
+        if positions is None:
+            return column
+        if len(positions) == 1:
+            return column.slice(int(positions.starts[0]), positions.num_rows)
+        if len(positions) <= _FEW_RANGES or not _can_take(column.type):
+            slices = [column.slice(start, stop - start) for start, stop in positions]
+            return pa.chunked_array([chunk for piece in slices for chunk in piece.chunks], type=column.type)
+        if positions.num_rows * _MIN_TAKEN < self._num_values:
+            return column.take(self._ordinals)
+        return column.filter(self._mask)
+
+    @cached_property
+    def _ordinals(self) -> pa.Array:
+        assert self._positions is not None
+        return pa.array(self._positions.rows())
+
+    @cached_property
+    def _mask(self) -> pa.BooleanArray:
+        assert self._positions is not None
+        flags = self._positions.to_mask(self._num_values)
+        bits = pa.py_buffer(np.packbits(flags, bitorder="little"))
+        return pa.BooleanArray.from_buffers(pa.bool_(), len(flags), [None, bits])
 
 
 def _positions(covered: RowSelection, wanted: RowSelection) -> RowSelection | None:
@@ -226,18 +258,6 @@ def _positions(covered: RowSelection, wanted: RowSelection) -> RowSelection | No
     position = np.searchsorted(covered.starts, wanted.starts, side="right") - 1
     starts = wanted.starts - covered.starts[position] + before[position]
     return RowSelection(starts, starts + (wanted.stops - wanted.starts))
-
-
-def _take(column: pa.ChunkedArray, positions: RowSelection | None) -> pa.ChunkedArray:
-    """Select values by position; None for all."""
-    if positions is None:
-        return column
-    if len(positions) == 1:
-        return column.slice(int(positions.starts[0]), positions.num_rows)
-    if len(positions) <= _FEW_RANGES or not _can_take(column.type):
-        slices = [column.slice(start, stop - start) for start, stop in positions]
-        return pa.chunked_array([chunk for piece in slices for chunk in piece.chunks], type=column.type)
-    return column.take(pa.array(positions.rows()))
 
 
 def _can_take(data_type: pa.DataType) -> bool:

@@ -22,9 +22,8 @@ import numpy.typing as npt
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
 from intarsia.file.metadata import FileMetadata, RawFooter
 from intarsia.file.outlines import ChunkOutlines, outlines_of
-from intarsia.file.parquet_file import ArrowPart, ParquetInput
+from intarsia.file.parquet_file import ParquetInput
 from intarsia.file.schema import INDEX_KEYS
-from intarsia.file.synthetic import metadata_of_chunks
 from intarsia.format.footer import Footer, Leaf
 from intarsia.format.structs import ColumnChunk
 from intarsia.storage import ByteRange, ByteSource, CountedSource, ObjectStoreFile
@@ -177,14 +176,6 @@ class JoinedInput(ParquetInput):
 
     def keep_indexes(self) -> None:
         """Keep nothing: the indexes of most files are not near the end of the last one."""
-
-    def arrow_part(self, groups: npt.NDArray[np.int64], leaves: Sequence[Leaf]) -> ArrowPart:
-        """See `ParquetInput.arrow_part`; the metadata has only these row groups and leaves."""
-        schema = self.schema.part(tuple(leaf.root_ordinal for leaf in leaves))
-        num_rows = np.diff(self.footer.row_group_starts)[groups]
-        chunks = [outlines.of_groups(groups) for outlines in self.joined.outlines(leaves)]
-        metadata = metadata_of_chunks(schema, chunks, num_rows.tolist())
-        return ArrowPart(metadata, list(range(len(groups))), list(range(len(leaves))))
 
 
 class _JoinedSource:

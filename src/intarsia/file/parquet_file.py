@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeAlias
 
@@ -51,20 +51,6 @@ class _Wanted(NamedTuple):
     key: ChunkKey
     struct: str
     location: ByteRange
-
-
-class ArrowPart(NamedTuple):
-    """Some row groups and leaves of a file, as pyarrow's reader of the file numbers them.
-
-    Attributes:
-        metadata: The metadata for the reader.
-        row_groups: The ordinals of the row groups in it.
-        columns: The ordinals of the leaves in it.
-    """
-
-    metadata: pq.FileMetaData
-    row_groups: list[int]
-    columns: list[int]
 
 
 class ParquetInput:
@@ -132,15 +118,6 @@ class ParquetInput:
     def arrow_metadata(self) -> pq.FileMetaData:
         """The footer, parsed by pyarrow."""
         return self.metadata.arrow_metadata
-
-    def arrow_part(self, groups: npt.NDArray[np.int64], leaves: Sequence[Leaf]) -> ArrowPart:
-        """Return what pyarrow needs to read top-level leaves of some row groups.
-
-        Args:
-            groups: Ordinals of the row groups.
-            leaves: The leaves, each of which is a top-level column.
-        """
-        return ArrowPart(self.arrow_metadata, groups.tolist(), [leaf.ordinal for leaf in leaves])
 
     @property
     def schema(self) -> FileSchema:

@@ -191,15 +191,27 @@ def decode_pages(
     return table
 
 
-def metadata_of_chunks(
-    schema: SyntheticSchema, chunks: Sequence[ChunkOutlines], num_rows: Sequence[int]
-) -> pq.FileMetaData:
-    """Return the metadata with which pyarrow reads complete column chunks.
+def decode_chunks(
+    schema: SyntheticSchema,
+    chunks: Sequence[ChunkOutlines],
+    num_rows: Sequence[int],
+    data: bytes,
+    what: str,
+) -> pa.Table:
+    """Decode complete column chunks of several row groups.
+
+    All bytes are in one buffer, so that pyarrow calls no Python code, which would wait for other threads.
 
     Args:
         schema: The schema.
-        chunks: For each leaf of the schema, its chunks, which are sound.
+        chunks: For each leaf of the schema, its chunks, which are sound; their offsets are those in ``data``.
         num_rows: Number of rows in each row group.
+        data: The bytes of the chunks.
+        what: A description of the row groups, for messages.
+
+    Raises:
+        UnsupportedFeatureError: If pyarrow does not support the encoding, codec or type.
+        CorruptFileError: If the pages are damaged.
     """
     columns = []
     for leaf, of_leaf in zip(schema.leaves, chunks, strict=True):
@@ -212,8 +224,10 @@ def metadata_of_chunks(
         )
         columns.append([ColumnChunk(meta_data=meta) for meta in metas])
     groups = [RowGroup(list(row), 0, count) for *row, count in zip(*columns, num_rows, strict=True)]
-    with decode_errors("the footer", "FileMetaData"):
-        return pq.read_metadata(pa.BufferReader(schema.file(groups, sum(num_rows))))
+    with decode_errors(what, "RowGroup"):
+        metadata = pq.read_metadata(pa.BufferReader(schema.file(groups, sum(num_rows))))
+        file = pq.ParquetFile(pa.BufferReader(data), metadata=metadata, pre_buffer=False)
+        return file.reader.read_all(use_threads=False)
 
 
 def _file_of(parts: Sequence[bytes]) -> pa.NativeFile:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
@@ -216,29 +215,19 @@ def plan_chunks(
         plan_chunk(
             leaf,
             footer.chunk_metadata(group, leaf),
-            found.locations,
+            found,
             num_rows,
             chooser,
-            is_unpruned=is_unpruned and not found.was_known,
+            is_unpruned=is_unpruned,
         )
         for leaf, found in zip(leaves, locations, strict=True)
     ]
     return plans, index_bytes
 
 
-class ChunkLocations(NamedTuple):
-    """The locations of the pages of a chunk.
-
-    Attributes:
-        locations: The locations; None if they are unknown or not needed.
-        was_known: Whether they had been read before, so that rows may have been excluded with them.
-    """
-
-    locations: PageLocations | None
-    was_known: bool
-
-
-def load_locations(query: FileQuery, group: int, leaves: list[Leaf]) -> tuple[list[ChunkLocations], int]:
+def load_locations(
+    query: FileQuery, group: int, leaves: list[Leaf]
+) -> tuple[list[PageLocations | None], int]:
     """Read the OffsetIndexes of the chunks of a row group that have several pages.
 
     Args:
@@ -247,18 +236,16 @@ def load_locations(query: FileQuery, group: int, leaves: list[Leaf]) -> tuple[li
         leaves: The leaves of the chunks.
 
     Returns:
-        The locations for each leaf, and the number of bytes that were read from the page index.
+        The locations for each leaf, None if they are unknown or not needed, and the number of bytes that were
+        read from the page index.
     """
     file = query.file
     keys = [ChunkKey(group, leaf.ordinal) for leaf in leaves]
-    was_known = [file.locations(key) is not None for key in keys]
+    # rows may have been excluded with locations that are known, so pages are compared with them
     is_needed = [
-        known or not is_single_page(file.footer.chunk_metadata(group, leaf))
-        for leaf, known in zip(leaves, was_known, strict=True)
+        file.locations(key) is not None or not is_single_page(file.footer.chunk_metadata(group, leaf))
+        for key, leaf in zip(keys, leaves, strict=True)
     ]
     index_bytes = file.load_page_index([key for key, needed in zip(keys, is_needed, strict=True) if needed])
-    locations = [
-        ChunkLocations(file.locations(key) if needed else None, known)
-        for key, needed, known in zip(keys, is_needed, was_known, strict=True)
-    ]
+    locations = [file.locations(key) if needed else None for key, needed in zip(keys, is_needed, strict=True)]
     return locations, index_bytes

@@ -17,7 +17,7 @@ from intarsia.arrow.struct_fields import field_values
 from intarsia.errors import PredicateError, UnsupportedFeatureError
 from intarsia.file.chunk_plan import ChunkPlan
 from intarsia.file.claims import check_claims
-from intarsia.file.decode import PageDecoder, PageIndexMismatchError, take_rows
+from intarsia.file.decode import PageDecoder, PageIndexMismatchError, RowTaker
 from intarsia.file.fetch import PageCache
 from intarsia.format.footer import Leaf
 from intarsia.predicate import Bound, Path, evaluate
@@ -190,7 +190,7 @@ class RowGroupColumns:
         self._pages = PageCache(query.file, plan.dictionary_pages)
         self._dictionaries_read = 0
         edges = query.file.footer.row_group_starts
-        self._is_unpruned = bool(
+        self._reads_whole_chunks = bool(
             plan.candidates.covers(edges[group : group + 1], edges[group + 1 : group + 2])[0]
         )
         self._pages_read = dict.fromkeys((leaf.name for leaf in query.leaves), 0)
@@ -208,12 +208,13 @@ class RowGroupColumns:
             limit: The number of matching rows that are needed.
         """
         query, group = self._query, self._group
+        self._reads_whole_chunks = False  # would read the pages of earlier parts again
         leaves = leaves_under(query.file, query.predicate_paths)
         found, index_bytes = load_locations(query, group, leaves)
         self._index_bytes += index_bytes
         sizes = [query.file.footer.chunk_metadata(group, leaf).total_compressed_size for leaf in leaves]
         largest = max(range(len(leaves)), key=sizes.__getitem__)
-        locations = found[largest].locations
+        locations = found[largest]
         if locations is None:
             yield rows
             return
@@ -239,7 +240,7 @@ class RowGroupColumns:
         """
         file = self._query.file
         plans, index_bytes = plan_chunks(
-            self._query, self._group, leaves, rows, is_unpruned=self._is_unpruned
+            self._query, self._group, leaves, rows, is_unpruned=self._reads_whole_chunks
         )
         self._index_bytes += index_bytes
         for plan in plans:
@@ -347,7 +348,7 @@ def _narrowed(
 ) -> pa.ChunkedArray:
     """Select the values of some of the rows; ``mask`` has one flag for each of them."""
     if len(kept) == 1:
-        return take_rows(column, rows, kept)
+        return RowTaker(rows, kept).of(column)
     # pyarrow cannot filter views
     if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
         plain = pa.large_string() if pa.types.is_string_view(column.type) else pa.large_binary()

@@ -7,25 +7,25 @@ thousands of small row groups, so pyarrow decodes up to a few megabytes of them 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from intarsia.errors import CorruptFileError
-from intarsia.file.decode import take_rows
+from intarsia.file.decode import RowTaker
 from intarsia.file.outlines import ChunkOutlines
 from intarsia.file.pages import check_value_counts
-from intarsia.file.synthetic import decode_errors
+from intarsia.file.synthetic import decode_chunks
 from intarsia.format.footer import Leaf
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.rows.selection import RowSelection
-from intarsia.storage import BufferedSource, ByteRange, SourceFile, SparseBytes, coalesce
+from intarsia.storage import BufferedSource, ByteRange, coalesce
 
 #: Maximum size of a run in bytes, both compressed and uncompressed.
 _RUN_BYTES = 4 << 20
@@ -224,9 +224,8 @@ class RunColumns:
         with self._query.file.named_errors():
             table = self._read(leaves, touched)
         roots = sorted({leaf.root_ordinal for leaf in leaves})
-        return {
-            root: take_rows(column, covered, rows) for root, column in zip(roots, table.columns, strict=True)
-        }
+        taken = RowTaker(covered, rows)
+        return {root: taken.of(column) for root, column in zip(roots, table.columns, strict=True)}
 
     def counts(self) -> ReadCounts:
         """See `DecodedColumns`."""
@@ -246,32 +245,25 @@ class RunColumns:
         outlines = file.metadata.outlines(leaves)
         starts = np.concatenate([of_leaf.starts[groups] for of_leaf in outlines])
         stops = np.concatenate([of_leaf.stops[groups] for of_leaf in outlines])
-        num_values = np.concatenate([of_leaf.num_values[groups] for of_leaf in outlines])
         locations = coalesce(map(ByteRange, starts.tolist(), stops.tolist()), file.source.coalesce_bytes)
-        pieces = self._fetch(locations, starts)
+        data = b"".join(self._fetch(locations, starts))
         for leaf, of_leaf in zip(leaves, outlines, strict=True):
             self._pages_read[leaf.name][touched] += np.maximum(of_leaf.data_pages[groups], 0)
             is_new = of_leaf.has_offset_index[groups] & ~self._is_known(of_leaf.starts[groups])
             self._dictionaries_read[touched] += np.where(
                 is_new, np.maximum(of_leaf.dictionary_pages[groups], 0), 0
             )
+        moved = [_moved(of_leaf.of_groups(groups), locations) for of_leaf in outlines]
         # pyarrow detects a wrong number of values only for all row groups together
-        order = np.argsort(starts)
-        starts, stops = starts[order], stops[order]
-        first = np.searchsorted(starts, [location.start for location in locations]).tolist()
-        for location, piece, begin, end in zip(
-            locations, pieces, first, [*first[1:], len(order)], strict=True
-        ):
-            edges = np.stack([starts[begin:end], stops[begin:end]], axis=1) - location.start
-            check_value_counts(piece, edges.tolist(), num_values[order[begin:end]].tolist())
-        with decode_errors(f"row groups {groups[0]} to {groups[-1]}", "RowGroup"):
-            part = file.arrow_part(groups, leaves)
-            reader = pq.ParquetFile(
-                pa.PythonFile(SourceFile(SparseBytes(file.source.size(), locations, pieces)), mode="r"),
-                metadata=part.metadata,
-                pre_buffer=False,  # the bytes are in memory
-            ).reader
-            table = reader.read_row_groups(part.row_groups, column_indices=part.columns, use_threads=False)
+        edges = np.concatenate([np.stack([chunks.starts, chunks.stops], axis=1) for chunks in moved])
+        check_value_counts(data, edges.tolist(), np.concatenate([of.num_values for of in moved]).tolist())
+        table = decode_chunks(
+            file.schema.part(tuple(leaf.root_ordinal for leaf in leaves)),
+            moved,
+            np.diff(file.footer.row_group_starts)[groups].tolist(),
+            data,
+            f"row groups {groups[0]} to {groups[-1]}",
+        )
         expected = int(outlines[0].num_values[groups].sum())
         if table.num_rows != expected:
             raise CorruptFileError(
@@ -295,3 +287,11 @@ class RunColumns:
     def _is_known(self, starts: Int64s) -> Bools:
         """Whether the dictionary page at the start of each chunk is known."""
         return np.isin(starts, list(self._known_dictionaries))
+
+
+def _moved(chunks: ChunkOutlines, locations: Sequence[ByteRange]) -> ChunkOutlines:
+    """Return chunks at their offsets in the concatenated bytes of some ranges, which are ascending."""
+    starts, stops = np.array(locations, dtype=np.int64).T
+    shifts = np.cumsum(stops - starts) - stops
+    shift = shifts[np.searchsorted(starts, chunks.starts, side="right") - 1]
+    return replace(chunks, starts=chunks.starts + shift, stops=chunks.stops + shift)

@@ -246,6 +246,19 @@ class RowSelection:
         shift = np.repeat(self.starts - (np.cumsum(lengths) - lengths), lengths)
         return np.asarray(np.arange(int(lengths.sum()), dtype=np.int64) + shift)
 
+    def to_mask(self, num_rows: int) -> npt.NDArray[np.bool_]:
+        """Return which of the rows from 0 up to ``num_rows`` are selected; the others must not be.
+
+        Example:
+            >>> RowSelection.from_ranges([(1, 3), (4, 5)]).to_mask(5)
+            array([False,  True,  True, False,  True])
+        """
+        # 1 where a range starts, and -1 where it stops; ranges are not adjacent
+        edges = np.zeros(num_rows + 1, dtype=np.int8)
+        edges[self.starts] = 1
+        edges[self.stops] = -1
+        return np.cumsum(edges[:-1], dtype=np.int8).view(np.bool_)
+
     def __iter__(self) -> Iterator[tuple[int, int]]:
         """Iterate over the ranges as Python integers."""
         return zip(self.starts.tolist(), self.stops.tolist(), strict=True)
