@@ -1,4 +1,4 @@
-"""Planning of which pages of a chunk to read for selected rows, without I/O and without Arrow."""
+"""Choose the pages of a chunk to read for selected rows, without I/O and without Arrow."""
 
 from __future__ import annotations
 

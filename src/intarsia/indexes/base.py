@@ -203,7 +203,7 @@ class PicksPredicates(Protocol):
 
 @runtime_checkable
 class EstimatesRows(Protocol):
-    """An index that estimates, and reports before its payload is read which conditions it can estimate.
+    """An index that estimates, and reports, before its payload is read, which conditions it can estimate.
 
     If it has no columns, it is on whole rows and is used for conditions on every column.
     """

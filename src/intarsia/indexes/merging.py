@@ -1,4 +1,4 @@
-"""Payloads of the parts of a file, which are merged to the payload of the whole file.
+"""Payloads of the parts of a file, which are merged into the payload of the whole file.
 
 A large file is indexed by several tasks, each of which builds payloads for some of its row groups.
 """

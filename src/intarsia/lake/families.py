@@ -68,7 +68,7 @@ def read_footers(
         counts: The reads are added to it.
         makes_requests: Whether footers of objects are read, several at a time; else only those that are
             cached are yielded.
-        only_settled: Whether files are left out whose changes might not be detected. They must not be read as
+        only_settled: Whether to leave out files whose changes might not be detected. They must not be read as
             parts of a joined file, but their bounds can be used.
         is_current: The table's metadata was read in the same run.
 

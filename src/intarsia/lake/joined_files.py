@@ -5,9 +5,9 @@ the same writer, so their footers are joined, and each condition is evaluated on
 Files that are excluded are not planned again, and the plans of the others start from the facts that are
 already known.
 
-The footers of objects are read concurrently, and so are their Bloom filters and dictionary pages, of which
-only the needed bytes are read. If an object is replaced or deleted meanwhile, it is planned by itself. If the
-store fails, all of them are, so that the error is raised where the object is read.
+The footers of objects are read concurrently, and so are the needed bytes of their Bloom filters and
+dictionary pages. If an object is replaced or deleted meanwhile, it is planned separately. If the store fails,
+all objects are planned separately, so that the error is raised where the object is read.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class PlannedFamily:
         known: The facts about its rows.
         is_left: Whether each file might contain rows that match.
         is_whole: Whether the page index of each file cannot exclude rows of single row groups.
-        has_all: Whether the Bloom filters and dictionary pages have been used that are worth reading.
+        has_all: Whether all Bloom filters and dictionary pages that are worth reading have been used.
     """
 
     parts: Mapping[int, JoinedPart]
@@ -103,7 +103,7 @@ class PlannedFamily:
         """Return which files have embedded indexes of the predicate's columns, or any that cannot be used.
 
         Args:
-            among: The files that matter, because a directory takes a while to parse.
+            among: The files that matter, because parsing a directory takes time.
         """
         paths = self.query.predicate_paths
         parts = zip(among.tolist(), self.parts.values(), strict=True)

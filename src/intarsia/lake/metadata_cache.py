@@ -89,7 +89,7 @@ class Tail(NamedTuple):
 
 
 class Tails:
-    """The ends of objects until the query is planned that reads their footers; thread-safe.
+    """The ends of objects, kept until the query that reads their footers is planned; thread-safe.
 
     They contain Bloom filters of many objects, and all of a small object. A query that opens a table reads
     the footers of all objects for the schema first.

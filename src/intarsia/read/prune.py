@@ -155,7 +155,7 @@ class PrunedTogether(NamedTuple):
     Attributes:
         pruned: The rows that might match.
         known: The facts about all rows; see `Known.of_file`.
-        has_all: Whether all indexes were used that are worth reading.
+        has_all: Whether all indexes that are worth reading were used.
     """
 
     pruned: Pruned
