@@ -1,8 +1,8 @@
 """Small files that are read together: the same columns of several files are decoded and compared at once.
 
 Reading a single file takes at least about a thousand function calls. So small files with the same columns are
-joined to one file, as for planning, and their row groups are read as one run. The pages of objects have been
-read before, 32 objects at a time.
+joined into one file, as for planning, and their row groups are read as one run. The pages of objects have
+been read before, 32 objects at a time.
 """
 
 from __future__ import annotations
