@@ -14,7 +14,7 @@ embedded indexes     `Distinct`, `ZoneMap`, `Ngram`, `RowMap`, `BloomGranule`, `
 predicates           SQL text, pyarrow filters, expressions of pyarrow or Polars, or a `Predicate` of
                      `And`, `Or`, `Not`, `Comparison`, `In`, `IsNull`, `Like`, `RegexpLike`, `Constant`,
                      `contains`, `starts_with`, `ends_with`, of a column or a `Call` (a function of one)
-errors               `IntarsiaError` and its subclasses; `IntarsiaWarning`: an index was ignored
+errors               `IntarsiaError` and its subclasses; `IntarsiaWarning`, such as for an ignored index
 `intarsia.polars`    scan a lake lazily with Polars
 `intarsia.spark`     index and read a lake with Spark
 `intarsia.testing`   test your own index

@@ -24,7 +24,7 @@
     └── UsageError                      the command line is wrong; raised only by the command
 
     RunInterrupted (KeyboardInterrupt)  Ctrl-C in a run over many files; `report` has the files that are done
-    IntarsiaWarning (UserWarning)       an optional index was ignored; results are still correct
+    IntarsiaWarning (UserWarning)       such as for an ignored index; the message describes the effect
 
 `JavaNotFoundError` is defined in `intarsia.spark.java`, and `UsageError` in `intarsia.cli`.
 """
@@ -269,7 +269,12 @@ class RunInterrupted(KeyboardInterrupt):
 
 
 class IntarsiaWarning(UserWarning):
-    """An optional index was ignored; results are correct, but less was skipped."""
+    """A warning whose message describes the effect on results.
+
+    If an index is ignored, results are correct, but less is skipped. If bad files are skipped on request,
+    rows are missing. If a folder belongs to a Delta table, or a column was probably renamed, results may
+    differ from those expected.
+    """
 
 
 def near_matches(name: str, known: Iterable[str]) -> tuple[str, ...]:
