@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from examples.demo.lakes import Spark
 from examples.demo.queries import Query
-from intarsia.spark import ScanSkip
+
+if TYPE_CHECKING:
+    from intarsia.spark import ScanSkip
 
 #: Number of runs of a query; the shortest time is shown.
 RUNS = 2

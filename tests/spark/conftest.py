@@ -93,6 +93,21 @@ def connect_host(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def driver_host(tmp_path_factory):
+    """Return a process whose programs start sessions of their own; another one if it was killed."""
+    hosts = []
+
+    def driver_host():
+        if not hosts or not hosts[-1].is_running():
+            hosts.append(SparkHost(tmp_path_factory.mktemp("driver"), {}))
+        return hosts[-1]
+
+    yield driver_host
+    for host in hosts:
+        host.stop()
+
+
+@pytest.fixture(scope="session")
 def packages_host(tmp_path_factory):
     """A session with one executor process, on the packaged Java, with indexes of other packages.
 

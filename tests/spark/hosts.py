@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -12,13 +13,15 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 from intarsia import spark as ias
 java_home = ias.ensure_java()
-from pyspark.sql import SparkSession
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # the server that Spark starts prints to stdout
-builder = SparkSession.builder
-for key, value in json.loads(sys.argv[1]).items():
-    builder = builder.config(key, value)
-spark = builder.getOrCreate()
+spark, settings = None, json.loads(sys.argv[1])
+if settings:
+    from pyspark.sql import SparkSession
+    builder = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
 for line in sys.stdin:
     program, arguments = json.loads(line)
     sys.argv = ["-c", *arguments]
@@ -30,7 +33,8 @@ for line in sys.stdin:
         except Exception:
             error = traceback.format_exc()
     print(json.dumps([printed.getvalue(), error]), file=answers, flush=True)
-spark.stop()
+if spark:
+    spark.stop()
 """
 
 
@@ -39,7 +43,7 @@ class SparkHost:
 
     Args:
         folder: The working directory.
-        settings: The settings of the session.
+        settings: The settings of the session. Without any, there is none, and the programs start their own.
         environment: The environment variables.
         site: A folder of packages that only this process and its workers can import.
     """
@@ -59,8 +63,7 @@ class SparkHost:
 
     def run(self, program: str, *arguments: object) -> str:
         """Return what a program prints."""
-        self._process.stdin.write(json.dumps([program, list(map(str, arguments))]) + "\n")
-        self._process.stdin.flush()
+        self.start(program, *arguments)
         line = self._process.stdout.readline()
         if not line:
             self._errors.seek(0)
@@ -68,6 +71,24 @@ class SparkHost:
         printed, error = json.loads(line)
         assert error is None, error
         return printed
+
+    def start(self, program: str, *arguments: object) -> None:
+        """Run a program without waiting for its end."""
+        self._process.stdin.write(json.dumps([program, list(map(str, arguments))]) + "\n")
+        self._process.stdin.flush()
+
+    def is_running(self) -> bool:
+        """Return whether the process has not ended."""
+        return self._process.poll() is None
+
+    def is_ready(self) -> bool:
+        """Return whether a program has ended whose output was not read."""
+        return bool(select.select([self._process.stdout], [], [], 0)[0])
+
+    def kill(self) -> None:
+        """Kill the process."""
+        self._process.kill()
+        self._process.wait()
 
     def stop(self) -> None:
         """Stop the session and its server."""

@@ -32,7 +32,6 @@ print(json.dumps(answer))
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.xdist_group("spark")
 def test_executors_of_a_cluster_read_the_planned_rows(packages_host, tmp_path):
     lake = make_lake(tmp_path / "lake")
     answer = json.loads(packages_host.run(PROGRAM, lake, code_of(3, 77)))

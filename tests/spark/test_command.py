@@ -51,7 +51,8 @@ print(json.dumps(out))
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_jobs(tmp_path):
+@pytest.mark.xdist_group("spark")  # another test of the group has a session in the same process
+def test_jobs(tmp_path, driver_host):
     """Verify, optimize and detach, one after the other in a process."""
     lake = write_lake(tmp_path / "lake", rows_of_each=100)
     attach(lake, [PageIndex()])
@@ -72,15 +73,8 @@ def test_jobs(tmp_path):
         ["optimize", str(tmp_path / "none"), str(tmp_path / "new")],
         ["detach", lake, "--spark"],
     ]
-    run = subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps(commands)],
-        cwd=tmp_path,
-        capture_output=True,
-        check=False,
-        text=True,
-    )
-    assert run.returncode == 0, run.stderr[-2000:]
-    verified, optimized, missing, detached = json.loads(run.stdout.splitlines()[-1])
+    printed = driver_host().run(PROGRAM, json.dumps(commands))
+    verified, optimized, missing, detached = json.loads(printed)
     assert verified[0] == 0
     assert (json.loads(verified[1])["files"], json.loads(verified[1])["ok"]) == (4, True)
     report = json.loads(optimized[1])

@@ -6,8 +6,6 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -82,7 +80,7 @@ def test_a_server_of_writes_that_is_killed_is_started_again(spark, tmp_path):
 
 
 DRIVER = """
-import json, sys
+import sys
 import intarsia as ia
 from intarsia import spark as ias
 from intarsia.spark.local import local_session
@@ -94,26 +92,21 @@ ias.index(spark, lake, [ia.PageIndex(), ia.Distinct("s"), ia.ZoneMap("x")], prog
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_driver_that_is_killed(spark, tmp_path):
+def test_a_driver_that_is_killed(spark, driver_host, tmp_path):
     """Killed as soon as the first file has changed; its JVM may still work during the next run."""
     lake, alone = write_lake(tmp_path / "lake", files=40), write_lake(tmp_path / "alone", files=40)
     ia.attach(alone, INDEXES)
     before = contents(lake)
-    driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, lake, str(tmp_path / "session")],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
+    driver = driver_host()
+    driver.start(DRIVER, lake, tmp_path / "session")
     sizes = {path: len(data) for path, data in before.items()}
     deadline = time.monotonic() + 300
-    while driver.poll() is None and time.monotonic() < deadline:
+    while not driver.is_ready() and time.monotonic() < deadline:
         if any(os.path.getsize(path) != size for path, size in sizes.items()):
             break
         time.sleep(0.002)
-    assert driver.poll() is None
+    assert not driver.is_ready()
     driver.kill()
-    driver.wait()
     for path, data in before.items():
         assert Path(path).read_bytes().startswith(data)
         assert ia.verify(path, quick=True).ok

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from intarsia.errors import IntarsiaWarning, UnsupportedFeatureError
+from intarsia.spark.java_classes import java_list, scala_sequence
 from intarsia.spark.job import is_connect
 from intarsia.spark.rules import JAR, SKIP_RULE, RuleLoader, ScanSkip, refuse_unplannable, skips_of
 
@@ -139,11 +140,7 @@ def _items(sequence: Any) -> list[Any]:
 
 
 def _sequence(spark: SparkSession, items: Sequence[Any]) -> Any:
-    jvm = spark.sparkContext._jvm
-    found = jvm.java.util.ArrayList()
-    for item in items:
-        found.add(item)
-    return jvm.scala.jdk.javaapi.CollectionConverters.asScala(found).toSeq()
+    return scala_sequence(spark.sparkContext._jvm, items)
 
 
 def _set_runtime_rule(spark: SparkSession, loader: RuleLoader, rule: Any | None) -> None:
@@ -155,10 +152,7 @@ def _set_runtime_rule(spark: SparkSession, loader: RuleLoader, rule: Any | None)
         for found in loader.classes.loadClass("intarsia.spark.RuntimeRules").getMethods()
         if found.getName() == "set"
     ]
-    arguments = jvm.java.util.ArrayList()
-    arguments.add(holder)
-    arguments.add(rule)
-    method.invoke(None, arguments.toArray())
+    method.invoke(None, java_list(jvm, [holder, rule]).toArray())
 
 
 def _is_own(rule: Any) -> bool:

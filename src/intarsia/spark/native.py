@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from intarsia.spark.enabling import last_skips
+from intarsia.spark.java_classes import java_class, scala_sequence
 from intarsia.spark.rules import SKIP_RULE, RuleLoader, skips_of
 from intarsia.spark.skipping import SkippingPlanner
 
@@ -57,7 +58,7 @@ def _planned(spark: SparkSession, frame: DataFrame) -> NativePlan:
     jvm: Any = spark.sparkContext._jvm
     execution = frame._jdf.queryExecution()
     analyzed = execution.analyzed()
-    patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+    patterns = java_class(jvm, "org.apache.spark.sql.catalyst.trees.TreePattern")
     if analyzed.containsPattern(patterns.CURRENT_LIKE()):
         return NativePlan(None, "the condition depends on the time at which the DataFrame runs")
     if analyzed.containsPattern(patterns.PLAN_EXPRESSION()):
@@ -78,7 +79,8 @@ def _planned(spark: SparkSession, frame: DataFrame) -> NativePlan:
         return NativePlan(None, "the table has columns that Spark computes when it reads them")
     from pyspark.sql import DataFrame
 
-    rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, narrowed)
+    dataset = java_class(jvm, "org.apache.spark.sql.classic.Dataset")
+    rows = dataset.ofRows(spark._jsparkSession, narrowed)
     return NativePlan(DataFrame(rows, spark), None, report)
 
 
@@ -105,9 +107,7 @@ def _with_relation(jvm: Any, plan: Any, relation: Any) -> Any | None:
     child = _with_relation(jvm, plan.child(), relation)
     if child is None:
         return None
-    children = jvm.java.util.ArrayList()
-    children.add(child)
-    return plan.withNewChildren(jvm.scala.jdk.javaapi.CollectionConverters.asScala(children).toSeq())
+    return plan.withNewChildren(scala_sequence(jvm, [child]))
 
 
 def _items(sequence: Any) -> list[Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from intarsia.errors import IntarsiaError, UnsupportedFeatureError
+from intarsia.spark.java_classes import java_class, java_list
 from intarsia.spark.job import is_connect
 from intarsia.spark.skipping import SkippingPlanner
 
@@ -111,9 +112,7 @@ class RuleLoader:
 
     def new(self, name: str, *arguments: Any) -> Any:
         """Create an object."""
-        items = self._gateway.jvm.java.util.ArrayList()
-        for argument in arguments:
-            items.add(argument)
+        items = java_list(self._gateway.jvm, arguments)
         return self.classes.loadClass(name).getConstructors()[0].newInstance(items.toArray())
 
     def new_skipping(self, timeout_ms: int, planner: Callable[[str], str] | None = None) -> Any:
@@ -153,10 +152,10 @@ def _class_loader(context: Any) -> Any:
     found = _LOADERS.get(gateway)
     if found is not None:
         return found
-    parent = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
-    urls = gateway.new_array(jvm.java.net.URL, 1)
-    urls[0] = jvm.java.io.File(str(JAR)).toURI().toURL()
+    parent = java_class(jvm, "org.apache.spark.util.Utils").getContextOrSparkClassLoader()
+    urls = gateway.new_array(java_class(jvm, "java.net.URL"), 1)
+    urls[0] = java_class(jvm, "java.io.File")(str(JAR)).toURI().toURL()
     # the parent is searched first, because with spark.jars it has the classes
-    loader = jvm.java.net.URLClassLoader(urls, parent)
+    loader = java_class(jvm, "java.net.URLClassLoader")(urls, parent)
     _LOADERS[gateway] = loader
     return loader

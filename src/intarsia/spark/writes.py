@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from intarsia.embed.attach import Attachables, checked_indexes
 from intarsia.embed.index_report import IndexedFile, IndexReport
 from intarsia.errors import IntarsiaError, UnsupportedFeatureError
+from intarsia.spark.java_classes import java_class
 from intarsia.spark.job import is_connect
 from intarsia.spark.listing import python_path
 from intarsia.spark.rules import JAR
@@ -145,7 +146,7 @@ def _outcome(text: str) -> IndexedFile:
 def _no_classes(spark: SparkSession) -> Any:
     context = spark.sparkContext
     assert context._gateway is not None
-    return context._gateway.new_array(context._jvm.java.lang.Class, 0)
+    return context._gateway.new_array(java_class(context._jvm, "java.lang.Class"), 0)
 
 
 def _load_jar(spark: SparkSession) -> None:
@@ -172,6 +173,6 @@ def _class(spark: SparkSession, name: str) -> Any:
     """
     jvm: Any = spark.sparkContext._jvm
     try:
-        return jvm.org.apache.spark.util.Utils.classForName(name, True, False)
+        return java_class(jvm, "org.apache.spark.util.Utils").classForName(name, True, False)
     except Exception as error:
         raise IntarsiaError(f"Spark cannot load {name} from {JAR}", reason="jar-not-loaded") from error

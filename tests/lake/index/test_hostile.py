@@ -254,13 +254,13 @@ def stream(batch, **options):
 
 
 def bomb(name):
-    """256 MiB of zeros in a few kilobytes."""
-    return stream(pa.record_batch({name: np.zeros(1 << 25, np.int64)}), compression="zstd")
+    """256 MiB of zeros in a few kilobytes, which are compressed when a test needs them."""
+    return lambda _: stream(pa.record_batch({name: np.zeros(1 << 25, np.int64)}), compression="zstd")
 
 
 def huge_null():
-    """2^62 rows without a buffer."""
-    return stream(pa.record_batch({"value": pa.nulls(1 << 30)}))
+    """2^30 rows without a buffer."""
+    return stream(pa.record_batch({"value": pa.Array.from_buffers(pa.null(), 1 << 30, [None])}))
 
 
 def huge_buffer(data):
