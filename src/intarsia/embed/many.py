@@ -67,7 +67,7 @@ def attach(
         UnsupportedFeatureError: If the file is encrypted, signed or has no columns.
         NewerDirectoryError: If a later version of Intarsia attached indexes to the file.
         IndexBuildError: If an element of ``indexes`` is not an index, occurs twice, has invalid parameters,
-            names a partition column, or cannot be built on its columns.
+            names a partition column that files lack, or cannot be built on its columns.
         ColumnNotFoundError: If a column does not exist; the message suggests similar names. For many files,
             the first file, the last and up to 62 others are read; if none has the column, no file is changed.
         ReplaceError: If the new file cannot be written, or an object is too large.
