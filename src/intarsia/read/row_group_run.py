@@ -28,7 +28,7 @@ from intarsia.rows.selection import RowSelection
 from intarsia.storage import BufferedSource, ByteRange, coalesce
 
 #: Maximum size of a run in bytes, both compressed and uncompressed.
-_RUN_BYTES = 4 << 20
+_RUN_BYTES = 8 << 20
 
 #: Maximum number of rows in a run.
 _RUN_ROWS = 1 << 18
