@@ -125,6 +125,23 @@ def test_the_column_of_the_order_is_read_first(tmp_path):
     assert report.bytes_read <= sum(group.column(0).total_compressed_size for group in sizes) * 1.15
 
 
+def test_a_lake_index_replaces_the_indexes_of_single_files(tmp_path):
+    """It has digests of their embedded indexes, so those are not read before the pages."""
+    lake = make_lake(tmp_path, 8, 200)
+    ia.attach(lake, [ia.ZoneMap("x"), ia.Distinct("country"), ia.Bloom("text")])
+    for path in lake.iterdir():
+        age(path)
+    ia.open(lake).build_lake_index("beside")
+    scan = ia.open(lake).scan("country LIKE '%y 7'", ["x"], order_by="x DESC", limit=30)
+    found = scan.to_arrow()["x"].to_pylist()
+    everything = ia.open(lake).scan("country LIKE '%y 7'").to_arrow()["x"].to_pylist()
+    assert found == sorted(everything, key=lambda x: (not math.isnan(x), -x))[:30]
+    report = scan.report
+    assert (report.files_opened, report.files_read) == (8, 8)
+    pages = sum(counts.read for counts in report.pages.values())
+    assert report.requests <= pages + 8  # with the parts of the lake index, and the indexes of the first file
+
+
 def test_a_rare_condition_is_evaluated_first(tmp_path):
     """No index excludes files. The column of the order is read only in those with rows that match."""
     lake = make_lake(tmp_path, 30)

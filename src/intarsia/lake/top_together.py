@@ -139,33 +139,35 @@ class FamilySearch:
         """
         parts = list(self._family.parts.items())
         for members in self._same_constants():
-            found = FoundRows(TopRows(self._key, limit))
+            file, found = JoinedInput(self._family.joined), FoundRows(TopRows(self._key, limit))
             try:
-                query, counts, matching = self._search(members, found)
+                query, counts, matching = self._search(file, members, found)
             except (ObjectStoreError, QueryTimeoutError):
                 raise
             except (IntarsiaError, OSError):
+                report.add_reads(file.source.counts)
                 continue
             report.add_searched_together(
                 query.for_columns(columns), self._family.joined, self._family.known, members, counts
             )
             yield SearchedFiles(dict(parts[one] for one in members.tolist()), found.top, matching)
 
-    def _search(self, members: np.ndarray, found: FoundRows) -> tuple[FileQuery, ReadCounts, int]:
+    def _search(
+        self, file: JoinedInput, members: np.ndarray, found: FoundRows
+    ) -> tuple[FileQuery, ReadCounts, int]:
         """Search files with the same constants.
 
         Args:
+            file: The joined file.
             members: The files, by position in the family.
             found: The rows are added to it.
 
         Returns:
             The query, the counts, and the number of files with rows that match.
         """
-        family, joined = self._family, self._family.joined
+        family, edges = self._family, self._family.joined.row_edges
         entry = self._table.files[int(family.ordinals[members[0]])]
-        file = JoinedInput(joined)
         query = self._binder.query(replace(entry, deletes=None), file).for_columns([self._key.column])
-        edges = joined.row_edges
         rows = family.plan.candidates & RowSelection.union_of(edges[members], edges[members + 1])
         plan = replace(family.plan, candidates=rows, stages=tuple(self._stages(query)))
         counts, matching = ReadCounts(), np.zeros(len(family.ordinals), dtype=bool)
