@@ -210,6 +210,27 @@ def test_locations_and_first_rows_with_a_damaged_offset_index(plain_file, tmp_pa
     assert best.to_arrow()["value"].to_pylist() == sorted(TABLE["value"].drop_null().to_pylist())[:-10:-1]
 
 
+def test_rows_that_a_wrong_page_index_proves(tmp_path):
+    """No row is excluded and every page of ``coarse`` is read, but row 199 is not: its index proves it."""
+    rows = range(1000)
+    coarse = [-5 if row == 199 else row % 7 for row in rows]
+    fine = [f"{'y' if row // 30 % 2 and row % 30 == 7 else 'x'}{row:050}" for row in rows]
+    table = pa.table({"coarse": pa.array(coarse, pa.int64()), "fine": fine})
+    whole, damaged = tmp_path / "whole.parquet", tmp_path / "damaged.parquet"
+    options = {"write_page_index": True, "use_dictionary": False, "compression": "none"}
+    pq.write_table(table, whole, data_page_size=1600, write_batch_size=10, **options)
+    where = "coarse >= 0 AND fine < 'xz'"
+    expected = sum(number >= 0 and text < "xz" for number, text in zip(coarse, fine, strict=True))
+    assert ia.open(whole).count(where) == expected
+
+    patient = Patient.read(whole)
+    assert [found.first_row_index for found in patient.index(OffsetIndex, 0, 0).page_locations][1] == 200
+    patient.change_index(OffsetIndex, 0, 0, _one(1, first_row_index=199))
+    patient.write(damaged)
+    with pytest.warns(ia.IntarsiaWarning):
+        assert ia.open(damaged).count(where) == expected
+
+
 @pytest.mark.parametrize("cls", [OffsetIndex, ColumnIndex])
 @pytest.mark.parametrize(
     ("offset", "length"),

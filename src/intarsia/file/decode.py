@@ -257,7 +257,8 @@ def _positions(covered: RowSelection, wanted: RowSelection) -> RowSelection | No
     before = np.cumsum(covered.stops - covered.starts) - (covered.stops - covered.starts)
     position = np.searchsorted(covered.starts, wanted.starts, side="right") - 1
     starts = wanted.starts - covered.starts[position] + before[position]
-    return RowSelection(starts, starts + (wanted.stops - wanted.starts))
+    # ranges with only uncovered rows between them are adjacent now
+    return RowSelection.union_of(starts, starts + (wanted.stops - wanted.starts))
 
 
 def _can_take(data_type: pa.DataType) -> bool:

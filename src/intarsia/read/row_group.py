@@ -190,8 +190,10 @@ class RowGroupColumns:
         self._pages = PageCache(query.file, plan.dictionary_pages)
         self._dictionaries_read = 0
         edges = query.file.footer.row_group_starts
+        edge = edges[group : group + 1], edges[group + 1 : group + 2]
+        # otherwise rows were excluded or proven with the page index, so pages are compared with it
         self._reads_whole_chunks = bool(
-            plan.candidates.covers(edges[group : group + 1], edges[group + 1 : group + 2])[0]
+            plan.candidates.covers(*edge)[0] and not (plan.certain - plan.proven).overlaps(*edge)[0]
         )
         self._pages_read = dict.fromkeys((leaf.name for leaf in query.leaves), 0)
         self._index_bytes = 0
