@@ -154,6 +154,31 @@ def test_batches_are_bounded(tmp_path):
 # --- damage ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("step", [7, 40, 900], ids="every {}th".format)
+def test_texts_that_repeat(tmp_path, step):
+    """Each row group has another dictionary; few of their rows are needed."""
+    count, size = 3000, 500
+    random = np.random.default_rng(3)
+    texts = [f"é{number // size} {digit}" for number, digit in enumerate(random.integers(0, 4, count))]
+    nulls = random.random(count) < 0.1
+    table = pa.table(
+        {
+            "id": random.permutation(count),
+            "text": pa.array(texts, mask=nulls),
+            "large": pa.array(texts, pa.large_string()),
+            "code": pa.array([text.encode() for text in texts]),
+            "null": pa.nulls(count, pa.string()),
+            "same": [""] * count,
+        }
+    )
+    pq.write_table(table, tmp_path / "f.parquet", row_group_size=size)
+    wanted = range(0, count, step)
+    rows = ia.open(tmp_path / "f.parquet").scan(f"id IN {tuple(wanted)}").to_arrow()
+    assert_same_rows(rows, table.filter(pc.field("id").isin(list(wanted))))
+    assert rows.schema == table.schema
+    rows.validate(full=True)
+
+
 def plain_file(path, sizes):
     """A file of one required column without encodings or compression, and row groups of some sizes."""
     schema = pa.schema([pa.field("x", pa.int64(), nullable=False), pa.field("y", pa.int64(), nullable=False)])

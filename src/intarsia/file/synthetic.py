@@ -197,6 +197,7 @@ def decode_chunks(
     num_rows: Sequence[int],
     data: bytes,
     what: str,
+    as_dictionary: Sequence[str] = (),
 ) -> pa.Table:
     """Decode complete column chunks of several row groups.
 
@@ -208,6 +209,7 @@ def decode_chunks(
         num_rows: Number of rows in each row group.
         data: The bytes of the chunks.
         what: A description of the row groups, for messages.
+        as_dictionary: Names of columns of texts to return as dictionary arrays, without expanding them.
 
     Raises:
         UnsupportedFeatureError: If pyarrow does not support the encoding, codec or type.
@@ -226,8 +228,14 @@ def decode_chunks(
     groups = [RowGroup(list(row), 0, count) for *row, count in zip(*columns, num_rows, strict=True)]
     with decode_errors(what, "RowGroup"):
         metadata = pq.read_metadata(pa.BufferReader(schema.file(groups, sum(num_rows))))
-        file = pq.ParquetFile(pa.BufferReader(data), metadata=metadata, pre_buffer=False)
-        return file.reader.read_all(use_threads=False)
+        file = pq.ParquetFile(
+            pa.BufferReader(data), metadata=metadata, pre_buffer=False, read_dictionary=list(as_dictionary)
+        )
+        table = file.reader.read_all(use_threads=False)
+        for column in table.columns:
+            if pa.types.is_dictionary(column.type):
+                _check_positions(column)
+    return table
 
 
 def _file_of(parts: Sequence[bytes]) -> pa.NativeFile:

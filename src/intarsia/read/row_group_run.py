@@ -38,6 +38,9 @@ _RUN_ROWS = 1 << 18
 _ISLAND_GROUPS = 16
 _ISLAND_BYTES = 1 << 12
 
+#: If fewer than one row in this many is needed, texts with few distinct values are decoded to dictionaries.
+_SPARSE = 4
+
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
 
@@ -221,11 +224,17 @@ class RunColumns:
         starts, stops = self._edges[:-1], self._edges[1:]
         touched = np.flatnonzero(rows.overlaps(starts, stops))
         covered = RowSelection.union_of(starts[touched], stops[touched])
+        is_sparse = rows.num_rows * _SPARSE < covered.num_rows
         with self._query.file.named_errors():
-            table = self._read(leaves, touched)
+            table = self._read(leaves, touched, is_sparse=is_sparse)
         roots = sorted({leaf.root_ordinal for leaf in leaves})
         taken = RowTaker(covered, rows)
-        return {root: taken.of(column) for root, column in zip(roots, table.columns, strict=True)}
+        found = {root: taken.of(column) for root, column in zip(roots, table.columns, strict=True)}
+        for leaf in leaves:
+            found[leaf.root_ordinal] = _plain(
+                found[leaf.root_ordinal], self._query.file.leaf_types[leaf.ordinal]
+            )
+        return found
 
     def counts(self) -> ReadCounts:
         """See `DecodedColumns`."""
@@ -239,8 +248,11 @@ class RunColumns:
             dictionary_pages=int(self._dictionaries_read[start:stop].sum()),
         )
 
-    def _read(self, leaves: list[Leaf], touched: Int64s) -> pa.Table:
-        """Read all rows of some columns in some of the row groups, given by position in the run."""
+    def _read(self, leaves: list[Leaf], touched: Int64s, *, is_sparse: bool) -> pa.Table:
+        """Read all rows of some columns in some of the row groups, given by position in the run.
+
+        If few of the rows are needed, texts with few distinct values are dictionary arrays.
+        """
         file, groups = self._query.file, self._groups[touched]
         outlines = file.metadata.outlines(leaves)
         starts = np.concatenate([of_leaf.starts[groups] for of_leaf in outlines])
@@ -263,6 +275,11 @@ class RunColumns:
             np.diff(file.footer.row_group_starts)[groups].tolist(),
             data,
             f"row groups {groups[0]} to {groups[-1]}",
+            [
+                leaf.name
+                for leaf, chunks in zip(leaves, moved, strict=True)
+                if is_sparse and _repeats_texts(file.leaf_types[leaf.ordinal], chunks)
+            ],
         )
         expected = int(outlines[0].num_values[groups].sum())
         if table.num_rows != expected:
@@ -295,3 +312,21 @@ def _moved(chunks: ChunkOutlines, locations: Sequence[ByteRange]) -> ChunkOutlin
     shifts = np.cumsum(stops - starts) - stops
     shift = shifts[np.searchsorted(starts, chunks.starts, side="right") - 1]
     return replace(chunks, starts=chunks.starts + shift, stops=chunks.stops + shift)
+
+
+def _repeats_texts(data_type: pa.DataType, chunks: ChunkOutlines) -> bool:
+    """Return whether a column of texts has few distinct values, all of which are in dictionary pages.
+
+    Text without a dictionary takes at least 4 bytes for its length.
+    """
+    if data_type not in (pa.string(), pa.large_string()):
+        return False
+    has_dictionary = (chunks.dictionary_pages == 1) & (chunks.data_pages == 1)
+    return bool((has_dictionary & (chunks.uncompressed_bytes <= 2 * chunks.num_values)).all())
+
+
+def _plain(column: pa.ChunkedArray, data_type: pa.DataType) -> pa.ChunkedArray:
+    """Return the values of dictionary arrays; other columns have the type already."""
+    if column.type == data_type or not pa.types.is_dictionary(column.type):
+        return column
+    return column.cast(column.type.value_type).cast(data_type)
