@@ -40,19 +40,22 @@ def files_with_matches(whole, predicates):
     return _in_batches(answer, predicates)
 
 
-def rows_with_matches(whole, predicates):
+def rows_with_matches(whole, predicates, columns=None):
     """Return for each predicate the matching rows as `rows` does; None if Spark refuses it.
 
-    The predicates are columns of one query, so that Spark skips nothing by them.
+    The predicates are columns of one query, so that Spark skips nothing by them. The rows have the columns
+    that are named, by default all.
     """
     import pyspark.sql.functions as sf
     from pyspark.sql import Row
 
-    width = len(whole.columns)
+    columns = whole.columns if columns is None else columns
+    width = len(columns)
 
     def answer(batch):
-        found = whole.select("*", *(sf.expr(text) for text in batch)).collect()
-        texts = [str(Row(*whole.columns)(*row[:width])) for row in found]
+        chosen = ["*"] if columns == whole.columns else columns
+        found = whole.select(*chosen, *(sf.expr(text) for text in batch)).collect()
+        texts = [str(Row(*columns)(*row[:width])) for row in found]
         return [
             sorted(text for text, row in zip(texts, found, strict=True) if row[width + place])
             for place in range(len(batch))
