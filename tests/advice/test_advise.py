@@ -156,6 +156,15 @@ def test_reasons_why_nothing_is_skipped(shared, where, expected):
     assert codes(advice.queries[0]) == [expected]
 
 
+def test_a_row_map_that_exists_is_not_proposed(tmp_path):
+    texts = [np.random.default_rng(row).bytes(70).hex() for row in range(20_000)]
+    rows = pa.table({"x": [row % 1_000 for row in range(20_000)], "text": texts})
+    path = write(rows, tmp_path / "t.parquet", max_rows_per_page=1_000)
+    ia.attach(path, [ia.PageIndex(), ia.RowMap("x")])
+    obstacles = ia.advise(path, "x = 7").queries[0].obstacles
+    assert [(found.code, "RowMap" in found.text) for found in obstacles] == [("values-on-every-page", False)]
+
+
 def test_one_page_per_row_group(rows, tmp_path):
     path = write(rows, tmp_path / "t.parquet", max_rows_per_page=1 << 20, data_page_size=1 << 30)
     query = ia.advise(path, "flag = 1", columns=["flag"]).queries[0]

@@ -14,7 +14,7 @@ from intarsia.indexes.rowmap import MAX_BUCKET_ENTRIES, RowMap
 from intarsia.indexes.value_hash import is_lookup, num_lookup_values
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
-from intarsia.predicate import Bound, Condition, conditions
+from intarsia.predicate import Condition, conditions
 from intarsia.read.file_plan import FilePlan, count_planned, plan_file
 from intarsia.read.file_query import FileQuery
 from intarsia.read.locations import matching_rows
@@ -37,6 +37,7 @@ class Spread:
         pages: Number of data pages of the column.
         pages_matched: Number of data pages with rows that match.
         pages_kept: Number of data pages that the page index keeps.
+        has_row_map: Whether the column has a `RowMap`.
     """
 
     condition: str
@@ -47,6 +48,7 @@ class Spread:
     pages: int
     pages_matched: int
     pages_kept: int
+    has_row_map: bool
 
 
 def plan_cost(query: FileQuery, rows: RowSelection | None = None) -> Cost:
@@ -174,7 +176,7 @@ class MeasuredFile:
         finally:
             query.close()
 
-    def spread(self, ordinal: int, condition: Bound, names: Sequence[str]) -> Spread:
+    def spread(self, ordinal: int, condition: Condition, names: Sequence[str]) -> Spread:
         """Return how the matches of one condition are spread over the sample."""
         query = replace(self._query(ordinal, names), predicate=condition, columns=())
         try:
@@ -191,6 +193,10 @@ class MeasuredFile:
                 int(whole.pages),
                 int(found.pages),
                 int(kept.pages),
+                any(
+                    entry.kind == RowMap.kind and condition.path in entry.columns
+                    for entry in query.embedded.entries
+                ),
             )
         finally:
             query.close()

@@ -90,8 +90,9 @@ def of_condition(condition: Condition, spread: Spread) -> Obstacle:
         )
         return Obstacle("one-page-per-row-group", column, text)
     if spread.pages_matched > MAX_PAGES * spread.pages:
-        is_lookup = _is_equality(condition) and spread.rows_matched <= MAX_BUCKET_ENTRIES
-        row_map = ", or add RowMap, which answers counts without reading pages" if is_lookup else ""
+        has_use = _is_equality(condition) and spread.rows_matched <= MAX_BUCKET_ENTRIES
+        adds_row_map = has_use and not spread.has_row_map
+        row_map = ", or add RowMap, which answers counts without reading pages" if adds_row_map else ""
         text = (
             f"matching rows are on {spread.pages_matched:,} of {spread.pages:,} pages; "
             f"sort by {column}{row_map}"
