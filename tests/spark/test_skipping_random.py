@@ -1,7 +1,7 @@
 """Random predicates and random plans in an enabled session: the rows are those of plain Spark.
 
 The predicates of a batch are the branches of one UNION ALL, so that Spark starts few queries. `make test`
-tries 198 predicates and 8 plans, `make nightly-spark` 12,000 and 960.
+tries 300 predicates and 8 plans, `make nightly-spark` 12,000 and 960.
 """
 
 import functools
@@ -93,7 +93,7 @@ def compare_batch(whole, predicates):
 )
 def test_predicates(enabled, lake_paths, lake, ansi, zone):
     rng = random.Random(f"predicates {lake} {ansi} {zone}")
-    predicates = [lakes.predicate(rng) for _ in range(examples(330, deep=4_000))]
+    predicates = [lakes.predicate(rng) for _ in range(examples(500, deep=4_000))]
     compared = files = 0
     values = {"spark.sql.ansi.enabled": ansi, "spark.sql.session.timeZone": zone, **NO_PUSHDOWN}
     with settings(enabled, values):
