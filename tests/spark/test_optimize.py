@@ -12,9 +12,9 @@ import pytest
 import intarsia as ia
 from intarsia import spark as ias
 from intarsia.errors import ColumnNotFoundError, UnsupportedFeatureError, WriteError
-from intarsia.spark.arrow_batches import batches_of_counted_rows
-from intarsia.spark.checksums import Checksums, checksums
-from intarsia.spark.part_files import PartForm, report_of, write_parts
+from intarsia.spark.arrow_batches import batches_of_counted_rows, likely_row_bytes
+from intarsia.spark.checksums import Checksums, checksums, with_hashes
+from intarsia.spark.part_files import PartForm, outcome_of, write_parts
 from intarsia.spark.staging import Staging
 from tests.spark import lakes
 from tests.spark.comparing import rows
@@ -269,6 +269,36 @@ def test_nothing_appears_unless_it_equals_the_source(spark, grid, tmp_path, faul
     assert contents(grid) == before
 
 
+@pytest.mark.parametrize(
+    ("phase", "change"),
+    [("writing", "indexed"), ("verifying", "indexed"), ("verifying", "value"), ("verifying", "lost")],
+)
+def test_a_source_that_changes_is_compared_again(spark, tmp_path, phase, change):
+    """Files that were only indexed have the same rows. Other changes are found, even of as many rows."""
+    source = write_lake(tmp_path / "lake", files=2, rows_of_each=50)
+    first = sorted(Path(source).rglob("*.parquet"))[0]
+
+    def meddle(done, total, label):
+        if label != phase or done:
+            return
+        table = pq.read_table(first, partitioning=None)
+        if change == "indexed":
+            ia.attach(first, [ia.Distinct("s")])
+        elif change == "lost":
+            pq.write_table(table.slice(1), first)
+        else:
+            pq.write_table(table.set_column(0, "x", table["x"].combine_chunks()[::-1]), first)
+
+    if change == "indexed":
+        report = ias.optimize(spark, source, tmp_path / "out", sort_by="x", progress=meddle)
+        assert report.num_rows == 100
+        return
+    with pytest.raises(WriteError) as caught:
+        ias.optimize(spark, source, tmp_path / "out", sort_by="x", progress=meddle)
+    assert caught.value.reason == "verification-failed"
+    assert os.listdir(tmp_path) == ["lake"]
+
+
 def test_files_of_a_killed_run_are_removed_and_those_of_a_running_one_are_kept(spark, grid, tmp_path):
     killed = tmp_path / ".out.intarsia-0123456789abcdef"
     (killed / "data").mkdir(parents=True)
@@ -338,13 +368,22 @@ def test_checksums_tell_nested_nulls_apart(spark):
     assert checksums(spark, numbers, lambda *_: None) == checksums(spark, shuffled, lambda *_: None)
 
 
-def test_checksums_limit_the_bytes_of_a_row(spark):
-    frame = spark.createDataFrame([("é" * 5, None), ("b", bytearray(7))], "s string, b binary")
-    found = checksums(spark, frame, lambda *_: None)
-    assert 10 + 7 <= found.max_row_bytes < 200
-    assert checksums(spark, frame.selectExpr("array(s)"), lambda *_: None).max_row_bytes is None
-    nothing = checksums(spark, frame.limit(0), lambda *_: None)
-    assert nothing == Checksums(0, 0)
+def test_the_size_of_rows_is_estimated_from_texts_and_files(spark):
+    frame = spark.createDataFrame([("é" * 500, None), ("b", bytearray(700))], "s string, b binary")
+    found = likely_row_bytes(frame, 10)
+    assert 1000 < found < 10_000
+    assert likely_row_bytes(frame, 10_000) > 10 * found
+    assert likely_row_bytes(frame.selectExpr("length(s)"), 10_000) < 100
+    assert likely_row_bytes(frame.selectExpr("array(s)"), 10) is None
+    assert checksums(spark, frame.limit(0), lambda *_: None) == Checksums(0, 0)
+
+
+def test_checksums_of_the_driver_and_of_tasks_agree(spark):
+    frame = spark.range(1000).selectExpr("id", "cast(id AS string) AS s")
+    hashes = with_hashes(frame).toArrow().columns[-1].chunks
+    found = sum(map(Checksums.of_hashes, hashes), Checksums())
+    assert found == checksums(spark, frame, lambda *_: None)
+    assert Checksums.of_hashes(pa.array([], pa.int64())) == Checksums()
 
 
 @pytest.mark.parametrize(
@@ -378,11 +417,13 @@ def test_settings_that_a_server_refuses_stay():
 def test_attempts_that_spark_does_not_report_leave_nothing(tmp_path):
     """As under speculation: two attempts finish, one counts, and a third one still runs afterwards."""
     schema = pa.schema([("x", pa.int64())])
-    batch = pa.record_batch({"x": range(10), "p": ["a"] * 4 + [None] * 6})
+    batch = pa.record_batch({"x": range(10), "p": ["a"] * 4 + [None] * 6, "hash": [1] * 10})
     with Staging(str(tmp_path / "out")) as staging:
         form = PartForm(staging.attempts, schema, ("p",), 3, 4096, "zstd", None, ())
         attempts = [next(write_parts([batch], form, 7)).column(0).to_pylist() for _ in range(2)]
-        kept = [staging.accept(report_of(text).path) for text in attempts[1]]
+        *reports, read = map(outcome_of, attempts[1])
+        assert read == Checksums(10, 10)
+        kept = [staging.accept(report.path) for report in reports]
         staging.publish()
     assert sorted(contents(tmp_path / "out")) == sorted(map(staging.published, kept))
     assert [Path(path).parent.name for path in sorted(kept)] == (
@@ -391,6 +432,6 @@ def test_attempts_that_spark_does_not_report_leave_nothing(tmp_path):
     assert sorted(pq.read_table(tmp_path / "out")["x"].to_pylist()) == list(range(10))
     (outcome,) = next(write_parts([batch], form, 7)).column(0).to_pylist()
     with pytest.raises(WriteError) as caught:
-        report_of(outcome)
+        outcome_of(outcome)
     assert caught.value.reason == "no-such-folder"
     assert os.listdir(tmp_path) == ["out"]

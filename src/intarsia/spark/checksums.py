@@ -7,8 +7,12 @@ columns. The columns are compared one by one only if the checksums differ.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
 
 from intarsia.spark.job import TaskProgress, collect_rows
 
@@ -19,9 +23,6 @@ if TYPE_CHECKING:
 _PART_BITS = 22
 _COLUMN_SHIFT = 40
 
-#: Maximum size in bytes of a value of fixed width, even as the text of a partition column, such as a decimal.
-_FIXED_BYTES = 48
-
 
 @dataclass(frozen=True)
 class Checksums:
@@ -30,12 +31,25 @@ class Checksums:
     Attributes:
         num_rows: The number of rows.
         rows: The checksum of all rows, from all of their columns.
-        max_row_bytes: An upper bound of the size of a row in memory, in bytes; None if a column is nested.
     """
 
-    num_rows: int
-    rows: int
-    max_row_bytes: int | None = field(default=None, compare=False)
+    num_rows: int = 0
+    rows: int = 0
+
+    def __add__(self, other: Checksums) -> Checksums:
+        return Checksums(self.num_rows + other.num_rows, self.rows + other.rows)
+
+    @classmethod
+    def of_hashes(cls, hashes: pa.Array) -> Checksums:
+        """Return the checksums of the rows with these hashes, which `with_hashes` added.
+
+        Example:
+            >>> Checksums.of_hashes(pa.array([-(1 << 63), -1, 5]))
+            Checksums(num_rows=3, rows=-9223372036854775804)
+        """
+        found = hashes.to_numpy(zero_copy_only=False)
+        high, low = int(np.sum(found >> 32)), int(np.sum(found & 0xFFFFFFFF))
+        return cls(len(hashes), (high << 32) + low)
 
 
 def checksums(spark: SparkSession, frame: DataFrame, progress: TaskProgress) -> Checksums:
@@ -48,9 +62,6 @@ def checksums(spark: SparkSession, frame: DataFrame, progress: TaskProgress) -> 
     """
     import pyspark.sql.functions as sf
 
-    texts = [name for name, data_type in _types(frame) if data_type.typeName() in ("string", "binary")]
-    row = sf.xxhash64(*_hashes(sf, frame)).alias("row")
-    lengths = [sf.octet_length(quoted(name)).alias(f"n{ordinal}") for ordinal, name in enumerate(texts)]
     low = (1 << _PART_BITS) - 1
     # the highest part keeps its sign
     parts = [
@@ -58,15 +69,26 @@ def checksums(spark: SparkSession, frame: DataFrame, progress: TaskProgress) -> 
         sf.shiftright("row", _PART_BITS).bitwiseAND(low),
         sf.col("row").bitwiseAND(low),
     ]
-    longest = [sf.max(f"n{ordinal}").alias(f"m{ordinal}") for ordinal in range(len(texts))]
     sums = [sf.sum(part).alias(f"s{ordinal}") for ordinal, part in enumerate(parts)]
-    totals = frame.select(row, *lengths).agg(sf.count("*").alias("rows"), *sums, *longest)
+    totals = frame.select(_row_hash(frame).alias("row")).agg(sf.count("*").alias("rows"), *sums)
     ((num_rows, *found),) = collect_rows(spark, totals, progress)
-    values = [value or 0 for value in found]
-    total = sum(part << (2 - ordinal) * _PART_BITS for ordinal, part in enumerate(values[: len(parts)]))
-    fixed = _FIXED_BYTES * len(frame.columns)
-    nested = any(_is_nested(data_type) for _, data_type in _types(frame))
-    return Checksums(num_rows, total, None if nested else fixed + sum(values[len(parts) :]))
+    total = sum((part or 0) << (2 - ordinal) * _PART_BITS for ordinal, part in enumerate(found))
+    return Checksums(num_rows, total)
+
+
+def with_hashes(frame: DataFrame) -> DataFrame:
+    """Add the hash of each row as the last column, under a name that no other column has.
+
+    Args:
+        frame: A frame; names of columns are unique.
+    """
+    return frame.withColumn(free_name(frame.columns), _row_hash(frame))
+
+
+def _row_hash(frame: DataFrame) -> Column:
+    import pyspark.sql.functions as sf
+
+    return sf.xxhash64(*_hashes(sf, frame))
 
 
 def different_columns(
@@ -103,11 +125,23 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def free_name(names: Sequence[str]) -> str:
+    """Return a name that no column has; Spark ignores the case of names.
+
+    Example:
+        >>> free_name(["a", "_KEY0"])
+        '_key1'
+    """
+    taken = {name.lower() for name in names}
+    return next(name for number in range(len(names) + 1) if (name := f"_key{number}") not in taken)
+
+
 def _types(frame: DataFrame) -> list[tuple[str, Any]]:
     return [(one.name, one.dataType) for one in frame.schema]
 
 
-def _is_nested(data_type: Any) -> bool:
+def is_nested(data_type: Any) -> bool:
+    """Return whether a type of Spark has types within it."""
     return data_type.typeName() in ("struct", "array", "map")
 
 
@@ -117,7 +151,7 @@ def _hashes(sf: Any, frame: DataFrame) -> list[Column]:
 
 
 def _hash(sf: Any, value: Column, data_type: Any) -> Column:
-    if not _is_nested(data_type):
+    if not is_nested(data_type):
         hashed: Column = sf.xxhash64(value)
         return hashed
     # a hash skips nulls, so that null, [] and [null] have the same one, but not the same text

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from intarsia.errors import ColumnNotFoundError, WriteError
-from intarsia.spark.checksums import quoted
+from intarsia.spark.checksums import free_name, quoted
 from intarsia.spark.curves import (
     MAX_COLUMNS,
     Curve,
@@ -101,7 +101,7 @@ def arranged(
         return frame.coalesce(num_parts)
     order: list[Column] = [sf.col(quoted(name)).asc_nulls_last() for name in first]
     if clustering.curve is not None:
-        key = _free_name(frame.columns)
+        key = free_name(frame.columns)
         keyed = frame.withColumn(key, _curve_column(frame, clustering, num_rows))
         order.append(sf.col(key).asc())
         return keyed.repartitionByRange(num_parts, *order).sortWithinPartitions(*order).drop(key)
@@ -129,11 +129,6 @@ def _curve_column(frame: DataFrame, clustering: Clustering, num_rows: int) -> Co
 
     computed: Any = arrow_udf(key, returnType="bigint")
     return computed(*columns)
-
-
-def _free_name(names: Sequence[str]) -> str:
-    taken = {name.lower() for name in names}
-    return next(name for number in range(len(names) + 1) if (name := f"_key{number}") not in taken)
 
 
 def check_partition_columns(names: Sequence[str], schema: pa.Schema, clustering: Clustering) -> None:

@@ -14,15 +14,16 @@ import pyarrow as pa
 from intarsia.embed.attach import Attachables, checked_indexes
 from intarsia.embed.progress import Progress
 from intarsia.errors import UnsupportedFeatureError, WriteError
-from intarsia.spark.arrow_batches import batches_of_counted_rows
-from intarsia.spark.checksums import Checksums, checksums, different_columns, quoted
+from intarsia.spark.arrow_batches import batches_of_counted_rows, likely_row_bytes
+from intarsia.spark.checksums import Checksums, checksums, different_columns, quoted, with_hashes
 from intarsia.spark.clustering import Clustering, arranged, check_partition_columns
 from intarsia.spark.job import TaskProgress, collect_rows
 from intarsia.spark.listing import exact_path, fixed_folder, list_files, python_path, uncached
 from intarsia.spark.optimize_report import OptimizeReport
-from intarsia.spark.part_files import OUTCOME, PartForm, report_of, write_parts
+from intarsia.spark.part_files import OUTCOME, PartForm, outcome_of, write_parts
 from intarsia.spark.progress_line import reporter
 from intarsia.spark.shipping import pack_index
+from intarsia.spark.source_files import source_files
 from intarsia.spark.staging import Staging
 from intarsia.spark.tables import find_table, refuse_managed_folder
 from intarsia.storage import local_path
@@ -78,7 +79,8 @@ def optimize(
 
     Spark sorts the rows. Its tasks write files as `intarsia.Writer` does: with a page index, dictionaries
     only for columns whose values repeat, and timestamps as microseconds in UTC, which have bounds. Before
-    the destination appears, the number of rows and a checksum of all columns are compared with the source.
+    the destination appears, the number of rows and a checksum of all columns, as Spark reads them from the
+    new files, are compared with those of the rows that were read from the source.
     The source is not changed. The destination appears with all of its files, or not at all.
 
     Args:
@@ -134,43 +136,48 @@ def optimize(
     _check_sizes(target_file_size, rows_per_page)
     dry_run(file_schema, target, requested, compression, None)
     with Staging(target) as staging:
-        before = checksums(spark, frame, _phase(show, "reading"))
-        sizes = _file_sizes(spark, frame)
-        num_parts = max(1, -(-sum(sizes) // target_file_size))
+        show(0, 0, "reading")
+        files = source_files(spark, frame)
+        num_bytes, num_rows = sum(file.size for file in files), frame.count()
+        num_parts = max(1, -(-num_bytes // target_file_size))
         form = PartForm(
             folder=staging.attempts,
             schema=file_schema,
             partition_by=partitions,
             # range partitioning cannot divide equal values
-            rows_per_file=max(1, -(-before.num_rows // num_parts) * 2),
+            rows_per_file=max(1, -(-num_rows // num_parts) * 2),
             rows_per_page=rows_per_page,
             compression=compression,
             sort_by=list(clustering.keys) or None,
             indexes=tuple(map(pack_index, requested)),
         )
-        if before.num_rows:
-            rows = arranged(frame, clustering, partitions, before.num_rows, num_parts)
-            with batches_of_counted_rows(spark, before.max_row_bytes):
-                reports = _write(spark, rows, form, staging, _phase(show, "writing"))
+        if num_rows:
+            rows = arranged(with_hashes(frame), clustering, partitions, num_rows, num_parts)
+            with batches_of_counted_rows(spark, likely_row_bytes(frame, num_bytes // num_rows)):
+                written, before = _write(spark, rows, form, staging, _phase(show, "writing"))
         else:
-            reports = [_write_empty(schema, staging, form)]
+            written, before = [_write_empty(schema, staging, form)], Checksums()
         verifying = _phase(show, "verifying")
-        after = _written(spark, staging.data, frame, partitions if before.num_rows else ())
+        after = _written(spark, staging.data, frame, partitions if num_rows else ())
         found = checksums(spark, after, verifying)
-        if found != before:
-            same_count = found.num_rows == before.num_rows
+        if source_files(spark, frame) != files:  # perhaps only indexes were added
+            frame, _, _ = source_rows(spark, source)
+            before = checksums(spark, frame, verifying)
+            num_rows = before.num_rows
+        if (num_rows, found) != (before.num_rows, before):
+            same_count = found.num_rows == num_rows
             columns = different_columns(spark, frame, after, verifying) if same_count else []
-            raise _differ(before, found, target, columns)
+            raise _differ(num_rows, found.num_rows, target, columns)
         staging.publish()
-        published = [replace(report, path=staging.published(report.path)) for report in reports]
+        published = [replace(report, path=staging.published(report.path)) for report in written]
     show(1, 1, "done")
     return OptimizeReport(
         target,
         tuple(sorted(published, key=lambda report: report.path)),
-        before.num_rows,
+        num_rows,
         tuple(frame.columns),
-        len(sizes),
-        sum(sizes),
+        len(files),
+        num_bytes,
         time.perf_counter() - started,
     )
 
@@ -290,20 +297,14 @@ def _check_sizes(target_file_size: int, rows_per_page: int) -> None:
             )
 
 
-def _file_sizes(spark: SparkSession, frame: DataFrame) -> list[int]:
-    """Return the size of each file of a frame in bytes."""
-    uris = frame.inputFiles()
-    try:
-        return [os.path.getsize(python_path(uri)) for uri in uris]
-    except OSError:  # in an object store, or on a machine that only the server of Connect can access
-        rows = spark.read.format("binaryFile").load(uris).select("length").collect() if uris else []
-        return [row[0] for row in rows]
-
-
 def _write(
     spark: SparkSession, rows: DataFrame, form: PartForm, staging: Staging, show: TaskProgress
-) -> list[WriteReport]:
-    """Write the rows; return the reports of the files in `Staging.data`."""
+) -> tuple[list[WriteReport], Checksums]:
+    """Write the rows; return the reports of the files in `Staging.data`, and the checksums of the source.
+
+    Each row takes its hash along, as the last column, from the task that reads it to the one that writes it.
+    So the source is not read again for its checksums.
+    """
     # unique names, because these may be equal
     columns = [rows[quoted(name)].alias(f"c{ordinal}") for ordinal, name in enumerate(form.schema.names)]
     # Spark formats the values, as it does in the names of its own folders
@@ -319,9 +320,11 @@ def _write(
         context = TaskContext.get()
         yield from write_parts(batches, form, context.partitionId() if context is not None else 0)
 
-    found = collect_rows(spark, rows.select(*columns, *texts).mapInArrow(run, OUTCOME), show)
-    reports = [report_of(row[0]) for row in found]
-    return [replace(report, path=staging.accept(report.path)) for report in reports]
+    passed = rows.select(*columns, *texts, rows[quoted(rows.columns[-1])].alias("hash"))
+    found = [outcome_of(row[0]) for row in collect_rows(spark, passed.mapInArrow(run, OUTCOME), show)]
+    reports = [one for one in found if isinstance(one, WriteReport)]
+    read = sum((one for one in found if isinstance(one, Checksums)), Checksums())
+    return [replace(report, path=staging.accept(report.path)) for report in reports], read
 
 
 def _write_empty(schema: pa.Schema, staging: Staging, form: PartForm) -> WriteReport:
@@ -356,9 +359,9 @@ def _written(spark: SparkSession, folder: str, source: DataFrame, partitions: Se
     )
 
 
-def _differ(before: Checksums, after: Checksums, target: str, columns: Sequence[str]) -> WriteError:
-    if before.num_rows != after.num_rows:
-        difference = f"{before.num_rows:,} rows became {after.num_rows:,}"
+def _differ(before: int, after: int, target: str, columns: Sequence[str]) -> WriteError:
+    if before != after:
+        difference = f"{before:,} rows became {after:,}"
     elif columns:
         difference = f"the values of {', '.join(columns)} differ"
     else:

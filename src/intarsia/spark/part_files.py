@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from intarsia.embed.report import Note
 from intarsia.errors import IntarsiaError, WriteError
 from intarsia.lake.discovery import HIVE_NULL
+from intarsia.spark.checksums import Checksums
 from intarsia.spark.shipping import Shipped, unpack_index
 from intarsia.write import Writer, WriteReport
 from intarsia.write.sorting import SortBy
@@ -57,12 +58,14 @@ def write_parts(batches: Iterable[pa.RecordBatch], form: PartForm, task: int) ->
     """Write the rows of one partition, which are sorted by partition columns.
 
     Args:
-        batches: The rows: the columns of the files, and then the texts of the partition columns.
+        batches: The rows: the columns of the files, the texts of the partition columns, and the hash that
+            each row had when Spark read it.
         form: How to write.
         task: The ordinal of the partition, for the names of files.
 
     Yields:
-        A row for each file, or for an error that another attempt would also raise. `report_of` reads it.
+        A row for each file and a row for the checksums of all rows, or a row for an error that another
+        attempt would also raise. `outcome_of` reads it.
     """
     try:
         texts = _write_all(batches, form, task)
@@ -75,12 +78,14 @@ def _write_all(batches: Iterable[pa.RecordBatch], form: PartForm, task: int) -> 
     attempt = os.path.join(form.folder, f"{task:05}-{uuid.uuid4().hex}")
     parts = _Parts(form, attempt, task)
     width = len(form.schema)
+    read = Checksums()
     with parts:
         for batch in batches:
+            read += Checksums.of_hashes(batch.column(batch.num_columns - 1))
             for start, stop, folder in _runs(batch, width, form.partition_by):
                 rows = pa.Table.from_batches([batch.slice(start, stop - start)]).select(list(range(width)))
                 parts.write(rows.rename_columns(form.schema.names).cast(form.schema), folder)
-    return [json.dumps(asdict(report)) for report in parts.reports]
+    return [*(json.dumps(asdict(report)) for report in parts.reports), json.dumps({"read": asdict(read)})]
 
 
 class _Parts:
@@ -184,15 +189,17 @@ def _escape(text: str) -> str:
     return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in text)
 
 
-def report_of(outcome: str) -> WriteReport:
-    """Return the report of a file, on the driver.
+def outcome_of(text: str) -> WriteReport | Checksums:
+    """Return the report of a file, or the checksums of the rows that a task was passed, on the driver.
 
     Raises:
         WriteError: If the rows could not be written.
     """
-    values: dict[str, Any] = json.loads(outcome)
+    values: dict[str, Any] = json.loads(text)
     if "error" in values:
         raise WriteError(values["error"], reason=values["reason"], column=values["column"])
+    if "read" in values:
+        return Checksums(**values["read"])
     values["notes"] = [Note(**note) for note in values["notes"]]
     for name in ("dictionary", "built", "notes"):
         values[name] = tuple(values[name])
