@@ -14,6 +14,8 @@ PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations
 # classes, which use internal classes of Spark.
 OLDER_SPARK := 4.1 4.2
 ENABLED_TESTS := $(addprefix tests/spark/,test_skipping.py test_enabling.py test_join_keys.py test_extensions.py)
+# Programs of Spark that start slowly: spark-sql, spark-shell, and the Thrift server with beeline.
+PROGRAM_TESTS := tests/spark/test_programs.py
 
 # The development environment includes the demo's, so the demo uses it if it exists.
 DEMO_READY := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.demo)
@@ -39,10 +41,12 @@ test-fast: $(VENV)/.dev  ## Run the tests without Spark and without the slow one
 test-deep: $(VENV)/.dev  ## Run all tests, with fifty times the random examples; takes an hour
 	@HYPOTHESIS_PROFILE=deep $(PYTEST) $(ARGS)
 
-test-spark-versions: $(OLDER_SPARK:%=$(VENV)/spark-%)  ## Run the tests of enabled sessions on the older supported versions of Spark
+test-spark-versions: $(OLDER_SPARK:%=$(VENV)/spark-%)  ## Run the tests of enabled sessions on the older versions of Spark, and those of spark-sql, spark-shell and the Thrift server
+	INTARSIA_TEST_PROGRAMS=1 $(BIN)/pytest $(PROGRAM_TESTS) $(ARGS)
 	@for version in $(OLDER_SPARK); do \
 		echo "Spark $$version"; \
-		PYTHONPATH=$(CURDIR)/$(VENV)/spark-$$version $(BIN)/pytest $(ENABLED_TESTS) $(ARGS) || exit 1; \
+		INTARSIA_TEST_PROGRAMS=1 PYTHONPATH=$(CURDIR)/$(VENV)/spark-$$version \
+			$(BIN)/pytest $(ENABLED_TESTS) $(PROGRAM_TESTS) $(ARGS) || exit 1; \
 	done
 
 nightly-spark: $(VENV)/.dev  ## Compare 12,000 random predicates and 960 random plans of enabled sessions with plain Spark

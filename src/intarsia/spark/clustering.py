@@ -24,8 +24,14 @@ from intarsia.write.sorting import SortBy, SortKey, sort_keys
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-#: Number of rows from which the distribution of values is estimated for a curve.
+#: Number of rows from which the distribution of values is estimated.
 _SAMPLED_ROWS = 200_000
+
+#: Types whose values are the same after a conversion to Python and back.
+_EXACT_TYPES = ("byte", "short", "integer", "long", "string", "date")
+
+#: The comparisons that find one of more parts would not fit into a method that Java compiles.
+_MOST_PARTS = 128
 
 
 @dataclass(frozen=True)
@@ -108,7 +114,41 @@ def arranged(
     for name, direction in clustering.keys:
         column = sf.col(quoted(name))
         order.append(column.asc_nulls_last() if direction == "ascending" else column.desc_nulls_last())
+    if not first and [direction for _, direction in clustering.keys] == ["ascending"]:
+        part = _part_column(frame, clustering.names[0], num_rows, num_parts)
+        if part is not None:
+            return frame.repartitionById(num_parts, part).sortWithinPartitions(*order)
     return frame.repartitionByRange(num_parts, *order).sortWithinPartitions(*order)
+
+
+def _part_column(frame: DataFrame, name: str, num_rows: int, num_parts: int) -> Column | None:
+    """Return the ordinal of the range of values to which each row belongs; nulls belong to the last one.
+
+    Spark's own range partitioning reads all columns of all rows once more, to sample the values.
+
+    Returns:
+        None if Spark has to do it: for types whose values might change on their way through Python, and for
+        very many parts.
+    """
+    import pyspark.sql.functions as sf
+
+    data_type = frame.schema[name].dataType.typeName()
+    if not 1 < num_parts <= _MOST_PARTS or data_type not in _EXACT_TYPES:
+        return None
+    value = frame[quoted(name)]
+    share = min(1.0, _SAMPLED_ROWS / max(num_rows, 1))
+    sample = frame.select(value.alias("c")).sample(fraction=share, seed=0).where("c IS NOT NULL")
+    values = sample.sort("c").toArrow().column(0)
+    bounds = [values[len(values) * ordinal // num_parts].as_py() for ordinal in range(1, num_parts) if values]
+
+    def part(start: int, stop: int) -> Column:
+        if start == stop:
+            return sf.lit(start)
+        middle = (start + stop) // 2
+        # the comparison with null is not true, so that nulls are in the last part
+        return sf.when(value < sf.lit(bounds[middle]), part(start, middle)).otherwise(part(middle + 1, stop))
+
+    return part(0, len(bounds))
 
 
 def _curve_column(frame: DataFrame, clustering: Clustering, num_rows: int) -> Column:
