@@ -104,6 +104,15 @@ def test_row_groups_are_bounded_in_bytes(path):
     assert all(8_000 <= size <= 8_300 for size in sizes[:-1])
 
 
+def test_batches_that_share_buffers_fill_row_groups(path):
+    texts = [f"text {row:060}" for row in range(20_000)]
+    table = pa.table({"view": pa.array(texts, pa.string_view()), "kind": pa.array(texts).dictionary_encode()})
+    with ia.Writer(path, table.schema, row_group_bytes=1 << 20) as writer:
+        for start in range(0, 20_000, 500):
+            writer.write_table(table.slice(start, 500))
+    assert pq.read_metadata(path).num_row_groups <= 4
+
+
 def test_sorted_within_row_groups(path):
     with ia.Writer(path, SCHEMA, sort_by=[("number", "descending")], row_group_size=10) as writer:
         writer.write_table(rows(0, 25))

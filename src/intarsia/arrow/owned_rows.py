@@ -67,6 +67,17 @@ def own_rows(rows: Rows) -> Rows:
     return rows if _same(owned, columns) else type(rows).from_arrays(owned, schema=rows.schema)
 
 
+def needed_bytes(table: pa.Table) -> int:
+    """Estimate the size of the rows of a table in bytes.
+
+    Example:
+        >>> table = pa.table({"text": pa.array(["x" * 1000] * 1000, pa.string_view())}).slice(500, 2)
+        >>> table.nbytes, needed_bytes(table)
+        (1000032, 2032)
+    """
+    return int(sum(_needed_bytes(chunk) for column in table.columns for chunk in column.chunks))
+
+
 def _same(new: list[Any], old: list[Any]) -> bool:
     return all(map(operator.is_, new, old))
 

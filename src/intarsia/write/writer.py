@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from intarsia.arrow.owned_rows import needed_bytes
 from intarsia.embed.attach import Attachables
 from intarsia.embed.progress import Progress
 from intarsia.errors import IntarsiaError, NotTabularError, WriteError
@@ -196,7 +197,7 @@ class Writer:
         for piece in self._cut(self._checked(_as_table(data))):
             self._pending.append(piece)
             self._pending_rows += piece.num_rows
-            self._pending_bytes += piece.nbytes
+            self._pending_bytes += needed_bytes(piece)
             if self._rows_left(piece) <= 0:
                 self._flush()
 
@@ -310,4 +311,6 @@ def _rows_within(table: pa.Table, num_bytes: int) -> int:
     """Return the number of rows of this size that fit into ``num_bytes``; at least 1 if there is space."""
     if num_bytes <= 0:
         return 0
-    return max(1, num_bytes * table.num_rows // max(1, table.nbytes)) if table.num_rows else ROW_GROUP_ROWS
+    if not table.num_rows:
+        return ROW_GROUP_ROWS
+    return max(1, num_bytes * int(table.num_rows) // max(1, needed_bytes(table)))
