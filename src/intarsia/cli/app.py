@@ -152,6 +152,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
             raise
     except KeyboardInterrupt as error:
         code = report_error(error)
+    if code == INTERRUPTED:
+        # CPython remembers an interrupt that arrived in `exec` or `eval` of text, as in an import of a module
+        # with dataclasses, and ends the process by the signal, not with this code. The next one forgets it.
+        eval("0")  # noqa: S307
     return int(code or 0)
 
 
