@@ -1,4 +1,4 @@
-"""Measure plain Spark SQL on bare files, on indexed files, and in an enabled session."""
+"""Measure plain Spark SQL on bare files, on indexed files and in an enabled session, and jobs that write."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import platform
 import shlex
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import intarsia.spark as ias
@@ -17,11 +18,15 @@ from benchmarks.lake import FILES
 from benchmarks.lineitem import MissingProgramError
 from benchmarks.measure import DisagreementError
 from benchmarks.spark.cases import DATA
+from benchmarks.spark.jobs import Job, measure_jobs
 from benchmarks.spark.measure import Bench
-from benchmarks.spark.page import document, line, write_page
+from benchmarks.spark.page import document, job_line, line, write_page
 from intarsia.spark.local import local_session
 
 THREADS = 2
+
+_JOBS = "jobs"
+_SECTIONS = (*DATA, _JOBS)
 
 _EXAMPLES = """\
 examples:
@@ -39,16 +44,22 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         spark = local_session(scratch, name="intarsia benchmark", threads=THREADS)
         ias.enable(spark)
-        bench = Bench(spark, options.repetitions, show_progress)
+        bench = Bench(spark, Path(scratch), options.repetitions, show_progress)
+        chosen = options.data or _SECTIONS
+        jobs: Sequence[Job] = ()
         try:
-            for name in options.data or DATA:
+            for name in (name for name in chosen if name != _JOBS):
                 show_progress(f"{name}: creating files in {folder}")
                 for measured in bench.measure(DATA[name](folder, options.files)):
                     found.append(measured)
                     show_progress("")
                     if not options.json:
                         print(line(measured), flush=True)
-            least = bench.smallest(Path(scratch) / "row.parquet")
+            if _JOBS in chosen:
+                jobs = measure_jobs(spark, folder, options.files, 1.0, options.repetitions, show_progress)
+                show_progress("")
+                if not options.json:
+                    print(*map(job_line, jobs), sep="\n")
         except DisagreementError as error:
             print(f"\nwrong result: {error}", file=sys.stderr)
             return 1
@@ -66,13 +77,11 @@ def main() -> int:
         "spark": version,
         "threads": THREADS,
         "repetitions": options.repetitions,
-        "least_ms": round(least.median_ms),
-        "least_cpu_ms": round(least.median_cpu_ms),
     }
     if options.json:
-        print(json.dumps(document(found, facts), indent=2))
+        print(json.dumps(document(found, jobs, facts), indent=2))
     if options.page:
-        write_page(found, facts, Path(options.page))
+        write_page(found, jobs, facts, Path(options.page))
     return 0
 
 
@@ -83,14 +92,14 @@ def _options() -> argparse.Namespace:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("data", nargs="*", metavar="DATA", help=f"{', '.join(DATA)} (default: all)")
+    parser.add_argument("data", nargs="*", metavar="DATA", help=f"{', '.join(_SECTIONS)} (default: all)")
     parser.add_argument(
         "--files", type=int, default=FILES, help="files of the lake, 10,000 rows each (default: %(default)s)"
     )
     add_common_options(parser, 5, "docs/benchmarks-spark.md")
     options = parser.parse_args()
-    if unknown := set(options.data) - set(DATA):
-        parser.error(f"unknown data {', '.join(sorted(unknown))}; use {', '.join(DATA)}")
+    if unknown := set(options.data) - set(_SECTIONS):
+        parser.error(f"unknown data {', '.join(sorted(unknown))}; use {', '.join(_SECTIONS)}")
     if options.repetitions < 1 or options.files < 2:
         parser.error("at least one repetition and two files are needed")
     return options

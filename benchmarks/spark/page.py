@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.spark.measure import BARE, ENABLED, INDEXED, MODES, Measured, Runs
+from benchmarks.spark.jobs import Job
+from benchmarks.spark.measure import BARE, ENABLED, INDEXED, MODES, ONE_ROW, SAME_ROWS, Measured, Runs
 
 _INTRODUCTION = """\
 # Benchmarks of plain Spark SQL
@@ -25,24 +27,39 @@ the same in all modes, and all modes return the same rows. A query returns three
 - *Bytes* is the number of bytes that Spark and the planner read, in a run without vectored reads, which
   Hadoop does not count. *Rows* is the number of rows that the scan returns, before Spark's own filter.
 - Ratios are relative to plain Spark on bare files.
-- A query on a file with one row takes {least_ms} ms, and {least_cpu_ms} ms of CPU time, in this session.
-  All figures include this cost of any query of Spark.
+- *One row* is the same query in plain Spark on a file with one row, relative to bare files, too. It is the
+  cost of any query of Spark, which compiles code for new values. No skipping can take less.
 - *Aim* is the goal of this project for the ratios of *enabled*: at most this value. For the queries
   *nothing to skip* and *no condition*, the same goal applies to *indexed*. Not every query meets its goal.
 """
 
-_AMOUNTS, _TIMES = (
-    ("query", *(f"{figure} {mode}" for figure in figures for mode in ("bare", "indexed", "enabled")))
-    for figures in (("bytes", "rows"), ("time", "CPU"))
+_JOBS = """
+## jobs
+
+Lineitem at scale factor 1 is written and sorted, and a copy of the bare lake is indexed. *CPU* is the CPU
+time of the JVM and of all Python processes, verification included. *MB per CPU second* is the size of the
+files that a job reads, per second of one core. Medians after one run that is not timed.
+
+"""
+
+_NAMES = {BARE: "bare", INDEXED: "indexed", ENABLED: "enabled", ONE_ROW: "one row"}
+_COMPARED = (INDEXED, ENABLED, ONE_ROW)
+
+_AMOUNTS, _TIMES, _RATIOS = (
+    ("query", *(f"{figure} {_NAMES[mode]}" for figure in figures for mode in modes))
+    for figures, modes in (
+        (("bytes", "rows"), SAME_ROWS),
+        (("time", "CPU"), MODES),
+        (("time", "CPU"), _COMPARED),
+    )
 )
-_RATIOS = ("query", "time indexed", "time enabled", "CPU indexed", "CPU enabled", "aim")
 
 
 def median_cpu_ms(runs: Runs) -> float:
     return runs.median_cpu_ms
 
 
-def document(found: Sequence[Measured], facts: dict[str, Any]) -> dict[str, Any]:
+def document(found: Sequence[Measured], jobs: Sequence[Job], facts: dict[str, Any]) -> dict[str, Any]:
     """Return the figures for JSON."""
     return {
         **facts,
@@ -65,13 +82,25 @@ def document(found: Sequence[Measured], facts: dict[str, Any]) -> dict[str, Any]
             }
             for one in found
         ],
+        "jobs": [
+            {
+                "job": job.name,
+                "bytes": job.num_bytes,
+                "seconds": [round(value, 2) for value in job.wall_s],
+                "cpu_seconds": [round(value, 2) for value in job.cpu_s],
+                "than": None if job.than is None else job.than.name,
+                "cpu_ratio": None if job.ratio is None else round(job.ratio, 3),
+                "aim": job.aim,
+            }
+            for job in jobs
+        ],
     }
 
 
 def line(one: Measured) -> str:
     """Return the figures of a query in a line of text."""
     cells = [f"{one.data.name + ': ' + one.query.name:<40}"]
-    for mode in MODES:
+    for mode in SAME_ROWS:
         runs = one.runs[mode]
         cells.append(
             f"{_size(runs.bytes_read):>9} {runs.scan_rows:>11,} rows {runs.median_ms:>7,.0f} ms "
@@ -79,16 +108,22 @@ def line(one: Measured) -> str:
         )
     ratios = ", ".join(
         f"{name} {one.ratio(mode):.2f} ({one.ratio(mode, median_cpu_ms):.2f} CPU)"
-        for name, mode in (("indexed/bare", INDEXED), ("enabled/bare", ENABLED))
+        for name, mode in (("indexed/bare", INDEXED), ("enabled/bare", ENABLED), ("one row/bare", ONE_ROW))
     )
     return " | ".join([*cells, ratios + ("" if one.query.aim is None else f", aim {one.query.aim:g}")])
 
 
-def write_page(found: Sequence[Measured], facts: dict[str, Any], path: Path) -> None:
+def job_line(job: Job) -> str:
+    """Return the figures of a job in a line of text."""
+    return "job: " + ", ".join(filter(None, _job(job)))
+
+
+def write_page(found: Sequence[Measured], jobs: Sequence[Job], facts: dict[str, Any], path: Path) -> None:
     """Write the page.
 
     Args:
-        found: The figures.
+        found: The figures of the queries.
+        jobs: The figures of the jobs.
         facts: The command, the versions and the machine.
         path: The path of the page.
     """
@@ -98,20 +133,36 @@ def write_page(found: Sequence[Measured], facts: dict[str, Any], path: Path) -> 
         text += (
             f"\n## {data.name}\n\n{data.about[0].upper()}{data.about[1:]}. `{', '.join(data.columns)}`.\n\n"
         )
-        text += _table(_RATIOS, [_ratios(one) for one in ours])
+        text += _table((*_RATIOS, "aim"), [_ratios(one) for one in ours])
         text += "\n" + _table(_AMOUNTS, [_amounts(one) for one in ours])
         text += "\n" + _table(_TIMES, [_times(one) for one in ours])
+    if jobs:
+        text += _JOBS + _table(
+            ("job", "time", "CPU", "MB per CPU second", "CPU ratio", "aim"), map(_job, jobs)
+        )
     path.write_text(text, encoding="utf-8")
 
 
+def _job(job: Job) -> list[str]:
+    ratio = "" if job.than is None else f"{job.ratio:.2f} of {job.than.name}"
+    return [
+        job.name,
+        f"{statistics.median(job.wall_s):.1f} s",
+        f"{job.median_cpu_s:.1f} s",
+        f"{job.mb_per_cpu_s:,.0f} MB/s",
+        ratio,
+        "" if job.aim is None else f"{job.aim:g}",
+    ]
+
+
 def _ratios(one: Measured) -> list[str]:
-    cells = [f"{one.ratio(mode):.2f}" for mode in (INDEXED, ENABLED)]
-    cells += [f"{one.ratio(mode, median_cpu_ms):.2f}" for mode in (INDEXED, ENABLED)]
+    cells = [f"{one.ratio(mode):.2f}" for mode in _COMPARED]
+    cells += [f"{one.ratio(mode, median_cpu_ms):.2f}" for mode in _COMPARED]
     return [one.query.name, *cells, "" if one.query.aim is None else f"{one.query.aim:g}"]
 
 
 def _amounts(one: Measured) -> list[str]:
-    runs = [one.runs[mode] for mode in (BARE, INDEXED, ENABLED)]
+    runs = [one.runs[mode] for mode in SAME_ROWS]
     return [
         one.query.name,
         *(_size(each.bytes_read) for each in runs),
@@ -120,7 +171,7 @@ def _amounts(one: Measured) -> list[str]:
 
 
 def _times(one: Measured) -> list[str]:
-    runs = [one.runs[mode] for mode in (BARE, INDEXED, ENABLED)]
+    runs = [one.runs[mode] for mode in MODES]
     return [
         one.query.name,
         *(f"{each.median_ms:,.0f}" for each in runs),
@@ -128,7 +179,7 @@ def _times(one: Measured) -> list[str]:
     ]
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [list(head), ["---", *["---:"] * (len(head) - 1)], *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
