@@ -11,6 +11,7 @@ from tests.spark.comparing import rows, rows_with_matches, settings
 from tests.spark.skipping import (
     FILES,
     ROWS,
+    SWITCH,
     code_of,
     compare,
     dropped,
@@ -145,6 +146,32 @@ def test_queries(enabled, read, lake, sql):
     found = compare(enabled, lambda: enabled.sql(text))
     assert found.files < found.plain_files
     assert QUERIES[sql] in (None, found.files)
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_exchanges_are_reused(enabled, read, adaptive):
+    """Scans with the same plan are equal, so Spark runs the exchange above them once."""
+    counts = f"SELECT country, count(*) FROM lake WHERE user IN ({U}, {V}) GROUP BY country"
+    sql = f"{counts} UNION ALL {counts}"
+    with settings(enabled, {"spark.sql.adaptive.enabled": adaptive}):
+        for on in ("false", "true"):
+            with settings(enabled, {SWITCH: on}):
+                frame = enabled.sql(sql)
+                assert len(frame.collect()) == 4
+                assert "ReusedExchange" in frame._jdf.queryExecution().executedPlan().toString()
+                assert {files for files, _ in scans(frame)} == ({2} if on == "true" else {FILES})
+
+
+@pytest.mark.parametrize("name", ["orc", "json"])
+def test_other_formats_are_left_to_spark(enabled, read, name, tmp_path):
+    """Only Spark's own Parquet format is planned; any other class reads all files, without a warning."""
+    folder = str(tmp_path / name)
+    read().select("id", "user", "country").write.format(name).save(folder)
+    before = len(ias.last_skips(enabled))
+    found = compare(enabled, lambda: enabled.read.format(name).load(folder).where(f"user = {U}"))
+    assert len(found.rows) == 1
+    assert found.files == found.plain_files
+    assert len(ias.last_skips(enabled)) == before
 
 
 def test_one_frame_with_different_filters(enabled, read):
