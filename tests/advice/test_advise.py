@@ -253,6 +253,12 @@ class TestWithoutQueries:
             pass
         assert codes(ia.advise(path, "user = 3").queries[0]) == ["no-rows"]
 
+    def test_one_value(self, tmp_path):
+        path = tmp_path / "t.parquet"
+        nulls = [None, *["a"] * 9_999]
+        pq.write_table(pa.table({"x": [7] * 10_000, "y": nulls}), path)
+        assert [column.shape for column in ia.advise(path).columns] == ["constant", "constant"]
+
     def test_all_nulls(self, tmp_path):
         path = tmp_path / "t.parquet"
         pq.write_table(pa.table({"x": pa.nulls(10_000, pa.string())}), path)

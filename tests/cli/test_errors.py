@@ -45,6 +45,7 @@ def assert_one_line(outcome, code, *words):
         (["index", "FILE", "--distinct", "city:pages"], ["'pages'", "page?"]),
         (["index", "FILE", "--distinct", "city:0"], ["'0'", "row_group"]),
         (["inspect"], ["PATH", "intarsia inspect --help"]),
+        (["optimize", "FILE"], ["DESTINATION", "intarsia optimize --help"]),
         (["inspect", "FILE", "--deep"], ["--deep"]),
     ],
     ids=lambda value: " ".join(value) if "FILE" in value else None,

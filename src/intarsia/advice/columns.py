@@ -32,6 +32,7 @@ UNIQUE_PART = 0.95
 _SUGGESTIONS = {
     "no-rows": "there are no rows",
     "all-null": "all values are null: bounds exclude all rows, except for IS NULL",
+    "constant": "one distinct value: bounds exclude all rows or none, and indexes can skip only pages of nulls",
     "sorted": "sorted: PageIndex skips pages by their bounds",
     "clustered": "few distinct values, clustered: Distinct skips pages for any condition",
     "few-values": "few distinct values, not clustered: indexes skip pages only if the column is sorted",
@@ -49,7 +50,7 @@ class ColumnShape:
     Attributes:
         column: The dotted path of the column.
         shape: A stable code: ``"sorted"``, ``"clustered"``, ``"few-values"``, ``"unique"``, ``"scattered"``,
-            ``"all-null"``, ``"no-rows"``, ``"nested"`` or ``"not-comparable"``.
+            ``"constant"``, ``"all-null"``, ``"no-rows"``, ``"nested"`` or ``"not-comparable"``.
         rows: Number of rows in the sample.
         nulls: Number of nulls among them.
         distinct: Number of distinct values other than null among them.
@@ -99,6 +100,8 @@ def _shape(columns: FileColumns, column: str) -> ColumnShape:
 def _code(present: pa.ChunkedArray, distinct: int) -> str:
     if distinct == 0:
         return "all-null"
+    if distinct == 1:
+        return "constant"
     one = pa.concat_arrays(present.chunks)
     values = one.cast(one.type.value_type) if pa.types.is_dictionary(one.type) else one
     if _ordered_part(values) >= SORTED_PART and _ordered_part(_far_values(values), 1) >= SORTED_FAR_PART:

@@ -49,7 +49,14 @@ class _Command(TyperCommand):
             f"{_SPARK}=" if arg == _SPARK and not _MASTER.fullmatch(after) else arg
             for arg, after in zip(args, following, strict=True)
         ]
-        parsed: list[str] = super().parse_args(ctx, args)
+        try:
+            parsed: list[str] = super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            if getattr(error.param, "nargs", 1) == -1:
+                # typer assigns paths from the right, and reports the list as missing, not the last argument
+                arguments: list[Any] = [param for param in self.params if param.param_type_name == "argument"]
+                error.param = arguments[-1]
+            raise
         return parsed
 
     def invoke(self, ctx: Any) -> Any:
@@ -153,8 +160,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         code = report_error(error)
     if code == INTERRUPTED:
-        # CPython remembers an interrupt that arrived in `exec` or `eval` of text, as in an import of a module
-        # with dataclasses, and ends the process by the signal, not with this code. The next one forgets it.
+        # CPython records an interrupt that arrived in `exec` or `eval` of text, as in an import of a module
+        # with dataclasses, and ends the process by the signal, not with this code. The next `eval` clears it.
         eval("0")  # noqa: S307
     return int(code or 0)
 
