@@ -32,7 +32,7 @@ UNIQUE_PART = 0.95
 _SUGGESTIONS = {
     "no-rows": "there are no rows",
     "all-null": "all values are null: bounds exclude all rows, except for IS NULL",
-    "constant": "one distinct value: bounds exclude all rows or none, and indexes can skip only pages of nulls",
+    "constant": "one distinct value: bounds exclude all rows or none; indexes can skip only pages of nulls",
     "sorted": "sorted: PageIndex skips pages by their bounds",
     "clustered": "few distinct values, clustered: Distinct skips pages for any condition",
     "few-values": "few distinct values, not clustered: indexes skip pages only if the column is sorted",

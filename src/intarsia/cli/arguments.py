@@ -14,7 +14,7 @@ Paths = Annotated[
     list[str],
     typer.Argument(
         metavar="PATH",
-        help="Files, folders or globs; local paths or URLs. delta+ before one selects a Delta table.",
+        help="Files, folders or globs; local paths or URLs. The prefix delta+ selects a Delta table.",
         show_default=False,
     ),
 ]
@@ -34,7 +34,7 @@ Timeout = Annotated[
         "--timeout",
         metavar="SECONDS",
         min=0.001,
-        help="Maximum time that the query may take, with all its requests; no limit by default.",
+        help="Maximum time of the query, including all its requests; no limit by default.",
     ),
 ]
 StorageOptionTexts = Annotated[

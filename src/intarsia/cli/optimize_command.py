@@ -63,7 +63,7 @@ def optimize(
         bool, typer.Option("--no-partitions", help="Write no folders for partition columns.")
     ] = False,
     target_file_size: Annotated[
-        str, typer.Option("--target-file-size", metavar="SIZE", help="The size of a file.")
+        str, typer.Option("--target-file-size", metavar="SIZE", help="The approximate size of each file.")
     ] = "128MiB",
     rows_per_page: Annotated[
         int, typer.Option("--rows-per-page", metavar="N", min=1, help="Maximum number of rows per page.")
@@ -79,8 +79,8 @@ def optimize(
         typer.Option(
             "--spark",
             metavar="[MASTER]",
-            help="A master such as local[4], yarn or sc://host; by default that of spark-submit, or all "
-            "cores of this machine.",
+            help="A master such as local[4], yarn or sc://host; by default the master of "
+            "spark-submit, or all cores of this machine.",
             show_default=False,
         ),
     ] = "",
@@ -92,7 +92,7 @@ def optimize(
     """
     if no_partitions and partition_by:
         raise UsageError(
-            "--no-partitions and --partition-by exclude each other; use one of them",
+            "--no-partitions and --partition-by cannot be combined; use one of them",
             reason="conflicting-options",
         )
     options: dict[str, Any] = {

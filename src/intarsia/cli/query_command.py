@@ -106,8 +106,8 @@ Report = Annotated[
     typer.Option(
         "--report",
         metavar="FILE",
-        help="Write a JSON report of what was read and skipped; - for stdout if the rows go to a file, else "
-        "for stderr.",
+        help="Write a JSON report of what was read and skipped; - writes it to stdout if the rows go to a "
+        "file, else to stderr.",
     ),
 ]
 SkipBadFiles = Annotated[

@@ -16,8 +16,8 @@ Master = Annotated[
     typer.Option(
         "--spark",
         metavar="[MASTER]",
-        help="Run as a Spark job, on a master such as local[4], yarn or sc://host; by default on that of "
-        "spark-submit, or on all cores of this machine. PATH can then be the name of a table.",
+        help="Run as a Spark job, on a master such as local[4], yarn or sc://host; by default on the "
+        "master of spark-submit, or on all cores of this machine. PATH can then be the name of a table.",
     ),
 ]
 

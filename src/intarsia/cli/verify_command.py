@@ -33,7 +33,7 @@ intarsia verify --list-rules
 #: The plural nouns of counts whose names are not nouns.
 _NOUNS = {
     "embedded_rebuilt": "rebuilt embedded indexes",
-    "embedded_rows": "values checked by embedded indexes",
+    "embedded_rows": "values checked against embedded indexes",
 }
 
 #: Endings of plurals and their singulars; the first match is used.

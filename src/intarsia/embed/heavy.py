@@ -31,7 +31,7 @@ def heavy_notes(
         share = num_bytes / original_bytes
         if share > HEAVY_SHARE:
             index = indexes[name]
-            purpose = f"; it serves to {index.purpose}" if isinstance(index, HasPurpose) else ""
+            purpose = f"; it is used to {index.purpose}" if isinstance(index, HasPurpose) else ""
             reason = f"it is larger than a tenth of the file{purpose}"
             yield Note(_columns(index), None, name, reason, "heavy", share)
 

@@ -162,7 +162,7 @@ class HasPurpose(Protocol):
     """An index that states its purpose, for the reports of `attach` and `intarsia.advise`.
 
     Attributes:
-        purpose: A verb phrase that completes "it serves to …", such as ``"skip pages by bounds"``.
+        purpose: A verb phrase that completes "it is used to …", such as ``"skip pages by bounds"``.
     """
 
     purpose: ClassVar[str]

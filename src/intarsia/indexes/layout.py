@@ -55,8 +55,8 @@ class Layout:
         num_granules = self.num_granules(granularity, column)
         if num_granules > MAX_GRANULES:
             raise IndexBuildError(
-                f"granularity {granularity} makes {num_granules:,} granules of {self.num_rows:,} rows, and "
-                f"the limit is {MAX_GRANULES:,}; use a larger number of rows",
+                f"granularity {granularity} divides {self.num_rows:,} rows into {num_granules:,} granules, "
+                f"and the limit is {MAX_GRANULES:,}; use a larger number of rows",
                 reason="too-many-granules",
             )
         starts = [

@@ -42,7 +42,8 @@ def define_iceberg_scan(scan: DataScan, options: StorageOptions | None = None) -
 
     if not isinstance(scan.row_filter, AlwaysTrue) or scan.limit is not None:
         raise ValueError(
-            "the Iceberg scan has a filter or a limit, which Intarsia does not read; pass a scan without them"
+            "the Iceberg scan has a filter or a limit, which Intarsia does not support; "
+            "pass a scan without them"
         )
     metadata, schema = scan.table_metadata, scan.projection()
     location = local_name(metadata.location)

@@ -392,7 +392,7 @@ class ScanReport:
         total, read = self._pages_total, self._pages_read
         unopened = self.files_total - self.files_opened
         skipped = f", {unopened:,} not opened" if unopened else ""
-        others = f"; {self.files_other:,} others in the folders are not Parquet" if self.files_other else ""
+        others = f"; {self.files_other:,} other files in the folders ignored" if self.files_other else ""
         estimated = "" if self.rows_estimated is None else f", about {self.rows_estimated:,.0f} by estimate"
         matched = "" if self.rows_matched is None else f", {self.rows_matched:,} match"
         index = f", including {self.bytes_index:,} of indexes" if self.bytes_index else ""

@@ -219,9 +219,9 @@ def _paged(
 ) -> tuple[DataFrame | None, str | None]:
     """Return the matching rows, with single pages read by Python where possible; None if nowhere."""
     if "_metadata" in where.lower():
-        return None, "Python has no metadata columns"
+        return None, "the Python reader has no metadata columns"
     if any(_is_on(spark, f"spark.sql.files.ignore{what}Files") for what in ("Corrupt", "Missing")):
-        return None, "Python does not skip damaged and missing files"
+        return None, "the Python reader does not skip damaged and missing files"
     by_name = {field.name: field for field in whole.schema}
     schema = type(whole.schema)([by_name[name] for name in wanted])
     partition = {name.lower() for file in listing.files for name, _ in file.partition}
@@ -236,11 +236,11 @@ def _paged(
         keeps_dates=_setting(spark, "spark.sql.parquet.datetimeRebaseModeInRead") == "CORRECTED",
     )
     if not reading.splits:
-        return None, "Python cannot skip pages of the remaining files"
+        return None, "the Python reader cannot skip pages of the remaining files"
     if not required:
         least = _setting(spark, _MIN_SAVED)
         if reading.saved_bytes < (int(least) if least.isdigit() else _DEFAULT_MIN_SAVED):
-            return None, f"Python would save less than {_MIN_SAVED}"
+            return None, f"the Python reader would save less than {_MIN_SAVED}"
         if not can_read_pages(spark, reading):
             return None, "the executors cannot read the files with Python"
     frame = pages_frame(spark, reading, schema, of_folders, case_sensitive=case_sensitive)

@@ -107,7 +107,9 @@ class SkippingPlanner:
             return {"reason": "no index can evaluate the condition"}
         listing = _listed(request)
         if not listing.files:
-            return {"reason": "no file could be planned: they are remote, changed, or newer than two seconds"}
+            return {
+                "reason": "no file could be planned: the files are remote, changed, or newer than two seconds"
+            }
         condition = json.dumps(request["condition"])
         # the answer has the ordinals of the files in the request
         key = (

@@ -81,7 +81,7 @@ def check_encodings(chunk: CheckedChunk, findings: Findings) -> None:
         message = f"it declares all pages dictionary-encoded, but one uses {_names(hidden)}"
         findings.add("encoding-stats-hide-pages", message, index="encoding_stats", page=ordinal)
     elif claimed != found:
-        message = f"it counts the data pages {_counts(claimed)}, but they are {_counts(found)}"
+        message = f"it counts data pages by encoding as {_counts(claimed)}, but there are {_counts(found)}"
         findings.add("encoding-stats", message, index="encoding_stats")
 
 

@@ -170,7 +170,7 @@ def _check_values(
     if answers.lost:
         findings.add("index-loses-rows", f"it excludes {_listed(answers.lost)}", index=name)
     if answers.claimed:
-        findings.add("index-claims-rows", f"it declares certain {_listed(answers.claimed)}", index=name)
+        findings.add("index-claims-rows", f"its certain rows include {_listed(answers.claimed)}", index=name)
     if answers.estimates:
         findings.add("index-estimate", f"it estimates {_listed(answers.estimates)}", index=name)
     return answers.kept_more

@@ -91,7 +91,7 @@ def refuse_type(function: str, operand: Column, needs: str) -> NoReturn:
 def refuse_argument(function: str, argument: object, needs: str) -> NoReturn:
     """Raise the error for a constant that a function does not accept."""
     raise PredicateError(
-        f"{function} cannot have the argument {argument!r:.80}; {needs}", reason="invalid-argument"
+        f"{function} does not accept the argument {argument!r:.80}; {needs}", reason="invalid-argument"
     )
 
 
