@@ -52,11 +52,11 @@ class _Command(TyperCommand):
         try:
             parsed: list[str] = super().parse_args(ctx, args)
         except typer.BadParameter as error:
-            if getattr(error.param, "nargs", 1) == -1:
-                # typer assigns paths from the right, and reports the list as missing, not the last argument
-                arguments: list[Any] = [param for param in self.params if param.param_type_name == "argument"]
-                error.param = arguments[-1]
-            raise
+            if getattr(error.param, "nargs", 1) != -1:
+                raise
+            # typer assigns paths from the right, and reports the list as missing, not the last argument
+            arguments: list[Any] = [param for param in self.params if param.param_type_name == "argument"]
+            raise type(error)("", ctx, arguments[-1]) from None
         return parsed
 
     def invoke(self, ctx: Any) -> Any:
