@@ -41,7 +41,7 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
     String version = org.apache.spark.package$.MODULE$.SPARK_VERSION();
     String[] parts = version.split("\\.");
     if (parts.length < 2 || !SUPPORTED.contains(parts[0] + "." + parts[1])) {
-      LOG.warn("Spark {} is unknown to this version of Intarsia; queries run without skipping", version);
+      LOG.warn("This version of Intarsia does not support Spark {}; queries run without skipping", version);
       return BoxedUnit.UNIT;
     }
     extensions.injectCheckRule(AddRule::new);

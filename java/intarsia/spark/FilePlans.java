@@ -12,7 +12,7 @@ import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import scala.collection.immutable.Seq;
 
 /**
- * The rows that a scan has to read of each planned file.
+ * The rows that a scan has to read from each planned file.
  *
  * <p>A plan belongs to a path, a length and a time of modification. A listed file without a plan of its own is read
  * as a whole. So files that are added or replaced after planning are never lost.
@@ -36,7 +36,7 @@ final class FilePlans {
    * @param files the files that were planned
    * @param reply the planner's answer: {@code kept}, an array for each file to read with its ordinal, the bytes to
    *     read, and its row ranges, if not all rows; and {@code unplanned}, the ordinals of files without a plan
-   * @throws IllegalArgumentException if the answer is not about these files
+   * @throws IllegalArgumentException if the answer does not describe these files
    */
   FilePlans(List<FileStatus> files, JsonNode reply, long planningNanos, Freshness freshness) {
     this.files = files;
@@ -47,7 +47,7 @@ final class FilePlans {
     this.rowsSkipped = rowCounts.path("total").asLong() - rowCounts.path("candidates").asLong();
     JsonNode kept = reply.path("kept");
     if (reply.path("files").asInt(-1) != files.size() || !kept.isArray()) {
-      throw new IllegalArgumentException("the plan is not about the " + files.size() + " files of the scan");
+      throw new IllegalArgumentException("the plan does not describe the " + files.size() + " files of the scan");
     }
     for (FileStatus file : files) {
       decisions.put(key(file), new Decision(file.getLen(), file.getModificationTime(), true, null, 0));
@@ -106,7 +106,7 @@ final class FilePlans {
         .toArray(String[]::new);
   }
 
-  /** The bytes to read of a file of which only some rows are read; -1 for other files. */
+  /** The number of bytes to read from a file, if only some of its rows are read; -1 for other files. */
   long narrowedBytes(String path) {
     Decision decision = decisions.get(path);
     return decision == null || decision.rows() == null ? -1 : decision.bytes();

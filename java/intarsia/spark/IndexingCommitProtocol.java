@@ -11,9 +11,9 @@ import scala.collection.immutable.Seq;
 /**
  * Spark's own commit protocol, which also indexes the Parquet files of a task before the task commits.
  *
- * <p>It exists because only a commit protocol sees the files of {@code df.write} between the end of a task and the
- * commit, while they are private to the attempt: no reader sees a file without its indexes, and an attempt that is
- * not committed leaves nothing. How files are named, moved and removed is unchanged.
+ * <p>It exists because only a commit protocol can access the files of {@code df.write} between the end of a task and
+ * the commit, while they are private to the attempt: no reader sees a file without its indexes, and an attempt that is
+ * not committed leaves no files. How files are named, moved and removed is unchanged.
  */
 public class IndexingCommitProtocol extends SQLHadoopMapReduceCommitProtocol {
   private final String folder;

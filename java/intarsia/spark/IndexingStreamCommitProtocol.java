@@ -20,7 +20,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * commits.
  *
  * <p>Tasks of a sink write files under their final names, and a manifest lists the files of each micro-batch with
- * their lengths. The lengths are read when a task commits, so the files are indexed before. Readers of the manifest
+ * their lengths. The lengths are read when a task commits, so the files are indexed first. Readers of the manifest
  * see no file without its indexes, and a micro-batch is committed by Spark alone, once.
  *
  * <p>A sink does not pass the options of its writer on, as {@code df.write} does. They are read from the running
@@ -45,7 +45,7 @@ public class IndexingStreamCommitProtocol extends ManifestFileCommitProtocol {
     try {
       options.putAll(optionsOfQuery());
     } catch (ReflectiveOperationException | RuntimeException error) {
-      LOG.warn("intarsia: the options of the stream to {} are unknown; the session's indexes apply", folder, error);
+      LOG.warn("Intarsia cannot read the options of the stream to {}; the session's indexes apply", folder, error);
     }
   }
 

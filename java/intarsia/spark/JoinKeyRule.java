@@ -47,8 +47,9 @@ import scala.collection.immutable.Seq;
  * Adaptive execution then plans the rest of the query again. This rule plans the scan of the other side with the keys.
  * If that excludes anything, it adds the condition to the plan, so that scans with different keys are not equal.
  *
- * <p>Rows are removed only from a side whose rows without a match the join drops: both sides of an inner join, and the
- * left side of a semi join, which is also IN and EXISTS. Outer joins, NOT IN and sort-merge joins are not changed.
+ * <p>A side is narrowed only if the join drops its rows without a match. That applies to both sides of an inner join,
+ * and to the left side of a semi join, which is also IN and EXISTS. Outer joins, NOT IN and sort-merge joins are not
+ * changed.
  */
 public final class JoinKeyRule extends Rule<LogicalPlan> {
   private static final String MOST_KEYS = "spark.intarsia.maxJoinKeys";
@@ -166,7 +167,7 @@ public final class JoinKeyRule extends Rule<LogicalPlan> {
     while (rows.hasNext()) {
       InternalRow row = rows.next();
       if (row.isNullAt(place)) {
-        continue; // null equals nothing
+        continue; // null never matches
       }
       found.add(converted(row.get(place, stored), stored, key.dataType()));
       if (found.size() > most) {
@@ -192,7 +193,7 @@ public final class JoinKeyRule extends Rule<LogicalPlan> {
     return value;
   }
 
-  /** Returns which key of a broadcast is a column of its rows; -1 if none is. */
+  /** Returns the position of the key that is a column of the broadcast rows; -1 if no key is. */
   private static int place(Seq<Expression> keys, int ordinal) {
     for (int place = 0; place < keys.size(); place++) {
       Expression key = keys.apply(place);

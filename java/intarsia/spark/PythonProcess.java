@@ -15,9 +15,9 @@ import java.util.List;
  * <p>It exists because not every JVM of Spark belongs to a Python program: a Connect server, spark-sql and Scala
  * applications have no Python driver, and executors have no gateway to one.
  *
- * <p>A request is its length in bytes as four bytes, and UTF-8. A reply is one byte, {@code A} for an answer or
- * {@code E} for an error, followed by the length and the text in the same form. The process is started with the first
- * request, and again after it has died. It has to end when its input does, so that it does not outlive this JVM.
+ * <p>A request is four bytes with the length of a text, and the text in UTF-8. A reply is one byte, {@code A} for an
+ * answer or {@code E} for an error, followed by a length and a text in the same form. The process is started with the
+ * first request, and again after it has died. It has to end when its input does, so that it does not outlive this JVM.
  */
 public final class PythonProcess implements Planner, AutoCloseable {
   private static final int MOST_REPLY_BYTES = 1 << 30;
@@ -45,7 +45,7 @@ public final class PythonProcess implements Planner, AutoCloseable {
       return TimeLimit.call(() -> exchange(request), timeoutMillis);
     } catch (IOException error) {
       if (!isIdle) {
-        close(); // half an exchange cannot be continued
+        close(); // an interrupted exchange cannot be continued
       }
       throw error;
     }

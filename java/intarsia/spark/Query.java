@@ -14,10 +14,10 @@ import scala.Option;
 /**
  * A query that is being planned.
  *
- * <p>The optimizer applies a rule until the plan no longer changes, so a scan that cannot be narrowed is seen several
- * times. A query remembers these scans. So each of them is planned, and recorded, once.
+ * <p>The optimizer applies a rule until the plan no longer changes, so a scan that cannot be narrowed is visited
+ * several times. These scans are stored here. So each of them is planned, and recorded, once.
  *
- * <p>Scans with a plan are not remembered. A plan may contain the same object twice, in a join and in the subquery
+ * <p>Scans with a plan are not stored. A plan may contain the same object twice, in a join and in the subquery
  * that prunes the partitions of its other side. Spark reuses the result of one for the other only if both have a plan.
  */
 final class Query {
@@ -46,7 +46,7 @@ final class Query {
     }
   }
 
-  /** A name for the record of scans: that of the execution, so that the parts of a query have the same. */
+  /** The name in records of scans: that of the execution, so that all parts of a query have the same name. */
   String name() {
     return name;
   }

@@ -29,7 +29,7 @@ import org.slf4j.LoggerFactory;
 import scala.collection.Iterator;
 
 /**
- * Narrows a vectorized reader of Spark that has been opened to some rows of its file.
+ * Narrows an open vectorized reader of Spark to some rows of its file.
  *
  * <p>Spark's reader gets row groups from a package-private object. There is no public API for row ranges. So this
  * class replaces that object, before the first batch, by one that reads the planned rows of each row group, which

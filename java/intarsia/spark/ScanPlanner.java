@@ -102,7 +102,7 @@ final class ScanPlanner {
     if (plans == null && !isLate) {
       return relation;
     }
-    // unsupported expressions have the same JSON, but also no effect; values of subqueries have one
+    // unsupported expressions have equal JSON and exclude nothing; values of subqueries can exclude rows
     String identity = isLate ? node + condition.canonicalized().toString() : node.toString();
     SkippingIndex index = new SkippingIndex(files.location(), identity, plans, skipping);
     if (isReadByOthers()) {
@@ -230,7 +230,7 @@ final class ScanPlanner {
     return request;
   }
 
-  /** Returns the conditions on partition columns alone, which Spark's own index answers. */
+  /** Returns the conditions on partition columns alone, which Spark's own file index evaluates. */
   private static Seq<Expression> partitionFilters(
       LogicalRelation relation, HadoopFsRelation files, Expression condition) {
     Set<String> partitionColumns = new HashSet<>();
@@ -258,7 +258,7 @@ final class ScanPlanner {
     return Scala.seq(found);
   }
 
-  /** Returns partition values as text; Python decides by the column's type whether it supports them. */
+  /** Returns partition values as text; the planner parses them by the column's type, if it is supported. */
   private static ArrayNode values(InternalRow row, StructType schema) {
     ArrayNode values = JsonNodeFactory.instance.arrayNode();
     for (int place = 0; place < schema.length(); place++) {

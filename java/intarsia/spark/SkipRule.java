@@ -7,9 +7,9 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 
 /**
- * The optimizer rule: every filter on plain Parquet files is planned, those in subqueries included.
+ * The optimizer rule that plans every filter on plain Parquet files, including the filters in subqueries.
  *
- * <p>It runs after all of Spark's own rules, so filters have been pushed down and partitions pruned. It plans at once,
+ * <p>It runs after all of Spark's own rules, so filters have been pushed down and partitions pruned. It plans immediately,
  * not when the query runs. So {@code explain()} shows the plan, and the size of the remaining data can change a join.
  */
 public final class SkipRule extends Rule<LogicalPlan> {

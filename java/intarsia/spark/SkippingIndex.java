@@ -14,8 +14,8 @@ import scala.collection.immutable.Seq;
  * <p>Spark lists the files of a scan through its {@code FileIndex}. So files are left out here, and everything else is
  * Spark's own: the native reader, column pruning, dynamic partition pruning.
  *
- * <p>It equals another one over the same list with the same condition. Spark reuses exchanges, and merges subqueries, if
- * the relations in them are equal.
+ * <p>Two of them are equal if they have the same list and the same condition. Spark reuses exchanges, and merges
+ * subqueries, if the relations in them are equal.
  */
 public final class SkippingIndex implements FileIndex {
   private final FileIndex inner;
@@ -48,7 +48,7 @@ public final class SkippingIndex implements FileIndex {
     }
   }
 
-  /** Replaces the plan by one that also knows values of the running query. */
+  /** Replaces the plan by one that also uses values of the running query. */
   void setPlans(FilePlans plans) {
     this.plans = plans;
   }
@@ -66,7 +66,7 @@ public final class SkippingIndex implements FileIndex {
     return inner.rootPaths();
   }
 
-  /** The files that are left, so that {@code frame.inputFiles()} does not list excluded ones. */
+  /** The remaining files, so that {@code frame.inputFiles()} does not list excluded ones. */
   @Override
   public String[] inputFiles() {
     FilePlans known = plans;
@@ -78,7 +78,7 @@ public final class SkippingIndex implements FileIndex {
     inner.refresh();
   }
 
-  /** The bytes that are left, so that Spark can broadcast what is small after skipping. */
+  /** The number of remaining bytes, so that Spark can broadcast a relation that is small after skipping. */
   @Override
   public long sizeInBytes() {
     return plans == null ? inner.sizeInBytes() : Math.max(1, plans.keptBytes());

@@ -17,7 +17,7 @@ import scala.collection.immutable.Map;
 import scala.collection.immutable.Seq;
 
 /**
- * Spark's node of a scan, with metrics of what was skipped, which Spark's UI shows.
+ * Spark's node of a scan, with metrics of skipped files and rows, which Spark's UI shows.
  *
  * <p>It is a subclass because Spark's node has a fixed set of metrics. It reads nothing itself. Where Spark copies a node,
  * it uses either {@code copy} or the constructor of the node's class, so copies have the metrics, too.

@@ -16,7 +16,7 @@ import org.slf4j.LoggerFactory;
 import scala.collection.immutable.Seq;
 
 /**
- * Plans a scan as Spark does, and replaces its node by one with metrics of what was skipped.
+ * Plans a scan as Spark does, and replaces its node by one with metrics of skipped files and rows.
  *
  * <p>If that fails, Spark plans the scan without these metrics.
  */

@@ -18,7 +18,7 @@ final class TimeLimit {
   /**
    * Returns the result of a call.
    *
-   * @throws IOException if the call fails or is not done in time; it then continues, and its result is discarded
+   * @throws IOException if the call fails or does not end in time; it then continues, and its result is discarded
    */
   static <T> T call(Callable<T> call, long timeoutMillis) throws IOException {
     Future<T> result = THREADS.submit(call);

@@ -21,7 +21,7 @@ import scala.collection.immutable.Seq;
  * without a common superclass for their files.
  *
  * <p>A Python process of the executor builds the indexes. If that fails, the file is left as Spark wrote it, and the
- * outcome is recorded, unless the writer asked for a failure.
+ * outcome is recorded, unless the writer's options request a failure.
  */
 public final class WrittenFiles {
   /** Options of a writer, and the settings of the session for writers without them. */
@@ -33,7 +33,7 @@ public final class WrittenFiles {
   private static final long TIMEOUT_MILLIS = 3_600_000;
   private static final int MOST_JOBS = 100;
 
-  /** The idle processes of this JVM by their Python: tasks that commit at the same time need one each. */
+  /** The idle processes of this JVM by the path of Python: tasks that commit at the same time need one each. */
   private static final ConcurrentHashMap<String, ConcurrentLinkedDeque<PythonProcess>> IDLE =
       new ConcurrentHashMap<>();
 
@@ -42,7 +42,7 @@ public final class WrittenFiles {
 
   private final String folder;
 
-  /** Each file of the attempt: where it is now, and where it will be. */
+  /** The files of the attempt: the current and the final path of each. */
   private final List<String[]> files = new ArrayList<>();
 
   WrittenFiles(String folder) {
@@ -54,12 +54,12 @@ public final class WrittenFiles {
     return List.copyOf(JOBS);
   }
 
-  /** Notes a file that the task will write into a folder below that of the table. */
+  /** Adds a file that the task will write into a folder below that of the table. */
   void add(String file, Option<String> directory) {
     add(file, directory.isEmpty() ? folder : folder + "/" + directory.get());
   }
 
-  /** Notes a file that the task will write, and the folder in which it will be. */
+  /** Adds a file that the task will write, and the folder in which it will be. */
   void add(String file, String directory) {
     if (file.endsWith(".parquet")) {
       files.add(new String[] {file, directory + "/" + new Path(file).getName()});
@@ -102,7 +102,7 @@ public final class WrittenFiles {
       try {
         return "A" + process.ask(String.join("\0", indexes, file[0], file[1]), TIMEOUT_MILLIS);
       } finally {
-        idle.push(process); // one that has died starts again
+        idle.push(process); // a process that has died is started again
       }
     } catch (IOException | RuntimeException error) {
       if (fails) {

@@ -57,7 +57,7 @@ def attach(
             MiB is replaced only with ``"overwrite": "last-writer-wins"``.
 
     Returns:
-        For the path of one file, the report of it. For a folder, a glob or a list, whatever the number of
+        For the path of one file, its report. For a folder, a glob or a list, whatever the number of
         files, the combined report. Both have ``built``, ``kept``, ``notes``, ``changed``, ``bytes_before``,
         ``bytes_after``, ``bytes_added``, ``seconds`` and ``to_dict()``.
 
@@ -127,7 +127,7 @@ def detach(
         storage_options: Options of the stores of URLs, as for `attach`.
 
     Returns:
-        For the path of one file, the report of it; ``detached`` is False if nothing was attached, and the
+        For the path of one file, its report; ``detached`` is False if nothing was attached, and the
         file is then unchanged. For a folder, a glob or a list, the combined report. Both have ``detached``,
         ``removed``, ``bytes_before``, ``bytes_after``, ``seconds`` and ``to_dict()``.
 

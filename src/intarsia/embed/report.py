@@ -60,7 +60,8 @@ class AttachReport:
         bytes_original: Length of the original file.
         bytes_before: Length of the file before this run.
         bytes_after: Length of the file now.
-        built: Names of the indexes that this run built; a standard structure if any chunk got it.
+        built: Names of the indexes that this run built, and of the standard structures that it added to
+            at least one chunk.
         kept: Names of the indexes that the file already had.
         notes: Columns without an index, or with one that is unlikely to exclude rows, and why; indexes that
             are larger than a tenth of the file.

@@ -76,7 +76,7 @@ class Ngram:
 
     Args:
         column: A string column, dotted if it is nested. It must not be inside a list or a map.
-        n: The number of bytes in a gram: 2, 3 or 4. 4 skips more, and takes about four times the space.
+        n: The number of bytes in a gram: 2, 3 or 4. Longer grams skip more and take more space.
         granularity: ``"page"``, ``"row_group"``, ``"file"``, or a number of rows.
         ignore_case: Whether case is folded (A to Z) for ``ILIKE`` and regular expressions with ``(?i)``.
             Other conditions then skip slightly less. If false, only the parts of these patterns without

@@ -36,7 +36,7 @@ def open(
     storage_options: StorageOptions | None = None,
     query_timeout_seconds: float | None = None,
 ) -> Table:
-    """Open a Parquet file, a lake of them, or a Delta or Iceberg table.
+    """Open a Parquet file, a lake, or a Delta or Iceberg table.
 
     Args:
         source: A file, a folder, a glob, or a list of these, as local paths or URLs (without globs); or a

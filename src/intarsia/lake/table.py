@@ -189,7 +189,7 @@ class Table(TableFiles):
                 lists them as ``files_failed``. `Scan.to_arrow`, data frames, counts and aggregates then
                 contain all matching rows of a file or none. Iterating and streams yield the rows that precede
                 the damage, because it is found later. Files that need not be opened are not checked.
-                ``"raise"`` raises the error of the first one. Errors of a whole store are always raised.
+                ``"raise"`` raises the error of the first bad file. Errors of a whole store are always raised.
 
         Returns:
             The scan, an Arrow stream of the rows that can also count and aggregate them.
@@ -329,7 +329,7 @@ class Table(TableFiles):
         """Count the rows that match.
 
         Rows that indexes prove to match are not read. Without ``where`` only footers are read.
-        ``table.scan(where).count()`` returns the same, and leaves a report in the scan.
+        ``table.scan(where).count()`` returns the same, and the scan then has a report.
 
         Args:
             where: As for `scan`.
@@ -351,7 +351,7 @@ class Table(TableFiles):
     def locate(self, where: Where = None, column: str | None = None) -> pa.Table:
         """Locate the rows that match: their files, row groups, pages and row numbers.
 
-        This is the first step to erase a person's rows, and shows how the matches are distributed. Only
+        This is the first step in erasing a person's rows, and shows how the matches are distributed. Only
         columns of the predicate are read, and only where indexes do not prove that all rows match.
 
         Args:
@@ -556,7 +556,7 @@ class Table(TableFiles):
 
         Returns:
             The rows, with the table's schema. ``table.scan(columns=…).sample(…)`` returns some of the columns
-            and leaves a report in the scan.
+            and the scan then has a report.
 
         Raises:
             ValueError: If ``n`` or ``seed`` is negative.

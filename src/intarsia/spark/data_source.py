@@ -39,7 +39,7 @@ def register(spark: SparkSession) -> None:
     """Register the format ``"intarsia"`` with a session.
 
     ``spark.read.format("intarsia").option("where", …).load(path)`` has the rows of
-    ``intarsia.open(path).scan(where)``, with the rules of Intarsia's SQL: NaN, for example, equals nothing.
+    ``intarsia.open(path).scan(where)``, with the rules of Intarsia's SQL, by which NaN is not equal to NaN.
     Indexes of every kind skip files, row groups and pages. The predicate is evaluated when the frame is
     created and when it runs. Its options are ``where``, and ``columns`` with names between commas. Spark does
     not pass its own filters and columns to the source, so options are faster than ``frame.where``.

@@ -60,8 +60,8 @@ def index(
         indexes: The indexes to attach, such as ``[ia.PageIndex(), ia.Distinct("country")]``.
         lake_index: Where to build the lake index (see `intarsia.Table.build_lake_index`) at the end:
             ``"cache"`` for the cache folder of the driver's user, ``"beside"`` for the folder ``_intarsia``
-            in the lake. None updates an existing one, and creates none. The driver builds it from footers and
-            indexes.
+            in the lake. None updates an existing lake index, but does not create one. The driver builds it
+            from footers and indexes.
         on_error: ``"raise"`` to raise `FilesFailedError` at the end if files failed.
         max_failures: Stop when more files have failed, and raise `FilesFailedError`. The job then runs in
             parts, which double in size, because results arrive at the end of each part.
@@ -81,8 +81,9 @@ def index(
         ValueError: If a lake index cannot be stored there, such as ``"beside"`` on a web server.
         ColumnNotFoundError: If none of the files that were read has a column of an index. These are the first
             file, the last and up to 62 others. Nothing is indexed then.
-        RunInterrupted: At Ctrl-C. The job is cancelled, and another run skips the files that are done.
-            ``report`` has these files: those of this run with their sizes, but without names of indexes.
+        RunInterrupted: If the job is interrupted (Ctrl-C). It is cancelled, and another run skips the files
+            that are done. ``report`` has these files: those of this run with their sizes, but without names
+            of indexes.
 
     Example:
         >>> import intarsia as ia

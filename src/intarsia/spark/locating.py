@@ -26,13 +26,13 @@ MAX_KEYS = 10_000
 def locate(spark: SparkSession, keys: DataFrame, path: Source, *, key: Key) -> DataFrame:
     """Return the file and the row number of each row of a lake that has one of the keys.
 
-    This is the first step to erase or export the rows of many people. Spark joins the keys with the key
+    This is the first step in erasing or exporting the rows of many people. Spark joins the keys with the key
     columns of the lake, and reads no other columns. With up to 10,000 distinct keys, only the files that
     might contain one of them are read, by partition values, the lake index and the indexes of files.
 
     Args:
         spark: The session; classic or Connect.
-        keys: The keys. Equal keys count once. A null equals nothing.
+        keys: The keys. Equal keys count once. Nulls match no row.
         path: As for `read`.
         key: The column that has the keys in both, or several columns; or a mapping from columns of ``keys``
             to columns of the lake. Columns of the lake are top-level.

@@ -92,7 +92,7 @@ def optimize(
         sort_by: A column, or several with optional directions, as in ``["a", ("b", "descending")]``. Nulls
             are last. Files have disjoint ranges.
         zorder_by: Columns to cluster by, along a Z-order curve. All of them have the same weight.
-        hilbert_by: The same along a Hilbert curve, which separates values slightly better.
+        hilbert_by: Columns to cluster by, along a Hilbert curve, which separates values slightly better.
         partition_by: Columns that become folders such as ``month=11``, as in ``DataFrameWriter.partitionBy``.
             By default the partition columns of the source; ``()`` for none.
         target_file_size: The size of a file in bytes, estimated from the size of the source. Files are

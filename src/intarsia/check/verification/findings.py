@@ -132,9 +132,9 @@ class Finding:
         page: Ordinal of the data page in its chunk, or None.
         index: The structure: ``"ColumnIndex"``, ``"OffsetIndex"``, ``"Statistics"``,
             ``"SizeStatistics"``, ``"GeospatialStatistics"``, ``"PageHeader"``, ``"BloomFilter"``,
-            ``"encodings"``, ``"encoding_stats"``,
-            ``"sorting_columns"``, ``"directory"``, ``"distinct_index_offset"``, the name of an embedded
-            index; None for the data itself, and for counts and sizes of chunks and row groups.
+            ``"encodings"``, ``"encoding_stats"``, ``"sorting_columns"``, ``"directory"``,
+            ``"distinct_index_offset"``, or the name of an embedded index. None for the data itself, and
+            for counts and sizes of chunks and row groups.
         message: The fault.
         consequence: Its effect on readers.
     """
