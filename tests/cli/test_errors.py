@@ -34,6 +34,7 @@ def assert_one_line(outcome, code, *words):
         (["query", "FILE", "--format", "xml"], ["xml", "csv", "jsonl"]),
         (["query", "FILE", "--where", "id ="], ["id ="]),
         (["query", "FILE", "--where", "id = 'x'"], ["id"]),
+        (["query", "FILE", "--where", "abs(id, 3) = 3"], ["too many arguments"]),
         (["query", "FILE", "--where", "Citty = 'Bonn'"], ["Citty", "'city'"]),
         (["query", "FILE", "--columns", "kms"], ["kms", "'km'"]),
         (["query", "FILE", "--output", "rows.xml"], ["rows.xml", "--format", "parquet"]),

@@ -138,9 +138,8 @@ def _sizes(inspection: FileInspection) -> RenderableType:
     for field in dataclasses.fields(inspection.sizes):
         num_bytes = getattr(inspection.sizes, field.name)
         if num_bytes:
-            table.add_row(
-                field.name.replace("_", " "), size(num_bytes), f"{num_bytes / inspection.size_bytes:.1%}"
-            )
+            part = field.name.replace("_", " ").replace("bloom", "Bloom")
+            table.add_row(part, size(num_bytes), f"{num_bytes / inspection.size_bytes:.1%}")
     return table
 
 

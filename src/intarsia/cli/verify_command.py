@@ -30,8 +30,9 @@ intarsia verify lake/ --json | jq '.reports[].findings[]'
 intarsia verify --list-rules
 """
 
-#: The plural nouns of counts whose names are not nouns.
+#: The plural nouns of counts whose names differ from them.
 _NOUNS = {
+    "bloom_filters": "Bloom filters",
     "embedded_rebuilt": "rebuilt embedded indexes",
     "embedded_rows": "values checked against embedded indexes",
 }

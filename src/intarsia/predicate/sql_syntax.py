@@ -68,6 +68,8 @@ def _explain(tokens: Sequence[Any], at: int, description: str) -> tuple[int, str
         return unopened, "the parenthesis is not opened"
     if unclosed is not None and "Expecting )" in description:
         return unclosed, "the parenthesis is not closed"
+    if "number of provided arguments" in description:
+        return at, "the function has too many arguments"
     for ordinal, token in enumerate(tokens[: at + 1]):
         before = _kind(tokens[ordinal - 1]) if ordinal else None
         if _kind(token) in _OPERATORS and _lacks_operand(before):

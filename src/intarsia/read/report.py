@@ -19,6 +19,7 @@ import numpy.typing as npt
 from intarsia.errors import IntarsiaError, IntarsiaWarning
 from intarsia.file import Ignored
 from intarsia.file.joined import JoinedMetadata
+from intarsia.read.amounts import count
 from intarsia.read.counts import PageCounts, ReadCounts
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
@@ -392,7 +393,7 @@ class ScanReport:
         total, read = self._pages_total, self._pages_read
         unopened = self.files_total - self.files_opened
         skipped = f", {unopened:,} not opened" if unopened else ""
-        others = f"; {self.files_other:,} other files in the folders ignored" if self.files_other else ""
+        others = f"; {count(self.files_other, 'other file')} ignored" if self.files_other else ""
         estimated = "" if self.rows_estimated is None else f", about {self.rows_estimated:,.0f} by estimate"
         matched = "" if self.rows_matched is None else f", {self.rows_matched:,} match"
         index = f", including {self.bytes_index:,} of indexes" if self.bytes_index else ""

@@ -89,10 +89,9 @@ def refuse_type(function: str, operand: Column, needs: str) -> NoReturn:
 
 
 def refuse_argument(function: str, argument: object, needs: str) -> NoReturn:
-    """Raise the error for a constant that a function does not accept."""
-    raise PredicateError(
-        f"{function} does not accept the argument {argument!r:.80}; {needs}", reason="invalid-argument"
-    )
+    """Raise the error for a constant, or a tuple of constants, that a function does not accept."""
+    shown = ", ".join(map(repr, argument if isinstance(argument, tuple) else (argument,)))
+    raise PredicateError(f"{function} does not accept ({shown:.80}); {needs}", reason="invalid-argument")
 
 
 def no_result(function: str, problem: object) -> PredicateError:
