@@ -105,7 +105,7 @@ def check_offset_index(chunk: CheckedChunk, index: OffsetIndex, findings: Findin
             message = f"the page offset is {location.offset}, but the actual offset is {offset}"
             findings.add("page-offset", message, index=_OFFSET_INDEX, page=ordinal)
         if claimed == size - header_bytes:
-            message = f"the page size of {claimed} bytes omits the header of {header_bytes}"
+            message = f"the page size of {claimed} bytes omits the header of {header_bytes} bytes"
             findings.add("page-size-without-header", message, index=_OFFSET_INDEX, page=ordinal)
         elif claimed != size:
             message = f"the page size is {claimed} bytes, but the actual size is {size}"

@@ -76,9 +76,9 @@ def cast(call: Call, operand: Column) -> Invertible | None:
     elif name == "TIMESTAMP" and pa.types.is_timestamp(type_) and type_.tz is None:
         return None
     raise PredicateError(
-        f"cannot cast {operand.name!r} of type {operand.declared} to {name} in a predicate, because the "
-        "result may be rounded, may not exist, or differs between engines; compare the column with a literal "
-        "of its own type",
+        f"cannot cast {operand.name!r} of type {operand.declared} to {name} in a predicate: only casts "
+        "with exact results, equal in all engines, are supported; compare the column with a literal of its "
+        "own type",
         reason="unsupported-cast",
         column=operand.name,
     )
