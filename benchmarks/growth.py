@@ -22,6 +22,8 @@ from benchmarks.planning import ROWS_PER_FILE, make_lake
 
 FILES = (10, 100, 1_000, 10_000)
 PAGES = (10, 100, 1_000, 10_000, 100_000)
+ROW_GROUPS = (10, 1_000, 5_000, 20_000)
+COLUMNS = (10, 2_000, 8_000)
 ROWS_PER_PAGE = 20
 
 #: Increment when the data changes.
@@ -83,7 +85,7 @@ class Process:
 def measure_growth(
     folder: Path, rows: int | None, repetitions: int, progress: Callable[[str], None]
 ) -> list[Process]:
-    """Look up one value in lakes of up to 10,000 files, and in files of up to 100,000 pages.
+    """Look up one value in lakes of many files, and in files of many pages, row groups or columns.
 
     Args:
         folder: The folder for the files, which are reused.
@@ -96,7 +98,7 @@ def measure_growth(
             Process("import pyarrow.parquet", "import pyarrow.parquet", [], empty),
             Process("import intarsia", "import intarsia", [], empty),
             *_lakes(folder, _up_to(rows, FILES, ROWS_PER_FILE), empty, progress),
-            *_files(folder, _up_to(rows, PAGES, ROWS_PER_PAGE), empty, progress),
+            *_files(folder, rows, empty, progress),
         ]
         for _ in range(1 + repetitions):  # the first runs compile modules
             for process in processes:
@@ -145,16 +147,36 @@ def _lakes(
         yield Process(f"{files:,} files, lake index", _QUERY, query, cache)
 
 
-def _files(
-    folder: Path, sizes: Sequence[int], empty: str, progress: Callable[[str], None]
-) -> Iterator[Process]:
-    for pages in sizes:
-        path = folder / f"growth-{pages}-pages-v{VERSION}.parquet"
-        if not path.exists():
-            progress(f"growth: creating a file of {pages:,} pages")
-            part = path.with_suffix(".part")
-            ids = pa.table({"id": np.arange(pages * ROWS_PER_PAGE)})
-            pq.write_table(ids, part, max_rows_per_page=ROWS_PER_PAGE, write_page_index=True)
-            part.rename(path)
-        where = f"id = {pages * ROWS_PER_PAGE // 3}"
-        yield Process(f"{pages:,} pages", _QUERY, ["query", str(path), "-w", where], empty)
+def _files(folder: Path, rows: int | None, empty: str, progress: Callable[[str], None]) -> Iterator[Process]:
+    """Files with many pages, row groups or columns; the value is in one page, row group or column."""
+    for kind, sizes, rows_each, make in (
+        ("pages", PAGES, ROWS_PER_PAGE, _write_pages),
+        ("row groups", ROW_GROUPS, ROWS_PER_PAGE, _write_row_groups),
+        ("columns", COLUMNS, ROWS_PER_PAGE, _write_columns),
+    ):
+        for size in _up_to(rows, sizes, rows_each):
+            path = folder / f"growth-{size}-{kind.replace(' ', '-')}-v{VERSION}.parquet"
+            if not path.exists():
+                progress(f"growth: creating a file of {size:,} {kind}")
+                part = path.with_suffix(".part")
+                make(size, part)
+                part.rename(path)
+            where = "c7 = 5" if kind == "columns" else f"id = {size * ROWS_PER_PAGE // 3}"
+            yield Process(
+                f"{size:,} {kind}", _QUERY, ["query", str(path), "-w", where, "-c", where[:2]], empty
+            )
+
+
+def _write_pages(pages: int, path: Path) -> None:
+    ids = pa.table({"id": np.arange(pages * ROWS_PER_PAGE)})
+    pq.write_table(ids, path, max_rows_per_page=ROWS_PER_PAGE, write_page_index=True)
+
+
+def _write_row_groups(row_groups: int, path: Path) -> None:
+    ids = pa.table({"id": np.arange(row_groups * ROWS_PER_PAGE)})
+    pq.write_table(ids, path, row_group_size=ROWS_PER_PAGE)
+
+
+def _write_columns(columns: int, path: Path) -> None:
+    values = pa.array(np.arange(ROWS_PER_PAGE))
+    pq.write_table(pa.table({f"c{ordinal}": values for ordinal in range(columns)}), path)

@@ -13,6 +13,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
+from intarsia.lake.schema import table_schema
 from tests.effort import examples
 from tests.lake.index.lakes import age
 from tests.predicate import oracle
@@ -31,6 +32,33 @@ def lake(folder, *tables):
     for place, table in enumerate(tables):
         write(folder / f"{place}.parquet", pa.table(table) if isinstance(table, dict) else table)
     return folder
+
+
+class CountedSchema:
+    """A schema that counts how often all of its names are listed, which takes time for each column."""
+
+    def __init__(self, schema):
+        self._schema = schema
+        self.listings = 0
+
+    def __iter__(self):
+        return iter(self._schema)
+
+    def equals(self, other):
+        return self is other
+
+    def __getattr__(self, name):
+        self.listings += name == "names"
+        return getattr(self._schema, name)
+
+
+def test_many_columns_are_not_listed_for_each_column():
+    first, second = (
+        CountedSchema(pa.schema([(f"c{number}", pa.int64()) for number in numbers]))
+        for numbers in (range(100), range(50, 150))
+    )
+    assert len(table_schema([("1", first), ("2", second)]).schema) == 150
+    assert max(first.listings, second.listings) < 10
 
 
 # --- examples ------------------------------------------------------------------------------------

@@ -84,6 +84,10 @@ def find_everywhere(path):
     assert ia.open(path).scan("digit < 3 OR digit = 4").to_arrow().num_rows > 0
 
 
+def read_everything(path):
+    assert ia.open(path).scan().to_arrow().num_rows > 0
+
+
 def add_up(path):
     assert ia.open(path).aggregate({"amount": "sum"}, "digit < 3 OR digit = 4")["amount"]["sum"] > 0
 
@@ -109,6 +113,8 @@ def read_all_columns(path):
         (find_nowhere, False, 75),
         (find_everywhere, False, 165),
         (find_everywhere, True, 172),
+        (read_everything, False, 86),
+        (read_everything, True, 96),
         (add_up, True, 155),
         (plan_everywhere, True, 142),
     ],

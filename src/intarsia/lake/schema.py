@@ -84,7 +84,8 @@ def table_schema(
         column.is_nullable |= column.num_schemas < len(counted)
     # the first file's repeated names remain, so that scans of them are refused
     own = [found if first.get_field_index(found.name) < 0 else columns[found.name].result for found in first]
-    added = [column.result for name, column in columns.items() if name not in set(first.names)]
+    own_names = set(first.names)
+    added = [column.result for name, column in columns.items() if name not in own_names]
     schema = pa.schema(own + added, metadata=first.metadata)
     mixed = frozenset(name for name, column in columns.items() if column.is_mixed)
     notes = _renamed(counted, schema) if columns_of == "union" else _lacking(counted)

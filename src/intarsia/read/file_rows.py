@@ -321,20 +321,26 @@ class FileReader:
 
 
 def read_whole_file(query: FileQuery) -> Piece:
-    """Read all rows of a file, with its row groups in parallel, for a query without a predicate.
+    """Read all rows of a file, with runs of its row groups in parallel, for a query without a predicate.
 
     Args:
         query: The query; no rows are deleted.
     """
     file = query.file
-    reader = FileReader(query, FilePlan(RowSelection.all(file.footer.num_rows), RowSelection.none()))
-    groups = range(query.num_row_groups)
-    # pyarrow decodes the columns of one row group in parallel; several row groups use the remaining cores
-    with file.named_errors(), ThreadPoolExecutor(max(1, min(len(groups), pa.cpu_count()))) as pool:
-        pieces = list(pool.map(reader.read_whole, groups))
+    everything = RowSelection.all(file.footer.num_rows)
+    plan = FilePlan(everything, RowSelection.none())
+    reader = FileReader(query, plan)
+    runs = list(RowGroupRuns(query, plan, everything))
+
+    def read(run: Run) -> list[Piece]:
+        return list(reader.read_run(run, everything, lambda group, _: reader.read_whole(group)))
+
+    # pyarrow decodes the columns of one row group in parallel; several runs use the remaining cores
+    with file.named_errors(), ThreadPoolExecutor(max(1, min(len(runs), pa.cpu_count()))) as pool:
+        pieces = [piece for found in pool.map(read, runs) for piece in found]
     if not query.output_leaves:
         rows = rows_without_columns(file.footer.num_rows)
     else:
         rows = pa.concat_tables([piece.rows for piece in pieces] or [select_columns(query, {}, 0)])
     counts = sum((piece.counts for piece in pieces), ReadCounts())
-    return Piece(rows, counts, RowSelection.all(file.footer.num_rows))
+    return Piece(rows, counts, everything)
