@@ -72,6 +72,31 @@ def test_twice_the_terms_are_twice_the_work(form):
     assert {step: many[step] for step in many if many[step] > 2.1 * few[step] + 100} == {}
 
 
+class CountedFields:
+    """A schema that counts the fields that are made from it, which is the cost of a look at all columns."""
+
+    def __init__(self, schema):
+        self._schema = schema
+        self.made = 0
+
+    def field(self, ordinal):
+        self.made += 1
+        return self._schema.field(ordinal)
+
+    def __len__(self):
+        return len(self._schema)
+
+    def __getattr__(self, name):
+        return getattr(self._schema, name)
+
+
+@pytest.mark.parametrize("name", ["x", "s.x", ("s", "x")])
+def test_a_name_is_found_without_a_look_at_all_columns(name):
+    schema = CountedFields(SCHEMA.append(pa.field("s", pa.struct({"x": pa.int8()}))))
+    assert resolve_column(schema, name).path[-1] == "x"
+    assert schema.made == 1
+
+
 def test_each_name_is_looked_up_once():
     predicate = parse_sql(FORMS["pairs"](100))
     assert calls(lambda: bind(predicate, SCHEMA), of=resolve_column) == 2

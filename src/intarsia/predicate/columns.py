@@ -78,20 +78,25 @@ def find_column(schema: pa.Schema, column: ColumnName) -> tuple[tuple[str, ...],
     """
     shown = dotted(column)
     parts = column if isinstance(column, tuple) else tuple(column.split("."))
-    fields = [schema.field(ordinal) for ordinal in range(len(schema))]
-    found = _descend(fields, parts, shown, (), exact=isinstance(column, tuple))
+    found = _descend(schema, parts, shown, (), exact=isinstance(column, tuple))
     if found is None:
+        fields = [schema.field(ordinal) for ordinal in range(len(schema))]
         raise ColumnNotFoundError(shown, dict.fromkeys(_known(fields)))
     return found
 
 
 def _descend(
-    fields: list[pa.Field], parts: tuple[str, ...], shown: str, above: tuple[str, ...], *, exact: bool
+    fields: pa.Schema | pa.StructType,
+    parts: tuple[str, ...],
+    shown: str,
+    above: tuple[str, ...],
+    *,
+    exact: bool,
 ) -> tuple[tuple[str, ...], pa.DataType] | None:
     """Match the longest run of parts that names a field first, because a name may contain dots."""
     for count in (1,) if exact else range(len(parts), 0, -1):
         name, rest = ".".join(parts[:count]), parts[count:]
-        named = [field for field in fields if field.name == name]
+        named = fields.get_all_field_indices(name)  # by hash: a field object for each column takes longer
         if len(named) > 1:
             raise PredicateError(
                 f"column {shown!r} is ambiguous: {len(named)} fields are named {name!r}; rename all but one",
@@ -100,12 +105,11 @@ def _descend(
             )
         if not named:
             continue
-        path, type_ = (*above, name), named[0].type
+        path, type_ = (*above, name), fields.field(named[0]).type
         if not rest:
             return path, type_
         if pa.types.is_struct(type_):
-            children = [type_.field(ordinal) for ordinal in range(type_.num_fields)]
-            found = _descend(children, rest, shown, path, exact=exact)
+            found = _descend(type_, rest, shown, path, exact=exact)
             if found is not None:
                 return found
         elif pa.types.is_nested(type_):
