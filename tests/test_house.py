@@ -3,12 +3,14 @@
 import ast
 import functools
 import importlib
+import inspect
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import intarsia
+from intarsia import indexes
 
 PACKAGE = Path(intarsia.__file__).parent
 TESTS = Path(__file__).parent
@@ -157,6 +159,22 @@ def test_tests_use_the_public_interface():
                     name = "" if isinstance(node.args[0], ast.Constant) else f".{ast.unparse(node.args[1])}"
                     found.add((place, target + name.replace("'", "")))
     assert found == PATCHED_IN_TESTS
+
+
+def test_protocols_of_index_authors_document_arguments_and_results():
+    lacking = set()
+    for protocol in (getattr(indexes, name) for name in indexes.__all__):
+        if not getattr(protocol, "_is_protocol", False):
+            continue
+        for name, method in inspect.getmembers(protocol, inspect.isfunction):
+            if name.startswith("_"):
+                continue
+            signature, text = inspect.signature(method), inspect.getdoc(method) or ""
+            wanted = [f"    {argument}: " for argument in signature.parameters if argument != "self"]
+            if signature.return_annotation != "None" and "Yields:\n" not in text:
+                wanted.append("Returns:\n")
+            lacking |= {(protocol.__name__, name, want.strip()) for want in wanted if want not in text}
+    assert lacking == set()
 
 
 def imported_names(nodes):

@@ -63,7 +63,6 @@ FLAT = {
     pa.binary(80): (st.binary(min_size=80, max_size=80), lambda v: v),
 }
 
-_item = pa.field("element", pa.int32())
 NESTED = [
     pa.list_(pa.int32()),
     pa.list_(pa.field("element", pa.string(), nullable=False)),

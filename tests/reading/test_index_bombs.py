@@ -116,6 +116,22 @@ def test_indexes_of_one_file_share_a_budget(file):
         assert budget.taken_bytes <= budget.max_bytes
 
 
+def test_files_of_one_scan_share_a_budget(file):
+    """As a table opens them: each file has a budget of its own, and all of them count against another one."""
+    ia.attach(file, [ia.ZoneMap(COLUMNS[0], 10)])
+    whole = Recorded(1 << 30)
+    expected, _ = read_with(file, whole)
+    scan = ExpansionBudget(whole.taken_bytes * 3 // 2)  # enough for one file
+    first, second = (ExpansionBudget(1 << 30, scan) for _ in range(2))
+    payload = bytes(whole.taken_bytes)
+    first.take(payload)
+    assert read_with(file, second) == (expected, ["over-budget"])
+    first.release()
+    assert scan.left_bytes == scan.max_bytes
+    assert read_with(file, second) == (expected, [])
+    assert scan.left_bytes == scan.max_bytes  # closing a file releases its memory
+
+
 def test_payloads_of_other_forms_take_their_length():
     budget = ExpansionBudget(100)
     budget.take(b"x" * 60)

@@ -165,7 +165,6 @@ class Attachment:
         begin_copy: Callable[[], None] = lambda: None,
         parts: Sequence[Part] = (),
     ) -> None:
-        self._original = original
         self._parts = BuiltParts(parts, original)
         self._begin_copy = begin_copy  # called as soon as an index has to be added
         self._requested = requested

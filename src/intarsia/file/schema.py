@@ -79,6 +79,14 @@ class FileSchema:
         return out
 
     @cached_property
+    def roots_by_folded_name(self) -> Mapping[str, Sequence[pa.Field]]:
+        """Top-level fields by their names in lower case, as Spark finds them by default."""
+        out: dict[str, list[pa.Field]] = {}
+        for field in self.arrow:
+            out.setdefault(field.name.lower(), []).append(field)
+        return out
+
+    @cached_property
     def leaf_types(self) -> Mapping[int, pa.DataType]:
         """Arrow type of each leaf outside lists and maps, by ordinal."""
         out: dict[int, pa.DataType] = {}

@@ -34,6 +34,9 @@ class ListsValues(Protocol):
 
         Args:
             condition: A condition on one of the index's columns.
+
+        Returns:
+            False if candidates of the condition may have no match, as those of bounds or hashes.
         """
         ...
 
@@ -84,6 +87,9 @@ class EnumeratesValues(Protocol):
 
         Args:
             column: One of `Index.columns`.
+
+        Returns:
+            False if the index has no values of the column.
         """
         ...
 
@@ -102,6 +108,9 @@ class EnumeratingIndex(Protocol):
 
         They must be correct: they replace reading the rows of a granule that are all proven to match.
 
+        Returns:
+            The values, and the granules that have each of them.
+
         Raises:
             IndexPayloadError: If the payload is damaged.
         """
@@ -113,10 +122,13 @@ class Sketches(Protocol):
     """An index with a sketch of the distinct values of each granule, which answers `approx_distinct`."""
 
     def can_sketch(self, column: str) -> bool:
-        """Return whether the index has sketches of a column.
+        """Return whether the payload is worth reading for the sketches of a column.
 
         Args:
             column: One of `Index.columns`.
+
+        Returns:
+            False if the index has no sketches of the column.
         """
         ...
 

@@ -42,6 +42,9 @@ class ColumnData(Protocol):
         Args:
             column: The column, dotted if it is nested.
 
+        Returns:
+            The type of the arrays that `batches` yields.
+
         Raises:
             ColumnNotFoundError: If the column does not exist.
             IndexBuildError: If the column is inside a list or a map.

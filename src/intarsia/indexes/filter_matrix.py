@@ -27,9 +27,6 @@ from intarsia.rows.bounds import Bools
 #: Larger filters are left in their files, where a lookup reads 32 bytes of them.
 MAX_FILTER_BYTES = 1 << 20
 
-#: Conditions that need more bytes of the filters are not evaluated with them.
-MAX_LOOKUP_BYTES = 1 << 26
-
 #: The false-positive rate of the filters of `filter_of`.
 FILTER_FPP = 0.01
 

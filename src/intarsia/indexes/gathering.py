@@ -37,15 +37,35 @@ class GatheredParts(Protocol):
     """The parts of a gathered structure, not read yet. Reading a piece verifies its checksum."""
 
     def names(self) -> list[str]:
-        """Return the names of the parts."""
+        """Return the names of the parts.
+
+        Returns:
+            The `GatheredPart.name` of each part.
+        """
         ...
 
     def num_bytes(self, name: str) -> int:
-        """Return the length of a part in bytes."""
+        """Return the length of a part.
+
+        Args:
+            name: The name of the part.
+
+        Returns:
+            The length in bytes.
+
+        Raises:
+            CorruptFileError: If the part is missing. The structure is then ignored.
+        """
         ...
 
     def read(self, name: str) -> bytes:
         """Read a part.
+
+        Args:
+            name: The name of the part.
+
+        Returns:
+            All of its bytes.
 
         Raises:
             CorruptFileError: If it is missing or damaged. The structure is then ignored.
@@ -54,6 +74,13 @@ class GatheredParts(Protocol):
 
     def read_pieces(self, name: str, ordinals: Sequence[int]) -> list[bytes]:
         """Read pieces of a part in one request.
+
+        Args:
+            name: The name of the part, which has `GatheredPart.piece_bytes`.
+            ordinals: The positions of the pieces in the part, from 0.
+
+        Returns:
+            The bytes of each piece, in the order of ``ordinals``.
 
         Raises:
             CorruptFileError: If one is missing or damaged. The structure is then ignored.
@@ -78,7 +105,14 @@ class GatheredIndex(Protocol):
         ...
 
     def cost_bytes(self, condition: Condition) -> int:
-        """Estimate the number of bytes that `candidate_files` reads."""
+        """Estimate what an evaluation costs.
+
+        Args:
+            condition: A condition on one of the index's columns.
+
+        Returns:
+            The number of bytes that `candidate_files` reads.
+        """
         ...
 
 
@@ -87,7 +121,15 @@ class CertainFiles(Protocol):
     """A `GatheredIndex` that also proves that all rows of a file match."""
 
     def certain_files(self, condition: Condition) -> Bools | None:
-        """Return the files in which all rows match; see `GatheredIndex.candidate_files`."""
+        """Return the files in which all rows match.
+
+        Args:
+            condition: A condition on one of the index's columns.
+
+        Returns:
+            One boolean per digest, in the order of `Gathers.gather`; True only if all rows of the file match.
+            None if the structure cannot decide.
+        """
         ...
 
 
@@ -96,10 +138,15 @@ class SummarizedFiles(Protocol):
     """A `GatheredIndex` with a summary of each file, which answers COUNT, SUM, MIN, MAX and AVG."""
 
     def file_summaries(self, column: str) -> tuple[pa.Table, Bools] | None:
-        """Return a row of `intarsia.indexes.summary_schema` for each file, and whether its bounds are values.
+        """Return the summaries of a column.
 
         Args:
             column: One of the index's columns.
+
+        Returns:
+            A table with the columns of `intarsia.indexes.summary_schema` and a row for each digest, in the
+            order of `Gathers.gather`; and a boolean for each row, whether its bounds are values of the
+            column. None if the structure has no summaries of the column.
         """
         ...
 
@@ -140,6 +187,9 @@ class Gathers(Protocol):
         Args:
             parts: The parts.
             num_files: The number of digests.
+
+        Returns:
+            The open structure.
 
         Raises:
             CorruptFileError: If the structure is damaged.

@@ -162,7 +162,8 @@ class OpenHll:
         chosen = pa.array(granules)
         for sketch in [_parse(data.as_py()) for data in self.sketches.filter(chosen)]:
             counter.add_sketch(sketch)
-        counter.has_empty |= any(self.has_empty.filter(chosen).to_pylist())
+        if any(self.has_empty.filter(chosen).to_pylist()):
+            counter.add_empty()
 
 
 class DistinctCounter:
@@ -202,6 +203,10 @@ class DistinctCounter:
                     self._add_bytes(distinct.to_pylist())
                     continue
             deque(map(self._union.update, distinct.to_pylist()), maxlen=0)
+
+    def add_empty(self) -> None:
+        """Count the empty text, which sketches ignore."""
+        self.has_empty = True
 
     def _add_bytes(self, values: list[bytes]) -> None:
         """Count byte arrays that are not text, which the library does not accept in Python.

@@ -33,7 +33,11 @@ class MergesParts(Protocol):
     """An index whose payload can be merged from those of parts of a file, which are built in parallel."""
 
     def can_merge(self) -> bool:
-        """Return whether parts can be merged for these parameters; not if a granule can span row groups."""
+        """Return whether parts can be merged for these parameters.
+
+        Returns:
+            False if a granule can span row groups. Then one task builds the index of a file.
+        """
         ...
 
     def merge(self, parts: Sequence[PayloadPart]) -> bytes | None:

@@ -143,7 +143,7 @@ class Ngram:
         opened = [self.open(part.payload, part.layout) for part in parts]
         for part in opened:
             granules.add_listed(first, *part.pairs())
-            granules.unlisted |= dict.fromkeys((part.unlisted + first).tolist())
+            granules.add_unlisted(part.unlisted + first)
             first += len(part.edges) - 1
         batch, unlisted = granules.finish()
         edges = merged_edges([part.edges for part in opened])
@@ -356,6 +356,10 @@ class _GramLists:
         """Add the result of `OpenNgram.pairs`, whose granules begin at ``first``."""
         found, starts = np.unique(granules, return_index=True)
         self.found |= dict(zip((found + first).tolist(), np.split(grams, starts[1:]), strict=False))
+
+    def add_unlisted(self, granules: npt.NDArray[np.uint32]) -> None:
+        """Add granules with too many grams."""
+        self.unlisted |= dict.fromkeys(granules.tolist())
 
     def _distinct(self, grams: Grams) -> Grams:
         if len(grams) < MANY_GRAMS:

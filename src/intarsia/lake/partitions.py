@@ -19,9 +19,6 @@ from intarsia.predicate import Path
 #: Whether the types of partition columns are inferred from their values, or all are text.
 PartitionTypes: TypeAlias = Literal["infer", "text"]
 
-#: Names and values of the partition columns of a file, as in `DataFile`.
-_Partition: TypeAlias = tuple[tuple[str, str | None], ...]
-
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
 _FLOAT = re.compile(r"-?[0-9]*\.[0-9]+|NaN|-?Infinity")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")

@@ -154,7 +154,7 @@ class SparkBinder:
         """Bind a leaf on a column of a file."""
         schema = file_schema.arrow
         names = tuple(innermost(leaf.column))
-        found = self._find(schema, names)
+        found = self._find(file_schema, names)
         if found is None:  # Spark reads nulls, or the column's default
             if names[0].lower() in self._filled:
                 return _ANY
@@ -174,9 +174,9 @@ class SparkBinder:
         except IntarsiaError:
             return _ANY
 
-    def _find(self, schema: pa.Schema, names: Path) -> tuple[Path | None, pa.DataType] | None:
+    def _find(self, schema: FileSchema, names: Path) -> tuple[Path | None, pa.DataType] | None:
         """Find a column in a file's schema: its path (None if ambiguous) and type; None if it is missing."""
-        fields = list(schema)
+        fields = schema.roots_by_folded_name.get(names[0].lower(), [])
         path: list[str] = []
         data_type = pa.null()
         for name in names:
