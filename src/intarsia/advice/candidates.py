@@ -23,6 +23,7 @@ from intarsia.indexes.value_hash import is_lookup
 from intarsia.indexes.zonemap import ZoneMap
 from intarsia.predicate import Condition
 from intarsia.predicate.bound import BoundFunction
+from intarsia.predicate.nodes import dotted
 from intarsia.read.hint import Hint
 
 #: Built-in indexes of one column. Of those of one kind, the first that can evaluate a condition is built.
@@ -124,10 +125,7 @@ def _parameters(index: Any) -> dict[str, Any]:
 
 def column_of(index: Attachable) -> str | None:
     """Return the column of an index, dotted; None if it has none."""
-    if isinstance(index, Bloom):
-        return index.column if isinstance(index.column, str) else ".".join(index.column)
-    columns = getattr(index, "columns", ())
-    return columns[0] if columns else None
+    return dotted(index.columns[0]) if index.columns else None
 
 
 def command_of(paths: Sequence[str], indexes: Iterable[Attachable], *, lake_index: bool) -> str | None:

@@ -70,6 +70,11 @@ class Bloom:
         column = self.column if isinstance(self.column, str) else ".".join(self.column)
         return f"{self.kind}({column})"
 
+    @property
+    def columns(self) -> tuple[ColumnName, ...]:
+        """The column, as in `Index.columns`."""
+        return (self.column,)
+
     def leaves(self, file: ParquetInput) -> Collection[int]:
         """Return the ordinal of the column's leaf."""
         leaf = _leaf(file, self.column)

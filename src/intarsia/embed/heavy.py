@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from intarsia.embed.bloom import Bloom
 from intarsia.embed.report import Note
 from intarsia.indexes.base import HasPurpose
+from intarsia.predicate.nodes import dotted
+
+if TYPE_CHECKING:
+    from intarsia.embed.attach import Attachable
 
 #: An index that takes a larger part of the original file gets a note.
 HEAVY_SHARE = 0.1
@@ -16,7 +20,7 @@ MIN_FILE_BYTES = 1_000_000
 
 
 def heavy_notes(
-    indexes: Mapping[str, object], weights: Mapping[str, int], original_bytes: int
+    indexes: Mapping[str, Attachable], weights: Mapping[str, int], original_bytes: int
 ) -> Iterator[Note]:
     """Yield a note for each index that is larger than a tenth of the file.
 
@@ -33,11 +37,5 @@ def heavy_notes(
             index = indexes[name]
             purpose = f"; it is used to {index.purpose}" if isinstance(index, HasPurpose) else ""
             reason = f"it is larger than a tenth of the file{purpose}"
-            yield Note(_columns(index), None, name, reason, "heavy", share)
-
-
-def _columns(index: object) -> str | None:
-    if isinstance(index, Bloom):
-        return index.column if isinstance(index.column, str) else ".".join(index.column)
-    columns = getattr(index, "columns", ())
-    return ", ".join(columns) or None
+            columns = ", ".join(map(dotted, index.columns)) or None
+            yield Note(columns, None, name, reason, "heavy", share)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from intarsia.embed.bloom import Bloom
 from intarsia.errors import ColumnNotFoundError, FormatError, IndexBuildError, PredicateError
 from intarsia.file import ParquetInput
 from intarsia.lake.data_file import DataFile
 from intarsia.predicate.columns import find_column
-from intarsia.predicate.nodes import ColumnName
+
+if TYPE_CHECKING:
+    from intarsia.embed.attach import Attachable
+    from intarsia.predicate.nodes import ColumnName
 
 #: Maximum number of footers to read in search of a column.
 MAX_FILES_READ = 64
 
 
-def check_named_columns(files: Sequence[DataFile], indexes: Iterable[object]) -> None:
+def check_named_columns(files: Sequence[DataFile], indexes: Iterable[Attachable]) -> None:
     """Check that each column of the indexes exists in some file.
 
     Some files may lack a column, because it was added to the table later. So the first file, the last one and
@@ -31,7 +34,7 @@ def check_named_columns(files: Sequence[DataFile], indexes: Iterable[object]) ->
         ColumnNotFoundError: If none of the files that were read has a column.
         IndexBuildError: If the column is a partition column.
     """
-    missing = dict.fromkeys(column for index in indexes for column in _columns_of(index))
+    missing = dict.fromkeys(column for index in indexes for column in index.columns)
     first_errors: dict[ColumnName, ColumnNotFoundError] = {}
     for file in _spread(files) if missing else ():
         try:
@@ -68,13 +71,6 @@ def partition_error_of(path: str, error: ColumnNotFoundError) -> IndexBuildError
         path=path,
         column=error.column,
     )
-
-
-def _columns_of(index: object) -> tuple[ColumnName, ...]:
-    """Return the columns of an index; a page index and statistics have none."""
-    if isinstance(index, Bloom):
-        return (index.column,)
-    return tuple(getattr(index, "columns", ()))
 
 
 def _spread(files: Sequence[DataFile]) -> Iterator[DataFile]:

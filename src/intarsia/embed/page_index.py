@@ -20,6 +20,7 @@ from intarsia.format.enums import Type
 from intarsia.format.footer import chunk_range
 from intarsia.format.page_index import PageLocations, parse_column_index, parse_offset_index
 from intarsia.format.structs import ColumnIndex, OffsetIndex, Statistics
+from intarsia.predicate.nodes import ColumnName
 from intarsia.rows.int96 import Int96
 from intarsia.storage import ByteRange
 
@@ -62,6 +63,11 @@ class PageIndex:
     def name(self) -> str:
         """The name in reports."""
         return self.kind
+
+    @property
+    def columns(self) -> tuple[ColumnName, ...]:
+        """Nothing, because it belongs to all columns; as in `Index.columns`."""
+        return ()
 
     def leaves(self, file: ParquetInput) -> Collection[int]:
         """Return the ordinals of all leaves."""

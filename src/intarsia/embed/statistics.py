@@ -18,6 +18,7 @@ from intarsia.errors import CorruptFileError, FormatError, IndexBuildError
 from intarsia.file import ParquetInput
 from intarsia.file.trust import Claim, Trust
 from intarsia.format import structs
+from intarsia.predicate.nodes import ColumnName
 from intarsia.rows.ordering import Ordering
 
 
@@ -43,6 +44,11 @@ class Statistics:
     def name(self) -> str:
         """The name in reports."""
         return self.kind
+
+    @property
+    def columns(self) -> tuple[ColumnName, ...]:
+        """Nothing, because it belongs to all columns; as in `Index.columns`."""
+        return ()
 
     def leaves(self, file: ParquetInput) -> Collection[int]:
         """Return the ordinals of all leaves."""

@@ -13,14 +13,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-from intarsia.embed import Bloom
 from intarsia.embed.attach import STANDARD, Attachable, attach_file, attach_to
 from intarsia.embed.index_report import IndexedFile
 from intarsia.embed.report import Note
 from intarsia.errors import ColumnNotFoundError, PredicateError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
 from intarsia.predicate.columns import find_column
-from intarsia.predicate.nodes import dotted
 from intarsia.spark.listing import python_path
 from intarsia.spark.serving import serve_standard_streams
 from intarsia.spark.shipping import indexes_from_text
@@ -74,7 +72,7 @@ def _for_columns(source: ByteSource, requested: Sequence[Attachable]) -> tuple[l
     chosen: list[Attachable] = []
     notes: list[Note] = []
     for index in requested:
-        columns = (index.column,) if isinstance(index, Bloom) else tuple(getattr(index, "columns", ()))
+        columns = index.columns
         try:
             for column in columns:
                 find_column(schema, column)
@@ -82,8 +80,7 @@ def _for_columns(source: ByteSource, requested: Sequence[Attachable]) -> tuple[l
             chosen.append(index)
         except ColumnNotFoundError as error:
             name = index.name if isinstance(index, STANDARD) else index.kind
-            column = dotted(columns[0])
-            notes.append(Note(column, None, name, "the file has no such column", str(error.reason)))
+            notes.append(Note(error.column, None, name, "the file has no such column", str(error.reason)))
         else:
             chosen.append(index)
     return chosen, notes
