@@ -70,7 +70,7 @@ jar: $(VENV)/.dev  ## Compile java/ into the jar of the package (needs JDK 17 or
 bench: $(VENV)/.dev  ## Run the benchmarks against other readers (ARGS="lookup totals" to select)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-bench-spark: $(VENV)/.dev  ## Measure plain Spark SQL before and after ias.enable (ARGS=lake to select)
+bench-spark: $(VENV)/.dev  ## Measure plain Spark SQL before and after ias.enable, and jobs (ARGS=lake to select)
 	@$(BIN)/python -m benchmarks.spark $(ARGS)
 
 clean:  ## Remove .venv, caches and build output

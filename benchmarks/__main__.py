@@ -58,7 +58,7 @@ benchmarks:
   memory    memory that a result of 200 wide rows retains
   attach    time to attach each kind of index
   plan      time to plan a lookup in 10,000 files with a lake index
-  growth    CPU time and peak memory of whole processes, from 10 to 10,000 files and to 100,000 pages
+  growth    CPU time and peak memory of whole processes, to 10,000 files, 100,000 pages and 8,000 columns
 
 examples:
   python -m benchmarks
