@@ -91,7 +91,7 @@ def test_arguments_of_optimize(tmp_path, capsys):
     lake, new = write_lake(tmp_path / "lake", files=1, rows_of_each=10), str(tmp_path / "new")
     for arguments, shown in (
         (["--target-file-size", "much"], "--target-file-size"),
-        (["--partition-by", "x", "--no-partitions"], "exclude"),
+        (["--partition-by", "x", "--no-partitions"], "--no-partitions"),
         (["--sort-by", ","], "--sort-by"),
         (["--add", "nonsense(x)"], "nonsense"),
         (["--spark", "local[many]"], "local[many]"),
