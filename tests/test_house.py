@@ -107,6 +107,22 @@ def test_no_module_assigns_attributes_of_the_classes_of_another():
     ] == []
 
 
+#: Names of several public classes, and why.
+NAMES_OF_SEVERAL_CLASSES = {
+    # the struct has Parquet's name, and the index that completes it is `ia.Statistics`
+    "Statistics": ["embed/statistics.py", "format/structs.py"],
+}
+
+
+def test_no_two_public_classes_have_the_same_name():
+    modules = {}
+    for path, tree in parsed_modules():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                modules.setdefault(node.name, []).append(path)
+    assert {name: paths for name, paths in modules.items() if len(paths) > 1} == NAMES_OF_SEVERAL_CLASSES
+
+
 def test_a_wrong_page_index_is_recovered_from_in_one_place():
     """Each of the two errors is caught once: where it is given a row group, and where work is done again.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from intarsia.file.trust import RULES, Claim, Trust, Verdict, parse_writer
+from intarsia.file.trust import RULES, Claim, Trust, TrustedValue, parse_writer
 from intarsia.format.enums import ConvertedType, Type
 from intarsia.format.footer import Footer, schema_leaves
 from intarsia.format.structs import (
@@ -150,9 +150,9 @@ def test_arrow_schema_shows_which_columns_were_dictionaries():
 def test_bounds():
     current, deprecated = {"min_value": b"a", "max_value": b"b"}, {"min": b"c", "max": b"d"}
     number = trust("", "number")
-    assert number.bounds(chunk(**current, **deprecated)) == Verdict((b"a", b"b"))
-    assert number.bounds(chunk(**deprecated)) == Verdict((b"c", b"d"))
-    assert number.bounds(chunk(min_value=b"a", **deprecated)) == Verdict((b"c", b"d"))
+    assert number.bounds(chunk(**current, **deprecated)) == TrustedValue((b"a", b"b"))
+    assert number.bounds(chunk(**deprecated)) == TrustedValue((b"c", b"d"))
+    assert number.bounds(chunk(min_value=b"a", **deprecated)) == TrustedValue((b"c", b"d"))
     assert number.bounds(chunk(min=b"a")).value is None
     assert number.bounds(chunk()).value is None
     assert number.bounds(chunk()).reason != number.bounds(chunk(min=b"a")).reason
@@ -164,8 +164,8 @@ def test_bounds():
 def test_null_counts():
     bounds = {"min_value": b"a", "max_value": b"b"}
     number = trust("", "number")
-    assert number.null_count(chunk(null_count=3), 10) == Verdict(3)
-    assert number.null_count(chunk(null_count=0, **bounds), 10) == Verdict(0)
+    assert number.null_count(chunk(null_count=3), 10) == TrustedValue(3)
+    assert number.null_count(chunk(null_count=0, **bounds), 10) == TrustedValue(0)
     for found in (
         number.null_count(chunk(null_count=0), 10),
         number.null_count(chunk(), 10),
@@ -175,4 +175,4 @@ def test_null_counts():
     ):
         assert found.value is None
         assert found.reason
-    assert trust("", "unsigned").null_count(chunk("unsigned", null_count=3), 10) == Verdict(0)
+    assert trust("", "unsigned").null_count(chunk("unsigned", null_count=3), 10) == TrustedValue(0)

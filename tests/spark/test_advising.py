@@ -39,20 +39,20 @@ def test_lookups_advise_to_sort(spark, lake, tmp_path):
     assert advice.num_rows == ROWS
     assert 18_000 < advice.sample_rows < 22_000
     best = advice.advised
-    assert best.layout.sort_by == ("user",)
-    before = next(found for found in advice.layouts if found.layout.is_source)
+    assert best.arrangement.sort_by == ("user",)
+    before = next(found for found in advice.arrangements if found.arrangement.is_source)
     assert best.bytes < before.bytes_without / 4
     assert best.bytes_total > 0
-    assert best.bytes <= min(found.bytes for found in advice.layouts) / 0.9
-    assert {name for found in advice.layouts for name in found.layout.sort_by} == {"user"}
-    assert {found.layout.rows_per_page for found in advice.layouts} == {1024, 4096, 16_384}
+    assert best.bytes <= min(found.bytes for found in advice.arrangements) / 0.9
+    assert {name for found in advice.arrangements for name in found.arrangement.sort_by} == {"user"}
+    assert {found.arrangement.rows_per_page for found in advice.arrangements} == {1024, 4096, 16_384}
     assert advice.command.startswith(f"intarsia optimize {lake} DESTINATION --sort-by user --rows-per-page ")
-    assert advice.to_dict()["layouts"][0]["is_advised"]
+    assert advice.to_dict()["arrangements"][0]["is_advised"]
 
 
 def test_queries_that_suit_the_order(spark, lake):
     advice = ias.advise(spark, lake, "at BETWEEN 100 AND 200", sample_rows=ROWS, progress=False)
-    assert advice.advised.layout.is_source
+    assert advice.advised.arrangement.is_source
     assert advice.command.startswith(f"intarsia index {lake} --page-index")
     assert advice.sample_rows == ROWS
 
@@ -60,7 +60,7 @@ def test_queries_that_suit_the_order(spark, lake):
 def test_no_rows(spark, tmp_path):
     pq.write_table(pa.table({"x": pa.array([], pa.int64())}), tmp_path / "a.parquet")
     advice = ias.advise(spark, tmp_path, "x = 1", progress=False)
-    assert (advice.num_rows, advice.sample_rows, advice.advised.layout.is_source) == (0, 0, True)
+    assert (advice.num_rows, advice.sample_rows, advice.advised.arrangement.is_source) == (0, 0, True)
 
 
 def test_arguments(spark, lake):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from intarsia.spark.java import (
-    Java,
     JavaNotFoundError,
+    JavaRuntime,
     ensure_java,
     find_java,
     parse_settings,
@@ -53,7 +53,7 @@ def no_java(monkeypatch, tmp_path):
     ("reported", "version"), [("17", 17), ("21", 21), ("25", 25), ("1.8", 8), ("11", 11)]
 )
 def test_version_is_the_feature_version(reported, version):
-    assert parse_settings(SETTINGS.format(home="/opt/my java", version=reported)) == Java(
+    assert parse_settings(SETTINGS.format(home="/opt/my java", version=reported)) == JavaRuntime(
         "/opt/my java", version
     )
 

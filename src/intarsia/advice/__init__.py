@@ -5,18 +5,18 @@ It is not called `advise`, because a package of that name would hide the functio
 
 from intarsia.advice.advising import advise
 from intarsia.advice.columns import ColumnShape
-from intarsia.advice.cost import Cost
+from intarsia.advice.cost import QueryCost
 from intarsia.advice.obstacles import Obstacle
 from intarsia.advice.report import Advice, MeasuredIndex, NotBuilt, QueryAdvice, SampleSize
 
 __all__ = [
     "Advice",
     "ColumnShape",
-    "Cost",
     "MeasuredIndex",
     "NotBuilt",
     "Obstacle",
     "QueryAdvice",
+    "QueryCost",
     "SampleSize",
     "advise",
 ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Cost:
+class QueryCost:
     """The reads of a query, measured or estimated. Plans are upper bounds, as in `Table.explain`.
 
     Attributes:
@@ -23,12 +23,12 @@ class Cost:
     rows: float = 0
     files: float = 0
 
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(*(mine + theirs for mine, theirs in zip(self._values, other._values, strict=True)))
+    def __add__(self, other: QueryCost) -> QueryCost:
+        return QueryCost(*(mine + theirs for mine, theirs in zip(self._values, other._values, strict=True)))
 
-    def scaled(self, factor: float) -> Cost:
+    def scaled(self, factor: float) -> QueryCost:
         """Return the cost of this many times the data."""
-        return Cost(*(value * factor for value in self._values))
+        return QueryCost(*(value * factor for value in self._values))
 
     @property
     def _values(self) -> tuple[float, ...]:

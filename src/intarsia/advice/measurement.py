@@ -8,7 +8,7 @@ from typing import TypeAlias
 from intarsia.advice.candidates import column_of, indexes_for, indexes_for_every_file, name_of
 from intarsia.advice.choosing import choose
 from intarsia.advice.columns import ColumnShape, shapes_of
-from intarsia.advice.cost import Cost
+from intarsia.advice.cost import QueryCost
 from intarsia.advice.measuring import MeasuredFile
 from intarsia.advice.obstacles import Obstacle, is_explained, of_condition, of_constants, of_query
 from intarsia.advice.report import MeasuredIndex, NotBuilt, QueryAdvice, SampleSize
@@ -136,9 +136,9 @@ class Measurement:
 
     # --- costs -------------------------------------------------------------------------------------
 
-    def cost(self, number: int, names: Sequence[str] | frozenset[str]) -> Cost:
+    def cost(self, number: int, names: Sequence[str] | frozenset[str]) -> QueryCost:
         """Estimate the reads of a query of all files with some of the indexes."""
-        cost = Cost()
+        cost = QueryCost()
         for file in self._files_of(number):
             cost += file.cost(number, names)
         return cost.scaled(self._scale(number))
@@ -227,7 +227,7 @@ class Measurement:
         """Return the reads of one query, and why it cannot skip more."""
         one, scale = self._bound[number], self._scale(number)
         now, advised = self.cost(number, ()), self.cost(number, chosen)
-        least, total, rows_matched = Cost(), Cost(), 0.0
+        least, total, rows_matched = QueryCost(), QueryCost(), 0.0
         pages = self._page_index
         for file in self._files_of(number):
             of_file, matched = file.least(number, pages)
@@ -251,7 +251,13 @@ class Measurement:
         return [file for ordinal, file in self._files.items() if (number, ordinal) in self._sampled.now]
 
     def _obstacles(
-        self, number: int, total: Cost, now: Cost, advised: Cost, least: Cost, pages: Sequence[str]
+        self,
+        number: int,
+        total: QueryCost,
+        now: QueryCost,
+        advised: QueryCost,
+        least: QueryCost,
+        pages: Sequence[str],
     ) -> Iterator[Obstacle]:
         if self._bound[number].query.predicate is None:
             yield Obstacle("all-rows", None, "it has no condition, so every row is read")

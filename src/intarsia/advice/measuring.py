@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from intarsia.advice.candidates import column_of, name_of
-from intarsia.advice.cost import Cost
+from intarsia.advice.cost import QueryCost
 from intarsia.advice.sampled_file import BuiltIndex, SampledFile
 from intarsia.embed.attach import Attachable
 from intarsia.errors import IntarsiaError
@@ -51,14 +51,14 @@ class Spread:
     has_row_map: bool
 
 
-def plan_cost(query: FileQuery, rows: RowSelection | None = None) -> Cost:
+def plan_cost(query: FileQuery, rows: RowSelection | None = None) -> QueryCost:
     """Return the cost of a query of a file according to its plan, or the cost of reading some rows."""
     index_bytes = 0
     if rows is None:
         plan = plan_file(query)
         rows, index_bytes = plan.candidates, plan.index_bytes - _read_again(query, plan)
     counts = count_planned(query, rows)
-    return Cost(
+    return QueryCost(
         counts.planned_bytes + counts.index_bytes + index_bytes,
         sum(counts.pages.values()),
         counts.row_groups,
@@ -97,12 +97,12 @@ class MeasuredFile:
         entry: DataFile,
         sample: SampledFile,
         binders: Mapping[int, TableBinder],
-        now: Mapping[int, Cost],
+        now: Mapping[int, QueryCost],
     ) -> None:
         self._entry = entry
         self._binders = binders
         self._now = now
-        self._costs: dict[tuple[int, frozenset[str]], Cost] = {}
+        self._costs: dict[tuple[int, frozenset[str]], QueryCost] = {}
         self.sample = sample
         self.built: dict[str, BuiltIndex] = {}
         self.failed: dict[str, IntarsiaError] = {}
@@ -145,7 +145,7 @@ class MeasuredFile:
             self.built[name] = built
             self._indexes[name] = index
 
-    def cost(self, ordinal: int, names: Iterable[str]) -> Cost:
+    def cost(self, ordinal: int, names: Iterable[str]) -> QueryCost:
         """Estimate the cost of a query of the file with some of the built indexes."""
         base = self._measured(ordinal, frozenset())
         now = self._now[ordinal]
@@ -155,7 +155,7 @@ class MeasuredFile:
         measured = self._measured(ordinal, frozenset(relevant))
         return measured.scaled(now.bytes / base.bytes) if base.bytes else now
 
-    def least(self, ordinal: int, names: Sequence[str]) -> tuple[Cost, float]:
+    def least(self, ordinal: int, names: Sequence[str]) -> tuple[QueryCost, float]:
         """Return the cost of the pages with matches, and the number of matching rows."""
         base = self._measured(ordinal, frozenset())
         now = base if self.sample.is_whole else self._now[ordinal]
@@ -168,7 +168,7 @@ class MeasuredFile:
         finally:
             query.close()
 
-    def everything(self, ordinal: int) -> Cost:
+    def everything(self, ordinal: int) -> QueryCost:
         """Return the cost of reading all rows of the sample."""
         query = self._query(ordinal, ())
         try:
@@ -222,7 +222,7 @@ class MeasuredFile:
             )
         return self._outgrown[key]
 
-    def _measured(self, ordinal: int, names: frozenset[str]) -> Cost:
+    def _measured(self, ordinal: int, names: frozenset[str]) -> QueryCost:
         """Return the cost of a query on the sample."""
         key = (ordinal, names)
         if key not in self._costs:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from intarsia.advice.candidates import indexes_for
-from intarsia.advice.cost import Cost
+from intarsia.advice.cost import QueryCost
 from intarsia.advice.measuring import Spread
 from intarsia.indexes.rowmap import MAX_BUCKET_ENTRIES
 from intarsia.predicate import BoundCompare, BoundMatch, BoundNull, BoundPrefix, Condition
@@ -50,7 +50,7 @@ class Obstacle:
         return {"code": self.code, "column": self.column, "text": self.text}
 
 
-def of_query(total: Cost, now: Cost, advised: Cost, least: Cost) -> Obstacle | None:
+def of_query(total: QueryCost, now: QueryCost, advised: QueryCost, least: QueryCost) -> Obstacle | None:
     """Return why indexes cannot improve a query; None if they can."""
     if now.bytes == 0 or (now.bytes <= least.bytes * NEAR_LEAST and now.bytes < total.bytes / 2):
         text = "existing metadata already skips nearly everything that can be skipped"
@@ -61,7 +61,7 @@ def of_query(total: Cost, now: Cost, advised: Cost, least: Cost) -> Obstacle | N
     return None
 
 
-def is_explained(now: Cost, advised: Cost, least: Cost, total: Cost) -> bool:
+def is_explained(now: QueryCost, advised: QueryCost, least: QueryCost, total: QueryCost) -> bool:
     """Return whether the advised reads are close to the minimum, and the minimum is small."""
     near = max(least.bytes * NEAR_LEAST, least.bytes + now.bytes * NEAR_PART)
     return advised.bytes <= near and least.bytes < max(now.bytes, total.bytes) / 2

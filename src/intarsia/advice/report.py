@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from intarsia.advice.columns import ColumnShape
-from intarsia.advice.cost import Cost
+from intarsia.advice.cost import QueryCost
 from intarsia.advice.obstacles import Obstacle
 from intarsia.embed.attach import Attachable
 from intarsia.read.amounts import count, size
@@ -94,10 +94,10 @@ class QueryAdvice:
     columns: tuple[str, ...] | None
     origin: str
     count: int
-    total: Cost
-    now: Cost
-    advised: Cost
-    least: Cost
+    total: QueryCost
+    now: QueryCost
+    advised: QueryCost
+    least: QueryCost
     rows_matched: int
     obstacles: tuple[Obstacle, ...]
 
@@ -188,5 +188,5 @@ class Advice:
         return "\n".join(lines)
 
 
-def _size(cost: Cost) -> str:
+def _size(cost: QueryCost) -> str:
     return size(round(cost.bytes))

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from intarsia.advice.cost import Cost
+from intarsia.advice.cost import QueryCost
 from intarsia.advice.measuring import MeasuredFile, plan_cost
 from intarsia.advice.queries import Query
 from intarsia.advice.sampled_file import SampledFile, group_bytes
@@ -69,7 +69,7 @@ class SampledTable:
     """
 
     files: Mapping[int, MeasuredFile]
-    now: Mapping[tuple[int, int], Cost]
+    now: Mapping[tuple[int, int], QueryCost]
     ordinals: Sequence[int]
     num_rows: int
 
@@ -89,7 +89,7 @@ def sample_table(
     turns = list(take_turns([one.survivors for one in bound] or [every])) or [0]
     ordinals = sorted(turns[:MAX_FILES])
     files: dict[int, MeasuredFile] = {}
-    now: dict[tuple[int, int], Cost] = {}
+    now: dict[tuple[int, int], QueryCost] = {}
     num_rows = 0
     for position, ordinal in enumerate(ordinals):
         entry = table.files[ordinal]

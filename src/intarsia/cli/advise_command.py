@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from intarsia.advice import Advice, QueryAdvice
-    from intarsia.spark.advising import LayoutAdvice
+    from intarsia.spark.advising import ArrangementAdvice
 
 EXAMPLES = """
 intarsia advise flights.parquet --where "tailnum = 'N14228'"
@@ -135,7 +135,7 @@ def advise(
 
 
 def _advise_with_spark(master: str, path: list[str], options: dict[str, Any], *, as_json: bool) -> None:
-    def job(session: Any) -> LayoutAdvice:
+    def job(session: Any) -> ArrangementAdvice:
         from intarsia.spark.advising import advise as advise_with_spark
 
         return advise_with_spark(session, path[0] if len(path) == 1 else path, **options)

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from intarsia.cli.failures import UsageError
 from intarsia.errors import PredicateError
 from intarsia.read.aggregate import calls
-from intarsia.read.aggregate.calls import APPROX_DISTINCT, Call
+from intarsia.read.aggregate.calls import APPROX_DISTINCT, AggregateCall
 
-__all__ = ["APPROX_DISTINCT", "Call", "parse_calls"]
+__all__ = ["APPROX_DISTINCT", "AggregateCall", "parse_calls"]
 
 
-def parse_calls(texts: Sequence[str]) -> list[Call]:
+def parse_calls(texts: Sequence[str]) -> list[AggregateCall]:
     """Parse the texts of --aggregate into calls.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_type
-from intarsia.cli.aggregate_calls import APPROX_DISTINCT, Call
+from intarsia.cli.aggregate_calls import APPROX_DISTINCT, AggregateCall
 from intarsia.cli.failures import UsageError
 from intarsia.errors import IntarsiaError
 from intarsia.indexes.hll import is_counted
@@ -86,7 +86,7 @@ def _renamed(scan: Scan, names: list[str] | None, batches: Iterable[pa.RecordBat
 
 
 def aggregated(
-    table: Table, where: str | None, calls: Sequence[Call], on_error: OnError = "raise"
+    table: Table, where: str | None, calls: Sequence[AggregateCall], on_error: OnError = "raise"
 ) -> PrintedRows:
     """Return one row with the aggregates of the rows that match.
 
@@ -115,7 +115,7 @@ def aggregated(
     return PrintedRows(row.schema, [row], lambda: reports)
 
 
-def _column_of(schema: pa.Schema, call: Call) -> OutputColumn | None:
+def _column_of(schema: pa.Schema, call: AggregateCall) -> OutputColumn | None:
     """Return the column of a call under its name in the library."""
     if call.column is None:
         return None
@@ -135,7 +135,7 @@ def _key(column: OutputColumn | None) -> str:
     return ROWS if column is None else column.name
 
 
-def _functions(requested: Sequence[tuple[Call, OutputColumn | None]]) -> dict[str, list[str]]:
+def _functions(requested: Sequence[tuple[AggregateCall, OutputColumn | None]]) -> dict[str, list[str]]:
     """Return the exact functions in the form of `Table.aggregate`."""
     functions: dict[str, list[str]] = {}
     for call, column in requested:
@@ -145,7 +145,9 @@ def _functions(requested: Sequence[tuple[Call, OutputColumn | None]]) -> dict[st
     return functions
 
 
-def _check(exact: dict[str, list[str]], requested: Sequence[tuple[Call, OutputColumn | None]]) -> None:
+def _check(
+    exact: dict[str, list[str]], requested: Sequence[tuple[AggregateCall, OutputColumn | None]]
+) -> None:
     """Check that the functions are defined for their columns, before anything is read."""
     columns = {column.name: column for _, column in requested if column is not None}
     try:
@@ -163,7 +165,7 @@ def _check(exact: dict[str, list[str]], requested: Sequence[tuple[Call, OutputCo
             )
 
 
-def _array(call: Call, column: OutputColumn | None, value: Any) -> pa.Array:
+def _array(call: AggregateCall, column: OutputColumn | None, value: Any) -> pa.Array:
     """Return the result of a call as a column of one row."""
     return pa.array([value], _type_of(call.function, column, value))
 

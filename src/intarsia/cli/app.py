@@ -29,7 +29,7 @@ from intarsia.cli.terminal import red
 
 
 @dataclass
-class Run:
+class CommandState:
     """The state that all subcommands share."""
 
     debug: bool = False
@@ -147,7 +147,7 @@ def build() -> Any:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command; see `intarsia.cli.main`."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    state = Run(debug=os.environ.get("INTARSIA_DEBUG", "") not in ("", "0"))
+    state = CommandState(debug=os.environ.get("INTARSIA_DEBUG", "") not in ("", "0"))
     root = build()
     try:
         with dim_warnings():

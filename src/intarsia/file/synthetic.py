@@ -31,7 +31,7 @@ from intarsia.format.structs import (
     RowGroup,
     SchemaElement,
 )
-from intarsia.storage import ByteRange, SourceFile, SparseBytes
+from intarsia.storage import ByteRange, SourceStream, SparseBytes
 
 #: From this size on, columns are decoded in parallel, and pages are not copied into one buffer.
 _MANY_BYTES = 1 << 20
@@ -244,7 +244,7 @@ def _file_of(parts: Sequence[bytes]) -> pa.NativeFile:
         return pa.BufferReader(parts[0])
     edges = [0, *itertools.accumulate(map(len, parts))]
     locations = list(map(ByteRange, edges, edges[1:]))
-    return pa.PythonFile(SourceFile(SparseBytes(edges[-1], locations, parts)), mode="r")
+    return pa.PythonFile(SourceStream(SparseBytes(edges[-1], locations, parts)), mode="r")
 
 
 def footer_parts(footer: bytes) -> tuple[bytes, ...]:

@@ -48,7 +48,7 @@ STATISTICS_CLAIMS = (Claim.BOUNDS, Claim.EXACT_BOUNDS, Claim.NULL_COUNT)
 
 
 @dataclass(frozen=True)
-class Verdict(Generic[_T]):
+class TrustedValue(Generic[_T]):
     """A value in metadata, if it is trusted.
 
     Attributes:
@@ -323,7 +323,7 @@ class Trust:
         """Whether the footer declares a known order for the bounds of the column."""
         return self.footer.column_order(self.leaf) in KNOWN_ORDERS
 
-    def bounds(self, meta: ColumnMetaData) -> Verdict[tuple[bytes, bytes]]:
+    def bounds(self, meta: ColumnMetaData) -> TrustedValue[tuple[bytes, bytes]]:
         """Return the lower and the upper bound of a chunk, as stored in the file.
 
         The deprecated bounds are used only if the others are missing.
@@ -335,10 +335,12 @@ class Trust:
         ):
             if low is not None and high is not None:
                 doubt = self.doubt(claim, meta)
-                return Verdict((low, high)) if doubt is None else Verdict(None, doubt)
-        return Verdict(None, "one of the two bounds is missing" if has_bounds(statistics) else "it has none")
+                return TrustedValue((low, high)) if doubt is None else TrustedValue(None, doubt)
+        return TrustedValue(
+            None, "one of the two bounds is missing" if has_bounds(statistics) else "it has none"
+        )
 
-    def null_count(self, meta: ColumnMetaData, num_values: int) -> Verdict[int]:
+    def null_count(self, meta: ColumnMetaData, num_values: int) -> TrustedValue[int]:
         """Return the number of nulls in a chunk.
 
         Args:
@@ -346,20 +348,20 @@ class Trust:
             num_values: The number of values, including nulls; for a flat column, the number of rows.
         """
         if self.leaf.max_definition_level == 0:
-            return Verdict(0)  # regardless of the recorded count: a required column has no nulls
+            return TrustedValue(0)  # regardless of the recorded count: a required column has no nulls
         doubt = self.doubt(Claim.NULL_COUNT, meta)
         if doubt is not None:
-            return Verdict(None, doubt)
+            return TrustedValue(None, doubt)
         statistics = meta.statistics or Statistics()
         nulls = statistics.null_count
         if nulls is None:
-            return Verdict(None, "it has no null count")
+            return TrustedValue(None, "it has no null count")
         if not 0 <= nulls <= num_values:
-            return Verdict(None, f"a null count of {nulls} is impossible for {num_values} values")
+            return TrustedValue(None, f"a null count of {nulls} is impossible for {num_values} values")
         # if every value is NaN, there are no bounds and no nulls
         if not nulls and not has_bounds(statistics) and statistics.nan_count != num_values:
-            return Verdict(None, "some writers write 0 if they did not count nulls")
-        return Verdict(nulls)
+            return TrustedValue(None, "some writers write 0 if they did not count nulls")
+        return TrustedValue(nulls)
 
 
 def has_bounds(statistics: Statistics) -> bool:

@@ -27,7 +27,7 @@ from intarsia.indexes.batches import split_batches
 from intarsia.indexes.calling import evaluate_conditions
 from intarsia.indexes.filter_matrix import FilterMatrix, GatheredFilters, one_of
 from intarsia.indexes.gathering import GatheredParts
-from intarsia.indexes.proof import LOCAL_REQUEST_BYTES, Cost, Savings, Verdict, Wanted
+from intarsia.indexes.proof import LOCAL_REQUEST_BYTES, ProofCost, Savings, Verdict, Wanted
 from intarsia.indexes.statistics import RowGroupStatistics
 from intarsia.indexes.stored_values import stored_values
 from intarsia.indexes.value_hash import is_lookup
@@ -85,14 +85,14 @@ class BloomFilters:
         reach = filter_exists(self._file, leaf)
         return reach if reach.any() and len(self._hashes(condition)) else None
 
-    def cost(self, wanted: Wanted) -> Cost:
+    def cost(self, wanted: Wanted) -> ProofCost:
         """Return the cost of the header of each filter, and of a block per value."""
         num_bytes = requests = 0
         for condition, row_groups in wanted.items():
             num_groups = int(row_groups.sum())
             num_bytes += num_groups * (HEADER_BYTES + BLOCK_BYTES * len(self._hashes(condition)))
             requests += 2 * num_groups
-        return Cost(num_bytes, requests, part_bytes=HEADER_BYTES + BLOCK_BYTES)
+        return ProofCost(num_bytes, requests, part_bytes=HEADER_BYTES + BLOCK_BYTES)
 
     def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
         """Probe the filters that cost less than they can be expected to save, and evaluate conditions."""

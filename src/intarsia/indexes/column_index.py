@@ -16,7 +16,7 @@ from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import ColumnIndex
 from intarsia.indexes.calling import evaluate_conditions
-from intarsia.indexes.proof import Cost, Savings, Verdict, Wanted
+from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted
 from intarsia.indexes.statistics import RowGroupStatistics, bounds_of_keys
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, boundary_order, certainly_matches, might_match
@@ -65,7 +65,7 @@ class ColumnIndexes:
             self._reach[leaf.ordinal] = reach
         return self._reach[leaf.ordinal]
 
-    def cost(self, wanted: Wanted) -> Cost:
+    def cost(self, wanted: Wanted) -> ProofCost:
         """Return the cost of the ColumnIndexes and of their OffsetIndexes.
 
         Those with an invalid location cost nothing, because they are ignored with a note.
@@ -80,7 +80,7 @@ class ColumnIndexes:
             ):
                 if self._file.footer.contains_range(start, start + length):
                     num_bytes += length
-        return Cost(num_bytes, 2 * len(keys))
+        return ProofCost(num_bytes, 2 * len(keys))
 
     def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:  # noqa: ARG002
         """Read the missing parts of the page index, and evaluate conditions with it."""

@@ -31,7 +31,7 @@ from intarsia.indexes.dictionary_page import (
     parse_dictionary_page,
     value_bytes,
 )
-from intarsia.indexes.proof import Cost, Savings, Verdict, Wanted
+from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted
 from intarsia.indexes.statistics import RowGroupStatistics
 from intarsia.indexes.stored_values import SoughtBytes, lacks_bytes, sought_bytes
 from intarsia.indexes.value_hash import is_lookup, num_lookup_values
@@ -163,14 +163,14 @@ class Dictionaries:
         chunks = [group.columns[leaf.ordinal] for group in self._file.footer.metadata.row_groups]
         return np.array([has_readable_dictionary(chunk) for chunk in chunks], dtype=bool)
 
-    def cost(self, wanted: Wanted) -> Cost:
+    def cost(self, wanted: Wanted) -> ProofCost:
         """Return the cost of the dictionary pages. Without an OffsetIndex their lengths may be estimates."""
         locations = {
             (row_group, leaf.ordinal): self._location(leaf, row_group)
             for _, leaf, row_group in self._chunks(wanted)
         }
         lengths = [location.length if location else 0 for location in locations.values()]
-        return Cost(sum(lengths), len(lengths), pages=len(lengths), part_bytes=min(lengths))
+        return ProofCost(sum(lengths), len(lengths), pages=len(lengths), part_bytes=min(lengths))
 
     def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
         """Evaluate conditions on the dictionary pages that cost less than they could save."""

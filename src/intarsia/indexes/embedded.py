@@ -38,7 +38,7 @@ from intarsia.indexes.capabilities import (
 from intarsia.indexes.kept_indexes import KeptIndexes
 from intarsia.indexes.layout import Layout
 from intarsia.indexes.probing import ProbedIndex
-from intarsia.indexes.proof import Cost, Savings, Verdict, Wanted
+from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted
 from intarsia.indexes.registry import find_index_class, why_unknown
 from intarsia.indexes.statistics import RowGroupStatistics
 from intarsia.indexes.value_hash import num_lookup_values
@@ -302,15 +302,15 @@ class EntryProof:
             return None
         return np.ones(len(self._file.footer.metadata.row_groups), dtype=bool)
 
-    def cost(self, wanted: Wanted) -> Cost:
+    def cost(self, wanted: Wanted) -> ProofCost:
         """Return the cost of the payload, or of probing it for each value."""
         if self._entry.inline is not None:
-            return Cost(0, 0)
+            return ProofCost(0, 0)
         if not self.is_lookup:
-            return Cost(self._entry.length, 1)
+            return ProofCost(self._entry.length, 1)
         num_values = sum(num_lookup_values(condition) for condition in wanted)
         num_bytes = PROBE_BYTES + PROBED_VALUE_BYTES * (num_values - 1)
-        return Cost(min(num_bytes, self._entry.length), 2 * num_values)
+        return ProofCost(min(num_bytes, self._entry.length), 2 * num_values)
 
     def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:  # noqa: ARG002
         """Open the index, unless it is open, and evaluate conditions with it."""

@@ -21,7 +21,7 @@ LOCAL_REQUEST_BYTES = 1 << 12
 Wanted: TypeAlias = Mapping[Condition, Bools]
 
 
-class Cost(NamedTuple):
+class ProofCost(NamedTuple):
     """The cost of evaluating a proof.
 
     Attributes:
@@ -90,7 +90,7 @@ class Proof(Protocol):
         """Return for each row group whether it could exclude the condition, None for nowhere. No I/O."""
         ...
 
-    def cost(self, wanted: Wanted) -> Cost:
+    def cost(self, wanted: Wanted) -> ProofCost:
         """Estimate the cost of `evaluate`. No I/O."""
         ...
 

@@ -13,7 +13,7 @@ from intarsia.file.trust import Claim
 from intarsia.format.enums import BoundaryOrder
 from intarsia.format.footer import Leaf
 from intarsia.indexes.calling import evaluate_conditions
-from intarsia.indexes.proof import Cost, Savings, Verdict, Wanted
+from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted
 from intarsia.predicate import Path
 from intarsia.predicate.bound import BoundIn, Condition
 from intarsia.rows.bounds import (
@@ -44,9 +44,9 @@ class RowGroupStatistics:
         bounds = self.bounds(condition)
         return None if bounds is None else np.ones(len(bounds), dtype=bool)
 
-    def cost(self, wanted: Wanted) -> Cost:  # noqa: ARG002
+    def cost(self, wanted: Wanted) -> ProofCost:  # noqa: ARG002
         """Return zero, because the statistics are in the footer."""
-        return Cost(0, 0)
+        return ProofCost(0, 0)
 
     def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:  # noqa: ARG002
         """Evaluate conditions with the statistics."""

@@ -21,7 +21,7 @@ from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import Piece
 from intarsia.read.row_group import RowReader
-from intarsia.read.row_group_run import RowGroupRuns, Run, RunColumns
+from intarsia.read.row_group_run import RowGroupRun, RowGroupRuns, RunColumns
 from intarsia.rows.selection import RowSelection
 
 
@@ -125,7 +125,7 @@ def _joined_plan(plans: Sequence[FilePlan], joined: JoinedMetadata) -> FilePlan:
 
 
 def _read_run(
-    query: FileQuery, plan: FilePlan, run: Run, joined: JoinedMetadata
+    query: FileQuery, plan: FilePlan, run: RowGroupRun, joined: JoinedMetadata
 ) -> Iterator[tuple[int, Piece]]:
     """Read a run, and yield the piece of each file that it contains."""
     columns = RunColumns(query, run.groups, plan.dictionary_pages)

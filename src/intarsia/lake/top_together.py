@@ -32,7 +32,7 @@ from intarsia.read.file_rows import RUNS_AT_ONCE, Piece
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.report import ScanReport
 from intarsia.read.row_group import RowReader
-from intarsia.read.row_group_run import RowGroupRuns, Run, RunColumns
+from intarsia.read.row_group_run import RowGroupRun, RowGroupRuns, RunColumns
 from intarsia.read.sort_key import SortKey, TopRows
 from intarsia.read.top_rows import values_of
 from intarsia.rows.bounds import Bools
@@ -233,7 +233,7 @@ class FamilySearch:
         return np.asarray(found & is_small & np.logical_and.reduceat(can_be_joined, first_groups))
 
 
-def _read_run(query: FileQuery, plan: FilePlan, run: Run) -> Piece:
+def _read_run(query: FileQuery, plan: FilePlan, run: RowGroupRun) -> Piece:
     """Read the matching rows of a run; errors do not name the file."""
     columns = RunColumns(query, run.groups, plan.dictionary_pages)
     stages = () if run.is_proven else plan.stages

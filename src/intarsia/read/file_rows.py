@@ -30,9 +30,9 @@ from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import rows_without_columns
 from intarsia.read.retry import WrongPageIndexError, retry_without_wrong_index
 from intarsia.read.row_group import RowGroupColumns, RowReader, select_columns
-from intarsia.read.row_group_run import RowGroupRuns, Run, RunColumns
+from intarsia.read.row_group_run import RowGroupRun, RowGroupRuns, RunColumns
 from intarsia.rows.selection import RowSelection
-from intarsia.storage import SourceFile
+from intarsia.storage import SourceStream
 
 #: Maximum number of row groups, or runs of small ones, that are decoded concurrently (contract C7).
 RUNS_AT_ONCE = 2
@@ -92,14 +92,14 @@ def read_rows(
 
     runs = RowGroupRuns(query, plan, candidates)
 
-    def needed_runs() -> Iterator[Run]:
+    def needed_runs() -> Iterator[RowGroupRun]:
         position = 0
         while position < len(runs.groups) and left != 0:
             run = runs.run_at(position, left)
             yield run
             position += len(run.groups)
 
-    def read(run: Run) -> Iterator[Piece]:
+    def read(run: RowGroupRun) -> Iterator[Piece]:
         return reader.read_run(run, candidates, read_one)
 
     # with a limit the rows of one run determine whether another one is needed
@@ -129,7 +129,7 @@ def read_known_rows(query: FileQuery, plan: FilePlan, rows: RowSelection) -> Ite
     wanted = plan.candidates & rows
     runs = RowGroupRuns(query, plan, wanted)
 
-    def read(run: Run) -> Iterator[Piece]:
+    def read(run: RowGroupRun) -> Iterator[Piece]:
         yield from reader.read_run(run, wanted, reader.read)
         reader.refuse_outdated(run.groups)
 
@@ -144,7 +144,9 @@ def _at_once(query: FileQuery, runs: RowGroupRuns, rows: RowSelection, most: int
     return most if query.estimated_bytes(rows) >= _CONCURRENT_BYTES else 1
 
 
-def _in_order(read: Callable[[Run], Iterator[Piece]], runs: Iterable[Run], at_once: int) -> Iterator[Piece]:
+def _in_order(
+    read: Callable[[RowGroupRun], Iterator[Piece]], runs: Iterable[RowGroupRun], at_once: int
+) -> Iterator[Piece]:
     """Read runs, several of them concurrently, and yield their pieces in the order of the file."""
     if at_once < 2:
         for run in runs:
@@ -202,7 +204,7 @@ class FileReader:
         return self._read_selected(group, present, self._plan.stages, limit)
 
     def read_run(
-        self, run: Run, rows: RowSelection, read_one: Callable[[int, RowSelection], Piece]
+        self, run: RowGroupRun, rows: RowSelection, read_one: Callable[[int, RowSelection], Piece]
     ) -> Iterator[Piece]:
         """Read the matching rows of a run of row groups, in one piece unless something in it is damaged.
 
@@ -221,7 +223,7 @@ class FileReader:
             start, stop = int(edges[group]), int(edges[group + 1])
             yield read_one(group, rows.clip(start, stop).shift(-start))
 
-    def _read_together(self, run: Run) -> Piece | None:
+    def _read_together(self, run: RowGroupRun) -> Piece | None:
         """Read the matching rows of a run at once; None if something in it is damaged."""
         columns = RunColumns(self._query, run.groups, self._plan.dictionary_pages)
         stages = () if run.is_proven else self._plan.stages
@@ -295,7 +297,7 @@ class FileReader:
         try:
             with decode_errors(f"row group {group}", "RowGroup"):
                 reader = pq.ParquetFile(
-                    pa.PythonFile(SourceFile(query.file.source), mode="r"),
+                    pa.PythonFile(SourceStream(query.file.source), mode="r"),
                     metadata=query.file.arrow_metadata,
                     pre_buffer=True,
                 ).reader
@@ -332,7 +334,7 @@ def read_whole_file(query: FileQuery) -> Piece:
     reader = FileReader(query, plan)
     runs = list(RowGroupRuns(query, plan, everything))
 
-    def read(run: Run) -> list[Piece]:
+    def read(run: RowGroupRun) -> list[Piece]:
         return list(reader.read_run(run, everything, lambda group, _: reader.read_whole(group)))
 
     # pyarrow decodes the columns of one row group in parallel; several runs use the remaining cores

@@ -45,7 +45,7 @@ Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
 
 
-class Run(NamedTuple):
+class RowGroupRun(NamedTuple):
     """Row groups that are read as one.
 
     Attributes:
@@ -78,14 +78,14 @@ class RowGroupRuns:
         self._plan = plan
         self._rows = rows
 
-    def __iter__(self) -> Iterator[Run]:
+    def __iter__(self) -> Iterator[RowGroupRun]:
         position = 0
         while position < len(self.groups):
             run = self.run_at(position)
             yield run
             position += len(run.groups)
 
-    def run_at(self, position: int, most_rows: int | None = None) -> Run:
+    def run_at(self, position: int, most_rows: int | None = None) -> RowGroupRun:
         """Return the run that starts at a position in `groups`.
 
         Args:
@@ -93,14 +93,14 @@ class RowGroupRuns:
             most_rows: Maximum number of rows in a run of several row groups; None for no limit.
         """
         if len(self.groups) < 2 or not self.can_be_joined[position]:
-            return Run(self.groups[position : position + 1], is_proven=False)
+            return RowGroupRun(self.groups[position : position + 1], is_proven=False)
         most_rows = _RUN_ROWS if most_rows is None else min(most_rows, _RUN_ROWS)
         stop = min(
             int(np.searchsorted(self._bytes, self._bytes[position] + _RUN_BYTES, side="right")) - 1,
             int(np.searchsorted(self._num_rows, self._num_rows[position] + most_rows, side="right")) - 1,
             int(self._stretch_ends[np.searchsorted(self._stretch_ends, position, side="right")]),
         )
-        return Run(self.groups[position : max(stop, position + 1)], bool(self._is_proven[position]))
+        return RowGroupRun(self.groups[position : max(stop, position + 1)], bool(self._is_proven[position]))
 
     @cached_property
     def can_be_joined(self) -> Bools:

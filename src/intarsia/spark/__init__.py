@@ -10,7 +10,7 @@ Only this package imports pyspark, and only inside functions that take a session
 from __future__ import annotations
 
 from intarsia.embed.index_report import IndexedFile, IndexReport
-from intarsia.spark.advising import LayoutAdvice, MeasuredLayout, advise
+from intarsia.spark.advising import ArrangementAdvice, MeasuredArrangement, advise
 from intarsia.spark.aggregating import aggregate
 from intarsia.spark.approximate import DistinctEstimate, approx_distinct
 from intarsia.spark.data_source import register
@@ -29,13 +29,13 @@ from intarsia.spark.verifying import LakeVerifyReport, verify
 from intarsia.spark.writes import disable_writes, enable_writes, last_write, write_options
 
 __all__ = [
+    "ArrangementAdvice",
     "DistinctEstimate",
     "IndexReport",
     "IndexedFile",
     "JavaNotFoundError",
     "LakeVerifyReport",
-    "LayoutAdvice",
-    "MeasuredLayout",
+    "MeasuredArrangement",
     "OptimizeReport",
     "ReadChoice",
     "ScanSkip",

@@ -26,8 +26,8 @@ from intarsia.errors import IntarsiaError, PredicateError
 from intarsia.lake.opening import open as open_table
 from intarsia.predicate import And, Constant, Not, Or, Predicate, Where
 from intarsia.predicate.nodes import dotted, innermost
+from intarsia.spark.arrangements import Arrangement, measure_arrangement, write_arrangement
 from intarsia.spark.job import run_tasks
-from intarsia.spark.layouts import Layout, measure_layout, write_layout
 from intarsia.spark.optimize import Source, arrow_schema_of, source_rows
 from intarsia.spark.progress_line import reporter
 from intarsia.spark.shipping import indexes_from_text
@@ -49,7 +49,7 @@ _MAX_COLUMNS = 4
 #: Page sizes that are measured in addition to the default.
 _PAGE_SIZES = (1024, 16_384)
 
-#: Another layout is advised only if the queries read at most this share of what they read otherwise.
+#: Another arrangement is advised only if the queries read at most this share of what they read otherwise.
 _WORTHWHILE = 0.9
 
 #: The columns that restore the order of the source.
@@ -57,11 +57,11 @@ _FILE, _ROW = "_intarsia_file", "_intarsia_row"
 
 
 @dataclass(frozen=True)
-class MeasuredLayout:
-    """A layout, with the indexes that suit it.
+class MeasuredArrangement:
+    """An arrangement, with the indexes that suit it.
 
     Attributes:
-        layout: The order of rows and the page size.
+        arrangement: The order of rows and the page size.
         indexes: The indexes, in addition to the page index that every file has.
         bytes: Bytes of the sample that the queries read with these indexes.
         bytes_without: The same without indexes.
@@ -69,7 +69,7 @@ class MeasuredLayout:
         is_advised: Whether it is the advice.
     """
 
-    layout: Layout
+    arrangement: Arrangement
     indexes: tuple[Attachable, ...]
     bytes: int
     bytes_without: int
@@ -82,11 +82,11 @@ class MeasuredLayout:
         return self.bytes / max(self.bytes_total, 1)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the layout as a JSON object."""
+        """Return the arrangement as a JSON object."""
         return {
-            "sort_by": list(self.layout.sort_by),
-            "hilbert_by": list(self.layout.hilbert_by),
-            "rows_per_page": self.layout.rows_per_page,
+            "sort_by": list(self.arrangement.sort_by),
+            "hilbert_by": list(self.arrangement.hilbert_by),
+            "rows_per_page": self.arrangement.rows_per_page,
             "indexes": [option for index in self.indexes for option in options_of(index)],
             "bytes": self.bytes,
             "bytes_without": self.bytes_without,
@@ -100,16 +100,16 @@ class MeasuredLayout:
         mark = "advised: " if self.is_advised else ""
         without = self.bytes_without / max(self.bytes_total, 1)
         with_indexes = f", {self.share:.2%} with {names}" if names else ""
-        return f"{mark}{self.layout}: reads {without:.2%}{with_indexes}"
+        return f"{mark}{self.arrangement}: reads {without:.2%}{with_indexes}"
 
 
 @dataclass(frozen=True)
-class LayoutAdvice:
+class ArrangementAdvice:
     """The result of `intarsia.spark.advise`; ``str(advice)`` returns a summary.
 
     Attributes:
         command: The command that rewrites or indexes the lake; None if nothing would help.
-        layouts: All layouts that were measured, ordered by the bytes that the queries read.
+        arrangements: All arrangements that were measured, ordered by the bytes that the queries read.
         queries: The queries as SQL text.
         sample_rows: The number of rows of the sample.
         num_rows: The number of rows of the lake.
@@ -117,22 +117,22 @@ class LayoutAdvice:
     """
 
     command: str | None
-    layouts: tuple[MeasuredLayout, ...]
+    arrangements: tuple[MeasuredArrangement, ...]
     queries: tuple[str, ...]
     sample_rows: int
     num_rows: int
     seconds: float
 
     @property
-    def advised(self) -> MeasuredLayout:
-        """The advised layout."""
-        return next(found for found in self.layouts if found.is_advised)
+    def advised(self) -> MeasuredArrangement:
+        """The advised arrangement."""
+        return next(found for found in self.arrangements if found.is_advised)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the advice as a JSON object."""
         return {
             "command": self.command,
-            "layouts": [found.to_dict() for found in self.layouts],
+            "arrangements": [found.to_dict() for found in self.arrangements],
             "queries": list(self.queries),
             "sample": {"rows": self.sample_rows, "rows_total": self.num_rows},
             "seconds": self.seconds,
@@ -140,7 +140,7 @@ class LayoutAdvice:
 
     def __str__(self) -> str:
         head = f"measured on a sample of {self.sample_rows:,} of {self.num_rows:,} rows"
-        return "\n".join([head, *map(str, self.layouts), self.command or "nothing to change"])
+        return "\n".join([head, *map(str, self.arrangements), self.command or "nothing to change"])
 
 
 def advise(
@@ -152,13 +152,13 @@ def advise(
     columns: Sequence[str] | None = None,
     sample_rows: int = SAMPLE_ROWS,
     progress: Progress | bool = True,
-) -> LayoutAdvice:
+) -> ArrangementAdvice:
     """Advise how to sort a lake, how large its pages should be, and which indexes to embed.
 
     Spark draws rows of the whole lake at random, and adds rows that match queries with few matches in the
     sample. Tasks write the sample in several orders and page sizes, choose indexes for each as
     `intarsia.advise` does, and count the bytes that the queries read. Only temporary files are written. The
-    shares compare the layouts with each other. Those of selective queries are upper bounds for the lake,
+    shares compare the arrangements with each other. Those of selective queries are upper bounds for the lake,
     because one page is a larger part of a sample, and matches are more frequent in it.
 
     Args:
@@ -171,7 +171,7 @@ def advise(
         progress: As for `optimize`.
 
     Returns:
-        The measured layouts, and the command of the best one.
+        The measured arrangements, and the command of the best one.
 
     Raises:
         ValueError: If there are no queries, or ``sample_rows`` is less than 1.
@@ -181,7 +181,7 @@ def advise(
 
     Example:
         >>> advice = ias.advise(spark, "lake/", ["tailnum = 'N14228'", "dest = 'LEX'"])  # doctest: +SKIP
-        >>> advice.advised.layout.sort_by  # doctest: +SKIP
+        >>> advice.advised.arrangement.sort_by  # doctest: +SKIP
         ('tailnum',)
     """
     started = time.perf_counter()
@@ -200,15 +200,15 @@ def advise(
     if best.bytes >= _WORTHWHILE * first[0].bytes:
         best = first[0]
     measured = first
-    if not best.layout.is_source:
-        others = [replace(best.layout, rows_per_page=size) for size in _PAGE_SIZES]
+    if not best.arrangement.is_source:
+        others = [replace(best.arrangement, rows_per_page=size) for size in _PAGE_SIZES]
         pages = _measured(spark, sample, others, requested, show)
         measured += pages
         smaller = min(pages, key=lambda found: found.bytes)
         best = smaller if smaller.bytes <= _WORTHWHILE * best.bytes else best
     measured = [replace(found, is_advised=found is best) for found in measured]
     show(1, 1, "done")
-    return LayoutAdvice(
+    return ArrangementAdvice(
         _command(path, best),
         tuple(sorted(measured, key=lambda found: (not found.is_advised, found.bytes))),
         tuple(map(str, requested)),
@@ -260,7 +260,7 @@ def _rare(sample: pa.Table, requested: Sequence[Query]) -> list[str]:
     rare = []
     with tempfile.TemporaryDirectory(prefix="intarsia-advise-") as folder:
         path = os.path.join(folder, "sample.parquet")
-        write_layout(sample, Layout(), path)
+        write_arrangement(sample, Arrangement(), path)
         table = open_table(path)
         for query in requested:
             if query.predicate is not None and table.count(query.predicate) < _FEW_MATCHES:
@@ -269,7 +269,7 @@ def _rare(sample: pa.Table, requested: Sequence[Query]) -> list[str]:
     return rare
 
 
-def _orders(schema: pa.Schema, requested: Sequence[Query], partitions: Sequence[str]) -> list[Layout]:
+def _orders(schema: pa.Schema, requested: Sequence[Query], partitions: Sequence[str]) -> list[Arrangement]:
     """Return the orders to measure; the first is that of the source. Partition columns stay folders."""
     uses: Counter[str] = Counter()
     for query in requested:
@@ -281,9 +281,9 @@ def _orders(schema: pa.Schema, requested: Sequence[Query], partitions: Sequence[
             sort_keys([name], schema)
             names += [name] if name not in partitions else []
     names = names[:_MAX_COLUMNS]
-    orders = [Layout(), *(Layout(sort_by=(name,)) for name in names)]
+    orders = [Arrangement(), *(Arrangement(sort_by=(name,)) for name in names)]
     if len(names) > 1:
-        orders += [Layout(sort_by=(names[0], names[1])), Layout(hilbert_by=tuple(names[:3]))]
+        orders += [Arrangement(sort_by=(names[0], names[1])), Arrangement(hilbert_by=tuple(names[:3]))]
     return orders
 
 
@@ -300,11 +300,11 @@ def _condition_columns(predicate: Predicate | None) -> Iterator[str]:
 def _measured(
     spark: SparkSession,
     sample: pa.Table,
-    layouts: Sequence[Layout],
+    arrangements: Sequence[Arrangement],
     requested: Sequence[Query],
     show: Progress,
-) -> list[MeasuredLayout]:
-    """Measure layouts, one in each task."""
+) -> list[MeasuredArrangement]:
+    """Measure arrangements, one in each task."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, sample.schema) as writer:
         writer.write_table(sample)
@@ -313,14 +313,14 @@ def _measured(
     # a closure, because Spark serializes it
     def work(ordinal: str) -> str:
         rows = pa.ipc.open_stream(shipped).read_all()
-        return json.dumps([int(ordinal), measure_layout(rows, layouts[int(ordinal)], requested)])
+        return json.dumps([int(ordinal), measure_arrangement(rows, arrangements[int(ordinal)], requested)])
 
-    tasks = [[str(ordinal)] for ordinal in range(len(layouts))]
+    tasks = [[str(ordinal)] for ordinal in range(len(arrangements))]
     found = dict(
         map(json.loads, run_tasks(spark, tasks, work, lambda done, total: show(done, total, "measuring")))
     )
     results = []
-    for ordinal, layout in enumerate(layouts):
+    for ordinal, arrangement in enumerate(arrangements):
         outcome = json.loads(found[ordinal])
         sums = {
             name: sum(
@@ -329,7 +329,7 @@ def _measured(
             for name in ("advised", "now", "total")
         }
         indexes = tuple(indexes_from_text(outcome["indexes"]))
-        results.append(MeasuredLayout(layout, indexes, sums["advised"], sums["now"], sums["total"]))
+        results.append(MeasuredArrangement(arrangement, indexes, sums["advised"], sums["now"], sums["total"]))
     return results
 
 
@@ -343,13 +343,13 @@ def joined_names(names: Sequence[str]) -> str:
     return ",".join('"' + name.replace('"', '""') + '"' if set(name) & set(',"') else name for name in names)
 
 
-def _command(path: Source, best: MeasuredLayout) -> str | None:
+def _command(path: Source, best: MeasuredArrangement) -> str | None:
     names = [os.fspath(path)] if isinstance(path, str | os.PathLike) else [os.fspath(item) for item in path]
     options = [option for index in best.indexes for option in options_of(index)]
-    layout = best.layout
-    if layout.is_source:
+    arrangement = best.arrangement
+    if arrangement.is_source:
         return shlex.join(["intarsia", "index", *names, "--page-index", *options, "--spark"])
-    order = ["--sort-by", joined_names(layout.sort_by)] if layout.sort_by else []
-    order += ["--hilbert-by", joined_names(layout.hilbert_by)] if layout.hilbert_by else []
-    pages = ["--rows-per-page", str(layout.rows_per_page)]
+    order = ["--sort-by", joined_names(arrangement.sort_by)] if arrangement.sort_by else []
+    order += ["--hilbert-by", joined_names(arrangement.hilbert_by)] if arrangement.hilbert_by else []
+    pages = ["--rows-per-page", str(arrangement.rows_per_page)]
     return shlex.join(["intarsia", "optimize", *names, "DESTINATION", *order, *pages, *options])

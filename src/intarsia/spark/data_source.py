@@ -54,13 +54,13 @@ def register(spark: SparkSession) -> None:
     """
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-    class Part(InputPartition):
+    class SplitPartition(InputPartition):
         """One split of a plan."""
 
         def __init__(self, split: Split) -> None:
             self.split = split
 
-    class Reader(DataSourceReader):
+    class SplitReader(DataSourceReader):
         """Reads the splits of a plan."""
 
         def __init__(self, options: Mapping[str, str]) -> None:
@@ -68,11 +68,13 @@ def register(spark: SparkSession) -> None:
 
         def partitions(self) -> list[InputPartition]:
             """Plan the scan."""
-            return [Part(split) for split in _plan(self.options)]
+            return [SplitPartition(split) for split in _plan(self.options)]
 
         def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
             """Read one split, on an executor."""
-            if isinstance(partition, Part):  # if there are no partitions, Spark reads a partition of its own
+            if isinstance(
+                partition, SplitPartition
+            ):  # if there are no partitions, Spark reads a partition of its own
                 rows = partition.split.to_arrow()
                 yield from rows.cast(spark_schema(rows.schema)).to_batches()
 
@@ -92,7 +94,7 @@ def register(spark: SparkSession) -> None:
 
         def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002
             """Return the reader."""
-            return Reader(dict(self.options))
+            return SplitReader(dict(self.options))
 
     spark.dataSource.register(Intarsia)
 

@@ -42,7 +42,7 @@ class JavaNotFoundError(IntarsiaError):
     """Spark needs Java 17 or 21, and none was found; the message names the remedies."""
 
 
-class Java(NamedTuple):
+class JavaRuntime(NamedTuple):
     """A working Java runtime."""
 
     home: str
@@ -80,15 +80,15 @@ def find_java() -> str | None:
     return _packaged_java_home()
 
 
-def parse_settings(text: str) -> Java | None:
+def parse_settings(text: str) -> JavaRuntime | None:
     r"""Parse the output of ``java -XshowSettings:properties -version``.
 
     >>> parse_settings("    java.home = /opt/java\n    java.specification.version = 1.8\n")
-    Java(home='/opt/java', version=8)
+    JavaRuntime(home='/opt/java', version=8)
     """
     home = re.search(r"^\s*java\.home = (.+?)\s*$", text, re.MULTILINE)
     version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)\s*$", text, re.MULTILINE)
-    return Java(home[1], int(version[1])) if home and version else None
+    return JavaRuntime(home[1], int(version[1])) if home and version else None
 
 
 def write_launcher(home: Path, java: Path) -> Path:
@@ -114,7 +114,7 @@ def write_launcher(home: Path, java: Path) -> Path:
     return launcher
 
 
-def _system_javas() -> list[Java]:
+def _system_javas() -> list[JavaRuntime]:
     """Return the distinct Java runtimes that JAVA_HOME and PATH point to, in this order."""
     folders = [os.path.join(os.environ["JAVA_HOME"], "bin")] if os.environ.get("JAVA_HOME") else []
     executables = (shutil.which("java", path=folder) for folder in [*folders, *os.get_exec_path()])
@@ -123,7 +123,7 @@ def _system_javas() -> list[Java]:
 
 
 @functools.cache
-def _probe(executable: str) -> Java | None:
+def _probe(executable: str) -> JavaRuntime | None:
     """Run a Java runtime to find its version and its home, because PATH may contain a link or a shim."""
     try:
         run = subprocess.run(

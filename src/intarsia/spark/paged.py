@@ -23,7 +23,7 @@ from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn
 from intarsia.rows.selection import RowSelection
 from intarsia.spark.checksums import quoted
-from intarsia.spark.planning import PlannedFile
+from intarsia.spark.planning import RemainingFile
 from intarsia.spark.spark_types import reads_as_is
 
 if TYPE_CHECKING:
@@ -66,13 +66,13 @@ class PageReading:
     """
 
     splits: tuple[tuple[Split, tuple[str | None, ...]], ...]
-    others: tuple[PlannedFile, ...]
+    others: tuple[RemainingFile, ...]
     saved_bytes: int
 
 
 def plan_pages(
     table: TableFiles,
-    planned: Sequence[PlannedFile],
+    planned: Sequence[RemainingFile],
     schema: StructType,
     partition_columns: Sequence[str],
     *,
@@ -90,7 +90,7 @@ def plan_pages(
         keeps_dates: Whether Spark reads dates and times of unknown writers as they are.
     """
     splits: list[tuple[Split, tuple[str | None, ...]]] = []
-    others: list[PlannedFile] = []
+    others: list[RemainingFile] = []
     saved_bytes = 0
     wanted = [field for field in schema.fields if field.name not in partition_columns]
     for one in planned:
@@ -129,7 +129,7 @@ def can_read_pages(spark: SparkSession, reading: PageReading) -> bool:
 
 
 def _splits(
-    one: PlannedFile, rows: RowSelection, file: ParquetInput, columns: Sequence[OutputColumn]
+    one: RemainingFile, rows: RowSelection, file: ParquetInput, columns: Sequence[OutputColumn]
 ) -> list[Split]:
     query = FileQuery.of(file, None, columns)
     shared = SplitQuery(

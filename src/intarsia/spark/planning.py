@@ -36,7 +36,7 @@ _BATCH = 64
 
 
 @dataclass(frozen=True)
-class PlannedFile:
+class RemainingFile:
     """A file that Spark has to read.
 
     Attributes:
@@ -79,7 +79,7 @@ class FilePlanner:
         """Return the files that might contain matching rows, and those that cannot be planned, in order."""
         return [planned.file for planned in self.planned(TableFiles(files))] if files else []
 
-    def planned(self, table: TableFiles, *, is_current: bool = False) -> list[PlannedFile]:
+    def planned(self, table: TableFiles, *, is_current: bool = False) -> list[RemainingFile]:
         """Return the files of `surviving` with the rows to read.
 
         Args:
@@ -89,7 +89,7 @@ class FilePlanner:
         self.report = ScanReport(files_total=len(table.files), rows_matched=None, bytes_planned=0)
         binder = SparkTableBinder(self._binder, table.files)
         left = self._not_excluded(table, binder, is_current)
-        found: dict[int, PlannedFile | None] = {}
+        found: dict[int, RemainingFile | None] = {}
         for batch in self._batches(left, found, table):
             possible, known = exclude_joined(table, binder, self.report, batch, reads=True)
             found |= dict.fromkeys(batch)
@@ -103,7 +103,7 @@ class FilePlanner:
             self._add_whole(table, unplanned)
         for ordinal in unplanned:
             entry = table.files[ordinal]
-            found[ordinal] = PlannedFile(entry, None, entry.size_bytes)
+            found[ordinal] = RemainingFile(entry, None, entry.size_bytes)
         return [planned for _, planned in sorted(found.items()) if planned is not None]
 
     def _not_excluded(self, table: TableFiles, binder: SparkTableBinder, is_current: bool) -> Sequence[int]:
@@ -117,7 +117,7 @@ class FilePlanner:
             return range(len(table.files))
 
     def _batches(
-        self, left: Sequence[int], found: dict[int, PlannedFile | None], table: TableFiles
+        self, left: Sequence[int], found: dict[int, RemainingFile | None], table: TableFiles
     ) -> Iterator[Sequence[int]]:
         """Yield files to plan as long as planning saves enough; files in ``found`` have been planned."""
         if self._seconds is None or len(left) <= 2 * _SAMPLED:
@@ -139,7 +139,7 @@ class FilePlanner:
         sizes = [table.files[ordinal].size_bytes for ordinal in ordinals]
         self.report.add_whole(len(sizes), sum(sizes))
 
-    def _planned(self, entry: DataFile, future: Future[OpenPlan]) -> PlannedFile | None:
+    def _planned(self, entry: DataFile, future: Future[OpenPlan]) -> RemainingFile | None:
         """Return the rows to read of a file; None if there are none."""
         try:
             outcome = future.result()
@@ -147,9 +147,9 @@ class FilePlanner:
                 return self._with_candidates(entry, outcome)
         except Exception as error:  # noqa: BLE001  Spark reads the file, or raises its own error
             self.report.add_unplanned(entry.path, error)
-            return PlannedFile(entry, None, entry.size_bytes)
+            return RemainingFile(entry, None, entry.size_bytes)
 
-    def _with_candidates(self, entry: DataFile, planned: OpenPlan) -> PlannedFile | None:
+    def _with_candidates(self, entry: DataFile, planned: OpenPlan) -> RemainingFile | None:
         query, rows = planned.query, planned.plan.candidates
         counts = ReadCounts(row_groups=len(query.groups_with(rows)), rows_candidate=rows.num_rows)
         if self._count_pages:
@@ -161,8 +161,8 @@ class FilePlanner:
             edges, groups = query.file.footer.row_group_starts, query.groups_with(rows)
             rows = RowSelection.union_of(edges[:-1][groups], edges[1:][groups])
         if rows.num_rows == query.file.footer.num_rows:
-            return PlannedFile(entry, None, entry.size_bytes)
-        return PlannedFile(entry, rows, query.estimated_bytes(rows), file_identity(query.file))
+            return RemainingFile(entry, None, entry.size_bytes)
+        return RemainingFile(entry, rows, query.estimated_bytes(rows), file_identity(query.file))
 
 
 def _has_trusted_pages(file: ParquetInput) -> bool:

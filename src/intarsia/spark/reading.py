@@ -21,7 +21,7 @@ from intarsia.spark.job import is_connect
 from intarsia.spark.listing import Listing, list_files, spark_path, uncached
 from intarsia.spark.native import plan_natively
 from intarsia.spark.paged import can_read_pages, pages_frame, plan_pages
-from intarsia.spark.planning import FilePlanner, PlannedFile
+from intarsia.spark.planning import FilePlanner, RemainingFile
 from intarsia.spark.read_choice import MODES, Mode, ReadChoice, remember
 from intarsia.spark.rules import refuse_unplannable
 from intarsia.spark.spark_types import SparkColumn, resolve
@@ -211,7 +211,7 @@ def _paged(
     whole: DataFrame,
     listing: Listing,
     table: TableFiles,
-    planned: Sequence[PlannedFile],
+    planned: Sequence[RemainingFile],
     wanted: Sequence[str],
     where: str,
     *,

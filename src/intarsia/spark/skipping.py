@@ -30,7 +30,7 @@ from intarsia.spark.binding import SparkBinder
 from intarsia.spark.catalyst import weaken
 from intarsia.spark.conditions import is_trivial
 from intarsia.spark.listing import python_path
-from intarsia.spark.planning import FilePlanner, PlannedFile
+from intarsia.spark.planning import FilePlanner, RemainingFile
 from intarsia.storage import CLOCK_TICK_SECONDS
 
 #: Number of listings whose footers and lake index are cached; the footers of each have a memory limit.
@@ -191,7 +191,7 @@ def _listed(request: Mapping[str, Any]) -> _Listing:
     return _Listing(len(request["paths"]), tuple(ordinals), tuple(files), key)
 
 
-def _answer_of(listing: _Listing, planned: Sequence[PlannedFile], report: ScanReport) -> dict[str, Any]:
+def _answer_of(listing: _Listing, planned: Sequence[RemainingFile], report: ScanReport) -> dict[str, Any]:
     """Return the answer for the JVM."""
     ordinal_of = dict(zip((file.path for file in listing.files), listing.ordinals, strict=True))
     kept: list[list[int]] = []
@@ -226,7 +226,7 @@ def _ranges(rows: RowSelection) -> list[int]:
     return ranges
 
 
-def _summary(listing: _Listing, planned: Sequence[PlannedFile], report: ScanReport) -> str:
+def _summary(listing: _Listing, planned: Sequence[RemainingFile], report: ScanReport) -> str:
     """Return a summary of the rows to read and the indexes used; Spark truncates it to 100 characters."""
     facts = report.to_dict()
     num_files = len(planned) + listing.total - len(listing.files)

@@ -11,7 +11,7 @@ from intarsia.storage.objects import (
     split_url,
 )
 from intarsia.storage.ranges import ByteRange, coalesce
-from intarsia.storage.source import ByteSource, CountedSource, IoCounts, MemorySource, SourceFile
+from intarsia.storage.source import ByteSource, CountedSource, IoCounts, MemorySource, SourceStream
 from intarsia.storage.sparse import SparseBytes
 from intarsia.storage.store_options import StorageOptions
 
@@ -27,7 +27,7 @@ __all__ = [
     "MemorySource",
     "ObjectIdentity",
     "ObjectStoreFile",
-    "SourceFile",
+    "SourceStream",
     "SparseBytes",
     "StorageOptions",
     "Stores",

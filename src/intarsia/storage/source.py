@@ -290,7 +290,7 @@ class ReadableBytes(Protocol):
         ...
 
 
-class SourceFile(io.RawIOBase):
+class SourceStream(io.RawIOBase):
     """A counted source as a Python file object, for libraries that seek and read by themselves."""
 
     def __init__(self, source: ReadableBytes) -> None:

@@ -28,7 +28,7 @@ _FORM = f"write count(*), or one of {', '.join(_FUNCTIONS.values())} of a column
 
 
 @dataclass(frozen=True)
-class Call:
+class AggregateCall:
     """One function of one column.
 
     Attributes:
@@ -42,7 +42,7 @@ class Call:
     name: str
 
 
-def parse_calls(texts: Sequence[str]) -> list[Call]:
+def parse_calls(texts: Sequence[str]) -> list[AggregateCall]:
     """Parse texts, each of which could follow SELECT, into calls.
 
     Raises:
@@ -103,7 +103,7 @@ def _expressions(text: str) -> list[Any]:
     return list(clauses["expressions"])
 
 
-def _call(node: Any) -> Call:
+def _call(node: Any) -> AggregateCall:
     alias = None
     if type(node).__name__ == "Alias":
         node, alias = node.this, node.alias
@@ -113,14 +113,14 @@ def _call(node: Any) -> Call:
     given = {part: value for part, value in node.args.items() if value and part != "big_int"}
     argument = given.pop("this", None)
     if function == "count" and type(argument).__name__ == "Star" and not given:
-        return Call(function, None, alias or "count(*)")
+        return AggregateCall(function, None, alias or "count(*)")
     column = column_name(argument)
     if column is None or given:
         hint = f"to estimate distinct values, write {APPROX_DISTINCT}(column)"
         plain = f"{function} needs one column, quoted if its name is not a plain word"
         remedy = hint if type(argument).__name__ == "Distinct" else plain
         raise PredicateError(f"cannot use {fragment(node)}; {remedy}", reason="invalid-aggregate")
-    return Call(function, column, alias or f"{function}({render_column(column)})")
+    return AggregateCall(function, column, alias or f"{function}({render_column(column)})")
 
 
 def _unknown(node: Any) -> str:

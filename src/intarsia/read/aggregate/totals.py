@@ -33,7 +33,7 @@ _MAX_SUMMARIES = 1_024
 
 
 @dataclass(frozen=True)
-class FileTotals:
+class FileAggregates:
     """The aggregates of the matching rows of one file.
 
     Attributes:
@@ -97,14 +97,14 @@ class Totals:
             pieces: The matching rows, if they have been read.
         """
 
-        def attempt() -> FileTotals:
+        def attempt() -> FileAggregates:
             return _FileReading(query, current_plan(query, plan), self._questions).run()
 
         if pieces is None:
             totals = retry_without_wrong_index(query.file, attempt)
         else:
             summaries, counts = _summarized(query, pieces, self._questions)
-            totals = FileTotals(FileOutcome(plan, counts), summaries)
+            totals = FileAggregates(FileOutcome(plan, counts), summaries)
         for question, found in totals.summaries.items():
             self._summaries[question] += found
             if len(self._summaries[question]) >= _MAX_SUMMARIES:
@@ -124,7 +124,7 @@ class _FileReading:
             paths = query.predicate.paths()
             self._certain = confirmed(query.file, paths, plan.candidates, plan.certain)
 
-    def run(self) -> FileTotals:
+    def run(self) -> FileAggregates:
         """Answer from indexes first, then read the rows that they do not cover."""
         query, candidates = self._query, self._plan.candidates
         before = query.file.source.counts.bytes
@@ -155,7 +155,7 @@ class _FileReading:
             ),
             tuple(step for answered in answers.values() for step in answered.steps),
         )
-        return FileTotals(outcome, summaries)
+        return FileAggregates(outcome, summaries)
 
     def _answer(self, question: Question) -> Answer:
         """Answer a question from indexes."""

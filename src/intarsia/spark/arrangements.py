@@ -23,7 +23,7 @@ _ALL_BYTES = 1 << 40
 
 
 @dataclass(frozen=True)
-class Layout:
+class Arrangement:
     """An order of rows and a page size; without columns, the order of the source.
 
     Attributes:
@@ -50,12 +50,12 @@ class Layout:
         return f"{order}, {self.rows_per_page:,} rows per page"
 
 
-def measure_layout(sample: pa.Table, layout: Layout, requested: Sequence[Query]) -> str:
-    """Write a sample in a layout, and choose indexes for it.
+def measure_arrangement(sample: pa.Table, arrangement: Arrangement, requested: Sequence[Query]) -> str:
+    """Write a sample in an arrangement, and choose indexes for it.
 
     Args:
         sample: The rows, in the order of the source.
-        layout: The layout.
+        arrangement: The arrangement.
         requested: The queries.
 
     Returns:
@@ -65,7 +65,7 @@ def measure_layout(sample: pa.Table, layout: Layout, requested: Sequence[Query])
     """
     with tempfile.TemporaryDirectory(prefix="intarsia-advise-") as folder:
         path = os.path.join(folder, "sample.parquet")
-        write_layout(sample, layout, path)
+        write_arrangement(sample, arrangement, path)
         advice = advise_on(path, requested, sample_bytes=_ALL_BYTES)
     indexes = [index for index in advice.indexes if not isinstance(index, PageIndex)]  # written anyway
     queries = [
@@ -75,10 +75,10 @@ def measure_layout(sample: pa.Table, layout: Layout, requested: Sequence[Query])
     return json.dumps({"indexes": indexes_to_text(indexes), "queries": queries})
 
 
-def write_layout(sample: pa.Table, layout: Layout, path: str) -> None:
-    """Write a sample in a layout to a file of one row group."""
-    if layout.hilbert_by:
-        columns = [sample.column(name) for name in layout.hilbert_by]
+def write_arrangement(sample: pa.Table, arrangement: Arrangement, path: str) -> None:
+    """Write a sample in an arrangement to a file of one row group."""
+    if arrangement.hilbert_by:
+        columns = [sample.column(name) for name in arrangement.hilbert_by]
         bits = bits_per_column(len(columns))
         whole = [column.combine_chunks() for column in columns]
         keys = curve_keys(whole, [quantile_bounds(column, bits) for column in columns], hilbert)
@@ -86,7 +86,7 @@ def write_layout(sample: pa.Table, layout: Layout, path: str) -> None:
     write_table(
         sample,
         path,
-        rows_per_page=layout.rows_per_page,
+        rows_per_page=arrangement.rows_per_page,
         row_group_size=max(sample.num_rows, 1),
-        sort_by=list(layout.sort_by) or None,
+        sort_by=list(arrangement.sort_by) or None,
     )
