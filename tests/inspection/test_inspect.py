@@ -95,7 +95,7 @@ def test_trust(path):
     assert column(found, "id").bounds_trusted
     tags = column(found, "tags.list.element")
     assert tags.bounds_trusted is False
-    assert "list" in tags.notes[0]
+    assert "list" in tags.ignored_metadata[0]
 
 
 def test_pages_without_an_index(path):
@@ -308,12 +308,12 @@ def test_the_corpus(corpus):
 
 
 def test_ignored_metadata_of_the_corpus(corpus):
-    def notes(name):
+    def ignored(name):
         groups = inspect(next(corpus.rglob(name))).row_groups
-        return "; ".join(note for group in groups for chunk in group.columns for note in chunk.notes)
+        return "; ".join(one for group in groups for chunk in group.columns for one in chunk.ignored_metadata)
 
-    assert "OffsetIndex ignored: " in notes("alltypes_invalid_pages.parquet")
-    assert "null_count -1" in notes("datapage_v1-uncompressed-checksum.parquet")
-    assert "is NaN" in notes("nan_in_stats.parquet")
-    assert "is encrypted" in notes("encrypt_columns_plaintext_footer.parquet.encrypted")
-    assert "deprecated bounds" in notes("fixed_length_decimal.parquet")
+    assert "OffsetIndex ignored: " in ignored("alltypes_invalid_pages.parquet")
+    assert "null_count -1" in ignored("datapage_v1-uncompressed-checksum.parquet")
+    assert "is NaN" in ignored("nan_in_stats.parquet")
+    assert "is encrypted" in ignored("encrypt_columns_plaintext_footer.parquet.encrypted")
+    assert "deprecated bounds" in ignored("fixed_length_decimal.parquet")

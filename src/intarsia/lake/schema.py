@@ -29,12 +29,12 @@ class TableSchema:
     Attributes:
         schema: The columns, in the widest types.
         mixed: Columns with different types in different files.
-        notes: Warnings for the user, about columns that may have been renamed.
+        warnings: Warnings about columns that may have been renamed.
     """
 
     schema: pa.Schema
     mixed: frozenset[str]
-    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 def table_schema(
@@ -88,8 +88,8 @@ def table_schema(
     added = [column.result for name, column in columns.items() if name not in own_names]
     schema = pa.schema(own + added, metadata=first.metadata)
     mixed = frozenset(name for name, column in columns.items() if column.is_mixed)
-    notes = _renamed(counted, schema) if columns_of == "union" else _lacking(counted)
-    return TableSchema(schema, mixed, tuple(notes))
+    warnings = _renamed(counted, schema) if columns_of == "union" else _lacking(counted)
+    return TableSchema(schema, mixed, tuple(warnings))
 
 
 @dataclass

@@ -114,11 +114,11 @@ def find_survivors(
         return Survivors(np.flatnonzero(keep).tolist())
     known = table.known_files(is_current=is_current)
     if known is None:
-        report.add_index_reads(IoCounts(), table.lake_index.notes)
+        report.add_index_reads(IoCounts(), table.lake_index.ignored)
         return _joined(table, report, keep, keep, [], joins, reads=reads, is_current=is_current)
     before = _reads(known)
     answers: list[FileAnswers] = []
-    faults = [*table.lake_index.notes]
+    faults = [*table.lake_index.ignored]
     for files in known.families():
         relevant = keep[files.files]
         if relevant.any():

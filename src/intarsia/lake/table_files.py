@@ -395,9 +395,9 @@ class TableFiles:
             field = pa.field(name, pa.dictionary(pa.int32(), data_type))
             ordinal = schema.get_field_index(name)
             schema = schema.append(field) if ordinal < 0 else schema.set(ordinal, field)
-        for note in found.notes:
-            warn_caller(f"{self.files[0].path}: {note}")
-        return TableSchema(schema, found.mixed - self.partition_types.keys(), found.notes)
+        for warning in found.warnings:
+            warn_caller(f"{self.files[0].path}: {warning}")
+        return TableSchema(schema, found.mixed - self.partition_types.keys(), found.warnings)
 
     @property
     def variants(self) -> frozenset[tuple[str, ...]]:

@@ -41,8 +41,8 @@ def inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkIns
     try:
         meta = file.footer.chunk_metadata(key.row_group, leaf)
     except FormatError as error:  # encrypted, or in another file; the rest of the file can be described
-        return ChunkInspection(leaf.name, "unknown", (), 0, 0, 0, notes=(error.message,))
-    notes: list[str] = []
+        return ChunkInspection(leaf.name, "unknown", (), 0, 0, 0, ignored_metadata=(error.message,))
+    ignored: list[str] = []
     locations, index = file.locations(key), file.column_index(key)
     statistics = meta.statistics or Statistics()
     low, high = _pair(statistics)
@@ -50,15 +50,15 @@ def inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkIns
     if low is not None or high is not None:
         objection = bounds_objection(file, leaf, meta)
         if objection:
-            notes.append(f"statistics ignored: {objection}")
+            ignored.append(f"statistics ignored: {objection}")
     if index is not None and not Trust(file.footer, leaf).order_is_known:
-        notes.append("ColumnIndex ignored: the footer declares no known order for the column")
+        ignored.append("ColumnIndex ignored: the footer declares no known order for the column")
     bloom = None
     if meta.bloom_filter_offset:
         try:
             bloom = _inspect_bloom(file, meta, look_inside=pages)
         except FormatError as error:
-            notes.append(f"Bloom filter ignored: {error.message}")
+            ignored.append(f"Bloom filter ignored: {error.message}")
     counted = len(locations) if locations is not None else data_page_count(meta.encoding_stats)
     count_source = (
         None if counted is None else ("offset_index" if locations is not None else "encoding_stats")
@@ -88,7 +88,7 @@ def inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkIns
         bloom_filter=bloom,
         sizes=_sizes(meta),
         geospatial=_geospatial(meta),
-        notes=(*notes, *_index_notes(file, key, leaf)),
+        ignored_metadata=(*ignored, *_ignored_indexes(file, key, leaf)),
         pages=listed,
     )
 
@@ -162,7 +162,7 @@ def _pair(statistics: Statistics) -> tuple[bytes | None, bytes | None]:
     return statistics.min_value, statistics.max_value
 
 
-def _index_notes(file: ParquetInput, key: ChunkKey, leaf: Leaf) -> list[str]:
+def _ignored_indexes(file: ParquetInput, key: ChunkKey, leaf: Leaf) -> list[str]:
     ending = f" of {leaf.name}, row group {key.row_group}"
     return [
         f"{note.index.split(' of ')[0]} ignored: {note.reason}"

@@ -174,7 +174,7 @@ class ChunkInspection:
         bloom_filter: Its Bloom filter.
         sizes: Its size statistics; None if there are none.
         geospatial: Its geospatial statistics; None if there are none.
-        notes: Metadata that is ignored, and why.
+        ignored_metadata: Metadata that is ignored, and why.
         pages: Its pages; only with ``pages=True`` and an OffsetIndex.
     """
 
@@ -201,7 +201,7 @@ class ChunkInspection:
     bloom_filter: BloomInspection | None = None
     sizes: SizeInspection | None = None
     geospatial: GeospatialInspection | None = None
-    notes: tuple[str, ...] = ()
+    ignored_metadata: tuple[str, ...] = ()
     pages: tuple[PageInspection, ...] | None = None
 
 

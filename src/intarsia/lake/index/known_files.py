@@ -197,12 +197,12 @@ def open_lake_index(
     Returns:
         The lake index, or None if there is none; and the segments that are ignored.
     """
-    segments, notes = [], []
+    segments, ignored = [], []
     for folder in folders:
         names = folder.names()
         for name, found in zip(names, folder.open_segments(names), strict=True):
             if isinstance(found, Ignored):
-                notes.append(found)
+                ignored.append(found)
             else:
                 segments.append(OpenSegment(folder, name, found))
-    return (LakeIndex(segments, files, location) if segments else None), notes
+    return (LakeIndex(segments, files, location) if segments else None), ignored

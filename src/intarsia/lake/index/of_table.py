@@ -52,7 +52,7 @@ class TableLakeIndex:
             them.
 
     Attributes:
-        notes: Segments that are ignored, and updates that could not be written.
+        ignored: Segments that are ignored, and updates that could not be written.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class TableLakeIndex:
         self._is_opened = False
         self._known: KnownFiles | None = None
         self._listed = time.monotonic()
-        self.notes: list[Ignored] = []
+        self.ignored: list[Ignored] = []
 
     @cached_property
     def _location(self) -> LakeLocation | None:
@@ -106,7 +106,7 @@ class TableLakeIndex:
         listed = self._segments if self._location.is_whole else None
         folders = find_folders(self._location.root, self._files, listed, any_suffices=True)
         self._segments = None  # later ones are listed again
-        self._index, self.notes = open_lake_index(self._location, self._files, folders)
+        self._index, self.ignored = open_lake_index(self._location, self._files, folders)
         if self._index is None:
             return None
         has_stamps = all(file.times_ns is not None or file.e_tag is not None for file in self._files)
@@ -132,7 +132,7 @@ class TableLakeIndex:
                 folder.remove(name)
         except OSError as error:  # this table uses the segments in memory
             reason = f"it cannot be updated: {error}"
-            self.notes.append(Ignored(folder.path, "lake index", reason, "not-writable"))
+            self.ignored.append(Ignored(folder.path, "lake index", reason, "not-writable"))
         for data in segments:
             index.add(folder, data)
         return index.known()
