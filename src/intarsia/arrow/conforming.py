@@ -76,9 +76,9 @@ def _nested(array: pa.Array, data_type: pa.DataType) -> pa.Array:
         fields = [data_type.key_field, data_type.item_field]
         children = [conform(array.keys, fields[0].type), conform(array.items, fields[1].type)]
         return _with_children(array, data_type, pa.StructArray.from_arrays(children, fields=fields))
-    for is_kind in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list):
-        if is_kind(data_type):
-            if is_kind(array.type):
+    for is_type in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list):
+        if is_type(data_type):
+            if is_type(array.type):
                 break
             same_items = data_type.value_field.with_type(array.type.value_type)
             as_list = pa.large_list if pa.types.is_large_list(data_type) else pa.list_

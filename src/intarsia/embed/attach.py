@@ -185,7 +185,7 @@ class Attachment:
         self._shortfalls: list[Note] = []
         self._columns = columns_of(original.file, partial(known_offset_index, self.structures))
         self._embedded: set[object] = set()
-        self._standard = [index for kind in STANDARD for index in requested if isinstance(index, kind)]
+        self._standard = [index for cls in STANDARD for index in requested if isinstance(index, cls)]
         self._work = self.structures.work(self._standard)
         self._done = 0
         self._total = len(self._work) + len(requested) - len(self._standard)

@@ -27,7 +27,7 @@ _WRONG_ORDER = Reason("wrong-column-order", "the declared column order does not 
 _UNKNOWN_ORDER = Reason("unknown-column-order", "its column order is unknown to this version")
 
 #: Logical types whose decoded form differs from the stored one.
-_CONVERTED_KINDS = frozenset(("DECIMAL", "UNKNOWN"))
+_CONVERTED_TYPES = frozenset(("DECIMAL", "UNKNOWN"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,7 @@ class Chunk:
     @property
     def stored_values(self) -> pa.ChunkedArray:
         """`values` in a type whose PLAIN encoding is what the file stores."""
-        if self.leaf.type != Type.INT96 and self.leaf.logical_name not in _CONVERTED_KINDS:
+        if self.leaf.type != Type.INT96 and self.leaf.logical_name not in _CONVERTED_TYPES:
             return self.values
         return self._decode(self.reader.stored, as_dictionary=False).drop_null()
 

@@ -65,7 +65,8 @@ class LocatedPages:
         """Return the number of pages of each type and encoding."""
         counts = Counter((page.header.type, page.encoding) for page in self.pages if page.encoding >= 0)
         return [
-            PageEncodingStats(kind, encoding, count) for (kind, encoding), count in sorted(counts.items())
+            PageEncodingStats(page_type, encoding, count)
+            for (page_type, encoding), count in sorted(counts.items())
         ]
 
 

@@ -253,8 +253,8 @@ class FileColumns:
 
 
 def _is_text(data_type: pa.DataType) -> bool:
-    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    return any(is_kind(data_type) for is_kind in kinds)
+    types = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return any(is_type(data_type) for is_type in types)
 
 
 class _PageEdges(Mapping[str, Rows]):

@@ -88,12 +88,12 @@ class FooterEdit:
         """Set the bounds and counts of a chunk's statistics; other fields are kept."""
         meta = self._chunk_metadata(row_group, leaf)
         tree = meta.struct(_STATISTICS) or Struct()
-        for name, (field, kind) in _STATISTICS_FIELDS.items():
+        for name, (field, field_type) in _STATISTICS_FIELDS.items():
             value = getattr(statistics, name)
             if value is None:
                 tree.remove(field)
             else:
-                tree.set(field, kind, value)
+                tree.set(field, field_type, value)
         meta.set(_STATISTICS, STRUCT, tree)
 
     def set_encoding_stats(self, row_group: int, leaf: int, stats: Sequence[PageEncodingStats]) -> None:

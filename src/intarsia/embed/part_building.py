@@ -82,7 +82,7 @@ def build_part(path: str, indexes: Sequence[Attachable], work: PartWork) -> Part
         )
         row_groups = range(work.start, work.stop)
         requested = [indexes[ordinal] for ordinal in work.indexes]
-        standard = [index for kind in STANDARD for index in requested if isinstance(index, kind)]
+        standard = [index for cls in STANDARD for index in requested if isinstance(index, cls)]
         outcomes = {}
         for item in structures.work(standard):
             key = item[0]

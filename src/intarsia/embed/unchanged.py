@@ -43,7 +43,7 @@ def unchanged_report(file: ParquetInput, indexes: Sequence[Attachable]) -> Attac
     directory = file.directory
     if directory is None or any(isinstance(index, Bloom) for index in indexes):
         return None
-    standard = [index for kind in (PageIndex, Statistics) for index in indexes if isinstance(index, kind)]
+    standard = [index for cls in (PageIndex, Statistics) for index in indexes if isinstance(index, cls)]
     columns = FileColumns(file, lambda _: None)
     embedded = [
         _entry_name(index, directory, columns) for index in indexes if not isinstance(index, STANDARD)

@@ -87,7 +87,7 @@ class naming_errors:  # noqa: N801  used like a function; a generator would cost
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
         if isinstance(error, FormatError):
             error.path = error.path or self._path
 

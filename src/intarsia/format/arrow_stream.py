@@ -150,11 +150,11 @@ def _expanded_bytes(stream: memoryview) -> int:
         message = stream[position + 8 : position + 8 + num_bytes]
         body = position + 8 + num_bytes
         root = struct.unpack_from("<I", message)[0]
-        kind_at, header_at, length_at = (_field(message, root, number) for number in (1, 2, 3))
-        kind = struct.unpack_from("<B", message, kind_at)[0] if kind_at else 0
-        if header_at and kind in (_DICTIONARY_BATCH, _RECORD_BATCH):
+        type_at, header_at, length_at = (_field(message, root, number) for number in (1, 2, 3))
+        header_type = struct.unpack_from("<B", message, type_at)[0] if type_at else 0
+        if header_at and header_type in (_DICTIONARY_BATCH, _RECORD_BATCH):
             batch = _follow(message, header_at)
-            if kind == _DICTIONARY_BATCH:
+            if header_type == _DICTIONARY_BATCH:
                 data_at = _field(message, batch, 1)
                 batch = _follow(message, data_at) if data_at else batch
             total += _batch_bytes(message, batch, stream[body:])

@@ -257,9 +257,9 @@ class _Fields:
         self._document = document
         self._where = where
 
-    def value(self, name: str, kind: type[T]) -> T:
+    def value(self, name: str, expected: type[T]) -> T:
         value = self._document.get(name)
-        if value is None or not isinstance(value, kind):
+        if value is None or not isinstance(value, expected):
             fault = "missing" if value is None else "of the wrong type"
             raise self._invalid(f"{name} is {fault}")
         return value

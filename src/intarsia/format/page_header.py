@@ -28,15 +28,15 @@ class Page(NamedTuple):
     def num_values(self) -> int:
         """Number of values, including nulls and empty lists; 0 for a page without a header of its type."""
         header = self.header
-        kind = header.data_page_header or header.data_page_header_v2 or header.dictionary_page_header
-        return kind.num_values if kind else 0
+        of_type = header.data_page_header or header.data_page_header_v2 or header.dictionary_page_header
+        return of_type.num_values if of_type else 0
 
     @property
     def encoding(self) -> int:
         """Encoding of the values; -1 for a page without a header of its type."""
         header = self.header
-        kind = header.data_page_header or header.data_page_header_v2 or header.dictionary_page_header
-        return kind.encoding if kind else -1
+        of_type = header.data_page_header or header.data_page_header_v2 or header.dictionary_page_header
+        return of_type.encoding if of_type else -1
 
     @property
     def uses_dictionary(self) -> bool:

@@ -289,40 +289,40 @@ class Reader:
             )
         return count
 
-    def value(self, kind: int, depth: int) -> Any:
+    def value(self, type_: int, depth: int) -> Any:
         """Read a value of a compact type, within ``depth`` structs."""
         if depth > MAX_DEPTH:
             raise CorruptFileError(
                 f"structs are nested more than {MAX_DEPTH} levels deep", reason="nested-too-deeply"
             )
-        if kind in (I16, I32, I64):
+        if type_ in (I16, I32, I64):
             return self.zigzag()
-        if kind == BINARY:
+        if type_ == BINARY:
             return self.take(self.varint())
-        if kind == STRUCT:
+        if type_ == STRUCT:
             return self.struct(depth + 1)
-        if kind in (LIST, SET):
+        if type_ in (LIST, SET):
             element, length = self.list_head()
             return List(element, [self.value(element, depth + 1) for _ in range(length)])
-        if kind in (BOOL_TRUE, BOOL_FALSE):  # an element; in a field, the type itself is the value
+        if type_ in (BOOL_TRUE, BOOL_FALSE):  # an element; in a field, the type itself is the value
             return self.take(1)[0] == BOOL_TRUE
-        if kind == BYTE:
+        if type_ == BYTE:
             return self.take(1)[0]
-        if kind == DOUBLE:
+        if type_ == DOUBLE:
             return self.take(8)
-        if kind == UUID:
+        if type_ == UUID:
             return self.take(16)
-        if kind == MAP:
+        if type_ == MAP:
             count = self.varint()
             if not count:
                 return Map(0, 0, [])
-            kinds = self.take(1)[0]
-            key, value = kinds >> 4, kinds & 0x0F
+            types = self.take(1)[0]
+            key, value = types >> 4, types & 0x0F
             pairs = [
                 (self.value(key, depth + 1), self.value(value, depth + 1)) for _ in range(self.count(count))
             ]
             return Map(key, value, pairs)
-        raise CorruptFileError(f"Thrift has no type {kind}", reason="malformed-struct")
+        raise CorruptFileError(f"Thrift has no type {type_}", reason="malformed-struct")
 
     def struct(self, depth: int = 0) -> Struct:
         """Read a struct with all its fields."""
@@ -330,15 +330,15 @@ class Reader:
         field_id = 0
         while True:
             head = self.take(1)[0]
-            kind = head & 0x0F
-            if kind == 0:
+            field_type = head & 0x0F
+            if field_type == 0:
                 return out
             delta = head >> 4
             field_id = field_id + delta if delta else self.zigzag()
-            if kind in (BOOL_TRUE, BOOL_FALSE):
-                out.fields[field_id] = (BOOL_TRUE, kind == BOOL_TRUE)
+            if field_type in (BOOL_TRUE, BOOL_FALSE):
+                out.fields[field_id] = (BOOL_TRUE, field_type == BOOL_TRUE)
             else:
-                out.fields[field_id] = (kind, self.value(kind, depth))
+                out.fields[field_id] = (field_type, self.value(field_type, depth))
 
 
 def parse_tree(data: bytes, offset: int = 0) -> tuple[Struct, int]:
@@ -385,16 +385,16 @@ def _write_zigzag(out: bytearray, number: int) -> None:
 
 def _write_struct(out: bytearray, tree: Struct) -> None:
     last = 0
-    for field_id, (kind, value) in sorted(tree.fields.items()):
-        tag = (BOOL_TRUE if value else BOOL_FALSE) if kind == BOOL_TRUE else kind
+    for field_id, (field_type, value) in sorted(tree.fields.items()):
+        tag = (BOOL_TRUE if value else BOOL_FALSE) if field_type == BOOL_TRUE else field_type
         if 0 < field_id - last <= 15:
             out.append((field_id - last) << 4 | tag)
         else:
             out.append(tag)
             _write_zigzag(out, field_id)
         last = field_id
-        if kind != BOOL_TRUE:
-            _write_value(out, kind, value)
+        if field_type != BOOL_TRUE:
+            _write_value(out, field_type, value)
     out.append(0)
 
 
@@ -444,5 +444,5 @@ _WRITERS: dict[int, Callable[[bytearray, Any], None]] = {
 }
 
 
-def _write_value(out: bytearray, kind: int, value: Any) -> None:
-    _WRITERS[kind](out, value)
+def _write_value(out: bytearray, type_: int, value: Any) -> None:
+    _WRITERS[type_](out, value)

@@ -21,13 +21,13 @@ from intarsia.lake.folder import (
     LAKE_INDEX_FOLDER,
     PARQUET_SUFFIXES,
     SEGMENT_SUFFIX,
-    NameKind,
+    FileRole,
     begins_as_parquet,
     is_visible,
     is_visible_folder,
     loop_error,
-    name_kind,
     refuse_loop,
+    role_of_name,
     walk,
 )
 from intarsia.lake.table_formats import define_table, is_table_url
@@ -150,7 +150,7 @@ def _find_matches(pattern: str) -> FoundFiles:
         deque(walk(root or "."), maxlen=0)
     matches = [match for match in glob.glob(pattern, recursive=True) if _is_visible_below(match, root)]
     named: set[str] = set()
-    inside: dict[str, NameKind] = {}
+    inside: dict[str, FileRole] = {}
     for match in matches:
         _refuse_loops_to(match, root)
         if os.path.isdir(match):
@@ -164,21 +164,21 @@ def _find_matches(pattern: str) -> FoundFiles:
 
 
 def _choose(
-    source: str, named: Iterable[str], inside: Mapping[str, NameKind], describe: _Describe
+    source: str, named: Iterable[str], inside: Mapping[str, FileRole], describe: _Describe
 ) -> FoundFiles:
     """Choose the files of a table from those of a folder, a glob or a listing.
 
     Args:
         source: The folder, glob or URL, for errors.
         named: Paths with any extension.
-        inside: Paths of files inside folders, and their kinds.
+        inside: Paths of files inside folders, and their roles.
         describe: Returns the file of a path.
     """
-    kinds = {**inside, **dict.fromkeys(named, NameKind.PARQUET)}
-    others = {path for path, kind in kinds.items() if kind is NameKind.OTHER}
-    uncertain = sorted(path for path, kind in kinds.items() if kind is NameKind.UNCERTAIN)
-    paths = sorted([*(path for path, kind in kinds.items() if kind is NameKind.PARQUET), *uncertain])
-    files = {path: describe(path, kinds[path] is NameKind.PARQUET) for path in paths}
+    roles = {**inside, **dict.fromkeys(named, FileRole.PARQUET)}
+    others = {path for path, role in roles.items() if role is FileRole.OTHER}
+    uncertain = sorted(path for path, role in roles.items() if role is FileRole.UNCERTAIN)
+    paths = sorted([*(path for path, role in roles.items() if role is FileRole.PARQUET), *uncertain])
+    files = {path: describe(path, roles[path] is FileRole.PARQUET) for path in paths}
     reads = IoCounts()
     is_remote = any(files[path].is_remote for path in uncertain)
     begins = ahead(
@@ -296,8 +296,8 @@ def _find_remote(url: str, stores: Stores) -> FoundFiles:
         if one is not None:
             return one
         raise FileNotFoundError(f"{url}: no such object or folder")
-    kinds = {path: name_kind(path.rpartition("/")[2]) for path in listing.files}
-    chosen = _choose(url, (), kinds, lambda path, _: listing.files[path])
+    roles = {path: role_of_name(path.rpartition("/")[2]) for path in listing.files}
+    chosen = _choose(url, (), roles, lambda path, _: listing.files[path])
     return replace(chosen, segments=listing.segments)
 
 

@@ -33,8 +33,8 @@ _MAGICS = (b"PAR1", b"PARE")
 _SMALLEST_FILE_BYTES = 12
 
 
-class NameKind(Enum):
-    """The kind of a file in a folder, according to its name."""
+class FileRole(Enum):
+    """The role of a file in a folder, according to its name."""
 
     PARQUET = "a Parquet file"
     UNCERTAIN = "a file without an extension; its first bytes decide"
@@ -42,21 +42,21 @@ class NameKind(Enum):
     SIDE = "a hidden file or checksum; it is not counted"
 
 
-def name_kind(name: str) -> NameKind:
-    """Return the kind of a file in a folder, according to its name.
+def role_of_name(name: str) -> FileRole:
+    """Return the role of a file in a folder, according to its name.
 
     Example:
-        >>> [name_kind(name).name for name in ("a.PARQUET", "000000_0", "notes.txt", "_SUCCESS", "a.crc")]
+        >>> [role_of_name(name).name for name in ("a.PARQUET", "000000_0", "notes.txt", "_SUCCESS", "a.crc")]
         ['PARQUET', 'UNCERTAIN', 'OTHER', 'SIDE', 'SIDE']
     """
     if not is_visible(name):
-        return NameKind.SIDE
+        return FileRole.SIDE
     # the usual case first, for lakes of many files
     if name.endswith(PARQUET_SUFFIXES) or name.lower().endswith(PARQUET_SUFFIXES):
-        return NameKind.PARQUET
+        return FileRole.PARQUET
     if name.endswith(".crc"):
-        return NameKind.SIDE
-    return NameKind.OTHER if "." in name else NameKind.UNCERTAIN
+        return FileRole.SIDE
+    return FileRole.OTHER if "." in name else FileRole.UNCERTAIN
 
 
 def is_visible(name: str) -> bool:
@@ -83,11 +83,11 @@ def begins_as_parquet(file: DataFile) -> tuple[bool, IoCounts]:
         source.close()
 
 
-def walk(folder: str) -> Iterator[tuple[str, NameKind]]:
+def walk(folder: str) -> Iterator[tuple[str, FileRole]]:
     """Yield the visible files in a local folder and its subfolders, following links.
 
     Yields:
-        The path of a file, and its kind.
+        The path of a file, and its role.
 
     Raises:
         ListingError: If a symbolic link points to one of its parent folders.
@@ -99,9 +99,9 @@ def walk(folder: str) -> Iterator[tuple[str, NameKind]]:
             refuse_loop(os.path.join(root, name), folder)
         prefix = os.path.join(root, "")
         for name in names:
-            kind = name_kind(name)
-            if kind is not NameKind.SIDE:
-                yield prefix + name, kind
+            role = role_of_name(name)
+            if role is not FileRole.SIDE:
+                yield prefix + name, role
 
 
 def refuse_loop(path: str, root: str) -> None:

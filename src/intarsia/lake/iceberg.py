@@ -224,14 +224,14 @@ def _defaults(location: str, schema: Schema, arrow: pa.Schema) -> Mapping[Path, 
 def _nested(field: NestedField) -> Iterable[NestedField]:
     from pyiceberg.types import ListType, MapType, StructType
 
-    kind = field.field_type
+    parent = field.field_type
     children: Sequence[NestedField] = ()
-    if isinstance(kind, StructType):
-        children = kind.fields
-    elif isinstance(kind, ListType):
-        children = [kind.element_field]
-    elif isinstance(kind, MapType):
-        children = [kind.key_field, kind.value_field]
+    if isinstance(parent, StructType):
+        children = parent.fields
+    elif isinstance(parent, ListType):
+        children = [parent.element_field]
+    elif isinstance(parent, MapType):
+        children = [parent.key_field, parent.value_field]
     for child in children:
         yield child
         yield from _nested(child)

@@ -57,14 +57,14 @@ class _Column:
     """The statistics of one column.
 
     Attributes:
-        kind: Its type.
+        iceberg_type: Its type.
         data_type: The same as an Arrow type.
         low: The lower bounds as bytes.
         high: The upper bounds as bytes.
         null_counts: The number of nulls.
     """
 
-    kind: IcebergType
+    iceberg_type: IcebergType
     data_type: pa.DataType
     low: pa.Array
     high: pa.Array
@@ -75,10 +75,10 @@ class _Column:
 
     def take(self, ordinals: pa.Array) -> _Column:
         low, high, nulls = (part.take(ordinals) for part in (self.low, self.high, self.null_counts))
-        return _Column(self.kind, self.data_type, low, high, nulls)
+        return _Column(self.iceberg_type, self.data_type, low, high, nulls)
 
     def _values(self, bounds: pa.Array) -> pa.Array:
-        parse = _parser(self.kind)
+        parse = _parser(self.iceberg_type)
         if parse is None:
             return pa.nulls(len(bounds), self.data_type)
         values = [None if bound is None else parse(bound) for bound in bounds.to_pylist()]
@@ -102,7 +102,7 @@ def _leaves(
             yield path, field, plain_type(found.type)
 
 
-def _parser(kind: IcebergType) -> Callable[[bytes], Any] | None:
+def _parser(iceberg_type: IcebergType) -> Callable[[bytes], Any] | None:
     """Return a function that parses a bound of a type, to None if it is not one; None for other types.
 
     A column may have had a narrower type when a file was written. A bound of fewer bytes than its type has is
@@ -111,20 +111,20 @@ def _parser(kind: IcebergType) -> Callable[[bytes], Any] | None:
     from pyiceberg import types as t
     from pyiceberg.conversions import from_bytes
 
-    if isinstance(kind, (t.LongType, t.DoubleType)):
-        width, narrow = 8, (t.IntegerType() if isinstance(kind, t.LongType) else t.FloatType())
-    elif isinstance(kind, (t.TimeType, t.TimestampType, t.TimestamptzType)):
+    if isinstance(iceberg_type, (t.LongType, t.DoubleType)):
+        width, narrow = 8, (t.IntegerType() if isinstance(iceberg_type, t.LongType) else t.FloatType())
+    elif isinstance(iceberg_type, (t.TimeType, t.TimestampType, t.TimestamptzType)):
         width, narrow = 8, None
-    elif isinstance(kind, (t.IntegerType, t.FloatType, t.DateType)):
+    elif isinstance(iceberg_type, (t.IntegerType, t.FloatType, t.DateType)):
         width, narrow = 4, None
-    elif isinstance(kind, (t.BooleanType, t.StringType, t.BinaryType, t.DecimalType)):
+    elif isinstance(iceberg_type, (t.BooleanType, t.StringType, t.BinaryType, t.DecimalType)):
         width, narrow = None, None
     else:
         return None
 
     def parse(bound: bytes) -> Any:
         if width in (None, len(bound)):
-            return _or_none(partial(from_bytes, kind, bound))
+            return _or_none(partial(from_bytes, iceberg_type, bound))
         if narrow is not None and len(bound) == 4:
             return _or_none(partial(from_bytes, narrow, bound))
         return None

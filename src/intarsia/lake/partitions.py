@@ -222,31 +222,31 @@ def typed_values(texts: Iterable[str | None]) -> pa.Array:
     """
     listed = list(texts)
     found = {text: _typed(text) for text in dict.fromkeys(listed) if text is not None}
-    kinds = {kind for kind, _ in found.values()}
-    kind = kinds.pop() if len(kinds) == 1 else _WIDER.get(frozenset(kinds), _TEXT)
-    if kind == _TEXT:
+    types = {data_type for data_type, _ in found.values()}
+    data_type = types.pop() if len(types) == 1 else _WIDER.get(frozenset(types), _TEXT)
+    if data_type == _TEXT:
         return pa.array(listed, _TEXT)
-    values = {text: _converted(value, kind) for text, (_, value) in found.items()}
-    return pa.array([None if text is None else values[text] for text in listed], kind)
+    values = {text: _converted(value, data_type) for text, (_, value) in found.items()}
+    return pa.array([None if text is None else values[text] for text in listed], data_type)
 
 
 def _typed(text: str) -> tuple[pa.DataType, object]:
     """Return the type of one value, and the value."""
     if _INTEGER.fullmatch(text):
         number = int(text)
-        for kind in (_INT32, _INT64):
-            if -(1 << kind.bit_width - 1) <= number < 1 << kind.bit_width - 1:
-                return kind, number
+        for data_type in (_INT32, _INT64):
+            if -(1 << data_type.bit_width - 1) <= number < 1 << data_type.bit_width - 1:
+                return data_type, number
         return _TEXT, text
     if _FLOAT.fullmatch(text):
         return _DOUBLE, float(text)
-    for kind, pattern, parse in (
+    for data_type, pattern, parse in (
         (_DAY, _DATE, dt.date.fromisoformat),
         (_MOMENT, _TIMESTAMP, _moment),
     ):
         if pattern.fullmatch(text):
             try:
-                return kind, parse(text)
+                return data_type, parse(text)
             except ValueError:
                 break
     return _TEXT, text
@@ -257,8 +257,8 @@ def _moment(text: str) -> dt.datetime:
     return dt.datetime.fromisoformat(whole).replace(microsecond=int(fraction or 0) * 100_000)
 
 
-def _converted(value: object, kind: pa.DataType) -> object:
+def _converted(value: object, data_type: pa.DataType) -> object:
     """Convert a typed value to a wider type."""
-    if kind == _MOMENT and isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+    if data_type == _MOMENT and isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         return dt.datetime(value.year, value.month, value.day)
-    return float(value) if kind == _DOUBLE and isinstance(value, int) else value
+    return float(value) if data_type == _DOUBLE and isinstance(value, int) else value

@@ -28,8 +28,8 @@ def new_scan(
     on_error: OnError = "raise",
 ) -> Scan:
     """Make a scan of a table, with a deadline if the table has one; see `Scan`."""
-    kind = Scan if table.query_timeout_seconds is None else TimedScan
-    return kind(table, predicate, columns, limit, order_by, on_error)
+    scan_class = Scan if table.query_timeout_seconds is None else TimedScan
+    return scan_class(table, predicate, columns, limit, order_by, on_error)
 
 
 class TimedScan(Scan):

@@ -41,16 +41,16 @@ def widest(a: pa.DataType, b: pa.DataType, fields: FieldsOf = "union") -> pa.Dat
         return b if pa.types.is_null(a) else a
     if _is_encoded(a) or _is_encoded(b):
         return _encoded(a, b, fields)
-    for is_kind, find in (
+    for is_type, find in (
         (pa.types.is_integer, _integer),
         (_is_number, _number),
         (pa.types.is_temporal, _temporal),
         (_is_bytes, _bytes),
     ):
-        if is_kind(a) and is_kind(b):
+        if is_type(a) and is_type(b):
             return find(a, b)
-    for is_kind, find_nested in ((pa.types.is_struct, _struct), (pa.types.is_map, _map), (is_list, _list)):
-        if is_kind(a) and is_kind(b):
+    for is_type, find_nested in ((pa.types.is_struct, _struct), (pa.types.is_map, _map), (is_list, _list)):
+        if is_type(a) and is_type(b):
             return find_nested(a, b, fields)
     return None
 
@@ -181,8 +181,8 @@ def _temporal(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     if pa.types.is_date(a) or pa.types.is_date(b):
         other = b if pa.types.is_date(a) else a
         return other if pa.types.is_timestamp(other) and other.tz is None else None
-    for is_kind in (pa.types.is_timestamp, pa.types.is_time, pa.types.is_duration):
-        if is_kind(a) and is_kind(b):
+    for is_type in (pa.types.is_timestamp, pa.types.is_time, pa.types.is_duration):
+        if is_type(a) and is_type(b):
             if (getattr(a, "tz", None) is None) != (getattr(b, "tz", None) is None):
                 return None
             unit = max(a.unit, b.unit, key=("s", "ms", "us", "ns").index)

@@ -125,12 +125,12 @@ def _in_floats(column: Column, literal: object) -> LocatedLiteral | None:
     return LocatedLiteral(pa.scalar(floor, column.type), 1 if math.isinf(floor) else int(floor != target))
 
 
-def _float_floor(target: Fraction, kind: Any) -> float:
+def _float_floor(target: Fraction, float_type: Any) -> float:
     """Return the largest value of a NumPy float type that is at most ``target``, or minus infinity."""
-    infinity = kind(np.inf)
+    infinity = float_type(np.inf)
     with np.errstate(all="ignore"):
         try:
-            value = kind(float(target))
+            value = float_type(float(target))
         except OverflowError:
             value = infinity if target > 0 else -infinity
         # The conversion may round twice, so step to the exact floor.

@@ -218,24 +218,24 @@ def _read_calls(expression: pc.Expression, reduce: Callable[[bool, _Call], _Valu
     roots: set[str] = set()
     num_names, num_negations = 1, 0
     columns, tokens = _serialized(expression)
-    for kind, text in tokens:
+    for token, text in tokens:
         call = calls[-1]
-        if kind == "call":
+        if token == "call":
             calls.append(_Call(text))
             num_negations += text in _NEGATIONS
-        elif kind == "nested_field_ref":
+        elif token == "nested_field_ref":
             num_names = int(text)
-        elif kind == "field_ref":
+        elif token == "field_ref":
             names.append(text)
             if len(names) == num_names:
                 call.arguments.append(_Column(_column_name(names)))
                 roots.add(names[0])
                 names, num_names = [], 1
-        elif kind == "literal":
+        elif token == "literal":
             call.arguments.append(_Literal(_python_value(columns[int(text)][0])))
-        elif kind == "options":
+        elif token == "options":
             call.options = _options(columns[int(text)])
-        elif kind == "end":
+        elif token == "end":
             calls.pop()
             num_negations -= call.function in _NEGATIONS
             calls[-1].add(call, partial(reduce, num_negations > 0))

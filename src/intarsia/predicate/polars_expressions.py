@@ -198,8 +198,8 @@ class _Translator:
     def necessary(self, node: Any) -> pc.Expression | None:
         """Return the translatable conditions of those joined by AND at the top."""
         try:
-            kind, body = _parts(node)
-            if kind != "BinaryExpr" or body["op"] not in _BOTH:
+            node_type, body = _parts(node)
+            if node_type != "BinaryExpr" or body["op"] not in _BOTH:
                 return self.condition(node)
             found = [self.necessary(body[side]) for side in ("left", "right")]
             known = [one for one in found if one is not None]
@@ -221,18 +221,18 @@ class _Translator:
             raise
 
     def _condition(self, node: Any) -> pc.Expression:
-        kind, body = _parts(node)
-        if kind == "BinaryExpr":
+        node_type, body = _parts(node)
+        if node_type == "BinaryExpr":
             return self._binary(body)
-        if kind == "Function":
+        if node_type == "Function":
             return self._function(body)
-        if kind == "Ternary":
+        if node_type == "Ternary":
             return self._ternary(body)
-        if kind == "Literal":
+        if node_type == "Literal":
             value = _literal(node)
             if value.is_valid and pa.types.is_boolean(value.type):
                 return pc.scalar(value)
-        if kind == "Column":
+        if node_type == "Column":
             column, data_type = self._column(node)
             if pa.types.is_boolean(data_type):
                 return column
@@ -269,8 +269,8 @@ class _Translator:
 
     def _number(self, node: Any, value: pa.Scalar) -> tuple[pc.Expression, pa.DataType]:
         """Return a column, or an integer column that is cast to a float without changing a comparison."""
-        kind, body = _parts(node)
-        if kind != "Cast":
+        node_type, body = _parts(node)
+        if node_type != "Cast":
             return self._column(node)
         column, data_type = self._column(body["expr"])
         is_exact = pa.types.is_floating(value.type) and abs(value.as_py()) < _EXACT_FLOATS
@@ -330,8 +330,8 @@ class _Translator:
 
     def _ternary(self, body: Any) -> pc.Expression:
         """Return ``when(x.is_not_null()).then(FALSE)``, to which Polars simplifies impossible comparisons."""
-        kind, inner = _parts(body["predicate"])
-        if kind == "Function" and inner["function"] == {"Boolean": "IsNotNull"}:
+        node_type, inner = _parts(body["predicate"])
+        if node_type == "Function" and inner["function"] == {"Boolean": "IsNotNull"}:
             truthy, falsy = _literal(body["truthy"]), _literal(body["falsy"])
             if truthy.is_valid and pa.types.is_boolean(truthy.type) and not falsy.is_valid:
                 column, _ = self._column(inner["input"][0])
@@ -344,14 +344,14 @@ class _Translator:
         if called is not None:
             return called
         path: list[str] = []
-        kind, body = _parts(node)
-        while kind == "Function":
+        node_type, body = _parts(node)
+        while node_type == "Function":
             family, name = _function_name(body["function"])
             if family != "StructExpr" or not isinstance(name, dict) or "FieldByName" not in name:
                 raise _UntranslatableError
             path.insert(0, name["FieldByName"])
-            kind, body = _parts(body["input"][0])
-        if kind != "Column" or self._schema.get_field_index(body) < 0:
+            node_type, body = _parts(body["input"][0])
+        if node_type != "Column" or self._schema.get_field_index(body) < 0:
             raise _UntranslatableError
         data_type = self._schema.field(body).type
         for name in path:
@@ -362,8 +362,8 @@ class _Translator:
 
     def _call(self, node: Any) -> tuple[pc.Expression, pa.DataType] | None:
         """Return a function of a column and its type; None if the node is another one."""
-        kind, body = _parts(node)
-        family, name = _function_name(body["function"]) if kind == "Function" else ("", None)
+        node_type, body = _parts(node)
+        family, name = _function_name(body["function"]) if node_type == "Function" else ("", None)
         if not isinstance(name, str) or (family, name) not in _FUNCTIONS or len(body["input"]) != 1:
             return None
         column, data_type = self._column(body["input"][0])
@@ -376,11 +376,11 @@ class _Translator:
 
 
 def _parts(node: Any) -> tuple[str, Any]:
-    """Return the kind of a node and its contents."""
+    """Return the type of a node and its contents."""
     if not isinstance(node, dict) or len(node) != 1:
         raise _UntranslatableError
-    ((kind, body),) = node.items()
-    return kind, body
+    ((node_type, body),) = node.items()
+    return node_type, body
 
 
 def _function_name(function: Any) -> tuple[str, Any]:

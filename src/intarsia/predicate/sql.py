@@ -201,25 +201,25 @@ def _check_size(text: str) -> None:
 
 def _predicate(node: Any) -> Predicate:
     """Convert a sqlglot expression, identified by its class name, so that sqlglot need not be imported."""
-    kind = type(node).__name__
-    if kind == "Paren":
+    class_name = type(node).__name__
+    if class_name == "Paren":
         return _predicate(node.this)
-    if kind in ("And", "Or"):
-        children = tuple(_predicate(child) for child in operands(node, kind))
-        return And(children) if kind == "And" else Or(children)
-    if kind == "Not":
+    if class_name in ("And", "Or"):
+        children = tuple(_predicate(child) for child in operands(node, class_name))
+        return And(children) if class_name == "And" else Or(children)
+    if class_name == "Not":
         return _negated(_predicate(node.this), bare=type(node.this).__name__ not in ("Paren", "Not"))
-    if kind in COMPARISONS:
-        return _comparison(node, COMPARISONS[kind])
-    if kind in ("NullSafeEQ", "NullSafeNEQ"):
+    if class_name in COMPARISONS:
+        return _comparison(node, COMPARISONS[class_name])
+    if class_name in ("NullSafeEQ", "NullSafeNEQ"):
         column, op, value = _column_and_value(node, "=")
         same = (
             IsNull(column)
             if value is None
             else And((Comparison(column, op, value), IsNull(column, negated=True)))
         )
-        return same if kind == "NullSafeEQ" else Not(same)
-    if kind == "In":
+        return same if class_name == "NullSafeEQ" else Not(same)
+    if class_name == "In":
         if any(node.args.get(other) for other in ("query", "unnest", "field")):
             raise unsupported(node)
         if "expressions" not in node.args:
@@ -232,26 +232,26 @@ def _predicate(node: Any) -> Predicate:
         if values is None:
             values = tuple(literal(value) for value in node.expressions)
         return In(operand(node.this), values)
-    if kind == "Between" and not node.args.get("symmetric"):
+    if class_name == "Between" and not node.args.get("symmetric"):
         column = operand(node.this)
         low, high = literal(node.args["low"]), literal(node.args["high"])
         return And((Comparison(column, ">=", low), Comparison(column, "<=", high)))
-    if kind == "Is":
+    if class_name == "Is":
         return _is(node)
-    if kind in ("Like", "ILike", "Escape"):
+    if class_name in ("Like", "ILike", "Escape"):
         return _like(node)
-    if kind == "Anonymous":  # the set of functions with their own class depends on the version of sqlglot
-        kind = _FUNCTIONS.get(str(node.this).lower(), kind)
-    if kind in ("RegexpLike", "RegexpILike"):
-        return _regexp_like(node, ignore_case=kind == "RegexpILike")
-    if kind in _TEXT_SEARCH:
+    if class_name == "Anonymous":  # which functions have a class of their own depends on sqlglot's version
+        class_name = _FUNCTIONS.get(str(node.this).lower(), class_name)
+    if class_name in ("RegexpLike", "RegexpILike"):
+        return _regexp_like(node, ignore_case=class_name == "RegexpILike")
+    if class_name in _TEXT_SEARCH:
         column, text = _text_arguments(node, max_arguments=2)
-        return _TEXT_SEARCH[kind](column, text)
-    if kind == "Boolean":
+        return _TEXT_SEARCH[class_name](column, text)
+    if class_name == "Boolean":
         return Constant(bool(node.this))
-    if kind == "Null":
+    if class_name == "Null":
         return Constant(None)
-    if kind in ("Column", "Dot"):
+    if class_name in ("Column", "Dot"):
         return Comparison(operand(node), "=", True)
     raise unsupported(node)
 

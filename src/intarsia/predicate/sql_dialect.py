@@ -88,13 +88,13 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def operands(node: Any, kind: str) -> list[Any]:
+def operands(node: Any, class_name: str) -> list[Any]:
     """Return the operands of a AND b AND c …, without recursion, because there may be many thousands."""
     found: list[Any] = []
     pending = [node]
     while pending:
         current = pending.pop()
-        if type(current).__name__ == kind:
+        if type(current).__name__ == class_name:
             pending += [current.expression, current.this]
         else:
             found.append(current)

@@ -46,36 +46,37 @@ def operand(node: Any) -> Operand:
     Raises:
         PredicateError: If the expression is neither.
     """
-    kind = type(node).__name__
-    if kind == "Paren":
+    class_name = type(node).__name__
+    if class_name == "Paren":
         return operand(node.this)
-    if kind in ("Column", "Dot"):
+    if class_name in ("Column", "Dot"):
         name = column_name(node)
         if name is None:
             raise unsupported(node)
         return name
-    if kind in _OPERATORS:
-        return _operator(node, _OPERATORS[kind])
-    if kind == "Neg":
+    if class_name in _OPERATORS:
+        return _operator(node, _OPERATORS[class_name])
+    if class_name == "Neg":
         return Call("*", operand(node.this), (-1,))
-    if kind == "Cast":
+    if class_name == "Cast":
         return _cast(node)
-    if kind == "Extract":
+    if class_name == "Extract":
         return _part(node, node.this.name, node.expression)
     arguments = _arguments(node)
-    if kind == "Anonymous":  # the set of functions with their own class depends on the version of sqlglot
-        kind = str(node.this).lower()
-        kind = _NAMES.get(kind, kind)
-    if kind in _SIMPLE and len(arguments) == 1:
-        return Call(_SIMPLE[kind], operand(arguments[0]))
-    if kind == "date_part" and len(arguments) == 2:
+    function = class_name
+    if class_name == "Anonymous":  # which functions have a class of their own depends on sqlglot's version
+        name = str(node.this).lower()
+        function = _NAMES.get(name, name)
+    if function in _SIMPLE and len(arguments) == 1:
+        return Call(_SIMPLE[function], operand(arguments[0]))
+    if function == "date_part" and len(arguments) == 2:
         return _part(node, _constant(node, arguments[0]), arguments[1])
-    if kind in _SUBSTRINGS and len(arguments) in (2, 3):
+    if function in _SUBSTRINGS and len(arguments) in (2, 3):
         return _substr(node, arguments[0], *arguments[1:])
-    if kind in ("Left", "left") and len(arguments) == 2:
+    if function in ("Left", "left") and len(arguments) == 2:
         return _substr(node, arguments[0], 1, arguments[1])
-    if kind in _TRUNCATIONS and len(arguments) == 2:
-        return _truncation(node, arguments, first=kind == "date_trunc")
+    if function in _TRUNCATIONS and len(arguments) == 2:
+        return _truncation(node, arguments, first=function == "date_trunc")
     raise unsupported(node)
 
 

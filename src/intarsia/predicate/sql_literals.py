@@ -82,9 +82,9 @@ def _parsed(node: Any, parse: Callable[[Any], Any], value: object) -> Any:
         return parse(value)
     except (ValueError, OverflowError, pa.ArrowInvalid):
         if type(node).__name__ == "Cast":
-            kind = node.to.sql().upper()
-            form = f"; write it as in {_EXAMPLES[kind]}" if kind in _EXAMPLES else ""
-            message = f"{short(str(value))!r} is not a valid {kind}{form}"
+            type_name = node.to.sql().upper()
+            form = f"; write it as in {_EXAMPLES[type_name]}" if type_name in _EXAMPLES else ""
+            message = f"{short(str(value))!r} is not a valid {type_name}{form}"
         else:
             message = f"{short(str(value))!r} is not valid in {fragment(node)}"
         raise PredicateError(message, reason="invalid-literal") from None

@@ -71,13 +71,13 @@ def _explain(tokens: Sequence[Any], at: int, description: str) -> tuple[int, str
     if "number of provided arguments" in description:
         return at, "the function has too many arguments"
     for ordinal, token in enumerate(tokens[: at + 1]):
-        before = _kind(tokens[ordinal - 1]) if ordinal else None
-        if _kind(token) in _OPERATORS and _lacks_operand(before):
+        before = _token_type(tokens[ordinal - 1]) if ordinal else None
+        if _token_type(token) in _OPERATORS and _lacks_operand(before):
             return ordinal, "a column or a value is missing before it"
-    if at == len(tokens) - 1 and _kind(tokens[at]) in (*_OPERATORS, *_STARTS):
+    if at == len(tokens) - 1 and _token_type(tokens[at]) in (*_OPERATORS, *_STARTS):
         return at, "a column, a value or a condition is missing after it"
     if "Unexpected token" in description:
-        if at and _kind(tokens[at - 1]) in _ENDS_OPERAND:
+        if at and _token_type(tokens[at - 1]) in _ENDS_OPERAND:
             return at, "unexpected here; AND, OR or a quote may be missing before it"
         return at, "unexpected here"
     if at == len(tokens) - 1:
@@ -88,11 +88,11 @@ def _explain(tokens: Sequence[Any], at: int, description: str) -> tuple[int, str
 def _is_keyword_for_column(tokens: Sequence[Any], ordinal: int) -> bool:
     """Return whether a keyword is where a column should be: first in a condition, or before an operator."""
     token = tokens[ordinal]
-    kind = _kind(token)
-    if kind in _ENDS_OPERAND or kind in _STARTS or not token.text.isidentifier():
+    token_type = _token_type(token)
+    if token_type in _ENDS_OPERAND or token_type in _STARTS or not token.text.isidentifier():
         return False
-    before = _kind(tokens[ordinal - 1]) if ordinal else None
-    after = _kind(tokens[ordinal + 1]) if ordinal + 1 < len(tokens) else None
+    before = _token_type(tokens[ordinal - 1]) if ordinal else None
+    after = _token_type(tokens[ordinal + 1]) if ordinal + 1 < len(tokens) else None
     return (before is None or before in _STARTS) and after in (*_OPERATORS, "NOT")
 
 
@@ -105,9 +105,9 @@ def _parentheses(tokens: Sequence[Any]) -> tuple[int | None, int | None]:
     """Return the ordinals of the last parenthesis that is not closed, and of the first that is not opened."""
     opened: list[int] = []
     for ordinal, token in enumerate(tokens):
-        if _kind(token) == "L_PAREN":
+        if _token_type(token) == "L_PAREN":
             opened.append(ordinal)
-        elif _kind(token) == "R_PAREN":
+        elif _token_type(token) == "R_PAREN":
             if not opened:
                 return None, ordinal
             opened.pop()
@@ -135,7 +135,7 @@ def _open_quote(text: str) -> int | None:
     return opened
 
 
-def _kind(token: Any) -> str:
+def _token_type(token: Any) -> str:
     return str(token.token_type.name)
 
 

@@ -49,8 +49,8 @@ def output_columns(schema: pa.Schema, names: Sequence[str] | None) -> list[Outpu
         if schema.get_field_index(name) >= 0:
             out.append(OutputColumn(name, (name,), schema.field(name).type))
         else:
-            path, kind = find_column(schema, name)
-            out.append(OutputColumn(path[-1], path, kind))
+            path, data_type = find_column(schema, name)
+            out.append(OutputColumn(path[-1], path, data_type))
     return out
 
 

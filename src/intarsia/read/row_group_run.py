@@ -163,9 +163,9 @@ class RowGroupRuns:
         return np.concatenate([[0], np.cumsum(counts)])
 
 
-def _stretch_ends(kinds: npt.NDArray[Any]) -> Int64s:
+def _stretch_ends(values: npt.NDArray[Any]) -> Int64s:
     """Return the end of each sequence of equal values."""
-    return np.append(np.flatnonzero(kinds[1:] != kinds[:-1]) + 1, len(kinds))
+    return np.append(np.flatnonzero(values[1:] != values[:-1]) + 1, len(values))
 
 
 def _is_plain(query: FileQuery, leaf: Leaf) -> bool:

@@ -28,16 +28,16 @@ class Ranks(NamedTuple):
     Attributes:
         tiers: The tier of each granule; smaller ones are better.
         keys: The best key of each granule; arbitrary outside the tier of granules with bounds.
-        kind: Keys of the same kind can be compared.
+        key_type: Keys of the same type can be compared.
     """
 
     tiers: np.ndarray
     keys: np.ndarray
-    kind: str
+    key_type: str
 
     def take(self, ordinals: np.ndarray) -> Ranks:
         """Return the ranks of some of the granules, in the given order."""
-        return Ranks(self.tiers[ordinals], self.keys[ordinals], self.kind)
+        return Ranks(self.tiers[ordinals], self.keys[ordinals], self.key_type)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class SortKey:
         if self.descending:
             tiers = np.where(bounds.nan_counts > 0, _UNBOUNDED, tiers)
         keys = bounds.maxima if self.descending else bounds.minima
-        return Ranks(tiers, keys, "number" if keys.dtype != object else _kind_of(bounds))
+        return Ranks(tiers, keys, "number" if keys.dtype != object else _key_type(bounds))
 
     def ranks_of_values(self, values: pa.Array) -> Ranks:
         """Return the ranks of granules in which the column has one value each."""
@@ -119,8 +119,10 @@ class SortKey:
         edges = np.cumsum([0, *(len(part.tiers) for part in parts)]).tolist()
         tiers = np.concatenate([np.empty(0, dtype=np.int64), *(part.tiers for part in parts)])
         order = [np.flatnonzero(tiers == _UNBOUNDED)]
-        for kind in sorted({part.kind for part in parts}):
-            mine = [(start, part) for start, part in zip(edges, parts, strict=False) if part.kind == kind]
+        for key_type in sorted({part.key_type for part in parts}):
+            mine = [
+                (start, part) for start, part in zip(edges, parts, strict=False) if part.key_type == key_type
+            ]
             bounded = [np.flatnonzero(part.tiers == _BOUNDED) for _, part in mine]
             positions = np.concatenate(
                 [found + start for (start, _), found in zip(mine, bounded, strict=True)]
@@ -133,7 +135,7 @@ class SortKey:
         return np.concatenate([*order, np.flatnonzero(tiers == _NULLS)])
 
 
-def _kind_of(bounds: Bounds) -> str:
+def _key_type(bounds: Bounds) -> str:
     assert bounds.ordering is not None
     return "bytes" if bounds.ordering.is_bytes else "decimal"
 

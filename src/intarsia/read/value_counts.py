@@ -60,8 +60,8 @@ class ValueCounts:
     def __init__(self, column: OutputColumn, *, counted: bool) -> None:
         self._column = column
         self._counted = counted
-        self._kind = comparison_type(column.type)
-        self._key = sortable_type(self._kind)
+        self._compared_as = comparison_type(column.type)
+        self._key = sortable_type(self._compared_as)
         try:
             self._nothing = _counts(pa.array([], self._key), pa.array([], pa.int64()))
             self._found = [_grouped([self._nothing])]
@@ -148,7 +148,7 @@ class ValueCounts:
         pieces: list[pa.Table] = []
         known = RowSelection.none()
         answered: list[PruneStep] = []
-        if leaf is None or here is None or not compares_alike(here, self._kind):
+        if leaf is None or here is None or not compares_alike(here, self._compared_as):
             return pieces, known, answered
         for entry in query.embedded.enumerators(path):
             left = certain - known
@@ -198,7 +198,7 @@ class ValueCounts:
 
     def _repeated(self, value: pa.Scalar, num_rows: int) -> pa.Table:
         """Return the count of a constant."""
-        values = pa.array([value.as_py()] if num_rows else [], self._kind)
+        values = pa.array([value.as_py()] if num_rows else [], self._compared_as)
         return _counts(self._keys(values), pa.array([num_rows] if num_rows else [], pa.int64()))
 
     def _counted_values(self, values: pa.Array) -> pa.Table:
@@ -210,7 +210,7 @@ class ValueCounts:
 
     def _keys(self, values: pa.Array) -> pa.Array | pa.ChunkedArray:
         """Convert values to the type in which they are grouped, with one NaN and no -0.0."""
-        keys = comparison_array(values, self._kind).cast(self._key)
+        keys = comparison_array(values, self._compared_as).cast(self._key)
         if not pa.types.is_floating(self._key):
             return keys
         keys = pc.add(keys, pa.scalar(0.0, self._key))
@@ -218,7 +218,7 @@ class ValueCounts:
 
     def _as_column(self, keys: pa.ChunkedArray) -> pa.ChunkedArray:
         """Convert keys to the column's type; dictionaries become plain values."""
-        plain = keys.cast(self._kind)
+        plain = keys.cast(self._compared_as)
         declared = self._column.type
         if isinstance(declared, pa.BaseExtensionType):
             storage = plain.cast(declared.storage_type)

@@ -1,1 +1,1 @@
-"""Sets of rows and their algebra, the order of values, and one evaluator for all kinds of bounds."""
+"""Sets of rows and their algebra, the order of values, and one evaluator for all bounds."""

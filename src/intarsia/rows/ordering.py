@@ -38,7 +38,7 @@ from intarsia.format.structs import ColumnIndex
 Keys = npt.NDArray[Any]
 
 #: Logical types that have no order, for any physical type.
-UNORDERED_KINDS = frozenset(("LIST", "MAP", "VARIANT", "GEOMETRY", "GEOGRAPHY", "UNKNOWN"))
+UNORDERED_TYPES = frozenset(("LIST", "MAP", "VARIANT", "GEOMETRY", "GEOGRAPHY", "UNKNOWN"))
 
 _INT64_DIGITS = 18
 
@@ -247,14 +247,14 @@ def ordering_for(leaf: Leaf, arrow_type: pa.DataType) -> Ordering | None:
         leaf: The leaf.
         arrow_type: The Arrow type of its values.
     """
-    kind = leaf.logical_name
+    logical_name = leaf.logical_name
     if (
         leaf.type == Type.INT96
-        or kind in UNORDERED_KINDS
+        or logical_name in UNORDERED_TYPES
         or leaf.element.converted_type == ConvertedType.INTERVAL
     ):
         return None
-    if leaf.logical is not None and kind is None:  # a logical type that is unknown to this version
+    if leaf.logical is not None and logical_name is None:  # a logical type that is unknown to this version
         return None
     plain = comparison_type(arrow_type)
 
@@ -263,7 +263,7 @@ def ordering_for(leaf: Leaf, arrow_type: pa.DataType) -> Ordering | None:
     ) -> Ordering:
         return Ordering(arrow_type, np.dtype(dtype), units, leaf, np.dtype(wire) if wire else None, decimal)
 
-    if kind == "DECIMAL":
+    if logical_name == "DECIMAL":
         assert leaf.logical is not None
         declared = leaf.logical.DECIMAL
         assert declared is not None
@@ -274,7 +274,7 @@ def ordering_for(leaf: Leaf, arrow_type: pa.DataType) -> Ordering | None:
         if leaf.type in (Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY):
             return ordering(np.int64 if declared.precision <= _INT64_DIGITS else object, decimal=True)
         return None
-    if kind == "FLOAT16":
+    if logical_name == "FLOAT16":
         return ordering(np.float64, "<f2") if pa.types.is_float16(plain) else None
     if leaf.type in (Type.FLOAT, Type.DOUBLE):
         return ordering(np.float64, f"<f{_WIDTHS[leaf.type]}") if pa.types.is_floating(plain) else None

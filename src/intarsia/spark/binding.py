@@ -159,7 +159,7 @@ class SparkBinder:
             if names[0].lower() in self._filled:
                 return _ANY
             return BoundConstant(isinstance(leaf, IsNull) and not leaf.negated)
-        path, kind = found
+        path, data_type = found
         if path is None:
             return _ANY
         spark_type = self._types[tuple(innermost(leaf.column))]
@@ -167,7 +167,7 @@ class SparkBinder:
         here: Predicate = there
         if spark_type == "timestamp" and self._int96_as_moments and is_int96(file_schema, path):
             here = on_int96(there)
-        elif not isinstance(leaf, IsNull) and not reads_as_is(spark_type, kind):
+        elif not isinstance(leaf, IsNull) and not reads_as_is(spark_type, data_type):
             return _ANY
         try:
             return self._bound(here, lambda leaf: spark_semantics(bind(leaf, schema)))

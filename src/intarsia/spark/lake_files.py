@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from intarsia.errors import ListingError
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.discovery import find_files
-from intarsia.lake.folder import NameKind, name_kind
+from intarsia.lake.folder import FileRole, role_of_name
 from intarsia.spark.listing import list_by_spark, python_path
 from intarsia.spark.tables import find_table
 
@@ -86,7 +86,7 @@ def _choose(item: str, listed: Sequence[DataFile]) -> tuple[list[DataFile], list
     """Divide the files that Spark listed below a path into those to index and the paths of the others."""
     names = {file.uri: file.uri.rpartition("/")[2] for file in listed}
     is_named = list(names.values()) == [item.rstrip("/").rpartition("/")[2]]
-    others = [uri for uri, name in names.items() if name_kind(name) is NameKind.OTHER]
+    others = [uri for uri, name in names.items() if role_of_name(name) is FileRole.OTHER]
     if is_named or glob.has_magic(item):
         others = []
     # files without an extension are tried, because Python may be unable to read their first bytes

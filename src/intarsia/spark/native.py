@@ -93,7 +93,7 @@ def _planned_relation(plan: Any) -> Any | None:
 
 
 def _with_relation(jvm: Any, plan: Any, relation: Any) -> Any | None:
-    """Return a plan with another relation, which has the same columns; None for other kinds of plans.
+    """Return a plan with another relation, which has the same columns; None for other plans.
 
     The condition is that of the analyzed plan. In the optimized plan, Spark has replaced parts by values.
     """

@@ -199,14 +199,14 @@ def _plain(data_type: pa.DataType) -> pa.DataType:
 
 def arrow_type_of(spark_type: Any) -> pa.DataType | None:
     """Return the type in which Spark accepts the values of a column; None for unsupported types."""
-    kind = spark_type.typeName()
-    if kind == "struct":
+    type_name = spark_type.typeName()
+    if type_name == "struct":
         parts = [(field.name, arrow_type_of(field.dataType)) for field in spark_type.fields]
         return None if any(part is None for _, part in parts) else pa.struct(parts)
-    if kind == "array":
+    if type_name == "array":
         item = arrow_type_of(spark_type.elementType)
         return None if item is None else pa.list_(item)
-    if kind == "map":
+    if type_name == "map":
         key, value = arrow_type_of(spark_type.keyType), arrow_type_of(spark_type.valueType)
         return None if key is None or value is None else pa.map_(key, value)
     name = spark_type.simpleString()

@@ -110,8 +110,8 @@ class _Parts:
             ) from None
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        if error_type is None:
             self._close()
         elif self._writer is not None:
             self._writer.discard()

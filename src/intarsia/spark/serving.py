@@ -23,11 +23,11 @@ def serve(answer: Callable[[str], str], requests: BinaryIO, replies: BinaryIO) -
     while len(head := requests.read(_LENGTH.size)) == _LENGTH.size:
         request = requests.read(_LENGTH.unpack(head)[0]).decode()
         try:
-            kind, text = b"A", answer(request)
+            status, text = b"A", answer(request)
         except Exception as error:  # noqa: BLE001  reported to the JVM, which decides what to do
-            kind, text = b"E", f"{type(error).__name__}: {error}"
+            status, text = b"E", f"{type(error).__name__}: {error}"
         data = text.encode()
-        replies.write(kind + _LENGTH.pack(len(data)) + data)
+        replies.write(status + _LENGTH.pack(len(data)) + data)
         replies.flush()
 
 

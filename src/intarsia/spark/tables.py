@@ -92,7 +92,7 @@ def refuse_managed_folder(folder: str) -> None:
 
 def _format_of(folder: str) -> str | None:
     """Return the name of the format of the table in a folder."""
-    found = next((kind for name, kind in _LOGS.items() if os.path.isdir(os.path.join(folder, name))), None)
+    found = next((known for name, known in _LOGS.items() if os.path.isdir(os.path.join(folder, name))), None)
     metadata = os.path.join(folder, "metadata")
     if found is None and os.path.isdir(metadata):
         with suppress(OSError):

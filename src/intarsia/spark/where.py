@@ -216,12 +216,12 @@ class _Weakener:
         return comparable(column, literal)
 
     def _is(self, node: Any, *, negate: bool) -> Predicate:
-        column, kind = self._column(node.this), type(node.expression).__name__
+        column, class_name = self._column(node.this), type(node.expression).__name__
         if column is None:
             return TRUE
-        if kind == "Null":
+        if class_name == "Null":
             return IsNull(column.path, negated=negate)
-        if kind == "Boolean":
+        if class_name == "Boolean":
             same = truth(column, bool(node.expression.this), negate=negate)
             return Or((same, IsNull(column.path))) if negate else same
         return TRUE

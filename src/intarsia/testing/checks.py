@@ -70,12 +70,12 @@ def check_class(index: Any) -> None:
         "@dataclass(frozen=True)",
     )
     fields = {field.name for field in dataclasses.fields(index)}
-    for name, kind in (("kind", str), ("version", int)):
+    for name, expected in (("kind", str), ("version", int)):
         value = getattr(cls, name, None)
         require(
-            isinstance(value, kind) and bool(value) and name not in fields,
+            isinstance(value, expected) and bool(value) and name not in fields,
             f"invalid-{name}",
-            f"{cls.__name__}.{name} is {value!r}; write `{name}: ClassVar[{kind.__name__}] = ...`",
+            f"{cls.__name__}.{name} is {value!r}; write `{name}: ClassVar[{expected.__name__}] = ...`",
         )
     require(
         isinstance(index, Index),

@@ -143,7 +143,7 @@ class Damage:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: Any) -> bool:
+    def __exit__(self, error_type: type[BaseException] | None, error: BaseException | None, _: Any) -> bool:
         if isinstance(error, self._allowed):
             return True
         if isinstance(error, ContractError):

@@ -232,8 +232,8 @@ class Writer:
     def __enter__(self) -> Writer:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is None:
+    def __exit__(self, error_type: type[BaseException] | None, *rest: object) -> None:
+        if error_type is None:
             self.close()
         else:
             self.discard()

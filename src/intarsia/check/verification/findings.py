@@ -197,7 +197,11 @@ class VerifyReport:
 
     def __str__(self) -> str:
         severities = Counter(finding.severity for finding in self.findings)
-        found = [count(severities[kind], kind) for kind in ("error", "warning", "note") if severities[kind]]
+        found = [
+            count(severities[severity], severity)
+            for severity in ("error", "warning", "note")
+            if severities[severity]
+        ]
         read = f"read {self.chunks_read:,} of {count(self.chunks_total, 'column chunk')}"
         seed = "" if self.seed is None else f", seed {self.seed}"
         lines = [f"{self.path}: {', '.join(found) or 'no findings'}; {read}{seed}"]
