@@ -110,7 +110,7 @@ def test_the_bytes_are_those_of_one_process(original, tmp_path):
         ia.Distinct("text", max_values=0),
         ia.Ngram("text", n=2, max_grams=30),
         ia.Ngram("text", ignore_case=True),
-        ia.Distinct("text", layout="datafusion"),
+        ia.Distinct("text", form="datafusion"),
     ],
     ids=repr,
 )

@@ -1,4 +1,4 @@
-"""Distinct values in DataFusion's layout: written by Intarsia, and by others and compared by `attach`."""
+"""Distinct values in DataFusion's form: written by Intarsia, and by others and compared by `attach`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.predicate import strategies
 from tests.predicate.oracle import matches
 
 KEY = b"distinct_index_offset"
-INDEX = ia.Distinct("word", layout="datafusion")
+INDEX = ia.Distinct("word", form="datafusion")
 SCHEMA = pa.schema({"x": pa.string()})
 
 #: Makes an index worth reading.
@@ -117,12 +117,12 @@ def test_without_values(tmp_path, words):
         (["a", "b\nc"], INDEX, "value-with-newline"),
         (["a", "b\r"], INDEX, "value-with-newline"),
         (["", None], INDEX, "only-empty-text"),
-        (["a", "b"], ia.Distinct("word", max_values=1, layout="datafusion"), "too-many-values"),
-        (["a"], ia.Distinct("n", layout="datafusion"), "not-a-string-column"),
+        (["a", "b"], ia.Distinct("word", max_values=1, form="datafusion"), "too-many-values"),
+        (["a"], ia.Distinct("n", form="datafusion"), "not-a-string-column"),
     ],
     ids=["newline", "carriage return", "empty", "too many", "type"],
 )
-def test_values_that_the_layout_cannot_store_are_rejected(tmp_path, words, index, reason):
+def test_values_that_the_form_cannot_store_are_rejected(tmp_path, words, index, reason):
     path = tmp_path / "t.parquet"
     pq.write_table(table_of(words), path)
     before = path.read_bytes()
@@ -142,7 +142,7 @@ def test_text_that_is_not_utf8_is_rejected():
 def test_a_file_has_one(tmp_path):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"word": ["a"], "other": ["b"]}), path)
-    other = ia.Distinct("other", layout="datafusion")
+    other = ia.Distinct("other", form="datafusion")
     with pytest.raises(IndexBuildError) as caught:
         ia.attach(path, [INDEX, other])
     assert caught.value.reason == "footer-key-taken"
@@ -301,7 +301,7 @@ def test_scans_give_the_rows_that_a_full_read_and_a_filter_give(tmp_path_factory
     path = tmp_path_factory.mktemp("lake") / "t.parquet"
     values = list({word for word in words if word is not None})
     path.write_bytes(bytes_by_another_writer(padded(words), values))
-    with contextlib.suppress(IndexBuildError):  # values that the layout cannot store
+    with contextlib.suppress(IndexBuildError):  # values that the form cannot store
         ia.attach(path, [INDEX])
     scan = ia.open(path).scan(predicate)
     expected = [row for row in pq.read_table(path).to_pylist() if is_true(predicate, row["word"])]
@@ -403,5 +403,5 @@ def test_a_column_that_is_not_text(tmp_path):
     table = padded(["1", "2"]).append_column("n", pa.array([1, 2]))
     path.write_bytes(bytes_by_another_writer(table, ["1", "2"]))
     with pytest.raises(IndexBuildError) as caught:
-        ia.attach(path, [ia.Distinct("n", layout="datafusion")])
+        ia.attach(path, [ia.Distinct("n", form="datafusion")])
     assert (caught.value.reason, caught.value.column) == ("not-a-string-column", "n")

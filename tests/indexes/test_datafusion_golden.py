@@ -1,4 +1,4 @@
-"""``tests/golden/datafusion.parquet``, read as DataFusion's blog describes the layout, and by DataFusion."""
+"""``tests/golden/datafusion.parquet``, read as DataFusion's blog describes the form, and by DataFusion."""
 
 from __future__ import annotations
 

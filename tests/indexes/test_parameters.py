@@ -24,7 +24,7 @@ WRONG = [
     *wrong(ia.Histogram, "buckets", (*INTEGERS, 0, 4097)),
     *wrong(ia.Hll, "lg_config_k", (*INTEGERS, 3, 22)),
     *wrong(ia.Distinct, "max_values", filter(None, INTEGERS)),
-    *wrong(ia.Distinct, "layout", ("idx1", None, 1, [])),
+    *wrong(ia.Distinct, "form", ("idx1", None, 1, [])),
     *wrong(ia.Ngram, "n", (*INTEGERS, 0, 5)),
     *wrong(ia.Ngram, "max_grams", (*INTEGERS, 0)),
     *wrong(ia.Ngram, "ignore_case", (0, 1, "yes", None)),
@@ -63,7 +63,7 @@ def test_every_rate_makes_a_filter(share):
 
 @pytest.mark.parametrize(
     "construct",
-    [lambda: ia.Histogram("x", "file"), lambda: ia.Distinct("x", "row_group", layout="datafusion")],
+    [lambda: ia.Histogram("x", "file"), lambda: ia.Distinct("x", "row_group", form="datafusion")],
 )
 def test_granularities_that_a_kind_does_not_have(construct):
     with pytest.raises(ia.IndexBuildError) as caught:

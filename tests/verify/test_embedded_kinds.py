@@ -52,7 +52,7 @@ def path(tmp_path):
 
 
 KINDS = [
-    Distinct("n"), Distinct("text", granularity=140), Distinct("text", layout="datafusion"), ZoneMap("n"),
+    Distinct("n"), Distinct("text", granularity=140), Distinct("text", form="datafusion"), ZoneMap("n"),
     ZoneMap("text", granularity="row_group"), Histogram("n"), Hll("n"), Ngram("text"),
     Ngram("text", ignore_case=True, granularity=140), RowMap("n"), RowMap("text"), BloomGranule("n"),
     BloomGranule("text", granularity=140), Sample(100),

@@ -67,7 +67,7 @@ def parse_distinct(text: str) -> Distinct:
 
     Example:
         >>> parse_distinct("dest:row_group")
-        Distinct(column='dest', granularity='row_group', max_values=None, layout='granules')
+        Distinct(column='dest', granularity='row_group', max_values=None, form='granules')
 
     Raises:
         UsageError: If the granularity is unknown.

@@ -1,4 +1,4 @@
-r"""The layout of distinct values in DataFusion's example.
+r"""The form of distinct values in DataFusion's example.
 
 A block in the file's body, after the data, consists of ``IDX1``, the length of the payload as eight bytes,
 and the payload: the values in UTF-8, separated by newlines. ``distinct_index_offset`` in the footer's
@@ -113,5 +113,5 @@ def parse_block(block: bytes) -> list[str]:
     """
     length = int.from_bytes(block[len(MAGIC) : HEADER_BYTES], "little")
     if block[: len(MAGIC)] != MAGIC or len(block) != HEADER_BYTES + length:
-        raise IndexPayloadError("the payload is not a block in DataFusion's layout", reason="no-block")
+        raise IndexPayloadError("the payload is not a block in DataFusion's form", reason="no-block")
     return parse_lines(block[HEADER_BYTES:])

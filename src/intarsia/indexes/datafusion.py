@@ -67,7 +67,7 @@ def build_block(column: str, values: pa.Array) -> bytes:
     """
     if not pa.types.is_string(values.type):
         raise IndexBuildError(
-            f"Distinct: {column!r} is {values.type}, but DataFusion's layout only supports text; omit layout",
+            f"Distinct: {column!r} is {values.type}, but DataFusion's form only supports text; omit form",
             reason="not-a-string-column",
             column=column,
         )
@@ -82,15 +82,15 @@ def build_block(column: str, values: pa.Array) -> bytes:
     for text in texts:
         if "\n" in text or text.endswith("\r"):
             raise IndexBuildError(
-                f"Distinct: {column!r} contains {text[:40]!r}, and DataFusion's layout cannot store values "
-                "that contain a newline or end in a carriage return; omit layout",
+                f"Distinct: {column!r} contains {text[:40]!r}, and DataFusion's form cannot store values "
+                "that contain a newline or end in a carriage return; omit form",
                 reason="value-with-newline",
                 column=column,
             )
     if texts == [""]:
         raise IndexBuildError(
-            f"Distinct: the only value of {column!r} is the empty text, which DataFusion's layout cannot "
-            "distinguish from no value; omit layout",
+            f"Distinct: the only value of {column!r} is the empty text, which DataFusion's form cannot "
+            "distinguish from no value; omit form",
             reason="only-empty-text",
             column=column,
         )

@@ -8,7 +8,7 @@ The payload (see `intarsia.indexes.granules`) has one row per value::
 The schema's metadata has the key ``unlisted``: the ordinals, as uint32, of the granules with more values than
 the limit, which cannot be skipped.
 
-With the layout ``"datafusion"`` the payload is a block of `intarsia.format.datafusion`.
+If ``form`` is ``"datafusion"``, the payload is a block of `intarsia.format.datafusion`.
 """
 
 from __future__ import annotations
@@ -75,19 +75,19 @@ class Distinct:
         granularity: ``"page"``, ``"row_group"``, ``"file"``, or a number of rows.
         max_values: The maximum number of distinct values of a granule. A granule with more values, or with
             values of more than 16 MiB, cannot be skipped. By default the limit is half of the granule's rows,
-            at least 1,000 and at most 10,000 (10,000 in DataFusion's layout). If the values of all granules
+            at least 1,000 and at most 10,000 (10,000 in DataFusion's form). If the values of all granules
             take more than 96 MiB, the index is rejected.
-        layout: ``"granules"``, or ``"datafusion"`` for the format of the example in DataFusion's blog: the
-            values of the file, with their offset in the footer key ``distinct_index_offset``. This format
+        form: ``"granules"``, or ``"datafusion"`` for the form of the example in DataFusion's blog: the
+            values of the file, with their offset in the footer key ``distinct_index_offset``. This form
             needs a text column, implies ``granularity="file"``, and does not evaluate ``IS NULL``. A file
             can contain only one. More than ``max_values`` values, or a value with a newline, are rejected. If
-            another program has already written the format to a file, its block and key are kept: `attach`
+            another program has already written the form to a file, its block and key are kept: `attach`
             compares the values with the column, and rejects the index if they differ.
 
     Example:
         >>> import intarsia as ia
         >>> ia.Distinct("country", granularity="row_group")
-        Distinct(column='country', granularity='row_group', max_values=None, layout='granules')
+        Distinct(column='country', granularity='row_group', max_values=None, form='granules')
     """
 
     kind: ClassVar[str] = "distinct"
@@ -97,11 +97,11 @@ class Distinct:
     column: str
     granularity: Granularity = "page"
     max_values: int | None = None
-    layout: str = "granules"
+    form: str = "granules"
 
     def __post_init__(self) -> None:
-        """Check the parameters, and replace the default granularity by that of the layout."""
-        check_choice(self, "layout", "granules", "datafusion")
+        """Check the parameters, and replace the default granularity by that of the form."""
+        check_choice(self, "form", "granules", "datafusion")
         check_granularity(self)
         if self._is_datafusion and self.granularity == "page":
             object.__setattr__(self, "granularity", "file")
@@ -109,15 +109,15 @@ class Distinct:
             check_integer(self, "max_values", 0)
         if self._is_datafusion and self.granularity != "file":
             raise IndexBuildError(
-                f"Distinct: granularity is {self.granularity!r}, but DataFusion's layout only supports "
-                "'file'; omit granularity or layout",
+                f"Distinct: granularity is {self.granularity!r}, but DataFusion's form only supports "
+                "'file'; omit granularity or form",
                 reason="invalid-granularity",
                 column=self.column,
             )
 
     @property
     def _is_datafusion(self) -> bool:
-        return self.layout == "datafusion"
+        return self.form == "datafusion"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -142,8 +142,8 @@ class Distinct:
             if unlisted:
                 raise IndexBuildError(
                     f"Distinct: {self.column!r} has more than {granules.limits[0]} distinct values, or more "
-                    f"than {MAX_GRANULE_BYTES:,} bytes of them, and DataFusion's layout must list all; "
-                    "increase max_values, or omit layout",
+                    f"than {MAX_GRANULE_BYTES:,} bytes of them, and DataFusion's form must list all; "
+                    "increase max_values, or omit form",
                     reason="too-many-values",
                     column=self.column,
                 )
@@ -185,7 +185,7 @@ class Distinct:
     def difference(self, payload: bytes, file: ParquetInput) -> str | None:
         """Compare the values of the column with those that another program wrote to the file."""
         reason = difference(payload, file)
-        return None if reason is None else f"{reason}; omit layout, which needs no footer key"
+        return None if reason is None else f"{reason}; omit form, which needs no footer key"
 
     def shortfall(self, payload: bytes, layout: Layout) -> str | None:
         """Return why most rows can never be skipped, or None."""
@@ -197,7 +197,7 @@ class Distinct:
         return f"most rows are in granules whose distinct values are too many or too long to be listed{limit}"
 
     def can_prune(self, predicate: Condition) -> bool:
-        """Return whether the condition can be evaluated. DataFusion's layout has no nulls."""
+        """Return whether the condition can be evaluated. DataFusion's form has no nulls."""
         return not (self._is_datafusion and isinstance(predicate, BoundNull))
 
     def lists_values(self, predicate: Condition) -> bool:
@@ -205,7 +205,7 @@ class Distinct:
         return self.can_prune(predicate)
 
     def can_enumerate(self, column: str) -> bool:
-        """Return whether ``column`` is the indexed column. DataFusion's layout has no nulls and no rows."""
+        """Return whether ``column`` is the indexed column. DataFusion's form has no nulls and no rows."""
         return column == self.column and not self._is_datafusion
 
     def open(self, payload: bytes, layout: Layout) -> OpenDistinct | OpenLines:
