@@ -14,7 +14,7 @@ from intarsia import spark as ias
 from intarsia.errors import ColumnNotFoundError, UnsupportedFeatureError, WriteError
 from intarsia.spark.arrow_batches import batches_of_counted_rows, likely_row_bytes
 from intarsia.spark.checksums import Checksums, checksums, with_hashes
-from intarsia.spark.part_files import PartForm, outcome_of, write_parts
+from intarsia.spark.part_files import PartOptions, outcome_of, write_parts
 from intarsia.spark.staging import Staging
 from tests.spark import lakes
 from tests.spark.comparing import rows
@@ -434,8 +434,8 @@ def test_attempts_that_spark_does_not_report_leave_nothing(tmp_path):
     schema = pa.schema([("x", pa.int64())])
     batch = pa.record_batch({"x": range(10), "p": ["a"] * 4 + [None] * 6, "hash": [1] * 10})
     with Staging(str(tmp_path / "out")) as staging:
-        form = PartForm(staging.attempts, schema, ("p",), 3, 4096, "zstd", None, ())
-        attempts = [next(write_parts([batch], form, 7)).column(0).to_pylist() for _ in range(2)]
+        options = PartOptions(staging.attempts, schema, ("p",), 3, 4096, "zstd", None, ())
+        attempts = [next(write_parts([batch], options, 7)).column(0).to_pylist() for _ in range(2)]
         *reports, read = map(outcome_of, attempts[1])
         assert read == Checksums(10, 10)
         kept = [staging.accept(report.path) for report in reports]
@@ -445,7 +445,7 @@ def test_attempts_that_spark_does_not_report_leave_nothing(tmp_path):
         ["p=__HIVE_DEFAULT_PARTITION__"] * 2 + ["p=a"] * 2
     )
     assert sorted(pq.read_table(tmp_path / "out")["x"].to_pylist()) == list(range(10))
-    (outcome,) = next(write_parts([batch], form, 7)).column(0).to_pylist()
+    (outcome,) = next(write_parts([batch], options, 7)).column(0).to_pylist()
     with pytest.raises(WriteError) as caught:
         outcome_of(outcome)
     assert caught.value.reason == "no-such-folder"

@@ -1,4 +1,4 @@
-"""Comparison types: the logical type of values, independent of their layout."""
+"""Comparison types: the logical type of values, independent of their physical layout."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 
 def comparison_type(type_: pa.DataType) -> pa.DataType:
-    """Return the type in which values of ``type_`` are compared, independent of their layout.
+    """Return the type in which values of ``type_`` are compared, independent of their physical layout.
 
     It is the value type of dictionaries and run-end encoding, the plain ``string`` or ``binary`` of large and
     view layouts, and the storage type of extension types. Any other type is its own comparison type.

@@ -95,7 +95,7 @@ def listed_file(
 
 
 def plain_type(data_type: pa.DataType) -> pa.DataType:
-    """Return a type without large layouts and without metadata of fields, as pyarrow reads files.
+    """Return a type without the large physical layouts and without metadata of fields, as pyarrow reads it.
 
     Example:
         >>> plain_type(pa.large_list(pa.field("item", pa.large_string(), metadata={"a": "b"})))

@@ -22,7 +22,7 @@ def widest(a: pa.DataType, b: pa.DataType, fields: FieldsOf = "union") -> pa.Dat
     value raises an error.
 
     Args:
-        a: The first type, whose layout (dictionary, large, view) the result has.
+        a: The first type, whose physical layout (dictionary, large, view) the result has.
         b: The second type.
         fields: The fields of structs: those of both, or those of the first. In the second case, fields
             without a common type have the type of the first.
@@ -62,7 +62,7 @@ def _is_number(data_type: pa.DataType) -> bool:
 
 
 def is_text(data_type: pa.DataType) -> bool:
-    """Return whether a type is text, in any layout."""
+    """Return whether a type is text, in any physical layout."""
     return bool(
         pa.types.is_string(data_type)
         or pa.types.is_large_string(data_type)
@@ -83,7 +83,7 @@ def _is_bytes(data_type: pa.DataType) -> bool:
 
 
 def is_list(data_type: pa.DataType) -> bool:
-    """Return whether a type is a list of any layout but a view."""
+    """Return whether a type is a list of any physical layout but a view."""
     return bool(
         pa.types.is_list(data_type)
         or pa.types.is_large_list(data_type)

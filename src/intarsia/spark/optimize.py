@@ -20,7 +20,7 @@ from intarsia.spark.clustering import Clustering, arranged, check_partition_colu
 from intarsia.spark.job import TaskProgress, collect_rows
 from intarsia.spark.listing import exact_path, fixed_folder, list_files, python_path, uncached
 from intarsia.spark.optimize_report import OptimizeReport
-from intarsia.spark.part_files import OUTCOME, PartForm, outcome_of, write_parts
+from intarsia.spark.part_files import OUTCOME, PartOptions, outcome_of, write_parts
 from intarsia.spark.progress_line import reporter
 from intarsia.spark.shipping import pack_index
 from intarsia.spark.source_files import source_files
@@ -140,7 +140,7 @@ def optimize(
         files = source_files(spark, frame)
         num_bytes, num_rows = sum(file.size for file in files), frame.count()
         num_parts = max(1, -(-num_bytes // target_file_size))
-        form = PartForm(
+        options = PartOptions(
             folder=staging.attempts,
             schema=file_schema,
             partition_by=partitions,
@@ -154,9 +154,9 @@ def optimize(
         if num_rows:
             rows = arranged(with_hashes(frame), clustering, partitions, num_rows, num_parts)
             with batches_of_counted_rows(spark, likely_row_bytes(frame, num_bytes // num_rows)):
-                written, before = _write(spark, rows, form, staging, _phase(show, "writing"))
+                written, before = _write(spark, rows, options, staging, _phase(show, "writing"))
         else:
-            written, before = [_write_empty(schema, staging, form)], Checksums()
+            written, before = [_write_empty(schema, staging, options)], Checksums()
         verifying = _phase(show, "verifying")
         after = _written(spark, staging.data, frame, partitions if num_rows else ())
         found = checksums(spark, after, verifying)
@@ -298,7 +298,7 @@ def _check_sizes(target_file_size: int, rows_per_page: int) -> None:
 
 
 def _write(
-    spark: SparkSession, rows: DataFrame, form: PartForm, staging: Staging, show: TaskProgress
+    spark: SparkSession, rows: DataFrame, options: PartOptions, staging: Staging, show: TaskProgress
 ) -> tuple[list[WriteReport], Checksums]:
     """Write the rows; return the reports of the files in `Staging.data`, and the checksums of the source.
 
@@ -306,11 +306,11 @@ def _write(
     So the source is not read again for its checksums.
     """
     # unique names, because these may be equal
-    columns = [rows[quoted(name)].alias(f"c{ordinal}") for ordinal, name in enumerate(form.schema.names)]
+    columns = [rows[quoted(name)].alias(f"c{ordinal}") for ordinal, name in enumerate(options.schema.names)]
     # Spark formats the values, as it does in the names of its own folders
     texts = [
         rows[quoted(name)].cast("string").alias(f"p{ordinal}")
-        for ordinal, name in enumerate(form.partition_by)
+        for ordinal, name in enumerate(options.partition_by)
     ]
 
     # a closure, because Spark serializes it; the functions that it calls are imported on the executors
@@ -318,7 +318,7 @@ def _write(
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        yield from write_parts(batches, form, context.partitionId() if context is not None else 0)
+        yield from write_parts(batches, options, context.partitionId() if context is not None else 0)
 
     passed = rows.select(*columns, *texts, rows[quoted(rows.columns[-1])].alias("hash"))
     found = [outcome_of(row[0]) for row in collect_rows(spark, passed.mapInArrow(run, OUTCOME), show)]
@@ -327,10 +327,10 @@ def _write(
     return [replace(report, path=staging.accept(report.path)) for report in reports], read
 
 
-def _write_empty(schema: pa.Schema, staging: Staging, form: PartForm) -> WriteReport:
+def _write_empty(schema: pa.Schema, staging: Staging, options: PartOptions) -> WriteReport:
     """Write one file without rows, which has the columns."""
     path = os.path.join(staging.data, f"part-00000-000-{uuid.uuid4().hex[:8]}.parquet")
-    with Writer(path, schema, rows_per_page=form.rows_per_page, compression=form.compression) as writer:
+    with Writer(path, schema, rows_per_page=options.rows_per_page, compression=options.compression) as writer:
         return writer.close()
 
 

@@ -30,8 +30,8 @@ _ESCAPED = {chr(code) for code in range(1, 0x20)} | set("\"#%'*/:=?\\\x7f{[]^")
 
 
 @dataclass(frozen=True)
-class PartForm:
-    """The form in which a task writes its rows.
+class PartOptions:
+    """How a task writes its rows.
 
     Attributes:
         folder: The folder below which each attempt writes to its own folder.
@@ -54,13 +54,15 @@ class PartForm:
     indexes: tuple[Shipped, ...]
 
 
-def write_parts(batches: Iterable[pa.RecordBatch], form: PartForm, task: int) -> Iterator[pa.RecordBatch]:
+def write_parts(
+    batches: Iterable[pa.RecordBatch], options: PartOptions, task: int
+) -> Iterator[pa.RecordBatch]:
     """Write the rows of one partition, which are sorted by partition columns.
 
     Args:
         batches: The rows: the columns of the files, the texts of the partition columns, and the hash that
             each row had when Spark read it.
-        form: How to write.
+        options: How to write.
         task: The ordinal of the partition, for the names of files.
 
     Yields:
@@ -68,32 +70,32 @@ def write_parts(batches: Iterable[pa.RecordBatch], form: PartForm, task: int) ->
         attempt would also raise. `outcome_of` reads it.
     """
     try:
-        texts = _write_all(batches, form, task)
+        texts = _write_all(batches, options, task)
     except IntarsiaError as error:
         texts = [json.dumps({"error": str(error), "reason": error.reason, "column": error.column})]
     yield pa.record_batch([pa.array(texts, pa.string())], names=["outcome"])
 
 
-def _write_all(batches: Iterable[pa.RecordBatch], form: PartForm, task: int) -> list[str]:
-    attempt = os.path.join(form.folder, f"{task:05}-{uuid.uuid4().hex}")
-    parts = _Parts(form, attempt, task)
-    width = len(form.schema)
+def _write_all(batches: Iterable[pa.RecordBatch], options: PartOptions, task: int) -> list[str]:
+    attempt = os.path.join(options.folder, f"{task:05}-{uuid.uuid4().hex}")
+    parts = _Parts(options, attempt, task)
+    width = len(options.schema)
     read = Checksums()
     with parts:
         for batch in batches:
             read += Checksums.of_hashes(batch.column(batch.num_columns - 1))
-            for start, stop, folder in _runs(batch, width, form.partition_by):
+            for start, stop, folder in _runs(batch, width, options.partition_by):
                 rows = pa.Table.from_batches([batch.slice(start, stop - start)]).select(list(range(width)))
-                parts.write(rows.rename_columns(form.schema.names).cast(form.schema), folder)
+                parts.write(rows.rename_columns(options.schema.names).cast(options.schema), folder)
     return [*(json.dumps(asdict(report)) for report in parts.reports), json.dumps({"read": asdict(read)})]
 
 
 class _Parts:
     """The files of one attempt of a task; one of them is open at a time."""
 
-    def __init__(self, form: PartForm, attempt: str, task: int) -> None:
-        self._form, self._attempt, self._task = form, attempt, task
-        self._indexes = [unpack_index(shipped) for shipped in form.indexes]
+    def __init__(self, options: PartOptions, attempt: str, task: int) -> None:
+        self._options, self._attempt, self._task = options, attempt, task
+        self._indexes = [unpack_index(shipped) for shipped in options.indexes]
         self._writer: Writer | None = None
         self._folder = ""
         self._num_rows = 0
@@ -104,9 +106,9 @@ class _Parts:
             os.mkdir(self._attempt)
         except FileNotFoundError:
             raise WriteError(
-                f"{self._form.folder}: the folder is gone, because the job has ended; run it again",
+                f"{self._options.folder}: the folder is gone, because the job has ended; run it again",
                 reason="no-such-folder",
-                path=self._form.folder,
+                path=self._options.folder,
             ) from None
         return self
 
@@ -119,27 +121,31 @@ class _Parts:
     def write(self, rows: pa.Table, folder: str) -> None:
         """Write rows of one partition folder."""
         while rows.num_rows:
-            if self._writer is None or folder != self._folder or self._num_rows >= self._form.rows_per_file:
+            if (
+                self._writer is None
+                or folder != self._folder
+                or self._num_rows >= self._options.rows_per_file
+            ):
                 self._close()
                 self._open(folder)
             assert self._writer is not None
-            piece = rows.slice(0, self._form.rows_per_file - self._num_rows)
+            piece = rows.slice(0, self._options.rows_per_file - self._num_rows)
             self._writer.write_table(piece)
             self._num_rows += piece.num_rows
             rows = rows.slice(piece.num_rows)
 
     def _open(self, folder: str) -> None:
-        form = self._form
+        options = self._options
         name = f"part-{self._task:05}-{len(self.reports):03}-{uuid.uuid4().hex[:8]}.parquet"
         path = os.path.join(self._attempt, folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         self._writer = Writer(
             path,
-            form.schema,
+            options.schema,
             indexes=self._indexes,
-            rows_per_page=form.rows_per_page,
-            sort_by=form.sort_by,
-            compression=form.compression,
+            rows_per_page=options.rows_per_page,
+            sort_by=options.sort_by,
+            compression=options.compression,
         )
         self._folder, self._num_rows = folder, 0
 

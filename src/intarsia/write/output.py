@@ -33,8 +33,8 @@ ROWS_PER_PAGE = 10_000
 
 
 @dataclass(frozen=True)
-class Form:
-    """Options for the layout of a file; see `intarsia.write.writer.Writer`."""
+class WriteOptions:
+    """How a file is written; see `intarsia.write.writer.Writer`."""
 
     rows_per_page: int = ROWS_PER_PAGE
     row_group_size: int | None = None
@@ -58,7 +58,7 @@ class Output:
     Args:
         path: Its final path.
         schema: Its schema.
-        form: The options for its layout.
+        options: How it is written.
         indexes: The indexes to embed.
         storage_options: Options of the store of a URL.
 
@@ -71,17 +71,19 @@ class Output:
         self,
         path: str | os.PathLike[str],
         schema: pa.Schema,
-        form: Form,
+        options: WriteOptions,
         indexes: Attachables,
         storage_options: StorageOptions | None = None,
     ) -> None:
         self._started = time.perf_counter()
         self.path = os.fspath(path)
         self.schema = writable_schema(schema)
-        self.keys = sort_keys(form.sort_by, schema)
+        self.keys = sort_keys(options.sort_by, schema)
         self._indexes = checked_indexes(indexes)
-        self._form = form
-        self._empty_file = dry_run(schema, self.path, self._indexes, form.compression, form.compression_level)
+        self._options = options
+        self._empty_file = dry_run(
+            schema, self.path, self._indexes, options.compression, options.compression_level
+        )
         self._leaves = self._empty_file.footer.leaves
         self._floats = {leaf.ordinal for leaf in self._leaves if leaf.is_float}
         self._check_dictionary_names()
@@ -168,22 +170,22 @@ class Output:
         )
 
     def _open(self, dictionary: Sequence[str]) -> pq.ParquetWriter:
-        form = self._form
+        options = self._options
         self._dictionary = tuple(dictionary)
         return pq.ParquetWriter(
             self._sink,
             self.schema,
-            compression=form.compression,
-            compression_level=form.compression_level,
+            compression=options.compression,
+            compression_level=options.compression_level,
             use_dictionary=list(dictionary) or False,
             write_page_index=True,
-            max_rows_per_page=form.rows_per_page,
+            max_rows_per_page=options.rows_per_page,
             sorting_columns=sorting_columns(self.keys, self._empty_file),
         )
 
     def _with_dictionary(self, table: pa.Table) -> list[str]:
         """Return the leaves that get a dictionary: those requested, or chosen by the first row group."""
-        requested, names = self._form.dictionary, [leaf.name for leaf in self._leaves]
+        requested, names = self._options.dictionary, [leaf.name for leaf in self._leaves]
         if isinstance(requested, bool):
             return names if requested else []
         if requested is not None:
@@ -193,7 +195,7 @@ class Output:
 
     def _check_dictionary_names(self) -> None:
         """Refuse names that are not leaves: pyarrow would silently ignore them."""
-        requested, names = self._form.dictionary, [leaf.name for leaf in self._leaves]
+        requested, names = self._options.dictionary, [leaf.name for leaf in self._leaves]
         for name in requested if requested is not None and not isinstance(requested, bool) else ():
             if name not in names:
                 raise ColumnNotFoundError(name, names)

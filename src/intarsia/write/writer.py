@@ -14,7 +14,7 @@ from intarsia.embed.attach import Attachables
 from intarsia.embed.progress import Progress
 from intarsia.errors import IntarsiaError, NotTabularError, WriteError
 from intarsia.storage import StorageOptions
-from intarsia.write.output import ROWS_PER_PAGE, Form, Output
+from intarsia.write.output import ROWS_PER_PAGE, Output, WriteOptions
 from intarsia.write.report import WriteReport
 from intarsia.write.sorting import SortBy, sorted_rows
 from intarsia.write.table_columns import TableColumns
@@ -88,8 +88,8 @@ def write_table(
         [0, 2, 4]
     """
     table = _as_table(data)
-    form = Form(rows_per_page, row_group_size, sort_by, compression, compression_level, dictionary)
-    output = Output(path, table.schema, form, indexes, storage_options)
+    options = WriteOptions(rows_per_page, row_group_size, sort_by, compression, compression_level, dictionary)
+    output = Output(path, table.schema, options, indexes, storage_options)
     try:
         table = output.to_file_schema(table)
         if output.keys:
@@ -161,9 +161,11 @@ class Writer:
         progress: Progress | None = None,
         storage_options: StorageOptions | None = None,
     ) -> None:
-        form = Form(rows_per_page, row_group_size, sort_by, compression, compression_level, dictionary)
+        options = WriteOptions(
+            rows_per_page, row_group_size, sort_by, compression, compression_level, dictionary
+        )
         self._schema = pa.schema(schema)
-        self._output = Output(path, self._schema, form, indexes, storage_options)
+        self._output = Output(path, self._schema, options, indexes, storage_options)
         self._progress = progress
         self._max_rows = row_group_size or ROW_GROUP_ROWS
         self._max_bytes = None if row_group_size else row_group_bytes
