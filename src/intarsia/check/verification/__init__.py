@@ -167,7 +167,7 @@ def _verify_part(file: ParquetInput, chosen: set[ChunkKey], findings: Findings, 
     is_quick = not chosen
     done, total = 0, len(chosen or readers * len(footer.metadata.row_groups)) + len(entries)
     for row_group in range(len(footer.metadata.row_groups)):
-        findings.checked["row_groups"] += 1
+        findings.count_checked("row_groups")
         check_row_group_size(footer, row_group, findings.at(row_group, None))
         for reader in readers:
             chunk_findings = findings.at(row_group, reader.leaf.name)
@@ -229,7 +229,7 @@ def _verify(
             checks[entry.name] = EntryCheck(file, entry)
             stack.callback(checks[entry.name].abort)
         for row_group in range(num_groups):
-            findings.checked["row_groups"] += 1
+            findings.count_checked("row_groups")
             check_row_group_size(footer, row_group, findings.at(row_group, None))
             shared = indexed | sorting_columns(file, row_group)
             with buffered.buffering() as buffer:
@@ -297,9 +297,9 @@ def _verify_chunk(
     chunk = read_chunk(
         data, meta, num_rows, reader, findings, levels=histograms, total_order=_has_total_order(file, leaf)
     )
-    findings.checked["column_chunks"] += 1
-    findings.checked["pages"] += len(chunk.pages)
-    findings.checked["values"] += meta.num_values
+    findings.count_checked("column_chunks")
+    findings.count_checked("pages", len(chunk.pages))
+    findings.count_checked("values", meta.num_values)
     check_checksums(data, chunk, findings)
     check_counts(chunk, findings)
     check_encodings(chunk, findings)

@@ -33,7 +33,7 @@ def check_bloom_filter(file: ParquetInput, chunk: CheckedChunk, findings: Findin
         message = "its values cannot be decoded, or their hashed form is undefined"
         findings.add("unchecked", message, index=_BLOOM_FILTER)
         return
-    findings.checked["bloom_filters"] += 1
+    findings.count_checked("bloom_filters")
     hashes = np.fromiter(map(xxhash.xxh64_intdigest, values), dtype=np.uint64, count=len(values))
     excluded = np.flatnonzero(~might_contain(bits, hashes))
     if len(excluded):

@@ -36,7 +36,7 @@ def find_entries(file: ParquetInput, findings: Findings) -> tuple[Entry, ...]:
     found = file.found_directory
     if found is None:
         return ()
-    findings.checked["directories"] += 1
+    findings.count_checked("directories")
     if found.fault is not None:
         findings.add(f"directory-{found.fault}", found.reason or "", index=_DIRECTORY)
     return () if file.directory is None else file.directory.entries
@@ -62,7 +62,7 @@ class EntryCheck:
         self._building: Follower[bool] | None = None
         if self._opened is None:
             return
-        self._findings.checked["embedded_indexes"] += 1
+        self._findings.count_checked("embedded_indexes")
         self._followers.append(Follower(partial(self._query, self._opened)))
         if entry.kind_version == self._opened.index.version:  # not written by an earlier version
             self._building = Follower(partial(self._build, self._opened))
@@ -99,7 +99,7 @@ class EntryCheck:
 
     def _conclude(self, opened: OpenedEntry) -> None:
         if self._building is not None and self._building.finish():
-            self._findings.checked["embedded_rebuilt"] += 1
+            self._findings.count_checked("embedded_rebuilt")
         elif self._building is not None:
             columns = FileColumns(self._file, _no_offset_index)
             opened = _with_rebuilt(opened, columns, self._findings)
@@ -123,7 +123,7 @@ class EntryCheck:
 def check_payload(file: ParquetInput, entry: Entry, findings: Findings) -> None:
     """Check that an index belongs to the file, is undamaged and can be opened, without querying it."""
     if _open(file, entry, findings) is not None:
-        findings.checked["embedded_indexes"] += 1
+        findings.count_checked("embedded_indexes")
 
 
 def check_sampled(file: ParquetInput, entry: Entry, chunks: Collection[ChunkKey], findings: Findings) -> None:
@@ -131,7 +131,7 @@ def check_sampled(file: ParquetInput, entry: Entry, chunks: Collection[ChunkKey]
     opened = _open(file, entry, findings)
     if opened is None:
         return
-    findings.checked["embedded_indexes"] += 1
+    findings.count_checked("embedded_indexes")
     if opened.entry.columns:  # an index of whole rows is built from all of them
         check_columns(file, opened, _SampledColumns(file, chunks), findings)
 
@@ -208,7 +208,7 @@ def _with_rebuilt(opened: OpenedEntry, columns: FileColumns, findings: Findings)
     try:
         payload = call_index(partial(opened.index.build, columns))
         if payload == opened.payload:
-            findings.checked["embedded_rebuilt"] += 1
+            findings.count_checked("embedded_rebuilt")
             return opened
         rebuilt = call_index(partial(opened.index.open, payload, columns.layout))
     except (IndexPayloadError, FormatError) as error:

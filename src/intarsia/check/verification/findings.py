@@ -243,6 +243,10 @@ class Findings:
             Finding(severity, rule, self.file, self.row_group, self.column, page, index, message, consequence)
         )
 
+    def count_checked(self, kind: str, number: int = 1) -> None:
+        """Count structures of a kind that were checked."""
+        self.checked[kind] += number
+
     def add_all(self, others: Findings) -> None:
         """Add the findings and counts of another collector."""
         self.found.extend(others.found)

@@ -26,7 +26,7 @@ def check_geospatial_statistics(chunk: CheckedChunk, findings: Findings) -> None
     statistics = chunk.meta.geospatial_statistics
     if statistics is None:
         return
-    findings.checked["geospatial_statistics"] += 1
+    findings.count_checked("geospatial_statistics")
     if chunk.leaf.logical_name not in ("GEOMETRY", "GEOGRAPHY"):
         message = "it has geospatial statistics, but the column is not GEOMETRY or GEOGRAPHY"
         findings.add("bounds-without-order", message, index=_INDEX)

@@ -72,7 +72,7 @@ def read_page_index(
 
 def check_offset_index(chunk: CheckedChunk, index: OffsetIndex, findings: Findings) -> None:
     """Compare an OffsetIndex with the page headers and the rows of the pages."""
-    findings.checked["offset_indexes"] += 1
+    findings.count_checked("offset_indexes")
     if chunk.levels is not None:
         for ordinal, levels in enumerate(chunk.levels):
             if not levels.starts_row:
@@ -125,7 +125,7 @@ def check_column_index(
     file: ParquetInput, chunk: CheckedChunk, index: ColumnIndex, findings: Findings, *, has_offset_index: bool
 ) -> None:
     """Compare a ColumnIndex with the values of the pages."""
-    findings.checked["column_indexes"] += 1
+    findings.count_checked("column_indexes")
     if not has_offset_index:
         message = "there is no OffsetIndex, so the locations of the pages are unknown"
         findings.add("column-index-without-offset-index", message, index=_COLUMN_INDEX)

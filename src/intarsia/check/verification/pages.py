@@ -26,7 +26,7 @@ def check_checksums(data: bytes, chunk: CheckedChunk, findings: Findings) -> Non
         ordinal += page.is_data
         if page.header.crc is None:
             continue
-        findings.checked["page_checksums"] += 1
+        findings.count_checked("page_checksums")
         actual = zlib.crc32(memoryview(data)[page.body_start : page.stop])
         claimed = page.header.crc & 0xFFFFFFFF  # Thrift integers are signed
         if claimed != actual:

@@ -143,7 +143,7 @@ def _is_faultless(opened: OpenedEntry, path: Path, pieces: list[_Piece], finding
     values = pa.concat_arrays([comparison_array(values, data_type) for _, values in pieces])
     if _check_values(opened, path, pieces[0][0], values, trial) or trial.found:
         return False
-    findings.checked.update(trial.checked)
+    findings.add_all(trial)
     return True
 
 
@@ -153,7 +153,7 @@ def _check_values(
     """Query an index for the values of rows from ``first_row`` on."""
     data_type = comparison_type(values.type)
     matches = _Matches(comparison_array(values, data_type), first_row)
-    findings.checked["embedded_rows"] += len(values)
+    findings.count_checked("embedded_rows", len(values))
     answers = _Answers(opened, first_row, len(values))
     max_values = SAMPLED_VALUES if opened.rebuilt is None else _DOUBTED_VALUES
     for predicate in questions(path, data_type, matches.values, max_values):

@@ -42,7 +42,7 @@ def check_chunk_quickly(
         findings: Collects findings.
     """
     footer, leaf = file.footer, reader.leaf
-    findings.checked["column_chunks"] += 1
+    findings.count_checked("column_chunks")
     offset_index, column_index = read_page_index(file, footer.chunk(row_group, leaf), findings)
     num_rows = footer.metadata.row_groups[row_group].num_rows
     if offset_index is not None:
@@ -55,7 +55,7 @@ def check_chunk_quickly(
         num_pages = None if offset_index is None else len(offset_index.page_locations)
         _check_column_index(column_index, num_pages, meta, leaf, ordering, extremes, findings)
     if meta.bloom_filter_offset and locate_bits(file, meta, findings) is not None:
-        findings.checked["bloom_filters"] += 1
+        findings.count_checked("bloom_filters")
 
 
 def _ordering(file: ParquetInput, reader: LeafReader) -> Ordering | None:
@@ -67,7 +67,7 @@ def _ordering(file: ParquetInput, reader: LeafReader) -> Ordering | None:
 
 
 def _check_locations(index: OffsetIndex, meta: ColumnMetaData, num_rows: int, findings: Findings) -> None:
-    findings.checked["offset_indexes"] += 1
+    findings.count_checked("offset_indexes")
     start, stop = chunk_range(meta)
     stop_before, row_before = start, -1
     for page, location in enumerate(index.page_locations):
@@ -92,7 +92,7 @@ def _check_statistics(
     meta: ColumnMetaData, statistics: Statistics, leaf: Leaf, ordering: Ordering | None, findings: Findings
 ) -> tuple[Any, Any] | None:
     """Check the counts and bounds of a chunk; return its bounds as keys if bounds of pages compare."""
-    findings.checked["statistics"] += 1
+    findings.count_checked("statistics")
     nulls = statistics.null_count
     if nulls is not None and not 0 <= nulls <= meta.num_values:
         message = f"they count {nulls} nulls among {meta.num_values} values"
@@ -134,7 +134,7 @@ def _check_column_index(
     extremes: tuple[Any, Any] | None,
     findings: Findings,
 ) -> None:
-    findings.checked["column_indexes"] += 1
+    findings.count_checked("column_indexes")
     if num_pages is None:
         message = "there is no OffsetIndex, so the locations of the pages are unknown"
         findings.add("column-index-without-offset-index", message, index=_COLUMN_INDEX)

@@ -15,7 +15,7 @@ def check_size_statistics(chunk: CheckedChunk, findings: Findings) -> None:
     sizes = chunk.meta.size_statistics
     if sizes is None:
         return
-    findings.checked["size_statistics"] += 1
+    findings.count_checked("size_statistics")
     claimed = sizes.unencoded_byte_array_data_bytes
     if claimed is not None and chunk.value_bytes is not None and claimed != chunk.value_bytes.sum():
         message = f"the size of the values is {claimed} bytes, but they have {chunk.value_bytes.sum()}"

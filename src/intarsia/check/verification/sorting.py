@@ -41,7 +41,7 @@ def check_sorting(
     group = file.footer.metadata.row_groups[row_group]
     if not group.sorting_columns or group.num_rows < 2:
         return
-    findings.checked["sorting_orders"] += 1
+    findings.count_checked("sorting_orders")
     tied: npt.NDArray[np.bool_] | None = None  # rows equal to the next one in the columns so far
     for claim in group.sorting_columns:
         if not 0 <= claim.column_idx < len(readers):

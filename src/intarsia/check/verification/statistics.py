@@ -63,7 +63,7 @@ def check_statistics(
     file: ParquetInput, chunk: CheckedChunk, statistics: Statistics, findings: Findings
 ) -> None:
     """Compare the statistics in the footer with the values."""
-    findings.checked["statistics"] += 1
+    findings.count_checked("statistics")
     _check(file, statistics, _Checked(chunk, findings, "Statistics", None))
 
 
@@ -72,7 +72,7 @@ def check_page_statistics(file: ParquetInput, chunk: CheckedChunk, findings: Fin
     for ordinal, page in enumerate(chunk.pages):
         header = page.header.data_page_header or page.header.data_page_header_v2
         if header is not None and header.statistics is not None:
-            findings.checked["page_statistics"] += 1
+            findings.count_checked("page_statistics")
             _check(file, header.statistics, _Checked(chunk, findings, "PageHeader", ordinal))
 
 
