@@ -104,6 +104,21 @@ def test_an_upload_is_repeated(lake, attached):
     assert lake.content(KEY) == attached
 
 
+@pytest.mark.parametrize("limits", WAYS.values(), ids=WAYS)
+def test_the_store_of_an_upload_is_chosen_by_the_size_of_the_new_object(lake, attached, limits):
+    sizes = []
+
+    def refusing(num_bytes):  # a store without the bucket: the put fails if it is used
+        sizes.append(num_bytes)
+        return find_store("s3://another-bucket/x", {"max_retries": 0})[0]
+
+    store, key = find_store(URL)
+    found = ObjectTarget(store, key, URL, store_for=refusing, overwrite="last-writer-wins", limits=limits)
+    with pytest.raises(ia.ReplaceError):
+        attach_to(found, [ia.PageIndex()])
+    assert sizes == [len(attached)]
+
+
 def test_a_multipart_upload_needs_permission(lake, data):
     with pytest.raises(ia.ReplaceError) as caught:
         attach_to(target(WAYS["multipart"], overwrite="never"), [ia.PageIndex()])

@@ -12,10 +12,11 @@ import errno
 import mmap
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -67,7 +68,7 @@ class ObjectTarget:
         store: An obstore store.
         key: The object's path in the store.
         path: The name in messages, such as its URL.
-        upload_store: The same store with timeouts for large uploads; None for ``store``.
+        store_for: Returns the same store with timeouts for an upload of this many bytes; None for ``store``.
         overwrite: What happens to objects that are too large for a conditional put.
         limits: The size limits that determine how the object is replaced.
     """
@@ -75,7 +76,7 @@ class ObjectTarget:
     store: Any
     key: str
     path: str
-    upload_store: Any = None
+    store_for: Callable[[int], Any] | None = None
     overwrite: Overwrite = "never"
     limits: UploadLimits = field(default_factory=UploadLimits)
 
@@ -97,7 +98,7 @@ class ObjectTarget:
         if keep_bytes < self.size:  # else it only grows
             check_sink_log_of_object(self.store, self.key, self.path, keep_bytes)
         num_bytes = keep_bytes + sum(map(len, tail))
-        store = self.store if self.upload_store is None else self.upload_store
+        store = self.store if self.store_for is None else self.store_for(num_bytes)
         if num_bytes > self.limits.put_bytes:
             self._upload(store, num_bytes, keep_bytes, tail)
         elif num_bytes > self.limits.memory_bytes:
@@ -174,23 +175,16 @@ def open_object_target(url: str, options: StorageOptions | None = None) -> Objec
     """
     overwrite = overwrite_of(url, options)
     store, key = find_store(url, options)
-    target = ObjectTarget(store, key, url, overwrite=overwrite)
-    target.upload_store = upload_store(url, options, target.size)
-    return target
+    store_for = partial(_store_for_upload, store, url, options)
+    return ObjectTarget(store, key, url, store_for=store_for, overwrite=overwrite)
 
 
-def upload_store(url: str, options: StorageOptions | None, num_bytes: int) -> Any:
-    """Return a store whose timeouts suffice for an upload; None if those of ``options`` do.
-
-    Args:
-        url: The URL of the object.
-        options: Options of its store.
-        num_bytes: The approximate size of the object.
-    """
+def _store_for_upload(store: Any, url: str, options: StorageOptions | None, num_bytes: int) -> Any:
+    """Return a store whose timeouts suffice for an upload: ``store`` if the object is small."""
     options = dict(options or {})
     seconds = 2 * num_bytes / _SLOWEST_BYTES_PER_SECOND
     if num_bytes <= MAX_MEMORY_BYTES // 4 or "timeout_seconds" in options or "deadline_seconds" in options:
-        return None
+        return store
     return find_store(url, options | {"timeout_seconds": max(30.0, seconds)})[0]
 
 
