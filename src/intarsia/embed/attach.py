@@ -110,12 +110,12 @@ def attach_to(
             )
         original = find_original(current)
         length = target.size
+        layout_notes: Sequence[Note] = ()
         with _copying_ahead(target, original.length) as begin_copy:
             work = Attachment(original, requested, progress or no_progress, columns_of, begin_copy, parts)
             work.run()
             if work.is_different:
-                tail, notes = lay_out(original, work.blobs, work.structures.states)
-                work.notes += notes
+                tail, layout_notes = lay_out(original, work.blobs, work.structures.states)
                 length = original.length + sum(map(len, tail))
                 target.replace_tail(original.length, tail)
     return AttachReport(
@@ -126,7 +126,7 @@ def attach_to(
         built=tuple(work.built),
         kept=tuple(work.kept),
         notes=summarize(
-            [*work.notes, *heavy_notes(work.indexes, work.weights, original.length)],
+            [*work.notes, *layout_notes, *heavy_notes(work.indexes, work.weights, original.length)],
             [group.num_rows for group in original.file.footer.metadata.row_groups],
         ),
         stale=original.stale,

@@ -130,8 +130,9 @@ class FooterEdit:
         """
         orders = self._tree.structs(_COLUMN_ORDERS)
         assert orders is not None, "there are column orders"
-        orders[leaf].fields.clear()
-        orders[leaf].set(_INT96_TIMESTAMP_ORDER, STRUCT, Struct())
+        order = Struct({_INT96_TIMESTAMP_ORDER: (STRUCT, Struct())})
+        changed = [*orders[:leaf], order, *orders[leaf + 1 :]]
+        self._tree.set(_COLUMN_ORDERS, LIST, List(STRUCT, changed))
         for group in self._tree.structs(_ROW_GROUPS) or []:
             meta = (group.structs(_COLUMNS) or [])[leaf].struct(_META_DATA)
             statistics = meta.struct(_STATISTICS) if meta is not None else None

@@ -88,8 +88,7 @@ def build_part(path: str, indexes: Sequence[Attachable], work: PartWork) -> Part
             key = item[0]
             if key.row_group in row_groups:
                 outcomes[key] = tuple(structures.complete(item))
-                if outcomes[key]:
-                    structures.states[key] = outcomes[key][-1].state
+                structures.keep(key, outcomes[key])
         columns = FileColumns(original.file, partial(known_offset_index, structures), row_groups=row_groups)
         there = original.directory.entries if original.directory is not None else ()
         payloads = {}

@@ -69,7 +69,7 @@ class StructureCompleter:
 
     Args:
         file: The original file.
-        states: The structures of each chunk; updated by `run`.
+        states: The structures of each chunk; updated by `run` and `keep`.
         outcomes: The outcomes of chunks that were completed before, by `complete` of another process.
     """
 
@@ -155,6 +155,11 @@ class StructureCompleter:
                 outcomes.append(structure.complete(chunk, state))
                 state = outcomes[-1].state
         return outcomes
+
+    def keep(self, key: ChunkKey, outcomes: Sequence[Outcome]) -> None:
+        """Keep the completed structures of a chunk."""
+        if outcomes:
+            self.states[key] = outcomes[-1].state
 
     def _note(self, key: ChunkKey, structure: Structure, outcome: Outcome) -> None:
         if outcome.built:

@@ -326,19 +326,19 @@ class Reader:
 
     def struct(self, depth: int = 0) -> Struct:
         """Read a struct with all its fields."""
-        out = Struct()
+        fields: dict[int, tuple[int, Any]] = {}
         field_id = 0
         while True:
             head = self.take(1)[0]
             field_type = head & 0x0F
             if field_type == 0:
-                return out
+                return Struct(fields)
             delta = head >> 4
             field_id = field_id + delta if delta else self.zigzag()
             if field_type in (BOOL_TRUE, BOOL_FALSE):
-                out.fields[field_id] = (BOOL_TRUE, field_type == BOOL_TRUE)
+                fields[field_id] = (BOOL_TRUE, field_type == BOOL_TRUE)
             else:
-                out.fields[field_id] = (field_type, self.value(field_type, depth))
+                fields[field_id] = (field_type, self.value(field_type, depth))
 
 
 def parse_tree(data: bytes, offset: int = 0) -> tuple[Struct, int]:

@@ -61,6 +61,10 @@ class _Probe(NamedTuple):
     chance: float
     verdicts: dict[int, bool]
 
+    def record(self, may_match: bool) -> None:
+        """Record whether the row group may match."""
+        self.verdicts[self.key.row_group] = may_match
+
 
 class BloomFilters:
     """The Bloom filters of a file, as an index and as a proof. Row groups not probed yet are undecided."""
@@ -208,7 +212,7 @@ class BloomFilters:
                 continue
             if of_probe == [bits]:
                 blocks = blocks[block_ordinals(probe.hashes, len(blocks))]
-            probe.verdicts[probe.key.row_group] = bool(blocks_may_contain(blocks, probe.hashes).any())
+            probe.record(bool(blocks_may_contain(blocks, probe.hashes).any()))
         return elsewhere
 
     def _ranges(self, probe: _Probe, bits: ByteRange) -> list[ByteRange]:

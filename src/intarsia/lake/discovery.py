@@ -333,13 +333,14 @@ def list_objects(url: str, store: Any = None) -> ObjectListing:
             url, lambda: [item for batch in obstore.list(store, prefix=prefix or None) for item in batch]
         )
     base = bucket.rstrip("/")
-    found = ObjectListing({}, {})
+    files: dict[str, DataFile] = {}
+    segments: dict[str, ObjectIdentity] = {}
     for item in listed:
         name = str(item["path"])
         *folders, last = name[len(prefix) :].lstrip("/").split("/")
         if is_visible(last) and all(map(is_visible_folder, folders)):
             identity, path = ObjectIdentity.of(item), f"{base}/{name}"
-            found.files[path] = DataFile(
+            files[path] = DataFile(
                 path,
                 identity.size_bytes,
                 _partition_values(folders),
@@ -349,8 +350,8 @@ def list_objects(url: str, store: Any = None) -> ObjectListing:
                 identity.modified,
             )
         elif folders == [LAKE_INDEX_FOLDER] and last.endswith(SEGMENT_SUFFIX):
-            found.segments[last] = ObjectIdentity.of(item)
-    return found
+            segments[last] = ObjectIdentity.of(item)
+    return ObjectListing(files, segments)
 
 
 def list_segments(root: str, store: Any) -> dict[str, ObjectIdentity]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import pyarrow as pa
@@ -59,8 +59,8 @@ class FileResults(Generic[_Result]):
         failed: The other files.
     """
 
-    done: list[_Result] = field(default_factory=list)
-    failed: list[FileFailure] = field(default_factory=list)
+    done: list[_Result]
+    failed: list[FileFailure]
 
     @property
     def num_files(self) -> int:
@@ -81,15 +81,17 @@ def for_each_file(
     Raises:
         RunInterrupted: At Ctrl-C; its ``report`` is the `FileResults` of the files that are done.
     """
-    results: FileResults[_Result] = FileResults()
+    done: list[_Result] = []
+    failed: list[FileFailure] = []
     try:
         for ordinal, path in enumerate(paths):
             show(ordinal)
             try:
-                results.done.append(act(path, lambda part, ordinal=ordinal: show(ordinal + part)))  # type: ignore[misc]
+                done.append(act(path, lambda part, ordinal=ordinal: show(ordinal + part)))  # type: ignore[misc]
             except FILE_ERRORS as error:
-                results.failed.append(FileFailure(path, error))
+                failed.append(FileFailure(path, error))
         show(len(paths))
     except KeyboardInterrupt as stop:
+        results = FileResults(done, failed)
         raise RunInterrupted(results.num_files, len(paths), results) from stop
-    return results
+    return FileResults(done, failed)

@@ -63,14 +63,14 @@ def table_schema(
     for path, schema in schemas:
         # adjacent files usually have the same schema; counting a schema twice is harmless
         if counted and counted[-1].schema is schema:
-            counted[-1].num_files += 1
+            counted[-1].add_file()
             continue
         near = counted[-_LOOK_BACK:]
         known = next((seen for seen in near if seen.schema is schema or seen.schema.equals(schema)), None)
         if known is None:
-            known = _Counted(path, schema)
-            counted.append(known)
-        known.num_files += 1
+            counted.append(_Counted(path, schema))
+        else:
+            known.add_file()
     first = counted[0].schema
     columns: dict[str, _Column] = {}
     for one in counted:
@@ -80,12 +80,11 @@ def table_schema(
                 column.add(one.path, found, columns_of, is_replaced=found.name in replaced)
             elif columns_of == "union" or one is counted[0]:
                 columns[found.name] = _Column(one.path, found)
-    for column in columns.values():
-        column.is_nullable |= column.num_schemas < len(counted)
+    fields = {name: column.result(len(counted)) for name, column in columns.items()}
     # the first file's repeated names remain, so that scans of them are refused
-    own = [found if first.get_field_index(found.name) < 0 else columns[found.name].result for found in first]
+    own = [found if first.get_field_index(found.name) < 0 else fields[found.name] for found in first]
     own_names = set(first.names)
-    added = [column.result for name, column in columns.items() if name not in own_names]
+    added = [field for name, field in fields.items() if name not in own_names]
     schema = pa.schema(own + added, metadata=first.metadata)
     mixed = frozenset(name for name, column in columns.items() if column.is_mixed)
     warnings = _renamed(counted, schema) if columns_of == "union" else _lacking(counted)
@@ -98,7 +97,11 @@ class _Counted:
 
     path: str
     schema: pa.Schema
-    num_files: int = 0
+    num_files: int = 1
+
+    def add_file(self) -> None:
+        """Count another file with this schema."""
+        self.num_files += 1
 
 
 def _distinct(schema: pa.Schema) -> Iterable[pa.Field]:
@@ -119,19 +122,18 @@ class _Column:
     def __init__(self, path: str, field: pa.Field) -> None:
         self._path = path
         self._field = field
-        self.is_nullable = field.nullable
+        self._is_nullable = field.nullable
         self.is_mixed = False
-        self.num_schemas = 1
+        self._num_schemas = 1
 
-    @property
-    def result(self) -> pa.Field:
-        """The column of the table."""
-        return self._field.with_nullable(self.is_nullable)
+    def result(self, num_schemas: int) -> pa.Field:
+        """Return the column of a table whose files have this number of schemas."""
+        return self._field.with_nullable(self._is_nullable or self._num_schemas < num_schemas)
 
     def add(self, path: str, field: pa.Field, columns_of: SchemaOf, *, is_replaced: bool) -> None:
         """Add the type of the column in another file."""
-        self.num_schemas += 1
-        self.is_nullable |= field.nullable
+        self._num_schemas += 1
+        self._is_nullable |= field.nullable
         known = self._field.type
         if field.type == known:
             return

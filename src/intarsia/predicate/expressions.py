@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -123,7 +123,11 @@ class _Call:
     arguments: list[_Value] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, call: _Call, reduce: Callable[[_Call], _Value]) -> None:
+    def add(self, argument: _Value) -> None:
+        """Add an argument that is not a call."""
+        self.arguments.append(argument)
+
+    def add_call(self, call: _Call, reduce: Callable[[_Call], _Value]) -> None:
         """Add a call as an argument.
 
         In a chain such as ``a & b & c``, calls are nested. Their conditions become arguments of one call.
@@ -131,10 +135,14 @@ class _Call:
         if call.function != self.function or call.function not in _CHAINS:
             self.arguments.append(reduce(call))
         elif len(self.arguments) < len(call.arguments):  # a long chain is not copied at each level
-            call.arguments[:0] = self.arguments
+            call.prepend(self.arguments)
             self.arguments = call.arguments
         else:
             self.arguments.extend(call.arguments)
+
+    def prepend(self, arguments: Sequence[_Value]) -> None:
+        """Add arguments before the others."""
+        self.arguments[:0] = arguments
 
 
 def parse_expression(expression: pc.Expression) -> Predicate:
@@ -212,8 +220,7 @@ class _ReadCalls:
 
 
 def _read_calls(expression: pc.Expression, reduce: Callable[[bool, _Call], _Value]) -> _ReadCalls:
-    root = _Call("and_kleene")  # joins the conditions at the top
-    calls = [root]
+    calls = [_Call("and_kleene")]  # joins the conditions at the top
     names: list[str] = []
     roots: set[str] = set()
     num_names, num_negations = 1, 0
@@ -228,22 +235,22 @@ def _read_calls(expression: pc.Expression, reduce: Callable[[bool, _Call], _Valu
         elif token == "field_ref":
             names.append(text)
             if len(names) == num_names:
-                call.arguments.append(_Column(_column_name(names)))
+                call.add(_Column(_column_name(names)))
                 roots.add(names[0])
                 names, num_names = [], 1
         elif token == "literal":
-            call.arguments.append(_Literal(_python_value(columns[int(text)][0])))
+            call.add(_Literal(_python_value(columns[int(text)][0])))
         elif token == "options":
-            call.options = _options(columns[int(text)])
+            calls[-1] = replace(call, options=_options(columns[int(text)]))
         elif token == "end":
             calls.pop()
             num_negations -= call.function in _NEGATIONS
-            calls[-1].add(call, partial(reduce, num_negations > 0))
+            calls[-1].add_call(call, partial(reduce, num_negations > 0))
         else:
             _refuse_form()
-    if len(calls) != 1 or not root.arguments:
+    if len(calls) != 1 or not calls[0].arguments:
         _refuse_form()
-    return _ReadCalls(root.arguments, roots)
+    return _ReadCalls(calls[0].arguments, roots)
 
 
 def _serialized(expression: pc.Expression) -> tuple[list[pa.Array], list[tuple[str, str]]]:

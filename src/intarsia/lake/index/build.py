@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -80,14 +80,14 @@ class LakeIndexReport:
         return "\n".join(lines)
 
 
-@dataclass
+@dataclass(frozen=True)
 class BuiltSegments:
     """New segments, and the files that are not in them."""
 
-    segments: list[bytes] = field(default_factory=list)
-    added: int = 0
-    recent: list[str] = field(default_factory=list)
-    failed: list[FileFailure] = field(default_factory=list)
+    segments: list[bytes]
+    added: int
+    recent: list[str]
+    failed: list[FileFailure]
 
 
 def build_segments(
@@ -108,14 +108,16 @@ def build_segments(
         show: Called with the number of files that are done.
         max_bytes: Files with larger payloads are left out; None for no limit.
     """
-    built = BuiltSegments()
+    segments: list[bytes] = []
+    recent: list[str] = []
+    failed: list[FileFailure] = []
     pending: dict[str, FileFacts] = {}
-    num_bytes = 0
+    added = num_bytes = 0
 
     def finish() -> None:
         nonlocal num_bytes
         if pending:
-            built.segments.extend(_serialized(pending))
+            segments.extend(_serialized(pending))
             pending.clear()
             num_bytes = 0
 
@@ -125,19 +127,19 @@ def build_segments(
             try:
                 outcome = future.result()
             except FILE_ERRORS as error:
-                built.failed.append(FileFailure(entry.path, error))
+                failed.append(FileFailure(entry.path, error))
                 continue
             show(done)
             if outcome is None:
-                built.recent.append(entry.path)
+                recent.append(entry.path)
                 continue
             pending[path] = outcome
-            built.added += 1
+            added += 1
             num_bytes += outcome.num_bytes
             if num_bytes >= MAX_SEGMENT_BYTES or len(pending) >= MAX_SEGMENT_FILES:
                 finish()
     finish()
-    return built
+    return BuiltSegments(segments, added, recent, failed)
 
 
 def _serialized(facts: Mapping[str, FileFacts]) -> list[bytes]:
