@@ -34,6 +34,7 @@ def decompress(body: bytes | memoryview, codec: int, uncompressed_bytes: int) ->
     Raises:
         CorruptFileError: If the page does not decompress to this size.
         UnsupportedFeatureError: If pyarrow does not support the codec.
+        MemoryError: If there is too little memory.
     """
     if codec == CompressionCodec.UNCOMPRESSED:
         return memoryview(body)
@@ -59,7 +60,9 @@ def decompress(body: bytes | memoryview, codec: int, uncompressed_bytes: int) ->
 def _undo(name: str, body: bytes | memoryview, uncompressed_bytes: int) -> memoryview:
     try:
         data = memoryview(pa.decompress(body, uncompressed_bytes, codec=name)).cast("B")
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+    except MemoryError:  # too little memory says nothing about the page
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptFileError(
             f"a page does not decompress: {error}", reason="decompression-failed", struct="PageHeader"
         ) from error

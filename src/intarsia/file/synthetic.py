@@ -321,9 +321,12 @@ def decode_errors(what: str, struct: str) -> Iterator[None]:
     Raises:
         UnsupportedFeatureError: If pyarrow does not support a feature.
         CorruptFileError: If the bytes are damaged.
+        MemoryError: If there is too little memory.
     """
     try:
         yield
+    except MemoryError:  # too little memory says nothing about the bytes
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, IntarsiaError) or _is_of_storage(error):
             raise
