@@ -28,7 +28,7 @@ the same in all modes, and all modes return the same rows. A query returns three
   Hadoop does not count. *Rows* is the number of rows that the scan returns, before Spark's own filter.
 - Ratios are relative to plain Spark on bare files.
 - *One row* is the same query in plain Spark on a file with one row, relative to bare files, too. It is the
-  cost of any query of Spark, which compiles code for new values. No skipping can take less.
+  minimum cost of a query in Spark, which compiles code for new values. Skipping cannot reduce it.
 - *Aim* is the goal of this project for the ratios of *enabled*: at most this value. For the queries
   *nothing to skip* and *no condition*, the same goal applies to *indexed*. Not every query meets its goal.
 """
