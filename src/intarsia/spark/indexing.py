@@ -43,8 +43,8 @@ def index(
 ) -> IndexReport:
     """Attach indexes to every Parquet file of a lake.
 
-    A task processes one file or several small ones. A file of at least 64 MiB that has more than a 32nd of
-    all bytes is indexed by row groups: several tasks build its indexes, and one attaches them.
+    A task processes one file or several small ones. A file of at least 64 MiB that has at least 1/32 of the
+    bytes to index is indexed by row groups: several tasks build its indexes, and one attaches them.
 
     Each file is replaced atomically (see `intarsia.attach`), so the job can be stopped, retried and run
     again at any time. Files that already have the indexes are not changed. Bad files are reported; the rest
