@@ -3,8 +3,12 @@
 import re
 from pathlib import Path
 
+import pytest
+
 import intarsia
 from intarsia import errors
+from intarsia.lake.each_file import FileFailure
+from intarsia.read.report import FailedFile
 
 CLASS = re.compile(r"^ *class (\w+)\(([^)]*)\)", re.MULTILINE)
 
@@ -44,3 +48,22 @@ def test_no_other_error_is_raised_on_purpose():
 
 def test_users_can_catch_them():
     assert set(drawn()) - ELSEWHERE <= set(intarsia.__all__)
+
+
+@pytest.mark.parametrize(
+    ("context", "text"),
+    [
+        ({}, "it is wrong"),
+        ({"path": "a b, c"}, "a b, c: it is wrong"),
+        ({"struct": "ColumnIndex"}, "ColumnIndex: it is wrong"),
+        ({"path": "a", "offset": 0}, "a: offset 0: it is wrong"),
+        ({"path": "a", "struct": "ColumnIndex", "offset": 7}, "a: ColumnIndex, offset 7: it is wrong"),
+    ],
+)
+def test_one_form_for_the_place_of_an_error(context, text):
+    """Reports of many files have the path in a column of its own, and are printed in the same form."""
+    error = errors.CorruptFileError("it is wrong", **context)
+    assert str(error) == text
+    path = context.get("path", "other")
+    for failed in (FileFailure(path, error), FailedFile.of(path, error)):
+        assert f"{path}: {failed.reason}" == (text if "path" in context else f"other: {text}")

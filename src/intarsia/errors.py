@@ -89,12 +89,9 @@ class FormatError(IntarsiaError, ValueError):
         self.struct = struct
 
     def __str__(self) -> str:
-        location = [self.path] if self.path else []
-        if self.struct:
-            location.append(self.struct)
-        if self.offset is not None:
-            location.append(f"offset {self.offset}")
-        return f"{', '.join(location)}: {self.message}" if location else self.message
+        offset = None if self.offset is None else f"offset {self.offset}"
+        place = ", ".join(filter(None, [self.struct, offset]))
+        return ": ".join(filter(None, [self.path, place, self.message]))
 
 
 class CorruptFileError(FormatError):

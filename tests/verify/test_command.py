@@ -43,7 +43,7 @@ def test_a_finding_as_text_and_json(run, path):
     code, out = run(path)
     assert code == 1
     consequence = RULES["boundary-order"][1]
-    assert f"error: {path}, row group 0, column id, ColumnIndex: " in out
+    assert f"error: {path}: row group 0, column id, ColumnIndex: " in out
     assert consequence in out
     code, out = run(path, "--json")
     assert code == 1

@@ -692,7 +692,7 @@ def test_report(path):
         "message": finding["message"],
         "consequence": RULES["null-count"][1],
     }
-    assert str(report.findings[0]).startswith(f"error: {path}, row group 0, column n, page 1, ColumnIndex: ")
+    assert str(report.findings[0]).startswith(f"error: {path}: row group 0, column n, page 1, ColumnIndex: ")
     assert document["checked"]["row_groups"] == 3
     assert document["seconds"] > 0
 

@@ -38,7 +38,7 @@ class FileFailure:
         if isinstance(error, OSError) and error.strerror and error.filename is not None:
             return f"{error.strerror[:1].lower()}{error.strerror[1:]}"
         text = " ".join(str(error).split())
-        return text.removeprefix(self.path).lstrip(":, ") or text or type(error).__name__
+        return text.removeprefix(f"{self.path}: ") or text or type(error).__name__
 
     @property
     def code(self) -> str:

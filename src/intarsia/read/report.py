@@ -67,7 +67,7 @@ class FailedFile:
         """Describe a file by its error."""
         if isinstance(error, FileNotFoundError):
             return cls(path, "no such file", "no-such-file")
-        reason = " ".join(str(error).split()).removeprefix(path).lstrip(":, ")
+        reason = " ".join(str(error).split()).removeprefix(f"{path}: ")
         code = error.reason if isinstance(error, IntarsiaError) else None
         return cls(path, reason or type(error).__name__, code or "damaged-file")
 

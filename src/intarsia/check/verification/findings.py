@@ -150,7 +150,7 @@ class Finding:
     consequence: str
 
     def __str__(self) -> str:
-        words = [self.file]
+        words = []
         if self.row_group is not None:
             words.append(f"row group {self.row_group}")
         if self.column is not None:
@@ -159,7 +159,8 @@ class Finding:
             words.append(f"page {self.page}")
         if self.index is not None:
             words.append(self.index)
-        return f"{self.severity}: {', '.join(words)}: {self.message} ({self.consequence})"
+        place = f"{', '.join(words)}: " if words else ""
+        return f"{self.severity}: {self.file}: {place}{self.message} ({self.consequence})"
 
 
 @dataclass(frozen=True)
