@@ -46,8 +46,10 @@ class Case:
         rows: Number of rows of each result.
         timings: The timings of each reader that supports the query.
         failures: The error of each reader that does not.
-        bytes_read: Bytes that Intarsia read for the last query.
-        requests: Requests that Intarsia made for the last query.
+        bytes_read: Bytes that Intarsia read for the last query with a new object.
+        bytes_index: The part of ``bytes_read`` that was read to decide what to read: page indexes, Bloom
+            filters, dictionaries, embedded indexes.
+        requests: Requests that Intarsia made for the last query with a new object.
         least_bytes: The minimum number of bytes for the last query; see `benchmarks.least`.
     """
 
@@ -58,6 +60,7 @@ class Case:
     timings: dict[str, Timing] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     bytes_read: int = 0
+    bytes_index: int = 0
     requests: int = 0
     least_bytes: int | None = None
 
@@ -137,6 +140,10 @@ def _take_turns(case: Case, query: Query, engines: list[str]) -> None:
         opened = ENGINES[name](case.file.path)
         answer = opened.run(query)
         timing.cold.append(time.perf_counter() - started)
+        if isinstance(opened, Intarsia):
+            report = opened.report
+            case.bytes_read, case.bytes_index = report.bytes_read, report.bytes_index
+            case.requests = report.requests
         found = _comparable(opened, query, answer)
         del answer
         if expected is None:
@@ -151,8 +158,6 @@ def _take_turns(case: Case, query: Query, engines: list[str]) -> None:
         started = time.perf_counter()
         answer = opened.run(query)
         timing.warm.append(time.perf_counter() - started)
-        if isinstance(opened, Intarsia):
-            case.bytes_read, case.requests = opened.report.bytes_read, opened.report.requests
         del opened, answer
 
 

@@ -19,8 +19,10 @@ _READERS = """
 All readers run each query in turn, in one process, and return the same results. Times are medians in
 milliseconds: *cold* with a new object for each query, *warm* with the same object again. The page cache of
 the operating system is warm. The ratio is Intarsia's time divided by that of the fastest other reader of the
-same query; below 1, Intarsia is faster. *Least* is the size of the pages that contain the rows of the
-result, and of their dictionary pages. It is the minimum for readers that read whole pages.
+same query; below 1, Intarsia is faster. *Read* is what Intarsia reads for a cold query; *indexes* is the
+part of it that decides what to read: page indexes, Bloom filters, dictionaries and embedded indexes.
+*Least* is the size of the pages that contain the rows of the result, and of their dictionary pages. It is
+the minimum for readers that read whole pages.
 
 ![Intarsia's time relative to the fastest other reader]({plot})
 """
@@ -30,7 +32,7 @@ _COLUMNS = (
     "query",
     *(f"{kind} {name}" for kind in ("cold", "warm") for name in ("", "other", "ratio")),
 )
-_HEAD = f"| {' | '.join((*_COLUMNS, 'read', 'least'))} |\n|---|---|{'---:|' * 8}"
+_HEAD = f"| {' | '.join((*_COLUMNS, 'read', 'indexes', 'least'))} |\n|---|---|{'---:|' * 9}"
 
 
 class Row(NamedTuple):
@@ -43,6 +45,7 @@ class Row(NamedTuple):
         own: Milliseconds of Intarsia, cold and warm.
         best: The fastest other reader, and its milliseconds, cold and warm.
         num_bytes: Bytes that Intarsia read.
+        index_bytes: The part of them that was indexes.
         requests: Requests that Intarsia made.
         least_bytes: The least bytes for the query; None for an aggregate.
     """
@@ -53,6 +56,7 @@ class Row(NamedTuple):
     own: tuple[float, float]
     best: tuple[tuple[str, float], tuple[str, float]]
     num_bytes: int
+    index_bytes: int
     requests: int
     least_bytes: int | None
 
@@ -110,7 +114,8 @@ def timed_rows(document: dict[str, Any]) -> list[Row]:
                     )
                     for kind in ("cold", "warm")
                 )
-                read = case["intarsia_bytes_read"], case["intarsia_requests"], case["least_bytes"]
+                amounts = ("intarsia_bytes_read", "intarsia_bytes_index", "intarsia_requests", "least_bytes")
+                read = tuple(case[amount] for amount in amounts)
                 pair = own["cold"], own["warm"]
                 rows.append(Row(name, case["file"], case["query"], pair, (cold, warm), *read))
     return rows
@@ -121,6 +126,7 @@ def _line(row: Row) -> str:
     for own, (engine, other), ratio in zip(row.own, row.best, row.ratios, strict=True):
         cells += [_ms(own), f"{engine} {_ms(other)}", f"**{ratio:.2f}**"]
     cells.append(f"{row.num_bytes / 1e6:,.2f} MB in {row.requests:,} request{'s' * (row.requests != 1)}")
+    cells.append(f"{row.index_bytes / 1e3:,.0f} kB")
     cells.append("" if row.least_bytes is None else f"{row.least_bytes / 1e6:,.2f} MB")
     return f"| {' | '.join(cells)} |\n"
 

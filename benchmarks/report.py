@@ -23,6 +23,7 @@ def _document(case: Case) -> dict[str, Any]:
         "query": case.name,
         "rows": case.rows,
         "intarsia_bytes_read": case.bytes_read,
+        "intarsia_bytes_index": case.bytes_index,
         "intarsia_requests": case.requests,
         "least_bytes": case.least_bytes,
         "failures": case.failures,
@@ -47,7 +48,7 @@ def print_reading(cases: Sequence[Case], engines: Sequence[str]) -> None:
         "Median ms with a new object (cold) and with the same object again (warm). In parentheses: relative"
     )
     print("to Intarsia. All readers returned the same results. Below each query: Intarsia's time relative to")
-    print("the fastest other reader and to DataFusion, and the bytes that Intarsia read for the last query.")
+    print("the fastest other reader and to DataFusion, and the bytes that Intarsia read, cold.")
     file = None
     for case in cases:
         if case.file != file:
@@ -70,7 +71,8 @@ def print_reading(cases: Sequence[Case], engines: Sequence[str]) -> None:
             if (ratios := case.ratios(peers)) is not None
         ]
         least = "" if case.least_bytes is None else f"; the least is {case.least_bytes / 1e6:.2f} MB"
-        notes.append(f"read {case.bytes_read / 1e6:.2f} MB in {case.requests} requests{least}")
+        index = f", {case.bytes_index / 1e6:.2f} MB of them indexes,"
+        notes.append(f"read {case.bytes_read / 1e6:.2f} MB{index} in {case.requests} requests{least}")
         print(f"  {'':<16}({'; '.join(notes)})")
         for engine, why in case.failures.items():
             print(f"  {'':<16}({engine} fails: {why[:80]})")
