@@ -162,10 +162,6 @@ def test_a_wrong_page_index_is_recovered_from_in_one_place():
 PATCHED_IN_TESTS = {
     # RE2 accepts every pattern of the permitted length, so its refusal needs a longer one
     ("predicate/test_bind.py", "intarsia.predicate.pattern.MAX_PATTERN_CHARACTERS"),
-    # random tables are so small that reading a dictionary page never pays
-    ("reading/test_dictionary_pruning.py", "dictionary.PAGE_COST_BYTES"),
-    ("reading/test_dictionary_pruning.py", "dictionary.MIN_GAIN"),
-    ("reading/test_dictionary_pruning.py", "dictionary.MIN_SHARE"),
 }
 
 #: Methods of named tuples, which are public.

@@ -43,7 +43,7 @@ from tests.reading.surgery import Patient
 
 def evaluated(file, wanted, budget=1 << 62, **limits):
     """Return the dictionaries of a file, evaluated for all rows if they cost less than a budget, in bytes."""
-    found = Dictionaries(file, limits=DictionaryLimits(page_cost_bytes=0, **limits))
+    found = Dictionaries(file, limits=DictionaryLimits(page_cost_bytes=0, scan_cost_bytes=0, **limits))
     reach = {leaf: found.reach(leaf) for leaf in wanted}
     list(
         found.evaluate(
@@ -60,8 +60,8 @@ class Everything:
         self.edges = file.footer.row_group_starts
         self.budget = budget
 
-    def bytes_of(self, row_group):
-        return self.budget
+    def column_bytes(self, leaf):
+        return np.full(len(self.edges) - 1, self.budget)
 
     def rows_of(self, row_group):
         return int(self.edges[row_group + 1] - self.edges[row_group])
@@ -257,7 +257,7 @@ def lookup_in(num_groups, has_text):
 def test_dictionaries_without_a_text_are_excluded_without_decoding():
     file, leaf, sizes = lookup_in(40, lambda group: group % 20 == 7)
     before = file.source.counts.bytes
-    found = evaluated(file, [leaf], budget=max(sizes) + 1)
+    found = evaluated(file, [leaf], budget=2 * max(sizes))
     assert found.candidate_rows(leaf) == RowSelection.from_ranges([(70, 80), (270, 280)])
     assert found.certain_rows(leaf).is_empty
     assert file.source.counts.bytes - before == sum(sizes)
@@ -269,7 +269,7 @@ def test_dictionaries_without_a_text_are_excluded_without_decoding():
 def test_searching_ends_if_the_first_dictionaries_have_the_text():
     file, leaf, sizes = lookup_in(40, lambda group: group != 30)
     before = file.source.counts.bytes
-    found = evaluated(file, [leaf], budget=max(sizes) + 1)
+    found = evaluated(file, [leaf], budget=2 * max(sizes))
     assert found.candidate_rows(leaf) == RowSelection.all(400)
     assert file.source.counts.bytes - before == sum(sizes[:16])
     assert found.pages.keys() == {

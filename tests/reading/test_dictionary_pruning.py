@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.format import thrift
-from intarsia.indexes import dictionary
 from intarsia.lake.table import Table
 from tests.effort import examples
 from tests.reading import tables
@@ -394,8 +393,4 @@ def test_scans_equal_reading_everything_and_filtering(tmp_path_factory, data):
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         event(str(error)[:50])
         reject()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dictionary, "PAGE_COST_BYTES", 0)
-        patch.setattr(dictionary, "MIN_GAIN", 0)
-        patch.setattr(dictionary, "MIN_SHARE", 0)
-        check_scan(data, path, made.comparable)
+    check_scan(data, path, made.comparable)

@@ -22,6 +22,7 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunk_plan import dictionary_range
 from intarsia.file.decode import PageDecoder, PageIndexMismatchError
 from intarsia.format.footer import Leaf
+from intarsia.format.page_header import Page
 from intarsia.indexes.batches import MAX_BATCH_BYTES, split_batches
 from intarsia.indexes.bloom import filter_exists
 from intarsia.indexes.calling import evaluate_conditions
@@ -53,10 +54,17 @@ _PAGES_PER_TASK = 32
 #: Reading and decoding a page of a local file costs at least as much as reading this many bytes of data.
 PAGE_COST_BYTES = 1 << 14
 
+#: A row group in which no row matches costs a scan as much as reading this many bytes of a local file, in
+#: addition to the bytes of the predicate's columns. It does not read the other columns.
+SCAN_COST_BYTES = 1 << 17
+
 #: A dictionary page may contain the value, so a page that has to be decoded must be this many times smaller
-#: than the possible savings. A page whose bytes are searched only has to be smaller than the savings, because
-#: searching takes a fraction of the time of decoding, and a scan uses the page that was read.
+#: than the possible savings.
 MIN_GAIN = 4
+
+#: Searching the bytes of a page takes this many times as long as a scan of as many bytes. Most of the time is
+#: spent in decompressing a page, which a scan does again if the page contains the value.
+SEARCH_COST = 4 / 3
 
 #: If the first pages all contain the bytes that are searched for, no other pages are searched.
 _TRIAL_PAGES = 16
@@ -77,11 +85,14 @@ class DictionaryLimits(NamedTuple):
         memory_bytes: Maximum size of the pages that are in memory at a time, and of those that are kept for a
             scan.
         page_cost_bytes: The minimum cost of a page, in bytes.
+        scan_cost_bytes: The cost of a scan of a row group in which no row matches, in bytes, in addition to
+            the bytes that it reads.
     """
 
     page_bytes: int = MAX_DICTIONARY_BYTES
     memory_bytes: int = MAX_BATCH_BYTES
     page_cost_bytes: int = PAGE_COST_BYTES
+    scan_cost_bytes: int = SCAN_COST_BYTES
 
 
 _LIMITS = DictionaryLimits()
@@ -267,6 +278,8 @@ class Dictionaries:
         edges = self._file.footer.row_group_starts
         num_groups = len(edges) - 1
         page_cost = max(self._limits.page_cost_bytes, self._file.source.coalesce_bytes)
+        leaves = {probe.leaf.ordinal: probe.leaf for probe in probes}
+        scanned = {ordinal: savings.column_bytes(leaf) for ordinal, leaf in leaves.items()}
         chances = self._chances(probes)
         chosen: list[_DictionaryProbe] = []
         while probes:
@@ -280,9 +293,11 @@ class Dictionaries:
             for row_group, group_probes in by_row_group.items():
                 if not excluded[row_group]:
                     continue
-                min_rows = MIN_SHARE * int(edges[row_group + 1] - edges[row_group])
-                doubt = MIN_GAIN if savings.rows_of(row_group) < min_rows else 1
-                budget = savings.bytes_of(row_group)
+                share = savings.rows_of(row_group) / max(1, int(edges[row_group + 1] - edges[row_group]))
+                doubt = MIN_GAIN if share < MIN_SHARE else 1
+                ordinals = {probe.leaf.ordinal for probe in group_probes}
+                budget = sum(int(scanned[ordinal][row_group]) for ordinal in ordinals)
+                budget += int(self._limits.scan_cost_bytes * min(1.0, share / MIN_SHARE))
                 costs: dict[ByteRange, int] = {}
                 decoded: set[ByteRange] = set()
                 for probe in group_probes:
@@ -291,7 +306,7 @@ class Dictionaries:
                     if cost < budget:
                         decoded.add(probe.location)
                     elif probe.sought is not None:
-                        cost = int(max(probe.location.length, page_cost) / chance)
+                        cost = int(max(SEARCH_COST * probe.location.length, page_cost) / chance)
                     costs[probe.location] = min(cost, costs.get(probe.location, cost))
                 kept = _affordable(costs, budget)
                 if len(kept) == len(costs):
@@ -334,19 +349,21 @@ class Dictionaries:
             page = parse_dictionary_page(data, leaf, self._limits.page_bytes)
             meta = self._file.footer.chunk_metadata(row_group, leaf)
             lacks = lacks_bytes(page, data, leaf, meta.codec, [probe.sought for probe in probes])
-            if all(lacks) or not probes[0].is_decoded:
-                return [_Verdict(not is_absent, False) for is_absent in lacks]
             if page.num_values == 0:  # all values of the chunk are null
                 return [_Verdict(False, False)] * len(probes)
+            if not probes[0].is_decoded or all(
+                is_absent or _needs_no_decoding(probe, page)
+                for is_absent, probe in zip(lacks, probes, strict=True)
+            ):
+                return [_Verdict(not is_absent, False) for is_absent in lacks]
             values = dictionary_values(self._decoder, page, data, leaf, meta)
             masks = [condition_mask(probe.predicate, values) for probe in probes]
         except (FormatError, PageIndexMismatchError, pa.ArrowException) as error:
             return error
         verdicts = []
         for probe, mask in zip(probes, masks, strict=True):
-            matches = np.asarray(mask.to_numpy(zero_copy_only=False), dtype=bool)
-            certain = bool(len(matches)) and bool(matches.all()) and self._nulls(probe) == 0
-            verdicts.append(_Verdict(bool(matches.any()), certain))
+            certain = 0 < mask.true_count == len(mask) and self._nulls(probe) == 0
+            verdicts.append(_Verdict(mask.true_count > 0, certain))
         return verdicts
 
     def _keep(
@@ -374,6 +391,14 @@ class Dictionaries:
             return 0
         bounds = self._statistics.bounds(probe.predicate)
         return -1 if bounds is None else int(bounds.null_counts[probe.row_group])
+
+
+def _needs_no_decoding(probe: _DictionaryProbe, page: Page) -> bool:
+    """Return whether the bytes of a page are as good as its values.
+
+    A page that contains the bytes of a value has a match, and one with other values proves nothing else.
+    """
+    return probe.sought is not None and is_lookup(probe.predicate) and page.num_values > len(probe.sought)
 
 
 def _affordable(costs: Mapping[ByteRange, int], max_bytes: int) -> set[ByteRange]:

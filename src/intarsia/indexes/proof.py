@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
+from intarsia.format.footer import Leaf
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
@@ -62,6 +66,10 @@ class Savings(Protocol):
 
     def bytes_of(self, row_group: int) -> int:
         """Estimate the number of bytes that a scan of the candidate rows in a row group would read."""
+        ...
+
+    def column_bytes(self, leaf: Leaf) -> npt.NDArray[np.int64]:
+        """Estimate the number of bytes of a leaf that a scan of the candidate rows reads, by row group."""
         ...
 
     def rows_of(self, row_group: int) -> int:

@@ -99,7 +99,9 @@ def lacks_bytes(
     if page.encoding not in (Encoding.PLAIN, Encoding.PLAIN_DICTIONARY) or sought.count(None) == len(sought):
         return unknown
     try:
-        body = decompress(data[page.body_start : page.stop], codec, page.header.uncompressed_page_size)
+        body = decompress(
+            memoryview(data)[page.body_start : page.stop], codec, page.header.uncompressed_page_size
+        )
     except FormatError:  # decoding raises it
         return unknown
     contains = _search(body, _WIDTHS.get(leaf.type))

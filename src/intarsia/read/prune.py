@@ -21,6 +21,7 @@ import pyarrow as pa
 from intarsia.arrow.comparison import compares_alike
 from intarsia.file import ParquetInput
 from intarsia.file.joined import JoinedInput
+from intarsia.format.footer import Leaf
 from intarsia.indexes.bloom import BloomFilters
 from intarsia.indexes.column_index import ColumnIndexes
 from intarsia.indexes.dictionary import Dictionaries
@@ -206,6 +207,7 @@ class _Pruner:
         self._file = file
         self._is_read = is_read
         self.has_left_out = False
+        self._is_unlimited = group_bytes is None
         self._group_bytes = group_bytes or self._unlimited
         self._formula = Formula(predicate)
         conditions = self._formula.conditions
@@ -417,11 +419,25 @@ class _Pruner:
             self._bytes_by_group = self._group_bytes(self.candidates)
         return int(self._bytes_by_group[row_group])
 
+    def column_bytes(self, leaf: Leaf) -> Int64s:
+        """See `Savings`."""
+        if self._is_unlimited:
+            return self._unlimited(self.candidates)
+        (outlines,) = self._file.metadata.outlines([leaf])
+        sizes = np.where(outlines.is_sound, outlines.stops - outlines.starts, 0)
+        shares = self._counts / np.maximum(1, np.diff(self._edges))
+        return np.asarray(sizes * shares, dtype=np.int64)
+
     def rows_of(self, row_group: int) -> int:
         """See `Savings`."""
+        return int(self._counts[row_group])
+
+    @property
+    def _counts(self) -> Int64s:
+        """The number of candidate rows by row group."""
         if self._rows_by_group is None:
             self._rows_by_group = self.candidates.count_between(self._edges)
-        return int(self._rows_by_group[row_group])
+        return self._rows_by_group
 
     def _unlimited(self, rows: RowSelection) -> Int64s:
         """Return more bytes than any index has, for each row group with some of the rows."""

@@ -8,10 +8,10 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.arrow.conforming import conform, rename_fields
+from intarsia.arrow.flags import true_positions
 from intarsia.arrow.owned_rows import own_rows
 from intarsia.arrow.struct_fields import field_values
 from intarsia.errors import PredicateError, UnsupportedFeatureError
@@ -335,8 +335,10 @@ def _keep(rows: RowSelection, mask: pa.BooleanArray) -> RowSelection:
     num_kept = mask.true_count
     if num_kept == len(mask):
         return rows
+    if num_kept == 0:
+        return RowSelection.none()
     if num_kept * _FEW_OF <= len(mask):  # without a byte for each row
-        positions = pc.indices_nonzero(mask).to_numpy().astype(np.int64)
+        positions = true_positions(mask)
         is_one = len(rows) == 1
         return RowSelection.from_rows(positions + rows.starts[0] if is_one else rows.rows()[positions])
     flags = mask.to_numpy(zero_copy_only=False)
