@@ -233,6 +233,23 @@ def test_dictionary_as_large_as_its_column_is_searched_but_not_decoded(tmp_path)
         assert touched(layout, ranges).dictionaries == dictionaries
 
 
+@pytest.mark.parametrize(("distinct", "dictionaries"), [(2_000, {"key": [0]}), (45_000, {})])
+def test_a_dictionary_must_cost_less_than_a_scan_of_its_column(tmp_path, distinct, dictionaries):
+    """If no row matches, a scan does not read the other columns, however large they are."""
+    random = np.random.default_rng(1)
+    keys = random.integers(0, distinct, 60_000)
+    noise = [bytes(row) for row in random.integers(0, 256, (len(keys), 100), dtype="uint8")]
+    path = tmp_path / "wide.parquet"
+    pq.write_table(pa.table({"key": keys, "noise": noise}), path, use_dictionary=["key"], compression="none")
+    layout = layout_of(path)
+    recorded, ranges = open_recorded(path)
+    assert recorded.scan("key % 2 = 5").to_arrow().num_rows == 0
+    assert "noise" not in touched(layout, ranges).pages
+    recorded, ranges = open_recorded(path)
+    recorded.explain("key % 2 = 5")
+    assert touched(layout, ranges).dictionaries == dictionaries
+
+
 class _Far(RecordedDataFile):
     """A file whose requests cost as much as reading a number of bytes."""
 

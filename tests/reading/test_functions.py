@@ -243,6 +243,16 @@ def test_a_value_without_a_result(tmp_path):
     assert caught.value.path == str(path)
 
 
+def test_a_dictionary_with_a_value_without_a_result_excludes_nothing(tmp_path):
+    """A dictionary may have values that no row has, so the error is left to the scan."""
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"x": [1, 2**40, 3, 5] * 5_000}), path)
+    assert ia.open(path).explain("CAST(x AS SMALLINT) > 9").row_groups_read == 1
+    with pytest.raises(ia.PredicateError) as caught:
+        ia.open(path).count("CAST(x AS SMALLINT) > 9")
+    assert (caught.value.reason, caught.value.path) == ("function-failed", str(path))
+
+
 def test_text_that_is_not_utf8(tmp_path):
     path = tmp_path / "t.parquet"
     buffers = [None, pa.py_buffer(np.array([0, 1, 3], np.int32)), pa.py_buffer(b"\xffab")]

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from intarsia.errors import FormatError
+from intarsia.errors import FormatError, PredicateError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunk_plan import dictionary_range
 from intarsia.file.decode import PageDecoder, PageIndexMismatchError
@@ -34,7 +34,7 @@ from intarsia.indexes.dictionary_page import (
 )
 from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted
 from intarsia.indexes.statistics import RowGroupStatistics
-from intarsia.indexes.stored_values import SoughtBytes, lacks_bytes, sought_bytes
+from intarsia.indexes.stored_values import SoughtBytes, lacks_bytes, searches_whole_values, sought_bytes
 from intarsia.indexes.value_hash import is_lookup, num_lookup_values
 from intarsia.predicate.bound import BoundCompare, BoundNull, Condition
 from intarsia.predicate.evaluate import condition_mask
@@ -54,9 +54,10 @@ _PAGES_PER_TASK = 32
 #: Reading and decoding a page of a local file costs at least as much as reading this many bytes of data.
 PAGE_COST_BYTES = 1 << 14
 
-#: A row group in which no row matches costs a scan as much as reading this many bytes of a local file, in
-#: addition to the bytes of the predicate's columns. It does not read the other columns.
-SCAN_COST_BYTES = 1 << 17
+#: A scan of a row group in which no row matches reads only the predicate's columns. Decoding and comparing
+#: them takes as long as reading this many more bytes of a local file for each row, up to a maximum.
+ROW_COST_BYTES = 16
+MAX_SCAN_COST_BYTES = 1 << 17
 
 #: A dictionary page may contain the value, so a page that has to be decoded must be this many times smaller
 #: than the possible savings.
@@ -85,14 +86,14 @@ class DictionaryLimits(NamedTuple):
         memory_bytes: Maximum size of the pages that are in memory at a time, and of those that are kept for a
             scan.
         page_cost_bytes: The minimum cost of a page, in bytes.
-        scan_cost_bytes: The cost of a scan of a row group in which no row matches, in bytes, in addition to
-            the bytes that it reads.
+        scan_cost_bytes: The maximum cost of a scan of a row group in which no row matches, in bytes, in
+            addition to the bytes that it reads.
     """
 
     page_bytes: int = MAX_DICTIONARY_BYTES
     memory_bytes: int = MAX_BATCH_BYTES
     page_cost_bytes: int = PAGE_COST_BYTES
-    scan_cost_bytes: int = SCAN_COST_BYTES
+    scan_cost_bytes: int = MAX_SCAN_COST_BYTES
 
 
 _LIMITS = DictionaryLimits()
@@ -293,11 +294,12 @@ class Dictionaries:
             for row_group, group_probes in by_row_group.items():
                 if not excluded[row_group]:
                     continue
-                share = savings.rows_of(row_group) / max(1, int(edges[row_group + 1] - edges[row_group]))
-                doubt = MIN_GAIN if share < MIN_SHARE else 1
+                num_rows = savings.rows_of(row_group)
+                min_rows = MIN_SHARE * int(edges[row_group + 1] - edges[row_group])
+                doubt = MIN_GAIN if num_rows < min_rows else 1
                 ordinals = {probe.leaf.ordinal for probe in group_probes}
                 budget = sum(int(scanned[ordinal][row_group]) for ordinal in ordinals)
-                budget += int(self._limits.scan_cost_bytes * min(1.0, share / MIN_SHARE))
+                budget += min(self._limits.scan_cost_bytes, ROW_COST_BYTES * num_rows)
                 costs: dict[ByteRange, int] = {}
                 decoded: set[ByteRange] = set()
                 for probe in group_probes:
@@ -357,11 +359,14 @@ class Dictionaries:
             ):
                 return [_Verdict(not is_absent, False) for is_absent in lacks]
             values = dictionary_values(self._decoder, page, data, leaf, meta)
-            masks = [condition_mask(probe.predicate, values) for probe in probes]
+            masks = [_mask(probe.predicate, values) for probe in probes]
         except (FormatError, PageIndexMismatchError, pa.ArrowException) as error:
             return error
         verdicts = []
         for probe, mask in zip(probes, masks, strict=True):
+            if mask is None:
+                verdicts.append(_Verdict(True, False))
+                continue
             certain = 0 < mask.true_count == len(mask) and self._nulls(probe) == 0
             verdicts.append(_Verdict(mask.true_count > 0, certain))
         return verdicts
@@ -393,12 +398,22 @@ class Dictionaries:
         return -1 if bounds is None else int(bounds.null_counts[probe.row_group])
 
 
-def _needs_no_decoding(probe: _DictionaryProbe, page: Page) -> bool:
-    """Return whether the bytes of a page are as good as its values.
+def _mask(condition: Condition, values: pa.ChunkedArray | pa.Array) -> pa.BooleanArray | None:
+    """Return which values match; None if a function has no result for a value, which no row may have."""
+    try:
+        return condition_mask(condition, values)
+    except PredicateError:
+        return None
 
-    A page that contains the bytes of a value has a match, and one with other values proves nothing else.
+
+def _needs_no_decoding(probe: _DictionaryProbe, page: Page) -> bool:
+    """Return whether the bytes of a page prove as much as its values.
+
+    If a page contains one of the values that are searched for, it has a match. If it also has other values,
+    not all of them match.
     """
-    return probe.sought is not None and is_lookup(probe.predicate) and page.num_values > len(probe.sought)
+    is_exact = is_lookup(probe.predicate) and searches_whole_values(probe.leaf)
+    return is_exact and probe.sought is not None and page.num_values > len(probe.sought)
 
 
 def _affordable(costs: Mapping[ByteRange, int], max_bytes: int) -> set[ByteRange]:

@@ -81,6 +81,11 @@ def sought_bytes(leaf: Leaf, arrow_type: pa.DataType, condition: Condition) -> S
     return (tuple(texts[:_MAX_SEARCHED]),) if texts and len(texts[0]) >= _MIN_TEXT_BYTES else None
 
 
+def searches_whole_values(leaf: Leaf) -> bool:
+    """Return whether `lacks_bytes` compares whole values; else the bytes may be part of other values."""
+    return leaf.type in _WIDTHS
+
+
 def lacks_bytes(
     page: Page, data: bytes, leaf: Leaf, codec: int, sought: Sequence[SoughtBytes | None]
 ) -> list[bool]:
