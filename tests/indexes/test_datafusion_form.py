@@ -39,7 +39,8 @@ def table_of(words: list[str | None]) -> pa.Table:
 def bytes_by_another_writer(table: pa.Table, values: list[str], key: bytes | None = None) -> bytes:
     """A file as DataFusion's example writes it: the block behind the row groups, before the footer."""
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, table.schema, compression="none", write_statistics=False) as writer:
+    options = {"compression": "none", "write_statistics": False, "use_dictionary": False}
+    with pq.ParquetWriter(sink, table.schema, **options) as writer:
         writer.write_table(table, row_group_size=max(1, len(table) // 2))
         offset = sink.tell()
         sink.write(serialize_block(values))

@@ -67,7 +67,7 @@ def test_later_files_are_not_opened(lake):
     scan = ia.open(lake).scan("url LIKE '%/7'", ["id"], limit=2)
     assert scan.to_arrow().num_rows == 2
     assert scan.report.files_read == 2
-    assert scan.report.row_groups_read == 3
+    assert scan.report.row_groups_read == 2  # the dictionary of a third one lacks the text
 
 
 def test_files_are_planned_together_if_the_first_ones_do_not_suffice(lake):

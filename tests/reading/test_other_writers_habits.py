@@ -205,7 +205,7 @@ def test_deprecated_statistics_are_used_for_signed_numbers(tmp_path, type_, used
     values = pa.array([str(row) for row in range(10, 50)] if type_ == pa.string() else range(10, 50)).cast(
         type_
     )
-    path = write(tmp_path / "a.parquet", pa.table({"x": values}))
+    path = write(tmp_path / "a.parquet", pa.table({"x": values}), use_dictionary=False)
     with_statistics(path, 0, make_deprecated)
     beyond, within = ("'7'", "'25'") if type_ == pa.string() else ("7", "25")
     scan = ia.open(path).scan(f"x = {beyond}")

@@ -55,7 +55,8 @@ _PAGES_PER_TASK = 32
 PAGE_COST_BYTES = 1 << 14
 
 #: A scan of a row group in which no row matches reads only the predicate's columns. Decoding and comparing
-#: them takes as long as reading this many more bytes of a local file for each row, up to a maximum.
+#: them takes as long as reading this many more bytes of a local file, plus some for each row, to a maximum.
+SCAN_COST_BYTES = 1 << 14
 ROW_COST_BYTES = 16
 MAX_SCAN_COST_BYTES = 1 << 17
 
@@ -299,7 +300,7 @@ class Dictionaries:
                 doubt = MIN_GAIN if num_rows < min_rows else 1
                 ordinals = {probe.leaf.ordinal for probe in group_probes}
                 budget = sum(int(scanned[ordinal][row_group]) for ordinal in ordinals)
-                budget += min(self._limits.scan_cost_bytes, ROW_COST_BYTES * num_rows)
+                budget += min(self._limits.scan_cost_bytes, SCAN_COST_BYTES + ROW_COST_BYTES * num_rows)
                 costs: dict[ByteRange, int] = {}
                 decoded: set[ByteRange] = set()
                 for probe in group_probes:
