@@ -317,6 +317,16 @@ def test_lz4_in_every_framing(framing):
         decompress(body[:-3], CompressionCodec.LZ4, len(data))
 
 
+@pytest.mark.parametrize("codec", ["SNAPPY", "GZIP", "BROTLI", "ZSTD", "LZ4", "LZ4_RAW"])
+def test_a_page_that_is_larger_than_its_header_claims(codec):
+    data = bytes(range(256)) * 8
+    body = pa.compress(data, codec=codec.lower(), asbytes=True)
+    assert decompress(body, CompressionCodec[codec], len(data)) == data
+    with pytest.raises(CorruptFileError) as caught:
+        decompress(body, CompressionCodec[codec], len(data) - 1)
+    assert caught.value.reason == "decompression-failed"
+
+
 def test_positions_outside_the_dictionary(tmp_path):
     """pyarrow does not check them when it decodes dictionary arrays."""
     path = tmp_path / "t.parquet"
