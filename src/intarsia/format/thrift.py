@@ -22,7 +22,7 @@ from intarsia.errors import CorruptFileError
 
 S = TypeVar("S")
 
-_DECODE_ERRORS = (EOFError, OverflowError, TypeError, ValueError, MemoryError, TProtocolException)
+_DECODE_ERRORS = (EOFError, OverflowError, TypeError, ValueError, TProtocolException)
 
 
 def parse(cls: type[S], data: bytes, offset: int = 0) -> tuple[S, int]:
