@@ -19,9 +19,8 @@ SORTED = pa.table({"x": pa.array(range(10_000))})
 
 
 def written_by(path, writer: bytes, table=SORTED, **options) -> str:
-    """Write a file of many pages, by default sorted, that names the given writer."""
-    dictionary = table is not SORTED
-    pq.write_table(table, path, max_rows_per_page=1_000, use_dictionary=dictionary, **options)
+    """Write a file of many pages without dictionaries, by default sorted, that names the given writer."""
+    pq.write_table(table, path, **{"max_rows_per_page": 1_000, "use_dictionary": False} | options)
     data = path.read_bytes()
     start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     tree, _ = thrift.parse_tree(data, start)
@@ -72,7 +71,8 @@ def test_computed_statistics_of_such_a_file_are_used(tmp_path, column):
 def test_only_a_column_with_all_statistics_computed_is_trusted(tmp_path):
     """Here a chunk cannot be decoded, so it keeps the statistics of the writer."""
     table = pa.table({"s": ["a", "b"] * 50, "t": ["c", "d"] * 50})
-    path = written_by(tmp_path / "t.parquet", b"parquet-go version latest", table=table, row_group_size=50)
+    options = {"row_group_size": 50, "use_dictionary": True}
+    path = written_by(tmp_path / "t.parquet", b"parquet-go version latest", table=table, **options)
     chunk = pq.read_metadata(path).row_group(1).column(0)
     data = bytearray(Path(path).read_bytes())
     start = chunk.dictionary_page_offset
