@@ -158,6 +158,17 @@ def test_a_wrong_page_index_is_recovered_from_in_one_place():
     }
 
 
+def test_one_place_decides_what_is_trusted():
+    """Elsewhere the directory could be forgotten, and what Intarsia itself added would be doubted."""
+    builders = {
+        path
+        for path, tree in parsed_modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Trust"
+    }
+    assert builders == {"file/parquet_file.py"}
+
+
 #: Patches of the package in tests that nothing else can replace, and why.
 PATCHED_IN_TESTS = {
     # RE2 accepts every pattern of the permitted length, so its refusal needs a longer one

@@ -20,7 +20,7 @@ from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import ParquetInput
 from intarsia.file.chunk_plan import dictionary_range
 from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
-from intarsia.file.trust import Claim, Trust
+from intarsia.file.trust import Claim
 from intarsia.indexes.bloom import filter_exists
 from intarsia.indexes.statistics import statistics_bounds
 from intarsia.storage import ByteRange, LocalFile
@@ -332,6 +332,4 @@ def test_joined_metadata_of_other_writers(path):
                 assert dictionary_range(there, None) == expected_place
                 assert (there.dictionary_page_offset is None) == (here.dictionary_page_offset is None)
                 for claim in (Claim.BOUNDS, Claim.NULL_COUNT, Claim.BLOOM_FILTER):
-                    assert Trust(joined.footer, leaf).doubt(claim, there) == Trust(single.footer, leaf).doubt(
-                        claim, here
-                    )
+                    assert joined.trust(leaf).doubt(claim, there) == single.trust(leaf).doubt(claim, here)

@@ -14,7 +14,7 @@ from intarsia.embed.report import Reason
 from intarsia.embed.structures import Outcome, StructureCompleter
 from intarsia.errors import CorruptFileError, FormatError, IndexBuildError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.trust import Claim, Trust
+from intarsia.file.trust import Claim
 from intarsia.format import thrift
 from intarsia.format.enums import Type
 from intarsia.format.footer import chunk_range
@@ -151,7 +151,7 @@ def trusted_page_index(chunk: Chunk, state: ChunkState) -> ChunkState:
         return nothing
     footer = chunk.file.footer
     added = isinstance(state.offset_index, bytes)
-    if not added and Trust(footer, chunk.leaf).doubt(Claim.PAGE_INDEX) is not None:
+    if not added and chunk.file.trust(chunk.leaf).doubt(Claim.PAGE_INDEX) is not None:
         return nothing
     try:
         locations = _locations(chunk, state.offset_index)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from intarsia.embed.chunk import Chunk
 from intarsia.embed.page_bounds import PageBounds
 from intarsia.errors import CorruptFileError
-from intarsia.file.trust import Claim, Trust
+from intarsia.file.trust import Claim
 from intarsia.format.page_header import Page
 from intarsia.format.structs import Statistics
 
@@ -45,7 +45,7 @@ def stated_pages(chunk: Chunk) -> StatedPages | None:
     ordering, whole = chunk.reader.ordering, chunk.meta.statistics
     if ordering is None or whole is None or chunk.order != "TYPE_ORDER":
         return None
-    if Trust(chunk.file.footer, chunk.leaf).doubt(Claim.PAGE_HEADERS) is not None:
+    if chunk.file.trust(chunk.leaf).doubt(Claim.PAGE_HEADERS) is not None:
         return None
     stated = [_statistics(page) for page in chunk.pages.data]
     nulls = np.array([-1 if found is None else _count(found.null_count) for found in stated], dtype=np.int64)

@@ -16,7 +16,7 @@ from intarsia.embed.report import Reason
 from intarsia.embed.structures import Outcome
 from intarsia.errors import CorruptFileError, FormatError, IndexBuildError
 from intarsia.file import ParquetInput
-from intarsia.file.trust import Claim, Trust
+from intarsia.file.trust import Claim
 from intarsia.format import structs
 from intarsia.predicate.nodes import ColumnName
 from intarsia.rows.ordering import Ordering
@@ -72,7 +72,7 @@ class Statistics:
 
 def is_doubted(chunk: Chunk) -> bool:
     """Return whether the statistics of the file's writer are not trusted."""
-    trust = Trust(chunk.file.footer, chunk.leaf)
+    trust = chunk.file.trust(chunk.leaf)
     return any(
         trust.doubt_of_writer(claim, chunk.meta) is not None for claim in (Claim.NULL_COUNT, Claim.BOUNDS)
     )

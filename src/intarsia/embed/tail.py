@@ -13,12 +13,12 @@ from intarsia.embed.original import Original
 from intarsia.embed.report import Note
 from intarsia.errors import IndexBuildError
 from intarsia.file import ChunkKey
-from intarsia.file.trust import STATISTICS_CLAIMS, Trust
+from intarsia.file.trust import STATISTICS_CLAIMS
 from intarsia.format.blob import BLOB_ALIGNMENT_BYTES
 from intarsia.format.directory import DIRECTORY_VERSION, KEY, Directory
 from intarsia.format.enums import Type
 from intarsia.format.fingerprint import layout_fingerprint
-from intarsia.format.footer import MAGIC, Footer
+from intarsia.format.footer import MAGIC
 from intarsia.storage import ByteRange
 
 _EXTENSION_NOTE = Note(
@@ -119,7 +119,7 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
         fingerprint,
         tail.position,
         tuple(entries),
-        _computed_statistics(footer, states),
+        _computed_statistics(original, states),
     )
     edit.set_key_value(KEY, directory.to_json())
     notes = [_EXTENSION_NOTE] if edit.drop_extension() else []
@@ -127,13 +127,14 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
     return LaidOut([*tail.pieces, raw, len(raw).to_bytes(4, "little"), MAGIC], notes)
 
 
-def _computed_statistics(footer: Footer, states: Mapping[ChunkKey, ChunkState]) -> frozenset[int]:
+def _computed_statistics(original: Original, states: Mapping[ChunkKey, ChunkState]) -> frozenset[int]:
     """Return the leaves whose writer's statistics are not trusted, and were computed for all chunks."""
+    footer = original.file.footer
     doubted, incomplete = set(), set()
     for key, chunk in chunks_of(footer):
         if footer.metadata.row_groups[key.row_group].num_rows == 0 or key.leaf in incomplete:
             continue
-        trust = Trust(footer, footer.leaves[key.leaf])
+        trust = original.file.trust(footer.leaves[key.leaf])
         if states[key].statistics is None:
             incomplete.add(key.leaf)
         elif any(trust.doubt_of_writer(claim, chunk.meta_data) for claim in STATISTICS_CLAIMS):

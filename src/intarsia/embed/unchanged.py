@@ -18,7 +18,6 @@ from intarsia.embed.page_index import PageIndex
 from intarsia.embed.report import AttachReport, Note, Reason, summarize
 from intarsia.embed.statistics import Statistics, is_doubted, is_incomplete, missing_bounds
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.trust import Claim, Trust
 from intarsia.format.directory import Directory
 from intarsia.format.enums import Type
 from intarsia.format.structs import ColumnChunk, ColumnMetaData
@@ -50,7 +49,7 @@ def unchanged_report(file: ParquetInput, indexes: Sequence[Attachable]) -> Attac
     ]
     if None in embedded or len(set(embedded)) < len(embedded):  # `attach` refuses one that is passed twice
         return None
-    known = _Structures(file, directory)
+    known = _Structures(file)
     if not known.have(standard):
         return None
     size = file.source.size()
@@ -80,9 +79,8 @@ class _Structures:
         notes: The chunks that cannot have a structure, or not all of it.
     """
 
-    def __init__(self, file: ParquetInput, directory: Directory) -> None:
+    def __init__(self, file: ParquetInput) -> None:
         self._file = file
-        self._directory = directory
         self.kept: set[str] = set()
         self.notes: list[Note] = []
 
@@ -120,9 +118,8 @@ class _Structures:
         leaf = footer.leaves[key.leaf]
         if not chunk.offset_index_offset:
             return None
-        trust = Trust(footer, leaf)
-        is_original = chunk.offset_index_offset < self._directory.original_length
-        if is_original and trust.doubt(Claim.PAGE_INDEX) is not None:
+        trust = self._file.trust(leaf)
+        if trust.doubt_of_page_index(chunk) is not None:
             return None
         if leaf.type == Type.INT96 and index.int96 is None and not chunk.column_index_offset:
             return _Complete(NO_ORDER)
@@ -133,9 +130,7 @@ class _Structures:
     def _statistics(self, key: ChunkKey, meta: ColumnMetaData) -> _Complete | None:
         chunk = Chunk(self._file, key, meta, self._readers[key.leaf])
         now = meta.statistics
-        if now is None or is_incomplete(chunk, now):
-            return None
-        if key.leaf not in self._directory.computed_statistics and is_doubted(chunk):
+        if now is None or is_incomplete(chunk, now) or is_doubted(chunk):
             return None
         return _Complete(missing_bounds(chunk, now))
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from intarsia.errors import CorruptFileError, FormatError, IntarsiaError
 from intarsia.file.metadata import ChunkKey, FileMetadata, Ignored, RawFooter, naming_errors
 from intarsia.file.schema import FileSchema
-from intarsia.file.trust import Claim, Trust
+from intarsia.file.trust import Trust
 from intarsia.format.directory import Directory, FoundDirectory
 from intarsia.format.footer import (
     SMALLEST_FILE_BYTES,
@@ -155,11 +155,14 @@ class ParquetInput:
 
     # --- trust -------------------------------------------------------------------------------------
 
-    def statistics_trust(self, leaf: Leaf, arrow_type: pa.DataType | None = None) -> Trust:
-        """Return the rules for the chunk statistics of a column, which Intarsia may have computed."""
-        directory = self.directory
-        is_computed = directory is not None and leaf.ordinal in directory.computed_statistics
-        return Trust(self.footer, leaf, arrow_type, is_computed)
+    def trust(self, leaf: Leaf, arrow_type: pa.DataType | None = None) -> Trust:
+        """Return what decides which metadata of a column is trusted.
+
+        Args:
+            leaf: The column.
+            arrow_type: Its Arrow type; None if it is unknown.
+        """
+        return Trust(self.footer, leaf, arrow_type, self.directory)
 
     def distrust(self, index: str, reason: str, code: str) -> None:
         """Record that an index is ignored, and why: in words, and as a code."""
@@ -256,14 +259,11 @@ class ParquetInput:
     def _is_trusted(self, key: ChunkKey, is_there: bool) -> bool:
         if not is_there:
             return False
-        chunk = self._chunk(key)
-        reason = Trust(self.footer, self.footer.leaves[key.leaf]).doubt(Claim.PAGE_INDEX)
-        if reason is None:
-            return True
-        if self.directory is not None and (chunk.offset_index_offset or 0) >= self.directory.original_length:
-            return True  # added by Intarsia, not by the writer of the file
-        self.distrust(f"page index of {self.footer.leaves[key.leaf].name}", reason, "untrusted-writer")
-        return False
+        leaf = self.footer.leaves[key.leaf]
+        reason = self.trust(leaf).doubt_of_page_index(self._chunk(key))
+        if reason is not None:
+            self.distrust(f"page index of {leaf.name}", reason, "untrusted-writer")
+        return reason is None
 
     def _lies_inside(self, wanted: _Wanted) -> bool:
         location = wanted.location

@@ -19,9 +19,10 @@ from typing import Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 
+from intarsia.format.directory import Directory
 from intarsia.format.enums import Type
 from intarsia.format.footer import Footer, Leaf
-from intarsia.format.structs import ColumnMetaData, Statistics
+from intarsia.format.structs import ColumnChunk, ColumnMetaData, Statistics
 
 _T = TypeVar("_T")
 
@@ -253,13 +254,14 @@ class Trust:
         footer: The file's footer.
         leaf: The column.
         arrow_type: The column's Arrow type; None if it is unknown.
-        computed_statistics: Whether Intarsia, not the writer, computed the statistics of its chunks.
+        directory: The directory of embedded indexes; None if there is none. It says which statistics and page
+            indexes are of Intarsia, not of the file's writer.
     """
 
     footer: Footer
     leaf: Leaf
     arrow_type: pa.DataType | None = None
-    computed_statistics: bool = False
+    directory: Directory | None = None
 
     def doubt(self, claim: Claim, meta: ColumnMetaData | None = None) -> str | None:
         """Return the reason why a claim is not trusted; None if it is.
@@ -273,12 +275,23 @@ class Trust:
 
     def doubt_of_writer(self, claim: Claim, meta: ColumnMetaData | None = None) -> str | None:
         """Return the reason why a claim of the file's writer is not trusted; None if no rule applies."""
-        if self.computed_statistics and claim in STATISTICS_CLAIMS:
+        if claim in STATISTICS_CLAIMS and self._has_computed_statistics:
             return None
         for rule in self._rules:
             if claim in rule.claims and rule.applies(_Case(self.footer, self.leaf, meta, self.arrow_type)):
                 return rule.reason.format(name=parse_writer(self.footer.created_by)[0])
         return None
+
+    def doubt_of_page_index(self, chunk: ColumnChunk) -> str | None:
+        """Return the reason why the page index of a chunk is not trusted; None if it is or does not exist."""
+        starts = [start for start in (chunk.offset_index_offset, chunk.column_index_offset) if start]
+        if self.directory is not None and all(start >= self.directory.original_length for start in starts):
+            return None  # added by Intarsia
+        return self.doubt(Claim.PAGE_INDEX) if starts else None
+
+    @property
+    def _has_computed_statistics(self) -> bool:
+        return self.directory is not None and self.leaf.ordinal in self.directory.computed_statistics
 
     def _doubt_of_format(self, claim: Claim) -> str | None:
         leaf = self.leaf

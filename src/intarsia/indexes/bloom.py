@@ -12,7 +12,7 @@ import pyarrow as pa
 from intarsia.arrow.hashing import Hashes, xxh64
 from intarsia.errors import FormatError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.trust import Claim, Trust
+from intarsia.file.trust import Claim
 from intarsia.format.bloom import (
     BLOCK_BYTES,
     HEADER_BYTES,
@@ -271,7 +271,7 @@ class BloomFilters:
     def _hash(self, condition: Condition) -> Hashes:
         leaf = self._file.leaves_by_path[condition.path]
         hashes = stored_hashes(leaf, self._file.leaf_types[leaf.ordinal], condition)
-        if hashes is None or Trust(self._file.footer, leaf).doubt(Claim.BLOOM_FILTER):
+        if hashes is None or self._file.trust(leaf).doubt(Claim.BLOOM_FILTER):
             return np.empty(0, dtype=np.uint64)
         return hashes
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from intarsia.errors import CorruptFileError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.trust import Claim, Trust
+from intarsia.file.trust import Claim
 from intarsia.format.enums import BoundaryOrder
 from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageLocations
@@ -52,7 +52,7 @@ class ColumnIndexes:
     def reach(self, condition: Condition) -> Bools | None:
         """Return the row groups whose ColumnIndex could exclude more than their statistics."""
         leaf = self._leaf(condition)
-        if leaf is None or not Trust(self._file.footer, leaf).order_is_known:
+        if leaf is None or not self._file.trust(leaf).order_is_known:
             return None
         if leaf.ordinal not in self._reach:
             reach = self._file.has_column_indexes(leaf)
@@ -154,7 +154,7 @@ class ColumnIndexes:
             return None
         leaf = self._file.footer.leaves[key.leaf]
         ordering = self._file.schema.ordering(leaf)
-        if Trust(self._file.footer, leaf).doubt(Claim.NULL_COUNT) is not None:
+        if self._file.trust(leaf).doubt(Claim.NULL_COUNT) is not None:
             index = index._replace(null_counts=None)
         if leaf.max_definition_level == 0:  # a required column has no nulls
             index = index._replace(null_counts=[0] * len(locations))

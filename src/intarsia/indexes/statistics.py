@@ -104,7 +104,7 @@ def statistics_bounds(file: ParquetInput, leaf: Leaf, ordering: Ordering | None)
     lows: list[bytes] = []
     highs: list[bytes] = []
     bounded: list[int] = []
-    trust = file.statistics_trust(leaf)
+    trust = file.trust(leaf)
     for ordinal, group in enumerate(footer.metadata.row_groups):
         meta = group.columns[leaf.ordinal].meta_data
         if meta is None:
@@ -151,7 +151,7 @@ def exact_bounds(
     exact = np.zeros(len(footer.metadata.row_groups), dtype=bool)
     if ordering.units_per_arrow != (1, 1):
         return exact
-    trust = file.statistics_trust(leaf, ordering.arrow_type)
+    trust = file.trust(leaf, ordering.arrow_type)
     for row_group in range(len(exact)) if row_groups is None else row_groups:
         meta = footer.chunk_metadata(row_group, leaf)
         statistics = meta.statistics

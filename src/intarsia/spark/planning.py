@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from intarsia.errors import IntarsiaError
 from intarsia.file import Ignored, ParquetInput
-from intarsia.file.trust import Claim, Trust
+from intarsia.file.trust import Claim
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.joined_files import exclude_joined
 from intarsia.lake.planning import OpenPlan, plan_files
@@ -167,5 +167,4 @@ class FilePlanner:
 
 def _has_trusted_pages(file: ParquetInput) -> bool:
     """Return whether Spark may find single pages of any column by the page index."""
-    footer = file.footer
-    return all(Trust(footer, leaf).doubt(Claim.PAGE_INDEX) is None for leaf in footer.leaves)
+    return all(file.trust(leaf).doubt(Claim.PAGE_INDEX) is None for leaf in file.footer.leaves)

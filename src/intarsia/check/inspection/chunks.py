@@ -19,7 +19,6 @@ from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunk_plan import dictionary_range
 from intarsia.file.outlines import data_page_count
-from intarsia.file.trust import Trust
 from intarsia.format.bloom import FilterLocation, blocks_of, estimated_distinct
 from intarsia.format.enums import BoundaryOrder, CompressionCodec, Encoding
 from intarsia.format.footer import Leaf
@@ -51,7 +50,7 @@ def inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkIns
         objection = bounds_objection(file, leaf, meta)
         if objection:
             ignored.append(f"statistics ignored: {objection}")
-    if index is not None and not Trust(file.footer, leaf).order_is_known:
+    if index is not None and not file.trust(leaf).order_is_known:
         ignored.append("ColumnIndex ignored: the footer declares no known order for the column")
     bloom = None
     if meta.bloom_filter_offset:
@@ -131,7 +130,7 @@ def bounds_objection(file: ParquetInput, leaf: Leaf, meta: ColumnMetaData) -> st
     ordering = leaf_ordering(file, leaf)
     if ordering is None:
         return "the type has no order"
-    bounds = file.statistics_trust(leaf).bounds(meta)
+    bounds = file.trust(leaf).bounds(meta)
     if bounds.value is None:
         return bounds.reason
     try:

@@ -41,11 +41,11 @@ from intarsia.embed.leaf_values import LeafReader, leaf_paths
 from intarsia.embed.progress import Progress, no_progress
 from intarsia.errors import FormatError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.trust import Claim, Trust
+from intarsia.file.trust import Claim
 from intarsia.format.datafusion import KEY as DATAFUSION_KEY
 from intarsia.format.directory import Entry
 from intarsia.format.footer import Leaf, chunk_range
-from intarsia.format.structs import ColumnChunk, ColumnMetaData, Statistics
+from intarsia.format.structs import ColumnMetaData, Statistics
 from intarsia.storage import BufferedSource, ByteSource, StorageOptions
 
 __all__ = ["RULES", "Finding", "Progress", "VerifyReport", "verify"]
@@ -281,8 +281,8 @@ def _verify_chunk(
         return
     column_chunk = footer.chunk(row_group, leaf)
     offset_index, column_index = read_page_index(file, column_chunk, findings)
-    if (offset_index is not None or column_index is not None) and not _is_attached(file, column_chunk):
-        _note_writer("page index", Trust(footer, leaf).doubt(Claim.PAGE_INDEX), findings)
+    if offset_index is not None or column_index is not None:
+        _note_writer("page index", file.trust(leaf).doubt_of_page_index(column_chunk), findings)
     sizes = meta.size_statistics
     histograms = column_index is not None and bool(
         column_index.repetition_level_histograms or column_index.definition_level_histograms
@@ -322,19 +322,12 @@ def _verify_chunk(
 def _doubt_of_bounds(file: ParquetInput, leaf: Leaf, meta: ColumnMetaData) -> str | None:
     """Return why scans ignore a chunk's bounds because of their writer; None if they do not."""
     statistics = meta.statistics or Statistics()
-    trust = file.statistics_trust(leaf)
+    trust = file.trust(leaf)
     if statistics.min_value is not None or statistics.max_value is not None:
         return trust.doubt_of_writer(Claim.BOUNDS, meta)
     if statistics.min is not None or statistics.max is not None:
         return trust.doubt_of_writer(Claim.DEPRECATED_BOUNDS, meta)
     return None
-
-
-def _is_attached(file: ParquetInput, chunk: ColumnChunk) -> bool:
-    """Return whether a chunk's page index was attached instead of written by the file's writer."""
-    starts = [start for start in (chunk.offset_index_offset, chunk.column_index_offset) if start]
-    directory = file.directory
-    return directory is not None and all(start >= directory.original_length for start in starts)
 
 
 def _note_writer(index: str, reason: str | None, findings: Findings) -> None:

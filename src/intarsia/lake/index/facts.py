@@ -15,7 +15,7 @@ import numpy as np
 from intarsia.errors import FormatError, IndexPayloadError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.claims import check_row_count
-from intarsia.file.trust import Claim, Trust
+from intarsia.file.trust import Claim
 from intarsia.format.bloom import BLOCK_BYTES, FilterLocation
 from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf
@@ -164,7 +164,7 @@ def _bloom_bits(file: ParquetInput, leaf: Leaf) -> list[bytes] | None:
             filters.append((ChunkKey(row_group, leaf.ordinal), FilterLocation.of(meta, footer.start)))
         except FormatError:  # verify reports it; without filters the file is not excluded
             return None
-    if not filters or Trust(footer, leaf).doubt(Claim.BLOOM_FILTER) is not None:
+    if not filters or file.trust(leaf).doubt(Claim.BLOOM_FILTER) is not None:
         return None
     try:
         heads = file.source.read_ranges([ByteRange(*location.head) for _, location in filters])
