@@ -102,6 +102,26 @@ def test_small_objects_take_one_request_with_a_lake_index(s3, objects, tmp_path,
     assert waves <= 5  # one after the other: 20
 
 
+def test_distinct_values_in_the_footer_exclude_an_object_by_its_only_request(s3, tmp_path, monkeypatch):
+    monkeypatch.setenv("INTARSIA_CACHE_DIR", str(tmp_path / "cache"))
+    path = tmp_path / "words.parquet"
+    words = [f"word {2 * (row % 7)}" for row in range(40_000)]
+    numbers = np.random.default_rng(0).random(40_000)  # more bytes than are read with the footer
+    pq.write_table(pa.table({"word": words, "number": numbers}), path, write_page_index=True)
+    ia.attach(path, [ia.Bloom("word"), ia.Distinct("word", granularity="file")])
+    for ordinal in range(3):
+        s3.put(f"lake/{ordinal}.parquet", path.read_bytes())
+    with s3.recording() as recording:
+        scan = ia.open(URL).scan("word = 'word 3'")
+        assert scan.to_arrow().num_rows == 0
+    assert sorted(request.key for request in recording.gets()) == [
+        f"lake/{place}.parquet" for place in range(3)
+    ]
+    assert (recording.methods["GET"], recording.methods["HEAD"], recording.methods["LIST"]) == (3, 0, 1)
+    assert all(request.stop - request.start < path.stat().st_size for request in recording.gets())
+    assert list(scan.report.pruned_by) == [("distinct(word):file", "word")]
+
+
 def test_a_limit_reads_no_page_in_advance(lake):
     """The pages of the first rows suffice."""
     ia.open(URL).build_lake_index()

@@ -6,6 +6,7 @@ import gc
 import os
 import threading
 import warnings
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -155,6 +156,47 @@ def test_an_error_of_reading_ahead_is_raised_after_the_rows_before_it(many, tmp_
     with pytest.warns(ia.IntarsiaWarning):
         rows = table.scan("a % 2 = 0", on_error="skip").to_arrow()
     assert rows.num_rows == 20
+
+
+# --- planning ahead ----------------------------------------------------------------------------------------
+
+
+class MeetingFile(LocalFile):
+    """A local file that is read only while as many others are being read as a barrier waits for."""
+
+    def __init__(self, path, barriers):
+        super().__init__(path)
+        self._barriers = barriers
+
+    def read_ranges(self, ranges):
+        for barrier in self._barriers:
+            barrier.wait(30)
+        return super().read_ranges(ranges)
+
+
+@dataclass(frozen=True)
+class MeetingDataFile(DataFile):
+    barriers: list = field(default_factory=list)
+
+    def open(self, **_):
+        return MeetingFile(self.path, self.barriers)
+
+
+def test_local_files_are_planned_side_by_side(tmp_path):
+    """Each read of a filter waits for one of the other file, so planning one after the other would fail."""
+    barriers, files = [], []
+    values = pa.table({"a": range(0, 1_200_000, 2)})  # more bytes than a thread plans at once
+    for ordinal in range(LOCAL_FILES_AT_ONCE):
+        path = tmp_path / f"{ordinal}.parquet"
+        options = {"use_dictionary": False, "bloom_filter_options": {"a": {"ndv": 600_000}}}
+        pq.write_table(values, path, compression="none", **options)
+        files.append(MeetingDataFile(str(path), path.stat().st_size, barriers=barriers))
+    table = Table(files)
+    assert table.explain("a < 0").row_groups_read == 0  # the footers are cached from here on
+    barriers.append(threading.Barrier(LOCAL_FILES_AT_ONCE))
+    report = table.explain("a = 7")
+    assert (report.row_groups_read, report.files_opened) == (0, LOCAL_FILES_AT_ONCE)
+    assert report.requests >= LOCAL_FILES_AT_ONCE
 
 
 # --- open files ------------------------------------------------------------------------------------------

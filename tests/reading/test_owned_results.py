@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import datafusion
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -46,3 +48,32 @@ def test_datafusion_reads_a_stream_of_structs(wide):
     frame = datafusion.SessionContext().from_arrow(scan)
     rows = pa.Table.from_batches(frame.collect())
     assert [row["b"]["c"] for row in rows["s"].to_pylist()] == [*map(str, range(3490, 3496)), "9999"]
+
+
+#: The ways to take the rows of a scan, and the result as a table.
+WAYS = {
+    "batches": lambda scan: pa.Table.from_batches(list(scan)),
+    "reader": lambda scan: scan.to_reader().read_all(),
+    "stream": pa.table,
+    "polars": lambda scan: scan.to_polars().to_arrow(),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_few_rows_own_few_bytes_however_they_are_taken(wide, way):
+    held = pa.total_allocated_bytes()
+    rows = WAYS[way](ia.open(wide).scan("id BETWEEN 3490 AND 3539 OR id BETWEEN 8000 AND 8009"))
+    assert rows.num_rows == 60
+    assert rows.get_total_buffer_size() < 2.5 * 60 * 3600
+    gc.collect()
+    assert pa.total_allocated_bytes() - held < 2.5 * 60 * 3600
+
+
+def test_rows_of_splits_and_samples_own_few_bytes(wide):
+    table = ia.open(wide)
+    for split in table.plan("id BETWEEN 3490 AND 3539 OR id BETWEEN 8000 AND 8009"):
+        rows = split.to_arrow()
+        assert rows.get_total_buffer_size() < 2.5 * rows.num_rows * 3600
+    rows = table.sample(20, seed=1)
+    assert rows.num_rows == 20
+    assert rows.get_total_buffer_size() < 2.5 * 20 * 3600
