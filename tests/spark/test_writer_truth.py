@@ -14,6 +14,8 @@ from tests.reading.truth import assert_truth
 
 pytestmark = pytest.mark.spark
 
+#: Files of each run, with as many random rows each.
+FILES = 3
 ROWS = 150
 
 #: Spark's types, and some values of each.
@@ -38,13 +40,18 @@ COLUMNS = {
 }
 
 
-def rows():
-    """Return columns without nulls, with some, and with only nulls; and the same inside a struct."""
-    chance = random.Random(7)
+def rows(chance):
+    """Return the rows of a file: columns of some of the values, with a share of nulls, also inside a struct."""
+    pools = {
+        name: (chance.sample(values, chance.randint(1, len(values))), chance.choice([0.0, 0.0, 0.3, 1.0]))
+        for name, (_, values) in COLUMNS.items()
+    }
+    nullness = [chance.choice([0.0, 0.3, 1.0, None]) for _ in range(3)]  # of a third of the rows
 
     def pick(name, row):
-        nulls = {0: 0.0, 1: 0.3, 2: 1.0}[row * 3 // ROWS]
-        return None if chance.random() < nulls else chance.choice(COLUMNS[name][1])
+        values, nulls = pools[name]
+        share = nullness[row * 3 // ROWS]
+        return None if chance.random() < (nulls if share is None else share) else chance.choice(values)
 
     for row in range(ROWS):
         inside = None if chance.random() < 0.2 else tuple(pick(name, row) for name in COLUMNS)
@@ -62,8 +69,10 @@ def rows():
 def test_trusted_metadata_is_true(spark, tmp_path, legacy, options):
     kinds = ", ".join(f"{name} {kind}" for name, (kind, _) in COLUMNS.items())
     inner = ", ".join(f"{name}: {kind}" for name, (kind, _) in COLUMNS.items())
-    frame = spark.createDataFrame(list(rows()), f"id bigint, {kinds}, s struct<{inner}>").coalesce(1)
-    writer = frame.sortWithinPartitions("id").write
+    chance = random.Random(legacy)
+    files = [(file, *row) for file in range(FILES) for row in rows(chance)]
+    frame = spark.createDataFrame(files, f"file int, id bigint, {kinds}, s struct<{inner}>")
+    writer = frame.coalesce(1).sortWithinPartitions("file", "id").write.partitionBy("file")
     settings = {
         "parquet.bloom.filter.enabled": "true",
         "parquet.bloom.filter.expected.ndv": "50",
@@ -79,12 +88,14 @@ def test_trusted_metadata_is_true(spark, tmp_path, legacy, options):
         writer.parquet(str(tmp_path / "lake"))
     finally:
         spark.conf.set("spark.sql.parquet.writeLegacyFormat", before)
-    (path,) = (tmp_path / "lake").glob("*.parquet")
-    assert assert_truth(path).num_rows == ROWS
-    with ParquetInput.open(path) as file:
-        assert file.footer.created_by.startswith("parquet-mr")
-        chunks = file.footer.metadata.row_groups[0].columns
-    assert sum(bool(chunk.column_index_offset) for chunk in chunks) > len(COLUMNS)
-    # parquet-java writes no filter if the dictionary page contains the same
-    has_filter = [chunk.meta_data.bloom_filter_offset is not None for chunk in chunks]
-    assert sum(has_filter) > len(COLUMNS) or not options
+    paths = sorted((tmp_path / "lake").rglob("*.parquet"))
+    assert len(paths) == FILES
+    for path in paths:
+        assert assert_truth(path).num_rows == ROWS
+        with ParquetInput.open(path) as file:
+            assert file.footer.created_by.startswith("parquet-mr")
+            chunks = file.footer.metadata.row_groups[0].columns
+        assert sum(bool(chunk.column_index_offset) for chunk in chunks) > len(COLUMNS)
+        # parquet-java writes no filter if the dictionary page contains the same
+        has_filter = [chunk.meta_data.bloom_filter_offset is not None for chunk in chunks]
+        assert sum(has_filter) > len(COLUMNS) or not options
