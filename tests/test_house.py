@@ -169,6 +169,18 @@ def test_one_place_decides_what_is_trusted():
     assert builders == {"file/parquet_file.py"}
 
 
+def test_one_module_reads_the_headers_of_pages():
+    """All others ask it for pages, so that each check of a header is made for all of them."""
+    parsers = {"parse_page", "page_parser", "OutlineOfPage"}
+    readers = {
+        path
+        for path, tree in parsed_modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and parsers & {name.name for name in node.names}
+    }
+    assert readers == {"file/pages.py"}
+
+
 #: Patches of the package in tests that nothing else can replace, and why.
 PATCHED_IN_TESTS = {
     # RE2 accepts every pattern of the permitted length, so its refusal needs a longer one

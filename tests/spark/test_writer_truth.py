@@ -41,7 +41,7 @@ COLUMNS = {
 
 
 def rows(chance):
-    """Return the rows of a file: columns of some of the values, with a share of nulls, also inside a struct."""
+    """Return the rows of a file: columns of some values with a share of nulls, also inside a struct."""
     pools = {
         name: (chance.sample(values, chance.randint(1, len(values))), chance.choice([0.0, 0.0, 0.3, 1.0]))
         for name, (_, values) in COLUMNS.items()

@@ -19,10 +19,10 @@ from intarsia.arrow.joining import join_columns
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import ParquetInput
 from intarsia.file.chunk_plan import ChunkPlan
-from intarsia.file.pages import data_pages_at
+from intarsia.file.pages import data_pages_at, dictionary_page
 from intarsia.file.synthetic import LeafPages, SyntheticSchema, decode_pages
 from intarsia.format.enums import PageType
-from intarsia.format.page_header import Page, parse_page
+from intarsia.format.page_header import Page
 from intarsia.rows.selection import RowSelection
 
 #: Up to this many ranges, slices are joined; for more ranges, rows are taken by their ordinals.
@@ -190,12 +190,12 @@ class PageDecoder:
 def _check_dictionary(plan: ChunkPlan, data: bytes) -> None:
     """Check that the bytes before the first data page are exactly one dictionary page."""
     try:
-        page = parse_page(data)
+        page = dictionary_page(data)
     except FormatError as error:
         raise PageIndexMismatchError(
             f"there is no dictionary page before the data pages of {plan.leaf.name!r}: {error}"
         ) from error
-    if page.header.type != PageType.DICTIONARY_PAGE or page.stop != len(data):
+    if page.stop != len(data):
         raise PageIndexMismatchError(
             f"the bytes before the data pages of {plan.leaf.name!r} are not just a dictionary page"
         )

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from intarsia.errors import CorruptFileError
 from intarsia.file.outlines import DATA_PAGES
 from intarsia.format import thrift
+from intarsia.format.enums import PageType
 from intarsia.format.page_header import Page, page_parser, parse_page
 from intarsia.format.structs import OutlineOfPage
 
@@ -84,6 +85,22 @@ def check_value_counts(data: bytes, chunks: Sequence[Sequence[int]], num_values:
                 reason="page-value-count-mismatch",
                 struct="PageHeader",
             )
+
+
+def dictionary_page(data: bytes) -> Page:
+    """Parse the dictionary page with which the bytes begin.
+
+    Raises:
+        CorruptFileError: If they do not begin with a dictionary page, or it extends beyond them.
+    """
+    page = parse_page(data)
+    if page.header.type != PageType.DICTIONARY_PAGE:
+        raise CorruptFileError(
+            "the page at its location is not a dictionary page",
+            reason="not-a-dictionary-page",
+            struct="PageHeader",
+        )
+    return page
 
 
 def data_pages_at(data: bytes, starts: Sequence[int]) -> list[Page]:

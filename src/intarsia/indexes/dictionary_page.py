@@ -8,10 +8,11 @@ from intarsia.arrow.struct_fields import field_values
 from intarsia.errors import CorruptFileError
 from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, dictionary_use
 from intarsia.file.decode import FetchedPages, PageDecoder
+from intarsia.file.pages import dictionary_page
 from intarsia.format import thrift
 from intarsia.format.enums import Encoding, PageType, Type
 from intarsia.format.footer import Leaf
-from intarsia.format.page_header import Page, parse_page
+from intarsia.format.page_header import Page
 from intarsia.format.structs import ColumnChunk, ColumnMetaData, DataPageHeaderV2, PageHeader
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
@@ -70,13 +71,7 @@ def parse_dictionary_page(data: bytes, leaf: Leaf, max_bytes: int) -> Page:
     Raises:
         FormatError: If the page is not a dictionary page, or is larger.
     """
-    page = parse_page(data)
-    if page.header.type != PageType.DICTIONARY_PAGE:
-        raise CorruptFileError(
-            "the page at its location is not a dictionary page",
-            reason="not-a-dictionary-page",
-            column=leaf.name,
-        )
+    page = dictionary_page(data)
     count, num_bytes = page.num_values, page.header.uncompressed_page_size
     if not count * value_bytes(leaf) <= num_bytes <= max_bytes:
         raise CorruptFileError(
