@@ -238,6 +238,14 @@ def test_every_type_as_json_and_csv(run, tmp_path, name):
     assert run("query", path).code == 0
 
 
+def test_a_table_distinguishes_nan_from_null(run, tmp_path):
+    column = pa.array([float("nan"), float("-inf"), None, 1.0])
+    table = pa.table({"x": column, "word": column.dictionary_encode()})
+    pq.write_table(table, tmp_path / "t.parquet")
+    lines = run("query", tmp_path / "t.parquet").out.splitlines()[1:]
+    assert [line.split() for line in lines] == [[word] * 2 for word in ("nan", "-inf", "null", "1.0")]
+
+
 def test_csv_of_nested_uuids(run, tmp_path):
     value = uuid.UUID(int=7)
     structs = pa.StructArray.from_arrays([pa.array([value.bytes], pa.uuid())], ["u"])

@@ -121,6 +121,20 @@ def text(value: Any) -> str:
     return printable(str(value))
 
 
+def table_cells(array: pa.Array) -> list[str]:
+    """Format the values of a column for a table. NaN and infinities are not null, as they are in JSON.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> table_cells(pa.array([1.5, float("nan"), None]))
+        ['1.5', 'nan', 'null']
+    """
+    if pa.types.is_dictionary(array.type):
+        return table_cells(array.dictionary_decode())
+    values = array.to_pylist() if pa.types.is_floating(array.type) else json_values(array)
+    return [text(value) for value in values]
+
+
 def csv_column(array: pa.Array) -> pa.Array:
     """Convert a column for CSV: nested values to JSON, bytes to hexadecimal."""
     data_type = array.type

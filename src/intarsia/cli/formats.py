@@ -10,7 +10,7 @@ from typing import IO, Protocol
 
 import pyarrow as pa
 
-from intarsia.cli.cells import csv_column, json_values, text
+from intarsia.cli.cells import csv_column, json_values, table_cells, text
 from intarsia.cli.terminal import console
 from intarsia.read.amounts import count
 
@@ -168,7 +168,7 @@ class _TableWriter:
 
     def close(self) -> None:
         columns = [
-            [text(value) for batch in self._shown for value in json_values(batch.column(ordinal))]
+            [cell for batch in self._shown for cell in table_cells(batch.column(ordinal))]
             for ordinal in range(len(self._schema))
         ]
         for line in _lines(self._schema, columns):
