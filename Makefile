@@ -38,7 +38,7 @@ test: $(VENV)/.dev  ## Run all tests, including Spark (ARGS='-k name' to select)
 test-fast: $(VENV)/.dev  ## Run the tests without Spark and without the slow ones, in under a minute
 	@$(PYTEST) -m 'not spark and not slow' --hypothesis-profile=fast $(ARGS)
 
-test-deep: $(VENV)/.dev  ## Run all tests, with fifty times the random examples; takes an hour
+test-deep: $(VENV)/.dev  ## Run all tests, with fifty times as many random examples; takes an hour
 	@HYPOTHESIS_PROFILE=deep $(PYTEST) $(ARGS)
 
 test-spark-versions: $(OLDER_SPARK:%=$(VENV)/spark-%)  ## Run the tests of enabled sessions on the older versions of Spark, and those of spark-sql, spark-shell and the Thrift server

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 BARE, INDEXED, ENABLED = SAME_ROWS = ("plain, bare files", "plain, indexed files", "enabled")
 
-#: The same query on a file with one row. It costs what any query of Spark costs, because Spark compiles code
-#: for the new values. No skipping can take less.
+#: The same query in plain Spark on a file with one row. Its time is the cost of any query in Spark, which
+#: compiles code for new values. Skipping cannot reduce it.
 ONE_ROW = "plain, one row"
 MODES = (*SAME_ROWS, ONE_ROW)
 
