@@ -44,7 +44,7 @@ def index(
     """Attach indexes to every Parquet file of a lake.
 
     A task processes one file or several small ones. A file of at least 64 MiB that has at least 1/32 of the
-    bytes to index is divided by row groups, if it has several: tasks build its indexes, and one attaches them.
+    bytes to index is divided by row groups if it has several: tasks build its indexes, and one attaches them.
 
     Each file is replaced atomically (see `intarsia.attach`), so the job can be stopped, retried and run
     again at any time. Files that already have the indexes are not changed. Bad files are reported; the rest
