@@ -37,7 +37,7 @@ _SUGGESTIONS = {
     "clustered": "few distinct values, clustered: Distinct skips pages for any condition",
     "few-values": "few distinct values, not clustered: indexes skip pages only if the column is sorted",
     "unique": "nearly all values are distinct: RowMap or Bloom for lookups by = or IN",
-    "scattered": "too many distinct values for Distinct, not sorted: BloomGranule or Bloom for lookups by = or IN",
+    "scattered": "too many values for Distinct, not sorted: BloomGranule or Bloom for lookups by = or IN",
     "nested": "inside a list or a map: conditions cannot use it",
     "not-comparable": "its values cannot be compared",
 }

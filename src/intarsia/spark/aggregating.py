@@ -36,8 +36,8 @@ def aggregate(
     """Compute aggregates of the rows that match, as `intarsia.Table.aggregate` does, in a Spark job.
 
     The driver answers from partition values and the lake index. Tasks open the other files. They answer from
-    statistics and embedded indexes, and read only the rows that these do not cover. If nothing is left, there
-    is no job. The rules are those of Intarsia's SQL, not of Spark's.
+    statistics and embedded indexes, and read only the rows that these do not cover. If nothing is left, no
+    job runs. The rules are those of Intarsia's SQL, not of Spark's.
 
     Args:
         spark: The session; classic or Connect.
