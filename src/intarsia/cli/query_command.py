@@ -87,7 +87,12 @@ SampleRows = Annotated[
 ]
 Seed = Annotated[
     int | None,
-    typer.Option("--seed", metavar="N", min=0, help="Seed for --sample; the same seed draws the same rows."),
+    typer.Option(
+        "--seed",
+        metavar="N",
+        min=0,
+        help="Seed for --sample, random by default; the same seed draws the same rows.",
+    ),
 ]
 Form = Annotated[
     Format | None,

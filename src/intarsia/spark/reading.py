@@ -69,7 +69,7 @@ def read(
         path: A path as for ``spark.read.parquet``: a folder, a file, a glob, or a list of these; or the name
             of a table in the catalog.
         where: A predicate in Spark SQL. Conditions that Intarsia does not support prune nothing, but other
-            conditions in the same AND still do. A ``Column`` prunes only in the mode ``"native"``. A pyarrow
+            conditions in the same AND still do. A ``Column`` prunes only in ``"native"`` mode. A pyarrow
             expression (see docs/python.md) becomes Spark SQL, and Spark compares by its own rules.
         columns: Columns of the result; None for all.
         mode: What is read. `last_read` returns the choice, and the reason for it.
@@ -265,7 +265,7 @@ def explain(
 ) -> ScanReport:
     """Report what `read` would read, and what each index excludes, without reading data pages.
 
-    Row groups and pages are counted as the mode ``"native"`` reads them. In the mode ``"files"``, Spark skips
+    Row groups and pages are counted as ``"native"`` mode reads them. In ``"files"`` mode, Spark skips
     within files by statistics, page indexes and Bloom filters, but not by embedded indexes.
 
     Args:
