@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+import intarsia as ia
 import intarsia.spark as ias
-from tests.lake.index.lakes import age
+from intarsia.format import thrift
+from tests.embed.tables import edit_footer
+from tests.lake.index.lakes import age, write
 from tests.spark.comparing import rows, rows_with_matches, settings
 from tests.spark.skipping import (
     FILES,
@@ -18,6 +21,7 @@ from tests.spark.skipping import (
     make_lake,
     make_partitioned,
     metrics_of_scans,
+    rows_of_file,
     scans,
     user_of,
 )
@@ -215,6 +219,23 @@ def test_splits_smaller_than_a_row_group(enabled, read):
     ):
         found = compare(enabled, lambda: read().where(f"id BETWEEN 590 AND 610 OR user = {V}"))
     assert found.scanned < 3 * ROWS
+
+
+def test_pages_of_an_untrusted_writer(enabled, tmp_path):
+    """Spark finds single pages by a page index that Intarsia added, but not by the writer's."""
+    path = tmp_path / "lake" / "part-0.parquet"
+    options = {"row_group_size": ROWS // 2, "max_rows_per_page": 10}
+    scanned = []
+    for by_writer in (True, False):
+        write(path, rows_of_file(0), write_page_index=by_writer, **options)
+        edit_footer(str(path), lambda footer: footer.set(6, thrift.BINARY, b"parquet-go version latest"))
+        ia.attach(path, [ia.RowMap("id")] if by_writer else [ia.RowMap("id"), ia.PageIndex()])
+        age(path)
+        frame = enabled.read.parquet(str(path))
+        # otherwise Spark skips pages by itself
+        with settings(enabled, {"spark.sql.parquet.filterPushdown": "false"}):
+            scanned.append(compare(enabled, lambda frame=frame: frame.where("id = 55")).scanned)
+    assert scanned == [ROWS // 2, 1]
 
 
 # --- partitioned lakes

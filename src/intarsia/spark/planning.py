@@ -167,4 +167,11 @@ class FilePlanner:
 
 def _has_trusted_pages(file: ParquetInput) -> bool:
     """Return whether Spark may find single pages of any column by the page index."""
-    return all(file.trust(leaf).doubt(Claim.PAGE_INDEX) is None for leaf in file.footer.leaves)
+    for leaf in file.footer.leaves:
+        trust = file.trust(leaf)
+        if trust.doubt(Claim.PAGE_INDEX) is None:
+            continue  # without a look at its chunks, because there may be millions
+        chunks = (group.columns[leaf.ordinal] for group in file.footer.metadata.row_groups)
+        if any(trust.doubt_of_page_index(chunk) for chunk in chunks):
+            return False
+    return True
