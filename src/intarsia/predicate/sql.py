@@ -46,7 +46,7 @@ from intarsia.predicate.sql_syntax import syntax_error
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: The maximum number of tokens in SQL text: names, keywords, literals and signs. A value in a list takes two.
+#: The maximum number of tokens that sqlglot parses: names, keywords, literals and signs.
 MAX_SQL_TOKENS: Final = 250_000
 
 _WORD: Final = re.compile(r"'[^']*'|[\w.]+|[^\w\s]")
@@ -103,8 +103,8 @@ def parse_sql(text: str) -> Predicate:
         text: The predicate.
 
     Raises:
-        PredicateError: If the text is not a predicate, is not supported, or has more words than
-            `MAX_SQL_TOKENS`.
+        PredicateError: If the text is not a predicate, is not supported, or has more than
+            `MAX_SQL_TOKENS` tokens, not counting lists of 16 or more plain numbers or texts.
 
     Example:
         >>> parse_sql("5 < delay")
@@ -137,21 +137,23 @@ def parse_text(text: str, *, is_condition: bool = True) -> Any:
         is_condition: Whether it is a condition; otherwise it is a statement.
 
     Raises:
-        PredicateError: If the text cannot be parsed, or has more tokens than `MAX_SQL_TOKENS`.
+        PredicateError: If the text cannot be parsed, or has more tokens than `MAX_SQL_TOKENS` without its
+            long lists.
     """
     import sqlglot
     from sqlglot import exp
     from sqlglot.errors import SqlglotError
 
-    _check_size(text)
     into = exp.Condition if is_condition else None
     cut = cut_lists(text)
+    _check_size(cut.text)
     if cut.lists:
         # text that cannot be parsed without its lists is parsed as a whole, so that errors have its positions
         with contextlib.suppress(SqlglotError, RecursionError):
             tree = sqlglot.parse_one(cut.text, dialect=dialect(), into=into)
             if attach_lists(tree, cut.lists):
                 return tree
+        _check_size(text)
     try:
         return sqlglot.parse_one(text, dialect=dialect(), into=into)
     except SqlglotError as error:

@@ -19,22 +19,14 @@ _MIN_LITERALS: Final = 16
 _VALUES: Final = "values of a long list"
 
 # digits are limited because Python refuses to convert thousands of them
-_NUMBER: Final = r"-?\d{1,40}(?:\.\d{1,40})?"
-_TEXT: Final = r"'[^']*(?:''[^']*)*'"
-
-
-def _list_of(literal: str) -> str:
-    return rf"{literal}(?:\s*,\s*{literal}){{{_MIN_LITERALS - 1},}}"
-
+_NUMBER: Final = re.compile(r"\s*(-?\d{1,40}(?:\.\d{1,40})?)\s*([,)])")
+_TEXT: Final = re.compile(r"\s*'([^']*(?:''[^']*)*)'\s*([,)])")
 
 # quoted text, quoted names and comments come first, so that no list is found inside them
-_QUOTED_OR_LIST: Final = re.compile(
-    r"""'[^']*'|"[^"]*"|`[^`]*`|--[^\n]*|/\*.*?(?:\*/|\Z)"""
-    rf"|\bIN\s*\(\s*(?:(?P<numbers>{_list_of(_NUMBER)})|(?P<texts>{_list_of(_TEXT)}))\s*\)",
+_QUOTED_OR_IN: Final = re.compile(
+    r"""'[^']*'|"[^"]*"|`[^`]*`|--[^\n]*|/\*.*?(?:\*/|\Z)|(?P<list>\bIN\s*\(\s*)""",
     re.IGNORECASE | re.DOTALL,
 )
-_NUMBERS: Final = re.compile(_NUMBER)
-_TEXTS: Final = re.compile(_TEXT)
 
 
 class CutText(NamedTuple):
@@ -61,21 +53,41 @@ def cut_lists(text: str) -> CutText:
         ("x > 1 AND y IN ('list 1, of 100 literals')", [100])
     """
     lists: dict[str, tuple[object, ...]] = {}
+    parts: list[str] = []
+    kept, position = 0, 0  # where the part that is not yet in `parts` starts, and where to search
+    while found := _QUOTED_OR_IN.search(text, position):
+        position = found.end()
+        literals, stop = _read_list(text, position) if found["list"] else ((), position)
+        if len(literals) >= _MIN_LITERALS:
+            marker = f"list {len(lists) + 1}, of {len(literals)} literals"
+            lists[marker] = literals
+            parts += [text[kept : found.start()], f"IN ('{marker}')"]
+            kept = position = stop
+    return CutText("".join(parts) + text[kept:], lists)
 
-    def cut(match: re.Match[str]) -> str:
-        numbers, texts = match["numbers"], match["texts"]
-        if numbers is None and texts is None:
-            return match[0]
-        values: tuple[object, ...]
-        if numbers is not None:
-            values = tuple(map(int if "." not in numbers else parse_number, _NUMBERS.findall(numbers)))
-        else:
-            values = tuple(value[1:-1].replace("''", "'") for value in _TEXTS.findall(texts))
-        marker = f"list {len(lists) + 1}, of {len(values)} literals"
-        lists[marker] = values
-        return f"IN ('{marker}')"
 
-    return CutText(_QUOTED_OR_LIST.sub(cut, text), lists)
+def _read_list(text: str, position: int) -> tuple[tuple[object, ...], int]:
+    """Read a list of literals of one kind from behind its opening parenthesis.
+
+    A regular expression for the whole list would take 400 bytes of memory for each literal.
+
+    Returns:
+        The values, empty if it is another list, and the position behind the closing parenthesis.
+    """
+    start, is_text = position, text.startswith("'", position)
+    match_literal = (_TEXT if is_text else _NUMBER).match
+    written: list[str] = []
+    while found := match_literal(text, position):
+        written.append(found[1])
+        position = found.end()
+        if found[2] == ")":
+            convert = _text if is_text else parse_number if "." in text[start:position] else int
+            return tuple(map(convert, written)), position
+    return (), position
+
+
+def _text(written: str) -> str:
+    return written.replace("''", "'")
 
 
 def attach_lists(tree: Any, lists: Mapping[str, tuple[object, ...]]) -> bool:
