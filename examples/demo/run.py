@@ -43,8 +43,8 @@ NOTES = """\
 7/175 pages: 7 of 175 pages were read; pages of unopened files are not counted.
 same: Intarsia returned the rows that Spark (pyarrow for the second folder)
 returned {before} and after indexing. In the lake, ias.read did, too.
-Query 3: Spark writes time_hour as INT96, which has no order. So in the lake,
-only the partition column month excludes files.
+Query 3: Spark writes time_hour as INT96, which has no bounds by default. So in
+the lake, only the partition column month excludes files.
 Spark SQL: the same SQL before and after ias.enable(spark). Times are the best
 of {runs} runs. Pages and bytes are planned, and include all columns. In query 3,
 Spark's own partition filter leaves one file."""

@@ -112,10 +112,16 @@ def test_the_predicted_reading_is_what_happens_after_the_command(file, where):
     assert query.advised.rows == planned.rows_candidate
     assert query.advised.row_groups == planned.row_groups_read
     assert query.rows_matched == table.count(where)
-    assert query.least.pages <= query.advised.pages
+    assert query.least.bytes <= query.advised.bytes
     # sizes are without the footer
     weight = sum(index.bytes for index in advice.measured if index.is_advised)
     assert 0 <= file.stat().st_size - before - weight < 60_000
+
+
+def test_the_minimum_is_never_above_what_is_read(file):
+    """Also where the page index would cost more than the pages that it excludes."""
+    for query in ia.advise(file, ["user > 5", "user % 3 = 1", "user = 3021"]).queries:
+        assert query.least.bytes <= min(query.now.bytes, query.advised.bytes, query.total.bytes)
 
 
 def test_the_advised_indexes_can_be_attached(file):

@@ -233,7 +233,9 @@ class Measurement:
             of_file, matched = file.least(number, pages)
             least, rows_matched = least + of_file, rows_matched + matched
             total += file.everything(number)
-        least, total = least.scaled(scale), total.scaled(self._data_scale)
+        # skipping few pages saves less than the page index costs
+        least = min(least.scaled(scale), now, advised, key=lambda cost: cost.bytes)
+        total = total.scaled(self._data_scale)
         return QueryAdvice(
             str(one.query),
             one.query.columns,

@@ -85,7 +85,7 @@ class QueryAdvice:
         total: The cost of reading all rows.
         now: The cost today.
         advised: The cost with the advised indexes.
-        least: The cost if every page without matches were skipped.
+        least: The cost if every page without matches were skipped, or a lower one of the others.
         rows_matched: The estimated number of rows that match.
         obstacles: Why it cannot skip more.
     """

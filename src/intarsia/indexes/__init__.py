@@ -11,9 +11,10 @@ optional protocols    `ProvingIndex`, `ProvesWithinBounds`; `PicksPredicates`, `
                       ready-made with one row per granule: `merge_rows_of_granules`, `merged_edges`
 lake indexes          `Gathers` and `GatheredIndex`, with `GatheredPart` and `GatheredParts`; `CertainFiles`,
                       `SummarizedFiles`; ready-made with Bloom filters: `filter_of`, `gather_filters`,
-                      `FilterMatrix`, `GatheredFilters`
+                      `FilterMatrix`, `GatheredFilters`, `xxh64`
 arguments             a `Condition`: `BoundCompare`, `BoundIn`, `BoundNull`, `BoundPrefix`, `BoundMatch`; for
-                      indexes that list values, also `BoundFunction`, which `condition_mask` evaluates
+                      indexes that list values, also `BoundFunction`, which `condition_mask` evaluates;
+                      `required_texts`, `ignores_case` and `fold_case` for text searches
 results               a `RowSelection`; `GranuleSummaries`
 granules              `cut_at_edges`, `granule_runs`, `serialize_granules`, `parse_granules`, `granule_rows`,
                       `covered_granules`
@@ -31,6 +32,7 @@ Example:
     (True, False)
 """
 
+from intarsia.arrow.hashing import xxh64
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes.base import (
     EstimatesRows,
@@ -95,6 +97,8 @@ from intarsia.predicate import (
     BoundNull,
     BoundPrefix,
     condition_mask,
+    fold_case,
+    ignores_case,
     required_texts,
 )
 from intarsia.predicate import Condition as Condition
@@ -159,9 +163,11 @@ __all__ = [
     "cut_at_edges",
     "encoded_batches",
     "filter_of",
+    "fold_case",
     "gather_filters",
     "granule_rows",
     "granule_runs",
+    "ignores_case",
     "merge_rows_of_granules",
     "merge_summaries",
     "merged_edges",
@@ -171,4 +177,5 @@ __all__ = [
     "sum_type",
     "summarize",
     "summary_schema",
+    "xxh64",
 ]
