@@ -22,7 +22,7 @@ the operating system is warm. The ratio is Intarsia's time divided by that of th
 same query; below 1, Intarsia is faster. *Read* is what Intarsia reads for a cold query; *indexes* is the
 part of it that decides what to read: page indexes, Bloom filters, dictionaries and embedded indexes.
 *Least* is the size of the pages that contain the rows of the result, and of their dictionary pages. It is
-the minimum for readers that read whole pages.
+the minimum for readers that read whole pages. It is empty for aggregates and for the first rows in an order.
 
 ![Intarsia's time relative to the fastest other reader]({plot})
 """

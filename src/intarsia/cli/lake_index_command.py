@@ -34,8 +34,8 @@ def lake_index(
         bool,
         typer.Option(
             "--beside",
-            help="Store it in the lake, in the folder _intarsia, for all readers; by default it is in the "
-            "user's cache folder.",
+            help="Store it in the lake, in the folder _intarsia, for all users of the lake; by default it is "
+            "in the user's cache folder.",
         ),
     ] = False,
     remove: Annotated[
