@@ -1,6 +1,7 @@
 """Hll: estimates within their bounds, merged sketches, and detected damage."""
 
 import datetime as dt
+import itertools
 import subprocess
 import sys
 from decimal import Decimal
@@ -109,6 +110,26 @@ def test_bytes_that_are_not_text_are_hashed_like_text():
     assert counter.estimate == pytest.approx(alone.estimate, abs=3)
     counter.merge(alone)
     assert counter.estimate == pytest.approx(alone.estimate, rel=0.02)
+
+
+@pytest.mark.parametrize("union", [8, 12, 21])
+@pytest.mark.parametrize("sizes", list(itertools.product((2, 90, 6_000), repeat=3)), ids=str)
+def test_sketches_of_different_sizes_are_merged_in_any_order(union, sizes):
+    """The library forgets what it has merged if a further sketch follows one that is coarser."""
+    exact, start, parts = sum(sizes), 0, []
+    for size in sizes:
+        parts.append(pa.array(np.arange(start, start + size)))
+        start += size
+    for registers in itertools.product((12, 10), repeat=3):
+        counter = DistinctCounter(union)
+        for values, lg_config_k in zip(parts, registers, strict=True):
+            one = DistinctCounter(lg_config_k)
+            one.add(values)
+            counter.merge(one)
+        error = 5 * 1.04 / 2 ** (min(union, *registers) / 2)
+        assert counter.estimate == pytest.approx(exact, rel=error), registers
+        counter.add(pa.array(np.arange(start, start + 9_000)))
+        assert counter.estimate == pytest.approx(exact + 9_000, rel=error), registers
 
 
 def test_merged_sketches_of_granules_equal_the_sketch_of_the_file():

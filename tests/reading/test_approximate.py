@@ -3,6 +3,7 @@
 import functools
 import warnings
 
+import datasketches
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -79,6 +80,18 @@ def test_sketches_of_files_are_merged_without_reading_data(shared_lake):
     assert (data_pages(count.report), count.report.row_groups_read, count.unindexed) == (0, 0, ())
     answered = count.report.answered_by["hll(user):file", "user"]
     assert (answered.files, answered.row_groups, answered.rows) == (4, 16, 16_000)
+
+
+def test_sketches_of_different_sizes_are_merged(tmp_path):
+    for place, lg_config_k in enumerate((14, 10, 14)):
+        path = tmp_path / f"{place}.parquet"
+        pq.write_table(pa.table({"x": np.arange(8_000) + place * 8_000}), path, row_group_size=2_000)
+        ia.attach(path, ia.Hll("x", "row_group", lg_config_k=lg_config_k))
+    table = ia.open(tmp_path)
+    assert_near(table.approx_distinct("x"), 24_000)
+    for sketch in table.sketches("x", lg_config_k=12)["sketch"].to_pylist():
+        estimate = datasketches.hll_sketch.deserialize(sketch).get_estimate()
+        assert estimate == pytest.approx(8_000, rel=0.1)
 
 
 def test_few_values_are_counted_exactly(shared_lake):

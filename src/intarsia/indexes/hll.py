@@ -224,6 +224,9 @@ class DistinctCounter:
     def add_sketch(self, sketch: object) -> None:
         """Add the values of a `datasketches.hll_sketch`."""
         self._union.update(sketch)
+        # a union that took the registers of a finer sketch counts as empty until its estimate is computed,
+        # and would forget these values with the next update
+        self._union.get_estimate()
 
     def merge(self, other: DistinctCounter) -> None:
         """Add the values of another counter."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from intarsia.embed.progress import Progress
 from intarsia.errors import FilesFailedError, UnsupportedFeatureError
+from intarsia.indexes.hll import MAX_LG_CONFIG_K, DistinctCounter
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.opening import open as open_table
 from intarsia.lake.survivors import find_survivors
@@ -147,9 +148,7 @@ def approx_distinct(
             reason="mixed-types",
             column=column,
         )
-    union = datasketches.hll_union(21)
+    counter = DistinctCounter(MAX_LG_CONFIG_K)
     for sketch in (sketch for values in found.values() for sketch in values["sketches"]):
-        union.update(datasketches.hll_sketch.deserialize(base64.b64decode(sketch)))
-    return DistinctEstimate(
-        union.get_estimate(), union.get_lower_bound(2), union.get_upper_bound(2), len(found)
-    )
+        counter.add_sketch(datasketches.hll_sketch.deserialize(base64.b64decode(sketch)))
+    return DistinctEstimate(counter.estimate, *counter.bounds(2), len(found))
