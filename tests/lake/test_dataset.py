@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -271,6 +272,12 @@ def test_other_methods_of_datasets_read_the_rows(dataset, tmp_path):
     numbers = ds.dataset(pa.table({"user": [1, 2], "number": [10, 20]}))
     assert numbers.join(ds.dataset(few.to_table(columns=["user", "name"])), "user").count_rows() == 2
     assert [fragment.count_rows() for fragment in few.get_fragments()] == [3]
+
+
+def test_rows_with_views_are_selected_by_number(tmp_path):
+    table = pa.table({"x": pa.array(["a", "b", "c"], pa.string_view())})
+    pq.write_table(table, tmp_path / "t.parquet")
+    assert ia.open(tmp_path).dataset().take(pa.array([2, 0]))["x"].to_pylist() == ["c", "a"]
 
 
 def test_a_dataset_has_one_schema(dataset):

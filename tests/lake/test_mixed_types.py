@@ -57,6 +57,23 @@ CASES = {
         "a = '1970-01-02'",
         1,
     ),
+    "views then dictionaries": (
+        pa.string_view(),
+        "x",
+        pa.dictionary(pa.int8(), pa.string()),
+        "y",
+        "a = 'y'",
+        1,
+    ),
+    "dictionaries then views": (
+        pa.dictionary(pa.int8(), pa.string()),
+        "x",
+        pa.string_view(),
+        "y",
+        "a = 'y'",
+        1,
+    ),
+    "views of bytes, then text": (pa.binary_view(), b"x", pa.string(), "y", "a = X'79'", 1),
     "float32 then float64": (pa.float32(), 0.1, pa.float64(), 0.1, "a = 0.1", 1),
 }
 
@@ -84,6 +101,17 @@ def test_the_order_of_the_files_does_not_matter(case):
     folder, _, where, count = case
     reverse = ia.open([folder / "2.parquet", folder / "1.parquet"])
     assert (reverse.count(where), reverse.scan(where).to_arrow().num_rows) == (count, count)
+
+
+def test_values_of_a_file_that_replaced_another_are_not_rounded(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"x": pa.array([1.5], pa.float32())}), path)
+    table = ia.open(path)
+    assert table.scan().to_arrow()["x"].to_pylist() == [1.5]
+    pq.write_table(pa.table({"x": pa.array([0.1], pa.float64())}), path)
+    with pytest.raises(ia.UnsupportedFeatureError) as caught:
+        table.scan().to_arrow()
+    assert (caught.value.reason, caught.value.column) == ("type-mismatch", "x")
 
 
 def test_a_partition_condition_beside_a_mixed_column(tmp_path):

@@ -41,13 +41,36 @@ def rows_of(part):
             ),
             "n": column(lambda n: Decimal(n % 90) / 4, 7, pa.decimal128(9, 2)),
             "c": column(lambda n: f"c{n % 4}", 9).dictionary_encode(),
+            "half": column(lambda n: NAN if n % 29 == 0 else (n * 17 % 83) / 4, 7, pa.float16()),
+            "view": column(lambda n: f"{n * 7 % 40:02} of many texts", 6, pa.string_view()),
+            "bytes_view": column(lambda n: b"%d" % (n % 20), 5, pa.binary_view()),
+            "span": column(lambda n: dt.timedelta(seconds=n % 33), 8, pa.duration("ms")),
             "r": column(lambda n: {"x": n % 60}, 10, pa.struct([("x", pa.int64())])),
             "none": pa.nulls(NUM_ROWS, pa.int64()),
         }
     )
 
 
-COLUMNS = ["id", "mixed", "f", "s", "b", "y", "d", "t", "n", "c", "r.x", "none", "part", "late"]
+COLUMNS = [
+    "id",
+    "mixed",
+    "f",
+    "s",
+    "b",
+    "y",
+    "d",
+    "t",
+    "n",
+    "c",
+    "half",
+    "view",
+    "bytes_view",
+    "span",
+    "r.x",
+    "none",
+    "part",
+    "late",
+]
 CONDITIONS = {
     None: lambda row: True,
     "id > 130": lambda row: row["id"] > 130,

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.arrow.comparison import comparison_type
 
 _Column = TypeVar("_Column", pa.Array, pa.ChunkedArray)
 
@@ -30,7 +33,7 @@ def conform(values: _Column, data_type: pa.DataType) -> _Column:
     if values.type == data_type:
         return values
     if not pa.types.is_nested(data_type) or not pa.types.is_nested(values.type):
-        return values.cast(data_type)
+        return _cast(values, data_type)
     if isinstance(values, pa.ChunkedArray):
         return pa.chunked_array([_nested(chunk, data_type) for chunk in values.chunks], data_type)
     return _nested(values, data_type)
@@ -67,6 +70,26 @@ def rename_fields(values: _Column, data_type: pa.DataType) -> _Column:
 def repeats_names(struct: pa.DataType) -> bool:
     """Return whether several fields of a struct have the same name."""
     return bool(len({field.name for field in struct}) < struct.num_fields)
+
+
+def _cast(values: _Column, data_type: pa.DataType) -> _Column:
+    """Cast values that are not nested.
+
+    pyarrow has no casts between dictionaries and views, and does not check floats that it narrows.
+    """
+    of = pa.types
+    if of.is_dictionary(values.type) != of.is_dictionary(data_type):
+        values = values.cast(comparison_type(values.type))
+    found = values.cast(data_type)
+    if (
+        of.is_floating(data_type)
+        and of.is_floating(values.type)
+        and data_type.bit_width < values.type.bit_width
+    ):
+        is_rounded = pc.and_(pc.not_equal(found.cast(values.type), values), pc.invert(pc.is_nan(values)))
+        if pc.any(is_rounded).as_py():
+            raise pa.ArrowInvalid(f"a value of type {values.type} does not fit into {data_type}")
+    return found
 
 
 def _nested(array: pa.Array, data_type: pa.DataType) -> pa.Array:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from intarsia.arrow.selecting import take_rows
 from intarsia.arrow.struct_fields import field_values
 from intarsia.embed.chunk_pages import locate_pages
 from intarsia.embed.leaf_values import may_be_dictionary
@@ -22,7 +23,6 @@ from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.structs import OffsetIndex
 from intarsia.indexes.dictionary_page import is_all_dictionary
 from intarsia.indexes.layout import Layout
-from intarsia.indexes.sample import take_rows
 from intarsia.predicate.columns import resolve_column
 from intarsia.predicate.nodes import ColumnName
 from intarsia.rows.selection import Rows

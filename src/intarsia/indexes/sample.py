@@ -178,21 +178,6 @@ def draw(num_rows: int, n: int, rng: np.random.Generator) -> Rows:
     return np.sort(rng.choice(num_rows, n, replace=False, shuffle=False)).astype(np.int64)
 
 
-def take_rows(table: pa.Table, ordinals: Rows) -> pa.Table:
-    """Take rows of a table, even if pyarrow has no `take` for a column's type (views, as of 2026).
-
-    Example:
-        >>> table = pa.table({"x": pa.array(["a", "b", "c"], pa.string_view())})
-        >>> take_rows(table, np.array([0, 2])).to_pylist()
-        [{'x': 'a'}, {'x': 'c'}]
-    """
-    try:
-        return table.take(pa.array(ordinals, pa.int64()))
-    except pa.ArrowNotImplementedError:
-        rows = [table.slice(row, 1) for row in ordinals.tolist()]
-        return pa.concat_tables([table.slice(0, 0), *rows]).combine_chunks()
-
-
 def _compacted(rows: pa.Table) -> pa.Table:
     """Drop unused values from dictionaries."""
     for ordinal, field in enumerate(rows.schema):

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from intarsia.arrow.selecting import take_rows
 from intarsia.errors import ColumnNotFoundError, PredicateError, UnsupportedFeatureError
 from intarsia.lake.scan import Scan
 from intarsia.lake.table_files import TableFiles
@@ -306,9 +307,9 @@ class TableScanner:
                 left -= taken[-1].num_rows
         return self._to_table(iter(taken))
 
-    def take(self, indices: object) -> pa.Table:
+    def take(self, indices: Any) -> pa.Table:
         """Read all rows, and select some by number."""
-        return self.to_table().take(indices)
+        return take_rows(self.to_table(), indices)
 
     def count_rows(self) -> int:
         """Count the rows, without reading those that indexes prove to match."""

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.arrow.comparison import compares_alike, comparison_type
+from intarsia.arrow.comparison import compares_alike, comparison_type, sortable_type
 from intarsia.errors import FormatError, PredicateError
 from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
 from intarsia.file.schema import FileSchema
@@ -273,7 +273,8 @@ class TopCandidates:
             return None
         column, num_rows = pa.chunked_array(values), np.concatenate(counts)
         order = pc.sort_indices(
-            column, sort_keys=[("", "descending" if self._key.descending else "ascending")]
+            column.cast(sortable_type(column.type)),
+            sort_keys=[("", "descending" if self._key.descending else "ascending")],
         )
         order = np.asarray(order.to_numpy())
         enough = int(np.searchsorted(np.cumsum(num_rows[order]), limit))

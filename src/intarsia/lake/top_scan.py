@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from intarsia.arrow.selecting import take_rows
 from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import ParquetInput
 from intarsia.file.joined import JoinedPart
@@ -295,7 +296,7 @@ class TopScan:
             return result
         position = np.empty(len(files), dtype=np.int64)
         position[np.lexsort((numbers, files))] = np.arange(len(files))
-        return result.take(pa.array(position))
+        return take_rows(result, position)
 
     def _rows_of(
         self, file: int, numbers: np.ndarray, binder: TableBinder

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.arrow.comparison import compares_alike, comparison_array, comparison_type
+from intarsia.arrow.selecting import take_rows
 from intarsia.errors import CorruptFileError, IndexPayloadError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
 from intarsia.indexes.calling import call_index
@@ -22,7 +23,7 @@ from intarsia.indexes.capabilities import SamplingIndex
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.granules import covered_granules, granule_rows
 from intarsia.indexes.hll import MAX_LG_CONFIG_K, MIN_LG_CONFIG_K, DistinctCounter, is_counted
-from intarsia.indexes.sample import draw, take_rows
+from intarsia.indexes.sample import draw
 from intarsia.predicate import Path
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, current_plan

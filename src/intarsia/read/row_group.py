@@ -13,6 +13,7 @@ from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.arrow.conforming import conform, rename_fields
 from intarsia.arrow.flags import true_positions
 from intarsia.arrow.owned_rows import own_rows
+from intarsia.arrow.selecting import filter_values
 from intarsia.arrow.struct_fields import field_values
 from intarsia.errors import PredicateError, UnsupportedFeatureError
 from intarsia.file.chunk_plan import ChunkPlan
@@ -353,8 +354,4 @@ def _narrowed(
     """Select the values of some of the rows; ``mask`` has one flag for each of them."""
     if len(kept) == 1:
         return RowTaker(rows, kept).of(column)
-    # pyarrow cannot filter views
-    if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
-        plain = pa.large_string() if pa.types.is_string_view(column.type) else pa.large_binary()
-        return column.cast(plain).filter(mask).cast(column.type)
-    return column.filter(mask)
+    return filter_values(column, mask)

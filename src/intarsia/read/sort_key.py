@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.arrow.comparison import comparison_array, comparison_type
+from intarsia.arrow.comparison import comparison_array, comparison_type, sortable_type
 from intarsia.predicate import Comparison, Constant, IsNull, Not, Op, Or, Predicate
 from intarsia.read.output_columns import OutputColumn
 from intarsia.rows.bounds import Bounds
@@ -200,5 +200,6 @@ class TopRows:
         keys = [("tier", "ascending"), ("key", order), ("file", "ascending"), ("row", "ascending")]
         if pa.types.is_null(values.type):
             keys.pop(1)
-        sorted_rows = rows.append_column("tier", pa.array(tiers))
+        sortable = values.cast(sortable_type(values.type))
+        sorted_rows = rows.set_column(0, "key", sortable).append_column("tier", pa.array(tiers))
         return np.asarray(pc.sort_indices(sorted_rows, sort_keys=keys).to_numpy())

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from intarsia.arrow.selecting import take_rows
 from intarsia.errors import ColumnNotFoundError
 from intarsia.indexes.layout import Layout
-from intarsia.indexes.sample import take_rows
 from intarsia.rows.selection import Rows
 
 #: A function that returns an integer between two inclusive bounds, at random or chosen by Hypothesis.

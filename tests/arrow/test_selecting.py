@@ -1,0 +1,49 @@
+"""Rows of columns of every type are selected, also of types that pyarrow does not support."""
+
+import pyarrow as pa
+import pytest
+
+from intarsia.arrow.selecting import filter_values, take_rows
+
+TEXT, BYTES = pa.string_view(), pa.binary_view()
+LONG = "longer than the bytes that a view stores itself"
+
+VALUES = [
+    pa.array(["a", "b", None, LONG], TEXT),
+    pa.array([b"a", b"b", None, LONG.encode()], BYTES),
+    pa.array(
+        [{"x": "a", "y": 1}, None, {"x": None, "y": 2}, {"x": LONG}], pa.struct({"x": TEXT, "y": "int8"})
+    ),
+    pa.array([["a"], None, [], [None, LONG]], pa.list_(TEXT)),
+    pa.array([[b"a"], None, [], [None, b"c"]], pa.large_list(BYTES)),
+    pa.array([["a", "b"], None, ["c", None], [LONG, "d"]], pa.list_(TEXT, 2)),
+    pa.array([[("k", "v")], None, [], [("k", LONG), ("l", None)]], pa.map_(TEXT, TEXT)),
+    pa.array([[{"x": ["a"]}], None, [], [{"x": [LONG]}]], pa.list_(pa.struct({"x": pa.list_(TEXT)}))),
+    pa.array(["{}", None, "1", "2"], pa.json_(TEXT)),
+    pa.array([b"%016d" % n for n in range(4)], pa.uuid()),
+    pa.array(["a", "b", None, "a"]).dictionary_encode(),
+    pa.array([1.5, None, 2.5, 0.0], pa.float16()),
+    pa.nulls(4),
+]
+
+
+@pytest.mark.parametrize("values", VALUES, ids=lambda values: str(values.type))
+def test_rows_are_selected(values):
+    table = pa.table({"x": pa.chunked_array([values[:1], values[1:]]), "n": pa.array(range(4))})
+    rows = table.to_pylist()
+    for ordinals in ([3, 1, 1, 0], [2], []):
+        found = take_rows(table, ordinals)
+        found.validate(full=True)
+        assert found.schema == table.schema
+        assert found.to_pylist() == [rows[ordinal] for ordinal in ordinals]
+    for flags in ([True, False, True, True], [False] * 4):
+        kept = filter_values(table["x"], pa.array(flags))
+        kept.validate(full=True)
+        assert kept.type == values.type
+        assert kept.to_pylist() == [row["x"] for row, flag in zip(rows, flags, strict=True) if flag]
+
+
+def test_tables_without_columns_or_rows():
+    assert take_rows(pa.table({}), []).num_rows == 0
+    empty = pa.table({"x": pa.chunked_array([], TEXT)})
+    assert take_rows(empty, []).schema == empty.schema
