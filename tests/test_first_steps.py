@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from urllib.parse import quote
 
 import numpy as np
@@ -27,6 +28,39 @@ def one_line(raised):
     assert message
     assert "\n" not in message
     return message
+
+
+# --- a notebook ----------------------------------------------------------------------------------
+
+
+def test_what_users_of_data_frames_look_for(path):
+    table = ia.open(path)
+    assert (table.columns, table.shape, len(table)) == (["x"], (100, 1), 100)
+    assert table.head().to_pylist() == [{"x": n} for n in range(5)]
+    assert table.head(2, columns=["x"]).equals(TABLE.slice(0, 2))
+    assert table.head(1000).equals(TABLE)
+    assert table.head(0).equals(TABLE.slice(0, 0))
+    assert table.scan("x > 97").to_pylist() == [{"x": 98}, {"x": 99}]
+    with pytest.raises(ValueError, match="-1"):
+        table.head(-1)
+
+
+def public(names):
+    return {name for name in names if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("of_class", [ia.Table, ia.Scan])
+def test_completion_offers_what_is_documented(path, of_class):
+    """Methods have a docstring, attributes are in that of the class. Methods for scans are not offered."""
+    table = ia.open(path)
+    shown = public(dir(table if of_class is ia.Table else table.scan()))
+    described = of_class.__doc__
+    for name in shown:
+        assert inspect.getdoc(getattr(of_class, name, None)) or f"        {name}: " in described, name
+    assert "scan" in shown or "to_arrow" in shown
+    internal = {"open_file", "settled_metadata", "tails", "joined", "kept_indexes", "totals", "read_ahead"}
+    assert not shown & internal
+    assert public(dir(ia)) == public(ia.__all__)
 
 
 # --- indexes -------------------------------------------------------------------------------------

@@ -227,4 +227,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    # without the names that this module imports for itself
+    return sorted({*(name for name in globals() if name.startswith("__")), *__all__})

@@ -371,7 +371,7 @@ ERRORS = {
     "a LIKE ANY ('x', 'y')": "unsupported-expression",
     "a IS 5": "unsupported-expression",
     "(a = 1) IS TRUE": "unsupported-expression",
-    "a = ?": "unsupported-expression",
+    "a = ?": "missing-parameter",
     "1 = 'a'": "unsupported-expression",
     "a = DATE '2020-02-30'": "invalid-literal",
     "a = DATE '2020-02-28 12:00'": "invalid-literal",

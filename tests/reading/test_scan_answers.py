@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 import warnings
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.indexes.embedded import EmbeddedIndexes
+from intarsia.read import amounts
 from tests.counting import arguments_of
 
 
@@ -37,6 +39,42 @@ def test_aggregates_use_the_named_column(lake, columns):
     assert int(scan.approx_distinct("month")) == 2
     assert scan.sketches("x").num_rows == 2
     assert scan.to_arrow().num_rows == 100
+
+
+@pytest.mark.parametrize(
+    "functions",
+    [
+        "sum(x), max(x), count(*)",
+        ["sum(x), max(x)", "count(*)"],
+        ("sum(x)", "max(x)", "count(*)"),
+        {"x": ["sum", "max"], "*": "count"},
+    ],
+    ids=str,
+)
+def test_every_form_of_aggregates(lake, functions):
+    expected = {"x": {"sum": 90, "max": 9}, "*": {"count": 20}}
+    assert ia.open(lake).aggregate(functions, "x < 10") == expected
+    assert ia.open(lake).scan("x < 10").aggregate(functions) == expected
+
+
+@pytest.mark.parametrize(
+    ("functions", "reason"),
+    [
+        (["x"], "unknown-function"),
+        ("x", "unknown-function"),
+        ("sum(x) AS far", "renamed-aggregate"),
+        ("approx_distinct(x)", "not-an-exact-function"),
+        ("", "invalid-aggregate"),
+        ([], "no-functions"),
+        (["sum(x)", 7], "invalid-aggregate"),
+        (7, "invalid-aggregate"),
+    ],
+    ids=str,
+)
+def test_aggregates_that_cannot_be_parsed(lake, functions, reason):
+    with pytest.raises(ia.PredicateError) as raised:
+        ia.open(lake).aggregate(functions)
+    assert raised.value.reason == reason
 
 
 def test_report_belongs_to_the_last_answer(lake):
@@ -80,8 +118,11 @@ def test_sample_has_the_same_rows_for_any_columns(lake, columns):
 def test_repr_of_table_and_scan(lake):
     table = ia.open(lake)
     first = os.path.join(lake, "month=1", "a.parquet")
-    assert repr(table) == f"Table({first!r} and 1 more)"
-    assert repr(ia.open(first)) == f"Table({first!r})"
+    size = re.escape(amounts.size(sum(file.size_bytes for file in table.files)))
+    assert re.fullmatch(rf"Table\({str(lake)!r}, 2 files, {size}\)", repr(table))
+    assert re.fullmatch(rf"Table\({first!r}, 1 file, [^,]+B\)", repr(ia.open(first)))
+    assert table.columns == ["x", "y", "month"]
+    assert repr(table).endswith(", 3 columns: x, y, month)")
     text = repr(table.scan("x < 50", ["y"], 3))
     assert text.startswith("Scan(where=")
     assert text.endswith(", columns=['y'], limit=3)")

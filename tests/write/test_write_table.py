@@ -566,3 +566,32 @@ def test_errors_come_before_any_row_is_written(path, monkeypatch):
     monkeypatch.setattr(pq.ParquetWriter, "write_table", refuse)
     with pytest.raises(ia.ColumnNotFoundError):
         ia.write_table({"a": [1]}, path, indexes=distinct(["b"]))
+
+
+@pytest.mark.parametrize(
+    ("nest", "deepest"),
+    [
+        (lambda kind: pa.struct({"a": kind}), 98),
+        (pa.list_, 49),
+        (lambda kind: pa.map_(pa.string(), kind), 49),
+    ],
+    ids=["struct", "list", "map"],
+)
+def test_only_columns_that_readers_can_decode_are_written(path, nest, deepest):
+    """pyarrow writes deeper columns, too, and then cannot read them."""
+
+    def nested(depth):
+        kind = pa.int64()
+        for _ in range(depth):
+            kind = nest(kind)
+        return pa.table({"x": pa.nulls(2, kind)})
+
+    ia.write_table(nested(deepest), path)
+    assert pq.read_table(path).equals(nested(deepest))
+    for depth in (deepest + 1, 1_200):
+        with pytest.raises(ia.WriteError) as raised:
+            ia.write_table(nested(depth), path)
+        assert (raised.value.reason, raised.value.column) == ("nested-too-deeply", "x")
+        pq.write_table(nested(depth), path)
+        with pytest.raises(OSError, match="nested"):
+            pq.read_table(path)

@@ -33,6 +33,25 @@ class QueryResult(ABC):
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Run the query and yield the rows."""
 
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """Run the scan and return the rows as Python objects.
+
+        Returns:
+            A dict for each row, with the values of ``pyarrow.Table.to_pylist``.
+
+        Raises:
+            CorruptFileError: If a part of a file that has to be read is damaged.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": range(1000)}), path)
+            >>> ia.open(path).scan("x < 2").to_pylist()
+            [{'x': 0}, {'x': 1}]
+        """
+        rows: list[dict[str, Any]] = self.to_arrow().to_pylist()
+        return rows
+
     def to_pandas(self, **options: Any) -> pd.DataFrame:
         """Run the scan and collect the rows in a pandas DataFrame.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
@@ -22,6 +22,7 @@ from intarsia.lake.table_files import TableFiles
 from intarsia.lake.top_scan import TopScan
 from intarsia.predicate import Predicate
 from intarsia.read.aggregate import Aggregate, Totals
+from intarsia.read.aggregate.calls import Requested, requested_functions
 from intarsia.read.aggregate.result import ROWS
 from intarsia.read.ahead import ahead
 from intarsia.read.approximate import ApproximateCount, DistinctValues, FileSize, sample_rows
@@ -97,6 +98,10 @@ class Scan(QueryResult):
             on_error=on_error,
             has_new_footers=has_new_footers,
         )
+
+    def __dir__(self) -> list[str]:
+        """List the attributes, without the methods that only other parts of Intarsia call."""
+        return sorted({*super().__dir__()} - {"read_ahead", "totals"})
 
     @property
     def report(self) -> ScanReport:
@@ -200,22 +205,24 @@ class Scan(QueryResult):
         """
         return int(self.aggregate({ROWS: "count"})[ROWS]["count"])
 
-    def aggregate(self, functions: Mapping[str, Sequence[str] | str]) -> Aggregate:
+    def aggregate(self, functions: Requested) -> Aggregate:
         """Compute aggregates of the rows that match; see `Table.aggregate`.
 
         Args:
-            functions: The functions for each column of the table, including columns that are not in the scan.
+            functions: As for `Table.aggregate`; the columns need not be in the scan.
 
         Raises:
             ValueError: If a function is unknown or not defined for the column's type, or the scan has a
                 limit.
+            PredicateError: If SQL text cannot be parsed.
             ColumnNotFoundError: If the table has no such column; the message suggests similar names.
         """
         return Aggregate(self.totals(functions).values(), self.report)
 
-    def totals(self, functions: Mapping[str, Sequence[str] | str]) -> Totals:
+    def totals(self, requested: Requested) -> Totals:
         """Compute aggregates as `aggregate` does, in a form that can be merged with those of other files."""
         self._refuse_limit()
+        functions = requested_functions(requested)
         columns = output_columns(self._table.schema, [name for name in functions if name != ROWS])
         totals = Totals(functions, columns)
         with contextlib.closing(self._runs.each_plan(columns, totals, reads_all=True)) as plans:

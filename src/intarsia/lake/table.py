@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, SupportsIndex, get_args
 
 import pyarrow as pa
@@ -14,13 +14,21 @@ from intarsia.lake.scan import Scan
 from intarsia.lake.split import Split
 from intarsia.lake.table_files import TableFiles
 from intarsia.lake.timed_scan import new_scan
-from intarsia.predicate import Where, parse_predicate
+from intarsia.predicate import Parameters, Where, parse_predicate
+from intarsia.read import amounts
 from intarsia.read.aggregate import Aggregate
+from intarsia.read.aggregate.calls import Requested
 from intarsia.read.approximate import ApproximateCount
 from intarsia.read.report import ScanReport
 
 if TYPE_CHECKING:
     from intarsia.lake.dataset import TableDataset
+
+#: The attributes in the docstring of `Table` that its base class has.
+_ATTRIBUTES = ("files", "other_files", "listing_reads", "name", "schema")
+
+#: Names of columns in the representation of a table.
+_SHOWN_COLUMNS = 8
 
 
 class Table(TableFiles):
@@ -42,16 +50,58 @@ class Table(TableFiles):
             and checksums.
         listing_reads: Requests and bytes read to check files without an extension; reports of scans do not
             include them.
+        name: The path of the table in a table format, or of the first file.
         schema: The schema; reads the footer of every file on first use, unless it is a Delta or Iceberg
             table, whose metadata has it.
     """
 
     def __repr__(self) -> str:
-        num_files = len(self.files)
-        if self.is_declared:
-            return f"Table({self.name!r}, {num_files} files)"
-        more = f" and {num_files - 1} more" if num_files > 1 else ""
-        return f"Table({self.name!r}{more})"
+        parts = [
+            repr(self.root or self.name),
+            amounts.count(len(self.files), "file"),
+            amounts.size(self.file_bytes.sum()),
+        ]
+        if self.has_schema:  # showing a table reads nothing
+            names = self.columns
+            more = ", …" if len(names) > _SHOWN_COLUMNS else ""
+            shown = ", ".join(names[:_SHOWN_COLUMNS])
+            parts.append(f"{amounts.count(len(names), 'column')}: {shown}{more}")
+        return f"Table({', '.join(parts)})"
+
+    def __dir__(self) -> list[str]:
+        """List the documented attributes; the base class has methods for scans."""
+        return sorted({*dir(object), *vars(Table), *_ATTRIBUTES})
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns, in the order of the schema."""
+        return list(self.schema.names)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of rows and the number of columns; reads the footers of all files, as ``len`` does."""
+        return len(self), len(self.schema)
+
+    def head(self, num_rows: int = 5, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the first rows.
+
+        Args:
+            num_rows: The maximum number of rows.
+            columns: As for `scan`.
+
+        Raises:
+            ValueError: If ``num_rows`` is negative.
+            ColumnNotFoundError: If the table has no such column; the message suggests similar names.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": range(1000), "y": ["a", "b"] * 500}), path)
+            >>> table = ia.open(path)
+            >>> table.columns, table.shape, table.head(2, ["x"]).to_pylist()
+            (['x', 'y'], (1000, 2), [{'x': 0}, {'x': 1}])
+        """
+        return self.scan(columns=columns, limit=num_rows).to_arrow()
 
     def __len__(self) -> int:
         """Return the number of rows, from the footers of all files.
@@ -162,6 +212,7 @@ class Table(TableFiles):
         limit: int | None = None,
         order_by: str | None = None,
         *,
+        parameters: Parameters | None = None,
         on_error: OnError = "raise",
     ) -> Scan:
         """Make a scan without running it.
@@ -185,6 +236,8 @@ class Table(TableFiles):
                 them to contain these rows. As in DuckDB, nulls are last unless ``NULLS FIRST`` follows, and
                 NaN is greater than every number. Of rows with equal values, any may be returned, in any
                 order.
+            parameters: The values of ``?`` in SQL text as a list, or those of ``:name`` as a dict. They are
+                not part of the text, so they need no quotes. ``IN ?`` takes a list.
             on_error: ``"skip"`` to skip damaged, truncated and missing files with one warning; the report
                 lists them as ``files_failed``. `Scan.to_arrow`, data frames, counts and aggregates then
                 contain all matching rows of a file or none. Iterating and streams yield the rows that precede
@@ -198,8 +251,8 @@ class Table(TableFiles):
             ValueError: If ``limit`` is negative, ``on_error`` is unknown, or ``order_by`` has no ``limit``
                 or is combined with ``on_error="skip"``.
             TypeError: If ``limit`` is not an integer.
-            PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types; or if
-                ``order_by`` is not one column.
+            PredicateError: If ``where`` cannot be parsed, compares values of incompatible types, or has other
+                parameters; or if ``order_by`` is not one column.
             ColumnNotFoundError: If the table has no such column; the message suggests similar names.
 
         Example:
@@ -214,6 +267,8 @@ class Table(TableFiles):
             >>> where = ia.And((ia.Comparison("x", "<", 3), ia.In("y", ("a", "c"))))
             >>> [table.scan(condition).count() for condition in (where, str(where), [("x", "<", 3)])]
             [2, 2, 3]
+            >>> table.scan("y = ? AND x IN ?", parameters=["a", [1, 2, 3]]).count()
+            1
         """
         if limit is not None and not isinstance(limit, SupportsIndex):
             raise TypeError(f"limit is {limit!r}; it must be an integer or None")
@@ -225,7 +280,7 @@ class Table(TableFiles):
             raise ValueError(f"on_error is {on_error!r}; it must be 'raise' or 'skip'")
         if order_by is not None and on_error == "skip":
             raise ValueError("order_by cannot skip bad files; scan without on_error")
-        predicate = parse_predicate(where, lambda: self.dataset().schema)
+        predicate = parse_predicate(where, lambda: self.dataset().schema, parameters)
         return new_scan(self, predicate, columns, limit, order_by, on_error)
 
     def dataset(self) -> TableDataset:
@@ -255,7 +310,12 @@ class Table(TableFiles):
         return TableDataset(self)
 
     def explain(
-        self, where: Where = None, columns: Sequence[str] | None = None, *, analyze: bool = False
+        self,
+        where: Where = None,
+        columns: Sequence[str] | None = None,
+        *,
+        parameters: Parameters | None = None,
+        analyze: bool = False,
     ) -> ScanReport:
         """Plan a scan: which pages it would read, what each index excludes, and about how many rows match.
 
@@ -267,6 +327,7 @@ class Table(TableFiles):
         Args:
             where: As for `scan`.
             columns: As for `scan`.
+            parameters: As for `scan`.
             analyze: Also run the scan and discard its rows, to report what was read beside the estimate.
                 Without it no data page is read, and ``rows_matched`` is None.
 
@@ -287,10 +348,15 @@ class Table(TableFiles):
             >>> plan.pruned_by["statistics", "x"].row_groups
             9
         """
-        return self.scan(where, columns).explain(analyze=analyze)
+        return self.scan(where, columns, parameters=parameters).explain(analyze=analyze)
 
     def plan(
-        self, where: Where = None, columns: Sequence[str] | None = None, *, split_bytes: int | None = None
+        self,
+        where: Where = None,
+        columns: Sequence[str] | None = None,
+        *,
+        parameters: Parameters | None = None,
+        split_bytes: int | None = None,
     ) -> list[Split]:
         """Plan a scan as splits that any process can read, such as the tasks of a cluster.
 
@@ -299,6 +365,7 @@ class Table(TableFiles):
         Args:
             where: As for `scan`.
             columns: As for `scan`.
+            parameters: As for `scan`.
             split_bytes: Approximate number of bytes to read per split; files are divided at row group
                 boundaries. None for one split per file.
 
@@ -323,9 +390,11 @@ class Table(TableFiles):
             ...     pa.concat_tables(tasks.map(lambda split: split.to_arrow(), splits)).to_pylist()
             [{'day': 1, 'x': 3}, {'day': 2, 'x': 3}]
         """
-        return self.scan(where, columns).plan(split_bytes)
+        return self.scan(where, columns, parameters=parameters).plan(split_bytes)
 
-    def count(self, where: Where = None, *, on_error: OnError = "raise") -> int:
+    def count(
+        self, where: Where = None, *, parameters: Parameters | None = None, on_error: OnError = "raise"
+    ) -> int:
         """Count the rows that match.
 
         Rows that indexes prove to match are not read. Without ``where`` only footers are read.
@@ -333,6 +402,7 @@ class Table(TableFiles):
 
         Args:
             where: As for `scan`.
+            parameters: As for `scan`.
             on_error: As for `scan`.
 
         Raises:
@@ -346,9 +416,11 @@ class Table(TableFiles):
             >>> ia.open(path).count("x < 42")
             42
         """
-        return self.scan(where, [], on_error=on_error).count()
+        return self.scan(where, [], parameters=parameters, on_error=on_error).count()
 
-    def locate(self, where: Where = None, column: str | None = None) -> pa.Table:
+    def locate(
+        self, where: Where = None, column: str | None = None, *, parameters: Parameters | None = None
+    ) -> pa.Table:
         """Locate the rows that match: their files, row groups, pages and row numbers.
 
         This is the first step in erasing a person's rows, and shows how the matches are distributed. Only
@@ -357,6 +429,7 @@ class Table(TableFiles):
         Args:
             where: As for `scan`.
             column: The column whose pages are numbered; None for the first column of the files.
+            parameters: As for `scan`.
 
         Returns:
             A row for each matching row, in the order of the scan: ``path`` (string); ``row_group`` (int32),
@@ -375,13 +448,14 @@ class Table(TableFiles):
             >>> ia.open(path).locate("user = 42").drop_columns("path").to_pylist()
             [{'row_group': 0, 'page': 0, 'row': 42}, {'row_group': 0, 'page': 2, 'row': 542}]
         """
-        return self.scan(where, []).locate(column)
+        return self.scan(where, [], parameters=parameters).locate(column)
 
     def aggregate(
         self,
-        functions: Mapping[str, Sequence[str] | str],
+        functions: Requested,
         where: Where = None,
         *,
+        parameters: Parameters | None = None,
         on_error: OnError = "raise",
     ) -> Aggregate:
         """Compute aggregates of the rows that match, as SQL does.
@@ -399,8 +473,10 @@ class Table(TableFiles):
         Args:
             functions: The functions for each column (dotted if it is nested): ``"count"`` (rows where it is
                 not null), ``"sum"``, ``"min"``, ``"max"`` and ``"avg"``. The column ``"*"`` supports only
-                ``"count"``, the number of rows.
+                ``"count"``, the number of rows. Or SQL text, such as ``"count(*), sum(amount)"``, or a list
+                of such texts.
             where: As for `scan`.
+            parameters: As for `scan`.
             on_error: As for `scan`.
 
         Returns:
@@ -409,7 +485,8 @@ class Table(TableFiles):
 
         Raises:
             ValueError: If a function is unknown, or not defined for the column's type.
-            PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types.
+            PredicateError: If ``where`` or SQL text cannot be parsed, or values of incompatible types are
+                compared.
             ColumnNotFoundError: If the table has no such column; the message suggests similar names.
 
         Example:
@@ -419,13 +496,20 @@ class Table(TableFiles):
             >>> table = ia.open(path)
             >>> table.aggregate({"x": ["sum", "max"], "y": ["count", "avg"]}, where="x < 100")
             {'x': {'sum': 4950, 'max': 99}, 'y': {'count': 50, 'avg': 1.0}}
-            >>> answer = table.aggregate({"x": ["min", "max"]})
+            >>> answer = table.aggregate("min(x), max(x)")
             >>> answer["x"], answer.report.row_groups_read
             ({'min': 0, 'max': 999}, 0)
         """
-        return self.scan(where, [], on_error=on_error).aggregate(functions)
+        return self.scan(where, [], parameters=parameters, on_error=on_error).aggregate(functions)
 
-    def count_distinct(self, column: str, where: Where = None, *, on_error: OnError = "raise") -> int:
+    def count_distinct(
+        self,
+        column: str,
+        where: Where = None,
+        *,
+        parameters: Parameters | None = None,
+        on_error: OnError = "raise",
+    ) -> int:
         """Count the distinct values of a column in the rows that match, exactly.
 
         Null is not counted, as in SQL's ``count(DISTINCT column)``. All NaN are one value, and -0.0 is 0.0.
@@ -435,6 +519,7 @@ class Table(TableFiles):
         Args:
             column: The column, dotted if it is nested.
             where: As for `scan`.
+            parameters: As for `scan`.
             on_error: As for `scan`.
 
         Raises:
@@ -450,10 +535,16 @@ class Table(TableFiles):
             >>> table.count_distinct("x"), table.count_distinct("x", where="y > 2")
             (2, 1)
         """
-        return self.scan(where, [], on_error=on_error).count_distinct(column)
+        return self.scan(where, [], parameters=parameters, on_error=on_error).count_distinct(column)
 
     def value_counts(
-        self, column: str, where: Where = None, limit: int | None = None, *, on_error: OnError = "raise"
+        self,
+        column: str,
+        where: Where = None,
+        limit: int | None = None,
+        *,
+        parameters: Parameters | None = None,
+        on_error: OnError = "raise",
     ) -> pa.Table:
         """Count how often each value of a column occurs in the rows that match, exactly.
 
@@ -465,6 +556,7 @@ class Table(TableFiles):
             column: The column, dotted if it is nested.
             where: As for `scan`.
             limit: The maximum number of values to return: the most frequent ones. None for all.
+            parameters: As for `scan`.
             on_error: As for `scan`.
 
         Returns:
@@ -484,9 +576,11 @@ class Table(TableFiles):
             >>> ia.open(path).value_counts("x", limit=2).to_pylist()
             [{'value': 'a', 'count': 2}, {'value': 'b', 'count': 1}]
         """
-        return self.scan(where, [], on_error=on_error).value_counts(column, limit)
+        return self.scan(where, [], parameters=parameters, on_error=on_error).value_counts(column, limit)
 
-    def approx_distinct(self, column: str, where: Where = None) -> ApproximateCount:
+    def approx_distinct(
+        self, column: str, where: Where = None, *, parameters: Parameters | None = None
+    ) -> ApproximateCount:
         """Estimate the number of distinct values of a column, not counting null.
 
         The sketches of `Hll` indexes are merged. Only rows that they do not cover are read: files without an
@@ -496,6 +590,7 @@ class Table(TableFiles):
         Args:
             column: The column, dotted if it is nested.
             where: As for `scan`.
+            parameters: As for `scan`.
 
         Returns:
             The estimate with 95% bounds and a report; ``int()`` rounds it.
@@ -514,7 +609,7 @@ class Table(TableFiles):
             >>> int(count), count.report.rows_candidate
             (3, 0)
         """
-        return self.scan(where, []).approx_distinct(column)
+        return self.scan(where, [], parameters=parameters).approx_distinct(column)
 
     def sketches(self, column: str, lg_config_k: int = 12) -> pa.Table:
         """Return a HyperLogLog sketch of each file's distinct values, for Spark.

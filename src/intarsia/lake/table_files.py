@@ -108,7 +108,7 @@ class TableFiles:
         if not self.files and definition is None:
             raise FileNotFoundError("the source lists no files, so there is no schema")
         self._variants: frozenset[tuple[str, ...]] | None = None
-        self._root = root
+        self.root = root
         self._segments = segments
         self._schema_of = schema_of
         self._partition_types = partition_types
@@ -130,7 +130,7 @@ class TableFiles:
         self.joined = JoinedCache()
         self._names: dict[FileSchema, FileNames | None] = {}
         self.lake_index = TableLakeIndex(
-            self.files, self._root, self.open_file, self.files_at_once, segments=self._segments
+            self.files, self.root, self.open_file, self.files_at_once, segments=self._segments
         )
 
     def part(self: _Files, ordinals: Sequence[int]) -> _Files:

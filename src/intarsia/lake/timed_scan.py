@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import cast
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from intarsia.lake.split import Split
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Predicate
 from intarsia.read.aggregate import Totals
+from intarsia.read.aggregate.calls import Requested
 from intarsia.read.approximate import ApproximateCount
 from intarsia.read.report import ScanReport
 from intarsia.storage.deadline import Deadline, applied
@@ -88,10 +89,10 @@ class TimedScan(Scan):
         with applied(self._new_run()):
             return super().plan(split_bytes)
 
-    def totals(self, functions: Mapping[str, Sequence[str] | str]) -> Totals:
+    def totals(self, requested: Requested) -> Totals:
         """See `Scan.totals`; counts and aggregates are computed from them."""
         with applied(self._new_run()):
-            return super().totals(functions)
+            return super().totals(requested)
 
     def locate(self, column: str | None = None) -> pa.Table:
         """See `Scan.locate`."""

@@ -47,6 +47,7 @@ from intarsia.predicate.nodes import (
 )
 from intarsia.predicate.required import fold_case, ignores_case, required_texts
 from intarsia.predicate.sql import parse_sql
+from intarsia.predicate.sql_parameters import Parameters
 
 __all__ = [
     "And",
@@ -73,6 +74,7 @@ __all__ = [
     "Not",
     "Op",
     "Or",
+    "Parameters",
     "Path",
     "Predicate",
     "RegexpLike",

@@ -25,6 +25,7 @@ from intarsia.predicate.nodes import (
     dotted,
 )
 from intarsia.predicate.sql import parse_sql
+from intarsia.predicate.sql_parameters import Parameters
 
 if TYPE_CHECKING:
     import polars as pl
@@ -41,19 +42,22 @@ Where: TypeAlias = "str | Predicate | Filters | pc.Expression | pl.Expr | None"
 _OPS: Final[dict[str, Op]] = {"=": "=", "==": "=", "!=": "<>", "<": "<", ">": ">", "<=": "<=", ">=": ">="}
 
 
-def parse_predicate(where: Where, schema: Callable[[], pa.Schema] | None = None) -> Predicate | None:
+def parse_predicate(
+    where: Where, schema: Callable[[], pa.Schema] | None = None, parameters: Parameters | None = None
+) -> Predicate | None:
     """Parse a predicate in any accepted form.
 
     Args:
         where: SQL text, pyarrow's ``filters``, a pyarrow expression, a Polars expression, a node, or ``None``
             for every row.
         schema: Returns the schema of the rows, which only Polars expressions need.
+        parameters: The values of the parameters in SQL text; see `parse_sql`.
 
     Returns:
         The predicate; ``None`` for ``None`` and for an empty list of filters.
 
     Raises:
-        PredicateError: If ``where`` has another form, or is not supported.
+        PredicateError: If ``where`` has another form, is not supported, or has other parameters.
 
     Example:
         >>> parse_predicate("a = 1") == parse_predicate([("a", "=", 1)])
@@ -61,10 +65,15 @@ def parse_predicate(where: Where, schema: Callable[[], pa.Schema] | None = None)
         >>> parse_predicate("a = 1") == parse_predicate(pc.field("a") == 1)
         True
     """
+    if isinstance(where, str):
+        return parse_sql(where, parameters)
+    if parameters is not None:
+        raise PredicateError(
+            "parameters need SQL text with ? or :name; put the values into the other forms of a predicate",
+            reason="parameters-without-text",
+        )
     if where is None:
         return None
-    if isinstance(where, str):
-        return parse_sql(where)
     if isinstance(where, NODE_TYPES):
         return where
     if isinstance(where, pc.Expression):

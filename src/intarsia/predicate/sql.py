@@ -41,6 +41,7 @@ from intarsia.predicate.sql_dialect import (
 from intarsia.predicate.sql_functions import operand
 from intarsia.predicate.sql_lists import attach_lists, attached_values, cut_lists
 from intarsia.predicate.sql_literals import literal, literal_or_none
+from intarsia.predicate.sql_parameters import Parameters, attach_parameters, attached_list
 from intarsia.predicate.sql_syntax import syntax_error
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ _FUNCTIONS: Final = {
 _MAX_CACHED_CHARACTERS = 1000
 
 
-def parse_sql(text: str) -> Predicate:
+def parse_sql(text: str, parameters: Parameters | None = None) -> Predicate:
     """Parse the condition of a WHERE clause.
 
     Column names may be plain, in double quotes or in backticks; a dot separates the fields of structs.
@@ -99,12 +100,16 @@ def parse_sql(text: str) -> Predicate:
     by RE2 regular expressions are ``column RLIKE 're'``, ``column REGEXP 're'``, ``column ~ 're'`` and
     ``regexp_like(column, 're')``. ``column ~* 're'`` and ``regexp_like(column, 're', 'i')`` ignore case.
 
+    A parameter can replace a literal: ``?`` by position, ``:name`` by name. ``IN ?`` takes a list.
+
     Args:
         text: The predicate.
+        parameters: The values of the parameters: a list for ``?``, a mapping for ``:name``; None if there are
+            none.
 
     Raises:
-        PredicateError: If the text is not a predicate, is not supported, or has more than
-            `MAX_SQL_TOKENS` tokens, not counting lists of 16 or more plain numbers or texts.
+        PredicateError: If the text is not a predicate, is not supported, has other parameters, or has more
+            than `MAX_SQL_TOKENS` tokens, not counting lists of 16 or more plain numbers or texts.
 
     Example:
         >>> parse_sql("5 < delay")
@@ -113,20 +118,33 @@ def parse_sql(text: str) -> Predicate:
         "dest IN ('BOS', 'LAX') AND NOT (delay >= 1 AND delay <= 2)"
         >>> str(parse_sql("extract(year from ts) = 2024 and 10 - x > 3"))
         'year(ts) = 2024 AND ((x * -1) + 10) > 3'
+        >>> str(parse_sql("dest IN :hubs AND delay > :least", {"hubs": ["BOS", "LAX"], "least": 5}))
+        "dest IN ('BOS', 'LAX') AND delay > 5"
     """
-    return _parse_cached(text) if len(text) <= _MAX_CACHED_CHARACTERS else _parse(text)
+    is_cached = len(text) <= _MAX_CACHED_CHARACTERS
+    if parameters is None:
+        return _parse_cached(text) if is_cached else parse_condition(_tree(text), text)
+    tree = _tree_cached(text).copy() if is_cached else _tree(text)
+    attach_parameters(tree, parameters, text)
+    return parse_condition(tree, text)
 
 
 @lru_cache(maxsize=128)
 def _parse_cached(text: str) -> Predicate:
     """Parse with a cache: predicates are immutable and often repeated."""
-    return _parse(text)
+    return parse_condition(_tree(text), text)
 
 
-def _parse(text: str) -> Predicate:
+@lru_cache(maxsize=128)
+def _tree_cached(text: str) -> Any:
+    """Parse with a cache: text with parameters is repeated with other values."""
+    return _tree(text)
+
+
+def _tree(text: str) -> Any:
     if not text.strip():
         raise PredicateError("the predicate is empty; omit it to select every row", reason="empty-predicate")
-    return parse_condition(parse_text(text), text)
+    return parse_text(text)
 
 
 def parse_text(text: str, *, is_condition: bool = True) -> Any:
@@ -222,6 +240,9 @@ def _predicate(node: Any) -> Predicate:
         )
         return same if class_name == "NullSafeEQ" else Not(same)
     if class_name == "In":
+        listed = attached_list(node.args.get("field"))
+        if listed is not None:
+            return In(operand(node.this), listed)
         if any(node.args.get(other) for other in ("query", "unnest", "field")):
             raise unsupported(node)
         if "expressions" not in node.args:

@@ -22,6 +22,7 @@ from intarsia.predicate.literals import (
     parse_timestamp,
 )
 from intarsia.predicate.sql_dialect import fragment, short, unsupported
+from intarsia.predicate.sql_parameters import attached_value
 
 _Number: TypeAlias = int | float | Decimal
 
@@ -54,7 +55,11 @@ def literal(node: Any) -> object:
 
 
 def literal_or_none(node: Any) -> tuple[object] | None:
-    """Return the value of a literal (maybe NULL) in a tuple, or ``None`` if ``node`` is not a literal."""
+    """Return the value of a literal (maybe NULL) in a tuple, or ``None`` if ``node`` is not a literal.
+
+    Raises:
+        PredicateError: If the literal is not valid, or is a parameter without a value.
+    """
     node_type = type(node).__name__
     if node_type == "Paren":
         return literal_or_none(node.this)
@@ -69,6 +74,8 @@ def literal_or_none(node: Any) -> tuple[object] | None:
         return (bool(node.this) if node_type == "Boolean" else None,)
     if node_type == "HexString":
         return (_parsed(node, bytes.fromhex, node.this),)
+    if node_type == "Placeholder":
+        return (attached_value(node),)
     if node_type == "Interval":
         return None if node.this is None else (_interval(node),)
     if node_type == "Cast":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import os
 import pickle
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from intarsia.embed.progress import Progress
@@ -15,7 +14,7 @@ from intarsia.lake.opening import open as open_table
 from intarsia.lake.shared_aggregate import SharedAggregate
 from intarsia.predicate import Where
 from intarsia.read.aggregate import Aggregate
-from intarsia.read.aggregate.calls import functions_of
+from intarsia.read.aggregate.calls import Requested, requested_functions
 from intarsia.spark.each_file import act_on_files
 from intarsia.spark.lake_files import Source, list_lake
 from intarsia.spark.progress_line import reporter
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 def aggregate(
     spark: SparkSession,
     path: Source,
-    functions: str | Mapping[str, Sequence[str] | str],
+    functions: Requested,
     where: Where = None,
     *,
     on_error: OnError = "raise",
@@ -42,7 +41,7 @@ def aggregate(
     Args:
         spark: The session; classic or Connect.
         path: As for `index`.
-        functions: As for `intarsia.Table.aggregate`; or SQL, such as ``"count(*), sum(distance)"``.
+        functions: As for `intarsia.Table.aggregate`.
         where: As for `intarsia.Table.aggregate`.
         on_error: ``"skip"`` leaves damaged and missing files out, with a warning.
         progress: As for `index`.
@@ -63,7 +62,7 @@ def aggregate(
         >>> answer["dep_delay"]["max"], answer.report.files_opened  # doctest: +SKIP
         (1301.0, 0)
     """
-    wanted = functions_of(functions) if isinstance(functions, str) else functions
+    wanted = requested_functions(functions)
     lake = list_lake(spark, path)
     names = [lake.names] if isinstance(lake.names, str) else lake.names
     # executors have another current folder

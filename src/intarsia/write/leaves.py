@@ -8,6 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.errors import WriteError
+from intarsia.format.footer import MAX_SCHEMA_DEPTH
+
 #: The size of the sample that decides whether the values of a leaf repeat, in values.
 _SAMPLED_VALUES = 1 << 16
 
@@ -53,15 +56,37 @@ def writable_schema(schema: pa.Schema) -> pa.Schema:
     pyarrow 26 cannot split nested views into pages. For nested dictionaries it does not count the nulls of
     the surrounding struct or list, so that readers that trust ``null_count`` lose rows.
 
+    Raises:
+        WriteError: If a column is nested too deeply for readers.
+
     Example:
         >>> schema = pa.schema({"s": pa.struct({"x": pa.string_view()}), "v": pa.string_view()})
         >>> writable_schema(schema).types
         [StructType(struct<x: large_string>), DataType(string_view)]
     """
     for ordinal, field in enumerate(schema):
+        _check_depth(field)
         if pa.types.is_nested(field.type) and (data_type := _plain_type(field.type)) != field.type:
             schema = schema.set(ordinal, field.with_type(data_type))
     return schema
+
+
+def _check_depth(column: pa.Field) -> None:
+    """Refuse a column that pyarrow could write, but neither pyarrow nor Intarsia could read."""
+    # without recursion, which deep types would exceed; the root is a level, too
+    pending = [(column.type, 2)]
+    while pending:
+        data_type, depth = pending.pop()
+        if depth > MAX_SCHEMA_DEPTH:
+            raise WriteError(
+                f"column {column.name!r} is nested more than {MAX_SCHEMA_DEPTH} levels deep, which readers "
+                "refuse; flatten it",
+                reason="nested-too-deeply",
+                column=column.name,
+            )
+        # Parquet has a level between a list and its elements; Arrow's maps have the structs of their entries
+        levels = 1 if pa.types.is_struct(data_type) or pa.types.is_map(data_type) else 2
+        pending += [(data_type.field(child).type, depth + levels) for child in range(data_type.num_fields)]
 
 
 def _plain_type(data_type: pa.DataType) -> pa.DataType:

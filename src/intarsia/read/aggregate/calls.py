@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from intarsia.errors import PredicateError, near_matches
 from intarsia.predicate.nodes import ColumnName, render_column
 from intarsia.predicate.sql_dialect import column_name, dialect, fragment, short
 from intarsia.read.aggregate.result import ROWS
+
+Requested: TypeAlias = "str | Sequence[str] | Mapping[str, Sequence[str] | str]"
+"""SQL text, several texts, or the functions for each column."""
 
 #: The only function that returns an estimate.
 APPROX_DISTINCT = "approx_distinct"
@@ -53,24 +56,31 @@ def parse_calls(texts: Sequence[str]) -> list[AggregateCall]:
         [('count', None, 'count(*)'), ('max', 'a.b', 'most')]
     """
     calls = [_call(node) for text in texts for node in _expressions(text)]
+    if not calls:
+        raise PredicateError(f"no aggregates were requested; {_FORM}", reason="no-functions")
     name, times = Counter(call.name for call in calls).most_common(1)[0]
     if times > 1:
         raise PredicateError(f"{times} results are named {name}; rename one with AS", reason="duplicate-name")
     return calls
 
 
-def functions_of(text: str) -> dict[str, list[str]]:
-    """Parse a text into the argument of `intarsia.Table.aggregate`.
+def requested_functions(requested: Requested) -> Mapping[str, Sequence[str] | str]:
+    """Return the functions for each column.
+
+    Args:
+        requested: The argument of `intarsia.Table.aggregate`: a mapping, a text, or several texts.
 
     Raises:
         PredicateError: As for `parse_calls`, or if a function is approximate, or a result is renamed.
 
     Example:
-        >>> functions_of("count(*), sum(a.b), max(a.b)")
+        >>> requested_functions("count(*), sum(a.b), max(a.b)")
         {'*': ['count'], 'a.b': ['sum', 'max']}
     """
+    if isinstance(requested, Mapping):
+        return requested
     functions: dict[str, list[str]] = {}
-    for call in parse_calls([text]):
+    for call in parse_calls(requested if isinstance(requested, (list, tuple)) else [requested]):
         if call.function == APPROX_DISTINCT:
             raise PredicateError(
                 f"{call.name} is an estimate; use the function approx_distinct instead",
@@ -87,10 +97,12 @@ def functions_of(text: str) -> dict[str, list[str]]:
     return functions
 
 
-def _expressions(text: str) -> list[Any]:
+def _expressions(text: object) -> list[Any]:
     import sqlglot
     from sqlglot.errors import SqlglotError
 
+    if not isinstance(text, str):
+        raise PredicateError(f"{text!r:.80} is not an aggregate; {_FORM}", reason="invalid-aggregate")
     try:
         (select,) = sqlglot.parse(f"SELECT {text}", dialect=dialect())
     except (SqlglotError, RecursionError, ValueError):
