@@ -45,7 +45,7 @@ class AggregateCall:
     name: str
 
 
-def parse_calls(texts: Sequence[str]) -> list[AggregateCall]:
+def parse_calls(texts: Sequence[object]) -> list[AggregateCall]:
     """Parse texts, each of which could follow SELECT, into calls.
 
     Raises:
