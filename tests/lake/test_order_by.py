@@ -123,28 +123,41 @@ def sort_key(descending, nulls_first):
     return key
 
 
-def best(rows, column, limit, descending, nulls_first):
-    key = sort_key(descending, nulls_first)
-    keys = [key(value_of(row, column)) for row in rows]
-    values = sorted({k for k in keys if k[0] == 1}, reverse=descending)
-    place = {k: (1, n) for n, k in enumerate(values)}
-    return sorted(place.get(k, k) for k in keys)[:limit], lambda v: place.get(key(v), key(v))
+def place_in(rows, order):
+    """Return a function of a row: the places of its values among those of all rows.
+
+    Args:
+        rows: All rows.
+        order: Columns and directions.
+    """
+
+    def place_of(column, direction):
+        descending = "desc" in direction.lower()
+        key = sort_key(descending, "FIRST" in direction)
+        values = sorted({k for row in rows if (k := key(value_of(row, column)))[0] == 1}, reverse=descending)
+        place = {k: (1, n) for n, k in enumerate(values)}
+        return lambda row: place.get(key(value_of(row, column)), key(value_of(row, column)))
+
+    of_columns = [place_of(column, direction) for column, direction in order]
+    return lambda row: [of_column(row) for of_column in of_columns]
 
 
-@settings(max_examples=examples(100))
+directions = st.sampled_from(["", " ASC", " desc", " DESC NULLS FIRST", " NULLS FIRST", " DESC NULLS LAST"])
+
+
+@settings(max_examples=examples(150))
 @given(
-    column=st.sampled_from(COLUMNS),
-    direction=st.sampled_from(["", " ASC", " desc", " DESC NULLS FIRST", " NULLS FIRST", " DESC NULLS LAST"]),
+    order=st.lists(st.tuples(st.sampled_from(COLUMNS), directions), min_size=1, max_size=3),
     limit=st.sampled_from([0, 1, 3, 10, 55, 1000]),
     where=st.sampled_from(list(CONDITIONS)),
 )
-def test_the_rows_are_the_first_of_a_full_sort(folder, column, direction, limit, where):
-    scan = ia.open(folder).scan(where, order_by=column + direction, limit=limit)
+def test_the_rows_are_the_first_of_a_full_sort(folder, order, limit, where):
+    text = ", ".join(column + direction for column, direction in order)
+    scan = ia.open(folder).scan(where, order_by=text, limit=limit)
     found = scan.to_arrow().to_pylist()
     matching = [row for row in every_row(folder) if CONDITIONS[where](row)]
-    descending, nulls_first = "desc" in direction.lower(), "FIRST" in direction
-    expected, key = best(matching, column, limit, descending, nulls_first)
-    assert [key(value_of(row, column)) for row in found] == expected
+    place = place_in(matching, order)
+    assert list(map(place, found)) == sorted(map(place, matching))[:limit]
     texts = {row["id"]: repr(row) for row in matching}
     assert [repr(row) for row in found] == [texts[row["id"]] for row in found]
     assert len({row["id"] for row in found}) == len(found)
@@ -202,12 +215,66 @@ def test_column_names_may_be_quoted(tmp_path):
     assert table.scan(order_by='"a ""b""" ASC', limit=1).to_arrow()["desc"].to_pylist() == [2]
 
 
-@pytest.mark.parametrize("text", ["", "x SIDEWAYS", "x, y", "x NULLS", "lower(x)", 'x"'])
-def test_other_orders_are_refused(tmp_path, text):
+@pytest.mark.parametrize(
+    "order",
+    [
+        *("", "x SIDEWAYS", "x,", ",x", "x, , y", "x NULLS", "lower(x)", 'x"', "x DESC y"),
+        *(
+            [],
+            (),
+            [[("x", "ascending")]],
+            [("x", "up")],
+            ("x", "y", 7),
+            7,
+            [None],
+            ("x", 1),
+            {"x": "descending"},
+        ),
+    ],
+    ids=repr,
+)
+def test_other_orders_are_refused(tmp_path, order):
     write(tmp_path / "f.parquet", pa.table({"x": [1], "y": [2]}))
     with pytest.raises(ia.PredicateError) as caught:
-        ia.open(tmp_path).scan(order_by=text, limit=1)
+        ia.open(tmp_path).scan(order_by=order, limit=1)
     assert caught.value.reason == "unsupported-order"
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "x DESC, y",
+        " x desc ,y ASC NULLS LAST",
+        "x DESC, y, x ASC",
+        ["x DESC", "y"],
+        ("x DESC", "y"),
+        ["x DESC, y"],
+        [("x", "descending"), ("y", "ascending")],
+        [("x", "descending"), "y"],
+    ],
+    ids=repr,
+)
+def test_every_form_of_an_order(tmp_path, order):
+    write(tmp_path / "f.parquet", pa.table({"x": [1, 2, 2, 1], "y": [5, 4, 3, 2]}))
+    scan = ia.open(tmp_path).scan(order_by=order, limit=3)
+    assert [tuple(row.values()) for row in scan.to_pylist()] == [(2, 3), (2, 4), (1, 2)]
+    assert "order_by=['x', 'y']" in repr(scan)
+
+
+def test_one_column_as_in_pyarrow(tmp_path):
+    write(tmp_path / "f.parquet", pa.table({"x": [1, 3, 2]}))
+    scan = ia.open(tmp_path).scan(order_by=("x", "descending"), limit=2)
+    assert scan.to_arrow()["x"].to_pylist() == [3, 2]
+
+
+def test_pages_that_can_only_hold_worse_rows_are_not_read_for_other_columns_of_the_order(tmp_path):
+    """Rows with the last value of the first column may still come first by the second, so they are read."""
+    rows = pa.table({"x": [n // 100 for n in range(1000)], "y": [n * 7919 % 1000 for n in range(1000)]})
+    write(tmp_path / "f.parquet", rows, [ia.PageIndex()], max_rows_per_page=50)
+    scan = ia.open(tmp_path).scan(order_by="x DESC, y", limit=3)
+    assert scan.to_arrow().equals(rows.sort_by([("x", "descending"), ("y", "ascending")]).slice(0, 3))
+    assert scan.report.rows_candidate == 100
+    assert scan.report.pages["y"].read <= 2 + 2  # those with the last x, and those of the result
 
 
 def test_an_order_needs_a_limit_and_a_column_of_values(tmp_path):

@@ -57,9 +57,9 @@ OrderBy = Annotated[
     str | None,
     typer.Option(
         "--order-by",
-        metavar="COLUMN",
-        help="Print the first rows by a column, such as 'amount DESC'; needs --limit. Only pages that might "
-        "contain them are read.",
+        metavar="COLUMNS",
+        help="Print the first rows in an order, such as 'amount DESC, day'; needs --limit. Only pages that "
+        "might contain them are read.",
     ),
 ]
 Aggregates = Annotated[

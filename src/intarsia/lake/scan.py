@@ -14,7 +14,7 @@ import pyarrow as pa
 from intarsia.file import ParquetInput
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.file_runs import FileRuns, OnError
-from intarsia.lake.order_by import parse_order
+from intarsia.lake.order_by import OrderBy, parse_order
 from intarsia.lake.planning import OpenPlan
 from intarsia.lake.query_result import QueryResult
 from intarsia.lake.split import Split, SplitQuery, file_identity, make_splits
@@ -75,7 +75,7 @@ class Scan(QueryResult):
         predicate: Predicate | None,
         columns: Sequence[str] | None,
         limit: int | None,
-        order_by: str | None = None,
+        order_by: OrderBy | None = None,
         on_error: OnError = "raise",
     ) -> None:
         self._table = table
@@ -110,7 +110,8 @@ class Scan(QueryResult):
 
     def __repr__(self) -> str:
         names = [column.name for column in self.columns]
-        order = "" if self._key is None else f", order_by={self._key.column.name!r}"
+        keys = [] if self._key is None else [column.name for column in self._key.columns]
+        order = f", order_by={keys}" if keys else ""
         return f"Scan(where={self._where!r}, columns={names}{order}, limit={self._limit})"
 
     def to_arrow(self) -> pa.Table:

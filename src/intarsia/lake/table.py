@@ -10,6 +10,7 @@ import pyarrow as pa
 from intarsia.lake.file_runs import OnError
 from intarsia.lake.index.build import LakeIndexReport
 from intarsia.lake.index.folder import Location
+from intarsia.lake.order_by import OrderBy
 from intarsia.lake.scan import Scan
 from intarsia.lake.split import Split
 from intarsia.lake.table_files import TableFiles
@@ -210,7 +211,7 @@ class Table(TableFiles):
         where: Where = None,
         columns: Sequence[str] | None = None,
         limit: int | None = None,
-        order_by: str | None = None,
+        order_by: OrderBy | None = None,
         *,
         parameters: Parameters | None = None,
         on_error: OnError = "raise",
@@ -231,11 +232,11 @@ class Table(TableFiles):
             columns: Columns of the result; a dotted path is a field of a struct. None for all.
             limit: The maximum number of rows; None for all. The scan stops after the pages that contain
                 them.
-            order_by: Return the first ``limit`` rows in this order, such as ``"amount DESC"``; None for the
-                order of the files. The scan reads only the files, row groups and pages whose bounds allow
-                them to contain these rows. As in DuckDB, nulls are last unless ``NULLS FIRST`` follows, and
-                NaN is greater than every number. Of rows with equal values, any may be returned, in any
-                order.
+            order_by: Return the first ``limit`` rows in this order, such as ``"amount DESC, day"``, or
+                ``[("amount", "descending"), "day"]`` as in pyarrow; None for the order of the files. The scan
+                reads only the files, row groups and pages whose bounds of the first column allow them to
+                contain these rows. As in DuckDB, nulls are last unless ``NULLS FIRST`` follows, and NaN is
+                greater than every number. Of rows with equal values, any may be returned, in any order.
             parameters: The values of ``?`` in SQL text as a list, or those of ``:name`` as a dict. They are
                 not part of the text, so they need no quotes. ``IN ?`` takes a list.
             on_error: ``"skip"`` to skip damaged, truncated and missing files with one warning; the report
@@ -252,7 +253,7 @@ class Table(TableFiles):
                 or is combined with ``on_error="skip"``.
             TypeError: If ``limit`` is not an integer.
             PredicateError: If ``where`` cannot be parsed, compares values of incompatible types, or has other
-                parameters; or if ``order_by`` is not one column.
+                parameters; or if ``order_by`` is not a list of columns.
             ColumnNotFoundError: If the table has no such column; the message suggests similar names.
 
         Example:

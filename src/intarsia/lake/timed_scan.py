@@ -9,6 +9,7 @@ from typing import cast
 import pyarrow as pa
 
 from intarsia.lake.file_runs import OnError
+from intarsia.lake.order_by import OrderBy
 from intarsia.lake.scan import Scan
 from intarsia.lake.split import Split
 from intarsia.lake.table_files import TableFiles
@@ -25,7 +26,7 @@ def new_scan(
     predicate: Predicate | None,
     columns: Sequence[str] | None,
     limit: int | None,
-    order_by: str | None = None,
+    order_by: OrderBy | None = None,
     on_error: OnError = "raise",
 ) -> Scan:
     """Make a scan of a table, with a deadline if the table has one; see `Scan`."""
@@ -45,7 +46,7 @@ class TimedScan(Scan):
         predicate: Predicate | None,
         columns: Sequence[str] | None,
         limit: int | None,
-        order_by: str | None = None,
+        order_by: OrderBy | None = None,
         on_error: OnError = "raise",
     ) -> None:
         self._of_next_run = table.new_deadline()

@@ -60,21 +60,21 @@ class _Identity(NamedTuple):
         return file_identity(file) == self.content
 
 
-class _OneColumn:
-    """A query that reads only one column.
+class _KeyColumns:
+    """A query that reads only the columns of the order.
 
     Args:
         binder: The query.
-        column: The column.
+        key: The order.
     """
 
-    def __init__(self, binder: TableBinder, column: OutputColumn) -> None:
+    def __init__(self, binder: TableBinder, key: SortKey) -> None:
         self._binder = binder
-        self._column = column
+        self._key = key
 
     def query(self, entry: DataFile, file: ParquetInput) -> FileQuery:
         """See `intarsia.lake.planning.Binder`."""
-        return self._binder.query(entry, file).for_columns([self._column])
+        return self._binder.query(entry, file).for_columns(self._key.columns)
 
 
 class TopScan:
@@ -108,7 +108,7 @@ class TopScan:
         self._top = TopRows(key, limit)
         self._report = report
         known = {column.path for column in columns}
-        self._searched = [*columns, *([] if key.column.path in known else [key.column])]
+        self._searched = [*columns, *(column for column in key.columns if column.path not in known)]
         self._identities: dict[int, _Identity] = {}
         self._has_digests = np.zeros(len(table.files), dtype=bool)
         # files that were searched for all rows that match, and those of them that have any
@@ -214,7 +214,7 @@ class TopScan:
             facts.add(family, done)
         planned = plan_files(
             [table.files[file] for file in files if file in left],
-            _OneColumn(binder, self._key.column),
+            _KeyColumns(binder, self._key),
             partial(table.open_file, is_current=is_current),
             min(table.files_at_once, max(len(left), 1)),
             reads_all=True,
@@ -253,7 +253,9 @@ class TopScan:
                 self._num_searched += len(found.parts)
                 self._num_matching += found.num_matching
             rows = found.top.rows
-            self._top.add(rows["key"], rows["file"].to_numpy(), rows["row"].to_numpy())
+            self._top.add(
+                rows.select(self._key.schema.names), rows["file"].to_numpy(), rows["row"].to_numpy()
+            )
             for file in np.unique(rows["file"].to_numpy()).tolist():
                 part = found.parts[file]
                 self._identities[file] = _Identity(part.identity, file_identity(part.metadata))

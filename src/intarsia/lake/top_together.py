@@ -51,20 +51,20 @@ class FoundRows:
 
     def __init__(self, top: TopRows) -> None:
         self.top = top
-        self._values: list[pa.Array] = []
+        self._values: list[pa.Table] = []
         self._files: list[np.ndarray] = []
         self._numbers: list[np.ndarray] = []
         self._num_rows = 0
 
-    def add(self, values: pa.ChunkedArray, files: np.ndarray, numbers: np.ndarray) -> None:
+    def add(self, values: pa.Table, files: np.ndarray, numbers: np.ndarray) -> None:
         """Add rows.
 
         Args:
-            values: The values of the column of the order, as `SortKey.values` returns them.
+            values: The values of the columns of the order, as `SortKey.values` returns them.
             files: The ordinal of the file of each row.
             numbers: The number of each row in its file.
         """
-        self._values += values.chunks
+        self._values.append(values)
         self._files.append(files)
         self._numbers.append(numbers)
         self._num_rows += len(numbers)
@@ -74,7 +74,7 @@ class FoundRows:
     def sort(self) -> None:
         """Sort the rows, and keep those that come first."""
         if self._num_rows:
-            values = pa.chunked_array(self._values)
+            values = pa.concat_tables(self._values)
             self.top.add(values, np.concatenate(self._files), np.concatenate(self._numbers))
         self._values, self._files, self._numbers, self._num_rows = [], [], [], 0
 
@@ -167,7 +167,7 @@ class FamilySearch:
         """
         family, edges = self._family, self._family.joined.row_edges
         entry = self._table.files[int(family.ordinals[members[0]])]
-        query = self._binder.query(replace(entry, deletes=None), file).for_columns([self._key.column])
+        query = self._binder.query(replace(entry, deletes=None), file).for_columns(self._key.columns)
         rows = family.plan.candidates & RowSelection.union_of(edges[members], edges[members + 1])
         plan = replace(family.plan, candidates=rows, stages=tuple(self._stages(query)))
         counts, matching = ReadCounts(), np.zeros(len(family.ordinals), dtype=bool)
@@ -201,7 +201,8 @@ class FamilySearch:
         """
         family = self._family
         members = np.flatnonzero(self._can_be_read())
-        used = {*family.predicate.paths(), family.query.own(self._key.column).path}
+        own = (family.query.own(column) for column in self._key.columns)
+        used = {*family.predicate.paths(), *(column.path for column in own)}
         constants = [values for path, values in family.constants.items() if path in used]
         groups: dict[tuple[object, ...], list[int]] = {}
         if constants:
@@ -215,7 +216,7 @@ class FamilySearch:
     def _can_be_read(self) -> Bools:
         """Return whether each file is small, and needs only whole row groups of one page."""
         family, joined = self._family, self._family.joined
-        query = family.query.for_columns([self._key.column])
+        query = family.query.for_columns(self._key.columns)
         first_groups = joined.group_edges[:-1]
         has_digests = self._has_digests[family.ordinals] & (np.diff(joined.group_edges) == 1)
         found = family.is_left & family.is_whole & ~self._table.has_deletes[family.ordinals]

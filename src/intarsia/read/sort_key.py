@@ -42,28 +42,55 @@ class Ranks(NamedTuple):
 
 @dataclass(frozen=True)
 class SortKey:
-    """The column by which rows are ordered.
+    """The column by which rows are ordered, and those that order rows with equal values.
 
-    As in SQL, NaN is greater than every number. The order of equal values is not defined.
+    As in SQL, NaN is greater than every number. Only the first column excludes rows.
 
     Attributes:
         column: The column.
         descending: Whether the greatest values come first.
         nulls_first: Whether nulls come first.
+        then: The orders of the other columns.
     """
 
     column: OutputColumn
     descending: bool
     nulls_first: bool
+    then: tuple[SortKey, ...] = ()
+
+    @property
+    def columns(self) -> list[OutputColumn]:
+        """All columns of the order."""
+        return [self.column, *(key.column for key in self.then)]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the order under the names ``key0``, ``key1``, …, in the types of comparisons."""
+        return pa.schema([(f"key{ordinal}", key.type) for ordinal, key in enumerate((self, *self.then))])
 
     @property
     def type(self) -> pa.DataType:
         """The type in which values are compared."""
         return comparison_type(self.column.type)
 
-    def values(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Convert a column to the type in which it is compared."""
-        return comparison_array(column, self.type)
+    def values(self, rows: pa.Table) -> pa.Table:
+        """Convert the columns of the order to the types in which they are compared; see `schema`."""
+        keys = (self, *self.then)
+        values = [comparison_array(column, key.type) for column, key in zip(rows.columns, keys, strict=True)]
+        return pa.Table.from_arrays(values, schema=self.schema)
+
+    def can_precede(self, value: pa.Scalar) -> Predicate:
+        """Return the condition that a row can come before a row with a value of the first column."""
+        return self._not_after(value) if self.then else self.better_than(value)
+
+    def _not_after(self, value: pa.Scalar) -> Predicate:
+        path = self.column.path
+        if not value.is_valid:
+            return IsNull(path) if self.nulls_first else Constant(True)
+        if pa.types.is_floating(value.type) and math.isnan(value.as_py()):
+            nan = Not(Comparison(path, "<=", math.inf)) if self.descending else IsNull(path, negated=True)
+            return Or((nan, IsNull(path))) if self.nulls_first else nan
+        return self.at_least(value)
 
     def better_than(self, value: pa.Scalar) -> Predicate:
         """Return the condition that a row comes before all rows with a value."""
@@ -91,6 +118,16 @@ class SortKey:
         else:
             better = Comparison(path, op, literal)
         return Or((better, IsNull(path))) if self.nulls_first else better
+
+    def tiers(self, values: pa.ChunkedArray) -> np.ndarray:
+        """Return the place of each value among numbers, NaN and nulls, as ``int8``; lower ones come first."""
+        tiers = np.full(len(values), 1, dtype=np.int8)
+        if pa.types.is_floating(values.type):
+            is_nan = np.isnan(values.to_numpy())  # nulls are NaN here, too
+            tiers[is_nan] = 0 if self.descending else 2
+        is_null = np.asarray(values.is_null().to_numpy(), dtype=bool)
+        tiers[is_null] = -1 if self.nulls_first else 3
+        return tiers
 
     def ranks(self, bounds: Bounds) -> Ranks:
         """Return the rank of each granule."""
@@ -150,14 +187,15 @@ class TopRows:
 
     Attributes:
         limit: The maximum number of rows.
-        rows: The value (``key``), the file (``file``) and the row number (``row``) of each row, in order.
+        rows: The values (``key0``, …), the file (``file``) and the row number (``row``) of each row.
     """
 
     def __init__(self, key: SortKey, limit: int, floor: pa.Scalar | None = None) -> None:
         self._key = key
         self._floor = floor
         self.limit = limit
-        self.rows = pa.schema([("key", key.type), ("file", pa.int64()), ("row", pa.int64())]).empty_table()
+        place = [pa.field("file", pa.int64()), pa.field("row", pa.int64())]
+        self.rows = pa.schema([*key.schema, *place]).empty_table()
 
     @property
     def num_missing(self) -> int:
@@ -174,32 +212,31 @@ class TopRows:
         """The condition that other rows must match; None as long as nothing is known about them."""
         if self.rows.num_rows < self.limit or not self.limit:
             return None if self._floor is None else self._key.at_least(self._floor)
-        return self._key.better_than(self.rows["key"][self.limit - 1])
+        return self._key.can_precede(self.rows["key0"][self.limit - 1])
 
-    def add(self, values: pa.ChunkedArray, files: Rows, numbers: Rows) -> None:
+    def add(self, values: pa.Table, files: Rows, numbers: Rows) -> None:
         """Add rows.
 
         Args:
-            values: The value of each row, as `SortKey.values` returns it.
+            values: The values of each row, as `SortKey.values` returns them.
             files: The ordinal of the file of each row.
             numbers: The row numbers.
         """
-        found = pa.Table.from_arrays([values, pa.array(files), pa.array(numbers)], schema=self.rows.schema)
+        place = [pa.chunked_array([files]), pa.chunked_array([numbers])]
+        found = pa.Table.from_arrays([*values.columns, *place], schema=self.rows.schema)
         rows = pa.concat_tables([self.rows, found])
         self.rows = rows.take(self._order(rows)[: self.limit]).combine_chunks()
 
     def _order(self, rows: pa.Table) -> Rows:
-        values = rows["key"]
-        tiers = np.full(rows.num_rows, 1, dtype=np.int8)
-        if pa.types.is_floating(values.type):
-            is_nan = np.isnan(values.to_numpy())  # nulls are NaN here, too
-            tiers[is_nan] = 0 if self._key.descending else 2
-        is_null = np.asarray(values.is_null().to_numpy(), dtype=bool)
-        tiers[is_null] = -1 if self._key.nulls_first else 3
-        order = "descending" if self._key.descending else "ascending"
-        keys = [("tier", "ascending"), ("key", order), ("file", "ascending"), ("row", "ascending")]
-        if pa.types.is_null(values.type):
-            keys.pop(1)
-        sortable = values.cast(sortable_type(values.type))
-        sorted_rows = rows.set_column(0, "key", sortable).append_column("tier", pa.array(tiers))
-        return np.asarray(pc.sort_indices(sorted_rows, sort_keys=keys).to_numpy())
+        sorted_rows, sort_keys = rows, []
+        for ordinal, key in enumerate((self._key, *self._key.then)):
+            values = rows[ordinal]
+            name, tier = f"key{ordinal}", f"tier{ordinal}"
+            sorted_rows = sorted_rows.append_column(tier, pa.array(key.tiers(values)))
+            sort_keys.append((tier, "ascending"))
+            if not pa.types.is_null(values.type):
+                sortable = values.cast(sortable_type(values.type))
+                sorted_rows = sorted_rows.set_column(ordinal, name, sortable)
+                sort_keys.append((name, "descending" if key.descending else "ascending"))
+        sort_keys += [("file", "ascending"), ("row", "ascending")]
+        return np.asarray(pc.sort_indices(sorted_rows, sort_keys=sort_keys).to_numpy())

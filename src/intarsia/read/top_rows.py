@@ -74,16 +74,16 @@ def search_file(
     return first_query, FileOutcome(replace(first_plan, steps=steps), counts)
 
 
-def values_of(query: FileQuery, key: SortKey, piece: Piece) -> pa.ChunkedArray:
-    """Return the values of the column of an order in rows that were read with `FileQuery.for_columns`."""
-    read = query.for_columns([key.column]).columns
-    schema = pa.schema([(key.column.name, key.column.type)])
-    rows = with_constants(piece.rows, read, query.constants, [query.own(key.column)], schema)
-    return key.values(rows.column(0))
+def values_of(query: FileQuery, key: SortKey, piece: Piece) -> pa.Table:
+    """Return the values of the columns of an order in rows that were read with `FileQuery.for_columns`."""
+    read = query.for_columns(key.columns).columns
+    schema = pa.schema([(column.name, column.type) for column in key.columns])
+    own = [query.own(column) for column in key.columns]
+    return key.values(with_constants(piece.rows, read, query.constants, own, schema))
 
 
 def _read_values(query: FileQuery, plan: FilePlan, key: SortKey, rows: RowSelection) -> list[Piece]:
-    return list(read_known_rows(query.for_columns([key.column]), current_plan(query, plan), rows))
+    return list(read_known_rows(query.for_columns(key.columns), current_plan(query, plan), rows))
 
 
 def _best_rows(query: FileQuery, key: SortKey, left: RowSelection, num_rows: int) -> RowSelection:
