@@ -184,7 +184,6 @@ class TableBinder:
         values |= self._table.absent_constants(entry, binding.missing)
         if binding.names is not None:
             values = {binding.own(path): value for path, value in values.items()}
-        deleted = entry.deleted_rows()
         return FileQuery.of(
             file,
             binding.predicate,
@@ -192,8 +191,9 @@ class TableBinder:
             values,
             self._budget,
             binding.names,
-            deleted,
+            entry.deleted_rows(),
             self._table.kept_indexes,
+            deleted_by=entry.deleted_by,
         )
 
     @property

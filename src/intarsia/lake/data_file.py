@@ -19,6 +19,9 @@ from intarsia.storage import (
     find_store,
 )
 
+#: No file has more rows: Parquet counts them in 64 bits.
+_MAX_ROWS = (1 << 63) - 1
+
 
 class DeletedRows(Protocol):
     """The rows of a file that a table format has deleted without rewriting the file."""
@@ -26,6 +29,24 @@ class DeletedRows(Protocol):
     def rows(self) -> RowSelection:
         """Return the deleted rows, as row numbers of the file; they may be read on the first call."""
         ...
+
+
+@dataclass(frozen=True)
+class RowsNotChosen:
+    """All rows of a file but those that a scan was asked for; for such a scan they are deleted.
+
+    Attributes:
+        chosen: The rows of the file that the scan was asked for.
+        deletes: Rows of the file that the table has deleted.
+    """
+
+    chosen: RowSelection
+    deletes: DeletedRows | None
+
+    def rows(self) -> RowSelection:
+        """See `DeletedRows.rows`."""
+        others = RowSelection.all(_MAX_ROWS) - self.chosen
+        return others if self.deletes is None else others | self.deletes.rows()
 
 
 @dataclass(frozen=True)
@@ -79,6 +100,11 @@ class DataFile:
     def deleted_rows(self) -> RowSelection:
         """Return the rows of the file that are deleted in the table."""
         return RowSelection.none() if self.deletes is None else self.deletes.rows()
+
+    @property
+    def deleted_by(self) -> str:
+        """The name in reports of what excludes the deleted rows."""
+        return "rows" if isinstance(self.deletes, RowsNotChosen) else "deletes"
 
     def joined_part(self, metadata: FileMetadata, identity: Hashable | None) -> JoinedPart:
         """Return the file as a part of a joined file.

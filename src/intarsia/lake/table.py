@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, SupportsIndex, get_args
 
 import pyarrow as pa
 
+from intarsia.lake.chosen_rows import RowNumbers, choose_rows
 from intarsia.lake.file_runs import OnError
 from intarsia.lake.index.build import LakeIndexReport
 from intarsia.lake.index.folder import Location
@@ -214,6 +215,7 @@ class Table(TableFiles):
         order_by: OrderBy | None = None,
         *,
         parameters: Parameters | None = None,
+        rows: RowNumbers | None = None,
         on_error: OnError = "raise",
     ) -> Scan:
         """Make a scan without running it.
@@ -239,6 +241,9 @@ class Table(TableFiles):
                 greater than every number. Of rows with equal values, any may be returned, in any order.
             parameters: The values of ``?`` in SQL text as a list, or those of ``:name`` as a dict. They are
                 not part of the text, so they need no quotes. ``IN ?`` takes a list.
+            rows: Read only these rows, each once, in the order of the table: their numbers, from 0, in all
+                files in order, which reads every footer; or a table with the columns ``path`` and ``row``,
+                such as the result of `locate`. Only their pages are read. None for all rows.
             on_error: ``"skip"`` to skip damaged, truncated and missing files with one warning; the report
                 lists them as ``files_failed``. `Scan.to_arrow`, data frames, counts and aggregates then
                 contain all matching rows of a file or none. Iterating and streams yield the rows that precede
@@ -249,9 +254,9 @@ class Table(TableFiles):
             The scan, an Arrow stream of the rows that can also count and aggregate them.
 
         Raises:
-            ValueError: If ``limit`` is negative, ``on_error`` is unknown, or ``order_by`` has no ``limit``
-                or is combined with ``on_error="skip"``.
-            TypeError: If ``limit`` is not an integer.
+            ValueError: If ``limit`` is negative, ``on_error`` is unknown, ``order_by`` has no ``limit`` or is
+                combined with ``on_error="skip"``, or there is no such row.
+            TypeError: If ``limit`` or a row number is not an integer.
             PredicateError: If ``where`` cannot be parsed, compares values of incompatible types, or has other
                 parameters; or if ``order_by`` is not a list of columns.
             ColumnNotFoundError: If the table has no such column; the message suggests similar names.
@@ -270,6 +275,8 @@ class Table(TableFiles):
             [2, 2, 3]
             >>> table.scan("y = ? AND x IN ?", parameters=["a", [1, 2, 3]]).count()
             1
+            >>> table.scan(rows=[998, 3]).to_pylist()
+            [{'x': 3, 'y': 'b'}, {'x': 998, 'y': 'a'}]
         """
         if limit is not None and not isinstance(limit, SupportsIndex):
             raise TypeError(f"limit is {limit!r}; it must be an integer or None")
@@ -282,7 +289,8 @@ class Table(TableFiles):
         if order_by is not None and on_error == "skip":
             raise ValueError("order_by cannot skip bad files; scan without on_error")
         predicate = parse_predicate(where, lambda: self.dataset().schema, parameters)
-        return new_scan(self, predicate, columns, limit, order_by, on_error)
+        table = self if rows is None else choose_rows(self, rows)
+        return new_scan(table, predicate, columns, limit, order_by, on_error)
 
     def dataset(self) -> TableDataset:
         """Return the table as a ``pyarrow.dataset.Dataset``, which DuckDB, Polars and DataFusion query.

@@ -118,9 +118,9 @@ class TableFiles:
         # copies read the footers and the lake index again
         return {**self.__dict__, **dict.fromkeys(_UNSHARED)}
 
-    def __setstate__(self, state: dict[str, object]) -> None:
+    def __setstate__(self, state: dict[str, object], metadata: MetadataCache | None = None) -> None:
         self.__dict__.update(state)
-        self._start_caches(MetadataCache())
+        self._start_caches(MetadataCache() if metadata is None else metadata)
 
     def _start_caches(self, metadata: MetadataCache) -> None:
         """Set the attributes that copies do not share."""
@@ -133,13 +133,15 @@ class TableFiles:
             self.files, self.root, self.open_file, self.files_at_once, segments=self._segments
         )
 
-    def part(self: _Files, ordinals: Sequence[int]) -> _Files:
+    def part(self: _Files, ordinals: Sequence[int], files: Sequence[DataFile] | None = None) -> _Files:
         """Return a table with some of the files, and with the columns and types of all.
 
         Args:
             ordinals: The ordinals of the files.
+            files: The files, if more of their rows are deleted; the metadata is then shared with this table.
         """
-        files = tuple(self.files[ordinal] for ordinal in ordinals)
+        metadata = None if files is None else self._metadata
+        files = tuple(self.files[ordinal] for ordinal in ordinals) if files is None else tuple(files)
         partitions = self.partition_columns.part(ordinals)
         state: dict[str, Any] = {
             **self.__getstate__(),
@@ -158,7 +160,7 @@ class TableFiles:
         ):  # they are of all files
             state.pop(name, None)
         part = type(self).__new__(type(self))
-        part.__setstate__(state)
+        part.__setstate__(state, metadata)
         return part
 
     def new_deadline(self) -> Deadline | None:

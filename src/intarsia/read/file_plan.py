@@ -105,7 +105,7 @@ def _deletions(query: FileQuery, candidates: RowSelection | None = None) -> Iter
     before = RowSelection.all(query.file.footer.num_rows) if candidates is None else candidates
     after = before & query.present
     if after.num_rows < before.num_rows:
-        yield PruneStep("deletes", "*", before, after)
+        yield PruneStep(query.deleted_by, "*", before, after)
 
 
 def current_plan(query: FileQuery, plan: FilePlan) -> FilePlan:

@@ -39,7 +39,8 @@ class FileQuery:
         constants: Columns that are not in the file and have one value in all of its rows: partition columns,
             and columns that the file lacks (null).
         names: The names of the columns in the file; None if they are those of the table.
-        deleted: Rows that the table does not have although the file does.
+        deleted: Rows that the table does not have although the file does, or that were not chosen.
+        deleted_by: The name in reports of what excludes these rows.
     """
 
     file: ParquetInput
@@ -49,6 +50,7 @@ class FileQuery:
     constants: Mapping[Path, pa.Scalar]
     names: FileNames | None = None
     deleted: RowSelection = _NO_ROWS
+    deleted_by: str = "deletes"
 
     @classmethod
     def of(
@@ -61,6 +63,8 @@ class FileQuery:
         names: FileNames | None = None,
         deleted: RowSelection | None = None,
         kept: KeptIndexes | None = None,
+        *,
+        deleted_by: str = "deletes",
     ) -> FileQuery:
         """Create a query of a file.
 
@@ -73,6 +77,7 @@ class FileQuery:
             names: The names of the columns in the file; None if they are those of the table.
             deleted: Rows of the file that the table does not have.
             kept: The opened indexes of earlier queries.
+            deleted_by: The name in reports of what excludes these rows.
         """
         constants = constants or {}
         if isinstance(predicate, BoundConstant) and predicate.value:
@@ -81,7 +86,7 @@ class FileQuery:
         deleted = _NO_ROWS if deleted is None else deleted.clip(0, file.footer.num_rows)
         found = columns if names is None else [names.column(column) for column in columns]
         wanted = tuple(column for column in found if column.path not in constants)
-        return cls(file, embedded, predicate, wanted, constants, names, deleted)
+        return cls(file, embedded, predicate, wanted, constants, names, deleted, deleted_by)
 
     def close(self) -> None:
         """Close the file and its indexes."""

@@ -1,0 +1,113 @@
+"""The rows that a scan is asked for by their numbers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.file import ParquetInput
+from intarsia.lake.data_file import RowsNotChosen
+from intarsia.lake.table_files import TableFiles
+from intarsia.read.ahead import ahead
+from intarsia.rows.selection import Rows, RowSelection
+
+RowNumbers: TypeAlias = "Sequence[int] | np.ndarray | pa.Array | pa.ChunkedArray | pa.Table"
+"""Numbers of rows in a table, or a table with the columns ``path`` and ``row``, as `Table.locate` returns."""
+
+_Files = TypeVar("_Files", bound=TableFiles)
+
+
+def choose_rows(table: _Files, rows: RowNumbers) -> _Files:
+    """Return a table that has only some of the rows, and only the files with them.
+
+    Numbers of rows in a table of several files need the number of rows of each file, from the footers.
+
+    Args:
+        table: The table.
+        rows: The rows, in any order; one that is repeated is chosen once.
+
+    Raises:
+        ValueError: If there is no such row, or no such file.
+        TypeError: If the rows are not integers.
+    """
+    by_file = _by_path(table, rows) if isinstance(rows, pa.Table) else _by_number(table, _numbers(rows))
+    chosen = {file: RowSelection.from_rows(np.unique(numbers)) for file, numbers in by_file.items()}
+    ordinals = sorted(chosen) or list(range(len(table.files)))[:1]
+    files = [table.files[ordinal] for ordinal in ordinals]
+    nothing = RowSelection.none()
+    return table.part(
+        ordinals,
+        [
+            replace(file, deletes=RowsNotChosen(chosen.get(ordinal, nothing), file.deletes))
+            for ordinal, file in zip(ordinals, files, strict=True)
+        ],
+    )
+
+
+def _by_number(table: TableFiles, numbers: Rows) -> Mapping[int, Rows]:
+    """Return the numbers of rows in each file, given those in the table."""
+    if not len(numbers):
+        return {}
+    edges = np.cumsum([0, *_row_counts(table)])
+    wrong = numbers[(numbers < 0) | (numbers >= edges[-1])]
+    if len(wrong):
+        raise ValueError(f"there is no row {wrong[0]:,}; the rows of {table.name} are 0 to {edges[-1] - 1:,}")
+    files = np.searchsorted(edges, numbers, side="right") - 1
+    return {file: numbers[files == file] - edges[file] for file in np.unique(files).tolist()}
+
+
+def _row_counts(table: TableFiles) -> list[int]:
+    counts = []
+    opened = ahead(table.open_file, table.files, table.files_at_once, ParquetInput.close)
+    with contextlib.closing(opened):
+        for entry, future in opened:
+            with future.result() as file:
+                counts.append(file.footer.num_rows)
+                table.remember(entry, file)
+    return counts
+
+
+def _by_path(table: TableFiles, rows: pa.Table) -> Mapping[int, Rows]:
+    """Return the numbers of rows in each file, given the locations of rows."""
+    missing = [name for name in ("path", "row") if name not in rows.column_names]
+    if missing:
+        raise ValueError(
+            f"rows has no column {missing[0]!r}; pass the result of Table.locate, or row numbers"
+        )
+    ordinals = {file.path: ordinal for ordinal, file in enumerate(table.files)}
+    numbers, paths = _numbers(rows["row"]), rows["path"].combine_chunks().dictionary_encode()
+    by_file = {}
+    for code, path in enumerate(paths.dictionary.to_pylist()):
+        if path not in ordinals:
+            raise ValueError(f"{path} is not a file of the table {table.name}")
+        mine = pc.equal(paths.indices, code).fill_null(False).to_numpy(zero_copy_only=False)
+        by_file[ordinals[path]] = numbers[mine]
+    for file, mine in by_file.items():
+        with table.open_file(table.files[file]) as opened:
+            num_rows = opened.footer.num_rows
+            table.remember(table.files[file], opened)
+        wrong = mine[(mine < 0) | (mine >= num_rows)]
+        if len(wrong):
+            path = table.files[file].path
+            raise ValueError(f"there is no row {wrong[0]:,} in {path}; its rows are 0 to {num_rows - 1:,}")
+    return by_file
+
+
+def _numbers(rows: object) -> Rows:
+    if isinstance(rows, (pa.Array, pa.ChunkedArray)):
+        if rows.null_count:
+            raise TypeError("rows contains null; pass integers")
+        found = np.asarray(rows.to_numpy() if isinstance(rows, pa.ChunkedArray) else rows.to_numpy(False))
+    else:
+        found = np.asarray(rows)
+    if found.size == 0 and found.ndim == 1:
+        return np.empty(0, dtype=np.int64)
+    if found.ndim != 1 or found.dtype.kind not in "iu":
+        raise TypeError(f"rows is {rows!r:.80}; pass a list of integers, or the result of Table.locate")
+    return found.astype(np.int64)
