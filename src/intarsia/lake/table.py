@@ -10,10 +10,10 @@ import pyarrow as pa
 from intarsia.lake.file_runs import OnError
 from intarsia.lake.index.build import LakeIndexReport
 from intarsia.lake.index.folder import Location
+from intarsia.lake.query_run import QueryRun
 from intarsia.lake.scan import Scan
 from intarsia.lake.split import Split
 from intarsia.lake.table_files import TableFiles
-from intarsia.lake.timed_scan import new_scan
 from intarsia.predicate import Where, parse_predicate
 from intarsia.read.aggregate import Aggregate
 from intarsia.read.approximate import ApproximateCount
@@ -225,8 +225,10 @@ class Table(TableFiles):
             raise ValueError(f"on_error is {on_error!r}; it must be 'raise' or 'skip'")
         if order_by is not None and on_error == "skip":
             raise ValueError("order_by cannot skip bad files; scan without on_error")
-        predicate = parse_predicate(where, lambda: self.dataset().schema)
-        return new_scan(self, predicate, columns, limit, order_by, on_error)
+        run = QueryRun(self.new_deadline())
+        with run.running():  # expressions are parsed with the schema
+            predicate = parse_predicate(where, lambda: self.dataset().schema)
+        return Scan(self, predicate, columns, limit, order_by, on_error, run)
 
     def dataset(self) -> TableDataset:
         """Return the table as a ``pyarrow.dataset.Dataset``, which DuckDB, Polars and DataFusion query.

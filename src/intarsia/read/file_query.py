@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +19,7 @@ from intarsia.predicate import Bound, BoundConstant, Path
 from intarsia.predicate.bound import conditions
 from intarsia.read.file_names import FileNames
 from intarsia.read.output_columns import OutputColumn
+from intarsia.read.pages_read import PagesRead
 from intarsia.rows.selection import RowSelection
 
 _NO_ROWS = RowSelection.none()
@@ -40,6 +41,7 @@ class FileQuery:
             and columns that the file lacks (null).
         names: The names of the columns in the file; None if they are those of the table.
         deleted: Rows that the table does not have although the file does.
+        pages: The pages that were read, by this query or by one with other columns or conditions.
     """
 
     file: ParquetInput
@@ -49,6 +51,7 @@ class FileQuery:
     constants: Mapping[Path, pa.Scalar]
     names: FileNames | None = None
     deleted: RowSelection = _NO_ROWS
+    pages: PagesRead = field(default_factory=PagesRead, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -133,11 +136,6 @@ class FileQuery:
     def num_row_groups(self) -> int:
         """Number of row groups of the file."""
         return len(self.file.footer.metadata.row_groups)
-
-    def total_pages(self) -> dict[str, int | None]:
-        """Return the number of data pages of each leaf by dotted path; None where it is not recorded."""
-        totals = self.file.metadata.total_data_pages(self.leaves)
-        return {leaf.name: total for leaf, total in zip(self.leaves, totals, strict=True)}
 
     # --- the cost of rows --------------------------------------------------------------------------
 
