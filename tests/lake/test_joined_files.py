@@ -135,13 +135,14 @@ def test_footers_are_counted_once(lake):
     scan = pickle.loads(pickle.dumps(table)).scan("id = 777")
     scan.to_arrow()
     footers = [pq.ParquetFile(path).metadata.serialized_size + 8 for path in lake.iterdir()]
-    assert scan.report.bytes_read - first.report.bytes_read == sum(footers)
+    assert scan.report.bytes_read == first.report.bytes_read > sum(footers)
 
 
 def test_a_dictionary_page_is_read_once(lake):
     """The file with the value is planned with the page that was read for all files."""
     wanted = sorted(names_of(4) - names_of(0, 1, 2, 3, 5))[0]
     table = ia.open(lake)
+    assert table.schema  # the footers are in no report
     scan = table.scan(f"name = '{wanted}'")
     assert scan.to_arrow().num_rows == 1
     report = scan.report

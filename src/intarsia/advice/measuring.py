@@ -18,6 +18,8 @@ from intarsia.predicate import Condition, conditions
 from intarsia.read.file_plan import FilePlan, count_planned, plan_file
 from intarsia.read.file_query import FileQuery
 from intarsia.read.locations import matching_rows
+from intarsia.read.page_states import pages_read
+from intarsia.read.pages_read import PagesRead
 from intarsia.rows.selection import RowSelection
 
 #: Row counts that are extrapolated from a sample may be too small by this factor.
@@ -57,10 +59,11 @@ def plan_cost(query: FileQuery, rows: RowSelection | None = None) -> QueryCost:
     if rows is None:
         plan = plan_file(query)
         rows, index_bytes = plan.candidates, plan.index_bytes - _read_again(query, plan)
+    query = replace(query, pages=PagesRead())
     counts = count_planned(query, rows)
     return QueryCost(
         counts.planned_bytes + counts.index_bytes + index_bytes,
-        sum(counts.pages.values()),
+        sum(pages_read(query)),
         counts.row_groups,
         counts.rows_candidate,
         counts.row_groups > 0,

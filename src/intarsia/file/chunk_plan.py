@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -42,6 +43,7 @@ class ChunkPlan:
         total_pages: Number of data pages in the chunk; None if it is unknown.
         whole: Whether this is the whole chunk, because the locations of its pages are unknown or not needed.
         has_dictionary_within: Whether the pages are known to include the dictionary page.
+        page_ordinals: Ordinal of each data page in the chunk; empty for a whole chunk.
     """
 
     leaf: Leaf
@@ -55,26 +57,12 @@ class ChunkPlan:
     total_pages: int | None
     whole: bool = False
     has_dictionary_within: bool = False
+    page_ordinals: Sequence[int] = ()
 
     @property
     def num_bytes(self) -> int:
         """Number of bytes of the data pages."""
         return sum(location.length for location in self.pages)
-
-    @property
-    def num_pages(self) -> int:
-        """Number of data pages to read; 0 for a whole chunk with an unknown number of pages."""
-        return self.total_pages or 0 if self.whole else len(self.page_starts)
-
-    @property
-    def page_offsets(self) -> list[int]:
-        """Offset of each data page in the file; empty for a whole chunk."""
-        stops = np.cumsum([location.length for location in self.pages])
-        starts = np.array(self.page_starts, dtype=np.int64)
-        ordinals = np.searchsorted(stops, starts, side="right")
-        shifts = np.array([location.stop for location in self.pages]) - stops
-        offsets: list[int] = (starts + shifts[ordinals]).tolist()
-        return offsets
 
 
 def is_single_page(meta: ColumnMetaData) -> bool:
@@ -176,6 +164,7 @@ def plan_chunk(
         dictionary,
         use,
         len(locations),
+        page_ordinals=chosen.ordinals.tolist(),
     )
 
 

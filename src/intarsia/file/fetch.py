@@ -26,13 +26,9 @@ class PageCache:
         self._held: list[ByteRange] = []
         self._dictionaries = 0
 
-    def count_new(self, plan: ChunkPlan) -> int:
-        """Return the number of data pages of a plan that have not been read; 0 if it is unknown."""
-        if not any(map(self._overlapping, plan.pages)):
-            return plan.num_pages
-        if plan.whole:
-            return plan.num_pages if self._gaps(plan.pages[0]) else 0
-        return sum(bool(self._gaps(ByteRange(start, start + 1))) for start in plan.page_offsets)
+    def is_new(self, plan: ChunkPlan) -> bool:
+        """Return whether some data pages of a plan have not been read."""
+        return any(map(self._gaps, plan.pages))
 
     @property
     def dictionary_count(self) -> int:

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.errors import FormatError
-from intarsia.file.outlines import ChunkOutlines, outlines_of
+from intarsia.file.outlines import ChunkOutlines, data_page_count, outlines_of
 from intarsia.file.schema import FileSchema, file_schema
 from intarsia.file.synthetic import decode_errors, footer_parts
 from intarsia.format.column_paths import with_column_paths
@@ -109,6 +111,8 @@ class FileMetadata:
         self.ignored: list[Ignored] = []
         self._locations: dict[ChunkKey, PageLocations | None] = {}
         self._page_rows: dict[tuple[int, bytes], PageRows] = {}
+        # only those that differ from the recorded numbers
+        self._located_counts: dict[ChunkKey, int] = {}
         self._column_indexes: dict[ChunkKey, ColumnIndex | None] = {}
         self._outlines: dict[int, ChunkOutlines] = {}
         self._derived: dict[Hashable, Any] = {}
@@ -179,9 +183,21 @@ class FileMetadata:
     def _outlined(self, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
         return outlines_of(self.footer.metadata.row_groups, leaves, self.footer.file_length)
 
-    def total_data_pages(self, leaves: Sequence[Leaf]) -> list[int | None]:
-        """Return the number of data pages of leaves in the whole file; None where it is not recorded."""
-        return [outlines.total_data_pages for outlines in self.outlines(leaves)]
+    def page_counts(self, leaves: Sequence[Leaf]) -> npt.NDArray[np.int64]:
+        """Return the number of data pages of each leaf in each row group; `UNKNOWN` if it is not known.
+
+        It is that of the page locations, if these are loaded and trusted, else the recorded one.
+        """
+        recorded = [of_leaf.data_pages for of_leaf in self.outlines(leaves)]
+        shape = len(leaves), len(self.footer.metadata.row_groups)
+        counts = np.array(recorded, dtype=np.int64).reshape(shape)
+        if self._located_counts:
+            positions = {leaf.ordinal: position for position, leaf in enumerate(leaves)}
+            with self._changing:
+                for key, num_pages in self._located_counts.items():
+                    if key.leaf in positions:
+                        counts[positions[key.leaf], key.row_group] = num_pages
+        return counts
 
     # --- the directory -----------------------------------------------------------------------------
 
@@ -232,6 +248,7 @@ class FileMetadata:
             for leaf in self.footer.leaves:
                 self._locations[ChunkKey(row_group, leaf.ordinal)] = None
                 self._column_indexes[ChunkKey(row_group, leaf.ordinal)] = None
+                self._located_counts.pop(ChunkKey(row_group, leaf.ordinal), None)
 
     @property
     def wrong_row_groups(self) -> frozenset[int]:
@@ -257,8 +274,16 @@ class FileMetadata:
                 rows = locations.rows
                 rows = self._page_rows.setdefault((rows.num_rows, rows.starts.tobytes()), rows)
                 locations = PageLocations(locations.offsets, locations.sizes_bytes, rows)
-            self._locations[key] = None if key.row_group in self._wrong_row_groups else locations
+            if key.row_group in self._wrong_row_groups:
+                locations = None
+            self._locations[key] = locations
+            if locations is not None and len(locations) != self._recorded_pages(key):
+                self._located_counts[key] = len(locations)
             self._page_index_bytes += num_bytes
+
+    def _recorded_pages(self, key: ChunkKey) -> int | None:
+        meta = self.footer.metadata.row_groups[key.row_group].columns[key.leaf].meta_data
+        return None if meta is None else data_page_count(meta.encoding_stats)
 
     def keep_column_index(self, key: ChunkKey, column_index: ColumnIndex | None, num_bytes: int = 0) -> None:
         """Store the column index of a chunk, or that none is trusted."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -54,11 +53,6 @@ class ChunkOutlines:
     def of_groups(self, groups: Int64s) -> ChunkOutlines:
         """Return the chunks of some row groups, given by ordinal."""
         return ChunkOutlines(*(getattr(self, field.name)[groups] for field in fields(self)))
-
-    @cached_property
-    def total_data_pages(self) -> int | None:
-        """Number of data pages in all row groups; None if it is not recorded for each."""
-        return None if (self.data_pages == UNKNOWN).any() else int(self.data_pages.sum())
 
 
 def outlines_of(

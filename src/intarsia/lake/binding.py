@@ -98,6 +98,11 @@ class TableBinder:
         """The rows to select; None for all."""
         return self._predicate
 
+    @property
+    def queried(self) -> list[OutputColumn]:
+        """The columns of the result and of the predicate."""
+        return [OutputColumn(path[-1], path, data_type) for path, data_type in self._paths.items()]
+
     def for_columns(self, columns: Sequence[OutputColumn]) -> TableBinder:
         """Return the same query with some columns; the same object if they are its own."""
         is_same = tuple(columns) == self._columns

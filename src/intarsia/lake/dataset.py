@@ -13,9 +13,9 @@ import pyarrow.dataset as ds
 
 from intarsia.arrow.selecting import take_rows
 from intarsia.errors import ColumnNotFoundError, PredicateError, UnsupportedFeatureError
+from intarsia.lake.query_run import QueryRun
 from intarsia.lake.scan import Scan
 from intarsia.lake.table_files import TableFiles
-from intarsia.lake.timed_scan import new_scan
 from intarsia.predicate import And, Predicate
 from intarsia.predicate.expressions import parse_conjuncts
 from intarsia.read.report import ScanReport
@@ -238,7 +238,9 @@ class TableScanner:
         self._dataset = dataset
         self._table = dataset.table
         self._batch_size = BATCH_ROWS if batch_size is None else batch_size
-        self.dataset_schema = dataset.schema
+        self._first_run: QueryRun | None = QueryRun(self._table.new_deadline())
+        with self._first_run.running():  # it may read the footers
+            self.dataset_schema = dataset.schema
         self._columns = columns if columns is None or isinstance(columns, Mapping) else list(columns)
         if isinstance(where, pa.Scalar):  # DataFusion passes one for a condition that no row satisfies
             where = pc.scalar(where)
@@ -263,7 +265,7 @@ class TableScanner:
     def _is_usable(self, predicate: Predicate) -> bool:
         """Return whether a condition can be compared with the columns of the table."""
         try:
-            new_scan(self._table, predicate, [], None)
+            Scan(self._table, predicate, [], None)
         except (PredicateError, ColumnNotFoundError):
             return False
         return True
@@ -282,7 +284,8 @@ class TableScanner:
         return sorted(found)
 
     def _scan(self, limit: int | None = None) -> Scan:
-        return self._dataset.record(new_scan(self._table, self._predicate, self._names, limit))
+        run, self._first_run = self._first_run, None
+        return self._dataset.record(Scan(self._table, self._predicate, self._names, limit, first_run=run))
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Run the scan, and yield batches."""

@@ -36,6 +36,7 @@ from intarsia.storage import (
     MAX_CONCURRENT_REQUESTS,
     IoCounts,
     ObjectIdentity,
+    QueryReads,
     StorageOptions,
     Stores,
     find_store,
@@ -179,21 +180,22 @@ def _choose(
     uncertain = sorted(path for path, role in roles.items() if role is FileRole.UNCERTAIN)
     paths = sorted([*(path for path, role in roles.items() if role is FileRole.PARQUET), *uncertain])
     files = {path: describe(path, roles[path] is FileRole.PARQUET) for path in paths}
-    reads = IoCounts()
     is_remote = any(files[path].is_remote for path in uncertain)
     begins = ahead(
         lambda path: begins_as_parquet(files[path]), uncertain, MAX_CONCURRENT_REQUESTS if is_remote else 1
     )
-    for path, future in begins:
-        is_parquet, counts = future.result()
-        reads += counts
-        if not is_parquet:
-            others.add(path)
-            del files[path]
+    reads = QueryReads()
+    with reads.counting():
+        for path, future in begins:
+            if not future.result():
+                others.add(path)
+                del files[path]
     if not files:
         raise FileNotFoundError(f"{source}: no Parquet file in this folder{_left_alone(sorted(others))}")
     root = None if named else source
-    return FoundFiles(tuple(files.values()), tuple(sorted(others)), reads, root)
+    return FoundFiles(
+        tuple(files.values()), tuple(sorted(others)), IoCounts(reads.requests, reads.bytes), root
+    )
 
 
 def _left_alone(others: Sequence[str]) -> str:

@@ -12,7 +12,6 @@ from intarsia.file.joined import JoinedPart
 from intarsia.file.schema import INDEX_KEYS
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.ahead import ahead
-from intarsia.storage import IoCounts
 
 #: The maximum number of files to join, and of bytes of their metadata in memory.
 MAX_FILES = 1_024
@@ -20,9 +19,6 @@ MAX_BYTES = 64 << 20
 
 #: Files that can be joined, by ordinal in the table.
 Family: TypeAlias = "dict[int, JoinedPart]"
-
-#: The footer of a file, and what was read to get it; None if the file cannot be joined.
-_Footer: TypeAlias = "tuple[JoinedPart, IoCounts | None] | None"
 
 
 def families(parts: Iterable[tuple[int, JoinedPart]]) -> Iterator[Family]:
@@ -54,7 +50,6 @@ def _family_of(part: JoinedPart) -> Hashable:
 def read_footers(
     table: TableFiles,
     files: Sequence[int],
-    counts: IoCounts,
     *,
     makes_requests: bool = True,
     only_settled: bool = True,
@@ -65,7 +60,6 @@ def read_footers(
     Args:
         table: The table.
         files: Ordinals of the files.
-        counts: The reads are added to it.
         makes_requests: Whether footers of objects are read, several at a time; else only those that are
             cached are yielded.
         only_settled: Whether to leave out files whose changes might not be detected. They must not be read as
@@ -87,34 +81,32 @@ def read_footers(
             except (FormatError, OSError):  # opening the file raises it
                 continue
             if found is not None:
-                part, reads = found
-                if reads is not None:
-                    counts.add(reads.requests, reads.bytes)
-                yield ordinal, part
+                yield ordinal, found
             elif table.files[ordinal].is_remote:  # its store has no ETags, so no object can be joined
                 return
 
 
-def _read(table: TableFiles, ordinal: int, *, only_settled: bool, is_current: bool) -> _Footer:
+def _read(table: TableFiles, ordinal: int, *, only_settled: bool, is_current: bool) -> JoinedPart | None:
+    """Return the footer of a file; None if the file cannot be joined."""
     entry = table.files[ordinal]
     settled = table.settled_metadata(entry, is_current=is_current)
     if settled is not None:
-        return entry.joined_part(settled.metadata, settled.identity), settled.reads
+        return entry.joined_part(settled.metadata, settled.identity)
     if only_settled:
         return None
     with table.open_file(entry, is_current=is_current) as file:
         _ = file.footer
-        return entry.joined_part(file.metadata, file.source.identity), file.source.counts
+        return entry.joined_part(file.metadata, file.source.identity)
 
 
 def _results(
     table: TableFiles,
     files: Sequence[int],
-    read: Callable[[int], _Footer],
+    read: Callable[[int], JoinedPart | None],
     requests: set[int],
     *,
     makes_requests: bool,
-) -> Generator[tuple[int, Callable[[], _Footer]], None, None]:
+) -> Generator[tuple[int, Callable[[], JoinedPart | None]], None, None]:
     """Yield functions that return the footers of files; those of objects are read concurrently."""
     if not requests or not makes_requests:
         for ordinal in files:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
 from intarsia.lake.binding import TableBinder
@@ -21,6 +21,7 @@ from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.report import FileOutcome, ScanReport, warn_of_failed, warn_of_ignored
+from intarsia.storage import QueryReads, current_reads
 
 #: What happens to damaged and missing files: an error, or they are skipped with one warning.
 OnError: TypeAlias = Literal["raise", "skip"]
@@ -71,13 +72,21 @@ class FileRuns:
         """Let the next run not check the footers, because it continues this run."""
         self._has_new_footers = True
 
+    def new_report(self, **fields: Any) -> ScanReport:
+        """Return an empty report of the query that runs in this thread, with some other attributes."""
+        table = self._table
+        return ScanReport(
+            files_total=len(table.files),
+            files_other=len(table.other_files),
+            reads=current_reads() or QueryReads(),
+            **fields,
+        )
+
     @contextlib.contextmanager
     def reporting(self) -> Generator[ScanReport, None, None]:
         """Start a new report, and set `report` to it."""
         started = time.perf_counter()
-        self.report = report = ScanReport(
-            files_total=len(self._table.files), files_other=len(self._table.other_files)
-        )
+        self.report = report = self.new_report()
         try:
             yield report
         finally:

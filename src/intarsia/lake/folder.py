@@ -6,6 +6,7 @@ folders only; a glob or a list may name any file.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from enum import Enum
 
 from intarsia.errors import ListingError
 from intarsia.lake.data_file import DataFile
-from intarsia.storage import CountedSource, IoCounts
+from intarsia.storage import CountedSource
 
 #: File extensions of Parquet, in lower case.
 PARQUET_SUFFIXES = (".parquet", ".parq", ".pq")
@@ -69,18 +70,15 @@ def is_visible_folder(name: str) -> bool:
     return is_visible(name) or "=" in name
 
 
-def begins_as_parquet(file: DataFile) -> tuple[bool, IoCounts]:
-    """Return whether a file starts with the magic of Parquet, and the reads that this took.
+def begins_as_parquet(file: DataFile) -> bool:
+    """Return whether a file starts with the magic of Parquet.
 
     Four bytes are read, or none if the file is too small for Parquet.
     """
     if file.size_bytes < _SMALLEST_FILE_BYTES:
-        return False, IoCounts()
-    source = CountedSource(file.open())
-    try:
-        return source.read(0, len(_MAGICS[0])) in _MAGICS, source.counts
-    finally:
-        source.close()
+        return False
+    with contextlib.closing(CountedSource(file.open())) as source:
+        return source.read(0, len(_MAGICS[0])) in _MAGICS
 
 
 def walk(folder: str) -> Iterator[tuple[str, FileRole]]:

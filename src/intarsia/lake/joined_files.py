@@ -39,7 +39,7 @@ from intarsia.read.known import JoinedRows, Known
 from intarsia.read.prune import prune_joined
 from intarsia.read.report import ScanReport
 from intarsia.rows.bounds import Bools
-from intarsia.storage import IoCounts, ObjectStoreFile
+from intarsia.storage import ObjectStoreFile
 
 #: The maximum number of bytes of dictionary pages to keep for reading the files that are left.
 MAX_MEMORY_BYTES = 64 << 20
@@ -215,15 +215,14 @@ def plan_together(
     """
     if len(files) < 2:
         return
-    known, counts = footers or {}, IoCounts()
+    known = footers or {}
     settled = {file: known[file] for file in files if file in known and known[file].identity is not None}
     others = [file for file in files if file not in settled]
     # without reads, the first files may suffice
-    read = read_footers(table, others, counts, makes_requests=reads, is_current=is_current)
+    read = read_footers(table, others, makes_requests=reads, is_current=is_current)
     with contextlib.suppress(ObjectStoreError), contextlib.closing(read):  # raised when objects are read
         for family in families(itertools.chain(settled.items(), read)):
             yield from _pruned(table, binder, report, family, reads=reads)
-    report.add_reads(counts)
     table.tails.clear()
 
 
@@ -295,8 +294,7 @@ def _pruned_once(
     edges = joined.row_edges
     keep = pruned.candidates.overlaps(edges[:-1], edges[1:])
     report.add_excluded_together(query, joined, known, ~keep)
-    counts = file.source.counts
-    report.add_index_reads(IoCounts(counts.requests, counts.bytes), ())
+    report.add_index_bytes(file.source.counts.bytes)
     if joined.ignored:  # the files' own plans record it
         known = replace(known, used=frozenset({"statistics"}))
     is_whole = _needs_no_pages(query, joined)

@@ -20,6 +20,7 @@ from intarsia.lake.metadata_cache import JoinedCache
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import Piece
+from intarsia.read.pages_read import PagesRead
 from intarsia.read.row_group import RowReader
 from intarsia.read.row_group_run import RowGroupRun, RowGroupRuns, RunColumns
 from intarsia.rows.selection import RowSelection
@@ -85,7 +86,7 @@ def _read_family(files: Sequence[PlannedFile], cache: JoinedCache) -> dict[int, 
         ]
     )
     input_ = JoinedInput(joined, [one.source for one in inputs])
-    query = replace(files[0].query, file=input_, deleted=RowSelection.none())
+    query = replace(files[0].query, file=input_, deleted=RowSelection.none(), pages=PagesRead())
     plan = _joined_plan([file.plan for file in files], joined)
     runs = RowGroupRuns(query, plan, plan.candidates)
     file_of_group = np.searchsorted(joined.group_edges, runs.groups, side="right") - 1
@@ -99,6 +100,9 @@ def _read_family(files: Sequence[PlannedFile], cache: JoinedCache) -> dict[int, 
         for run in runs:
             for ordinal, piece in _read_run(query, plan, run, joined):
                 pieces.setdefault(ordinal, []).append(piece)
+    for ordinal in pieces:
+        start, stop = joined.group_edges[ordinal : ordinal + 2].tolist()
+        files[ordinal].query.pages.add_of_groups(query.pages, start, stop)
     return pieces
 
 

@@ -17,6 +17,7 @@ from intarsia.lake.file_runs import FileRuns, OnError
 from intarsia.lake.order_by import OrderBy, parse_order
 from intarsia.lake.planning import OpenPlan
 from intarsia.lake.query_result import QueryResult
+from intarsia.lake.query_run import QueryRun, in_new_run
 from intarsia.lake.split import Split, SplitQuery, file_identity, make_splits
 from intarsia.lake.table_files import TableFiles
 from intarsia.lake.top_scan import TopScan
@@ -77,20 +78,25 @@ class Scan(QueryResult):
         limit: int | None,
         order_by: OrderBy | None = None,
         on_error: OnError = "raise",
+        first_run: QueryRun | None = None,
     ) -> None:
         self._table = table
+        # the first run includes the reads for the schema
+        self._next_run: QueryRun | None = first_run or QueryRun(table.new_deadline())
         # footers that are read now for the schema need not be checked again by the first run
         has_new_footers = not table.has_schema
         self._limit = limit
         self._on_error = on_error
         self._where = predicate
+        with self._next_run.running():
+            table_schema = table.schema
         if columns is None:
-            refuse_repeated(table.schema, table.schema.names, table.name)
-        self.columns = output_columns(table.schema, columns)
+            refuse_repeated(table_schema, table_schema.names, table.name)
+        self.columns = output_columns(table_schema, columns)
         self._binder = TableBinder(table, predicate, self.columns)
-        fields = [column.field(table.schema) for column in self.columns]
-        self.schema = pa.schema(fields, metadata=table.schema.metadata)
-        self._key = None if order_by is None else parse_order(order_by, table.schema)
+        fields = [column.field(table_schema) for column in self.columns]
+        self.schema = pa.schema(fields, metadata=table_schema.metadata)
+        self._key = None if order_by is None else parse_order(order_by, table_schema)
         self._runs = FileRuns(
             table,
             self._binder,
@@ -101,7 +107,12 @@ class Scan(QueryResult):
 
     def __dir__(self) -> list[str]:
         """List the attributes, without the methods that only other parts of Intarsia call."""
-        return sorted({*super().__dir__()} - {"read_ahead", "totals"})
+        return sorted({*super().__dir__()} - {"new_run", "read_ahead", "totals"})
+
+    def new_run(self) -> QueryRun:
+        """Begin a run."""
+        run, self._next_run = self._next_run, None
+        return run or QueryRun(self._table.new_deadline())
 
     @property
     def report(self) -> ScanReport:
@@ -114,6 +125,7 @@ class Scan(QueryResult):
         order = f", order_by={keys}" if keys else ""
         return f"Scan(where={self._where!r}, columns={names}{order}, limit={self._limit})"
 
+    @in_new_run
     def to_arrow(self) -> pa.Table:
         """Run the scan and collect the rows.
 
@@ -127,21 +139,21 @@ class Scan(QueryResult):
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Run the scan, and yield batches row group by row group."""
         # a caller that takes one batch after the other may stop early
-        return _to_batches(self._tables(whole_files=False, runs_at_once=1))
+        return self.new_run().in_steps(_to_batches(self._tables(whole_files=False, runs_at_once=1)))
 
     def read_ahead(self) -> Generator[pa.RecordBatch, None, None]:
         """Run the scan, and yield batches as iterating does, while the next row group is being read.
 
         This is for engines, which usually take all batches.
         """
-        yield from _to_batches(self._tables(whole_files=False, runs_at_once=RUNS_AT_ONCE))
+        batches = _to_batches(self._tables(whole_files=False, runs_at_once=RUNS_AT_ONCE))
+        return self.new_run().in_steps(batches)
 
+    @in_new_run
     def explain(self, *, analyze: bool = False) -> ScanReport:
         """Plan without reading data pages; see `Table.explain`. The limit is ignored."""
         started = time.perf_counter()
-        report = ScanReport(
-            files_total=len(self._table.files),
-            files_other=len(self._table.other_files),
+        report = self._runs.new_report(
             rows_estimated=0.0,
             rows_matched=0 if analyze else None,
             bytes_planned=None if analyze else 0,
@@ -166,6 +178,7 @@ class Scan(QueryResult):
         warn_of_failed(report.files_failed)
         return report
 
+    @in_new_run
     def plan(self, split_bytes: int | None = None) -> list[Split]:
         """Return the scan as splits that any process can read; see `Table.plan`.
 
@@ -220,6 +233,7 @@ class Scan(QueryResult):
         """
         return Aggregate(self.totals(functions).values(), self.report)
 
+    @in_new_run
     def totals(self, requested: Requested) -> Totals:
         """Compute aggregates as `aggregate` does, in a form that can be merged with those of other files."""
         self._refuse_limit()
@@ -232,6 +246,7 @@ class Scan(QueryResult):
                     record(totals.add_file(found.query, found.plan, found.pieces))
         return totals
 
+    @in_new_run
     def locate(self, column: str | None = None) -> pa.Table:
         """Return the locations of the rows that match; see `Table.locate`.
 
@@ -253,6 +268,7 @@ class Scan(QueryResult):
                 found.append(locations)
         return pa.concat_tables(found)
 
+    @in_new_run
     def approx_distinct(self, column: str) -> ApproximateCount:
         """Estimate the number of distinct values of a column in the rows that match.
 
@@ -269,6 +285,7 @@ class Scan(QueryResult):
         estimate, lower, upper = values.count(self._runs.each_file([queried]), self._runs.skipping)
         return ApproximateCount(estimate, lower, upper, tuple(values.unindexed), self.report)
 
+    @in_new_run
     def count_distinct(self, column: str) -> int:
         """Count the distinct values of a column in the rows that match; see `Table.count_distinct`.
 
@@ -279,6 +296,7 @@ class Scan(QueryResult):
         """
         return self._values_of(column, counted=False).count_distinct()
 
+    @in_new_run
     def value_counts(self, column: str, limit: int | None = None) -> pa.Table:
         """Return the values of a column in the rows that match, with their counts; see `Table.value_counts`.
 
@@ -304,6 +322,7 @@ class Scan(QueryResult):
                 record(values.add_file(query, plan))
         return values
 
+    @in_new_run
     def sketches(self, column: str, lg_config_k: int = 12) -> pa.Table:
         """Return a HyperLogLog sketch of the rows that match for each file; see `Table.sketches`.
 
@@ -334,6 +353,7 @@ class Scan(QueryResult):
                 f"the scan has limit={self._limit}, but this method needs all rows; scan without a limit"
             )
 
+    @in_new_run
     def sample(self, n: int | None = None, seed: int | None = None) -> pa.Table:
         """Draw rows as `Table.sample` does; `report` lists what was read.
 
@@ -354,16 +374,13 @@ class Scan(QueryResult):
         table = self._table
         open_file = partial(table.open_file, is_current=self._runs.starts_with_new_footers())
         opened = ahead(open_file, table.files, table.files_at_once, ParquetInput.close)
-        sizes, reads = [], []
+        sizes = []
         with contextlib.closing(opened):
             for entry, future in opened:
                 with future.result() as file:
                     sizes.append(FileSize.of(file, entry.deleted_rows()))
-                    reads.append(file.source.counts)
         self._runs.continue_with_new_footers()
         pieces = list(sample_rows(sizes, self._runs.each_file(self.columns), n, seed, self._finish))
-        for counts in reads:
-            self.report.add_reads(counts)
         return concat_rows([pa.Table.from_batches([], self.schema), *pieces])
 
     def _tables(self, *, whole_files: bool, runs_at_once: int) -> Iterator[pa.Table]:
@@ -436,6 +453,6 @@ class Scan(QueryResult):
         return with_constants(rows, query.columns, query.constants, columns, self.schema)
 
 
-def _to_batches(tables: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
+def _to_batches(tables: Iterator[pa.Table]) -> Generator[pa.RecordBatch, None, None]:
     for table in tables:
         yield from table.to_batches()

@@ -84,12 +84,13 @@ class SharedAggregate:
         on_error: OnError = "raise",
     ) -> None:
         self._started = time.perf_counter()
-        predicate = parse_predicate(where, lambda: table.dataset().schema)
-        columns = output_columns(table.schema, [name for name in functions if name != ROWS])
-        self._totals = Totals(functions, columns)
         self.report = ScanReport(files_total=len(table.files), files_other=len(table.other_files))
-        binder = TableBinder(table, predicate, columns)
-        left = find_survivors(table, binder, self.report, self._totals.questions)
+        with self.report.reads.counting():
+            predicate = parse_predicate(where, lambda: table.dataset().schema)
+            columns = output_columns(table.schema, [name for name in functions if name != ROWS])
+            self._totals = Totals(functions, columns)
+            binder = TableBinder(table, predicate, columns)
+            left = find_survivors(table, binder, self.report, self._totals.questions)
         for answers in left.answers:
             self._totals.add_summaries(answers.summaries)
         ordinals = {table.files[ordinal].path: ordinal for ordinal in left.files}

@@ -14,7 +14,7 @@ from intarsia.errors import FormatError, PredicateError
 from intarsia.file import Ignored
 from intarsia.file.schema import FileSchema
 from intarsia.lake.index.answers import FileAnswers, answer_files
-from intarsia.lake.index.known_files import FamilyFiles, KnownFiles
+from intarsia.lake.index.known_files import FamilyFiles
 from intarsia.lake.index.prune import FamilyVerdict, prune_family
 from intarsia.lake.joined_files import FamilyBinder, exclude_joined
 from intarsia.lake.log_statistics import LogExclusion
@@ -24,7 +24,7 @@ from intarsia.predicate import Bound, Path, Predicate
 from intarsia.read.aggregate.result import Question
 from intarsia.read.report import ScanReport
 from intarsia.rows.bounds import Bools
-from intarsia.storage import IoCounts
+from intarsia.storage import reading_indexes
 
 #: Files that a lake index contains are planned together if it leaves this many; the other indexes of their
 #: columns have more to exclude. This does not apply to objects: Bloom filters that the lake index contains
@@ -114,24 +114,21 @@ def find_survivors(
         return Survivors(np.flatnonzero(keep).tolist())
     known = table.known_files(is_current=is_current)
     if known is None:
-        report.add_index_reads(IoCounts(), table.lake_index.ignored)
+        report.add_ignored(table.lake_index.ignored)
         return _joined(table, report, keep, keep, [], joins, reads=reads, is_current=is_current)
-    before = _reads(known)
     answers: list[FileAnswers] = []
     faults = [*table.lake_index.ignored]
-    for files in known.families():
-        relevant = keep[files.files]
-        if relevant.any():
-            found, answered, ignored = _family(table, binder, files, relevant, report, questions)
-            faults += ignored
-            keep[files.files] &= found
-            if answered is not None:
-                answers.append(answered)
-                keep[files.files[np.isin(files.within, answered.files)]] = False
-    after = _reads(known)
-    report.add_index_reads(
-        IoCounts(after.requests - before.requests, after.bytes - before.bytes), dict.fromkeys(faults)
-    )
+    with reading_indexes():
+        for files in known.families():
+            relevant = keep[files.files]
+            if relevant.any():
+                found, answered, ignored = _family(table, binder, files, relevant, report, questions)
+                faults += ignored
+                keep[files.files] &= found
+                if answered is not None:
+                    answers.append(answered)
+                    keep[files.files[np.isin(files.within, answered.files)]] = False
+    report.add_ignored(dict.fromkeys(faults))
     unknown = keep & ~known.is_known
     return _joined(table, report, keep, unknown, answers, joins, reads=reads, is_current=is_current)
 
@@ -217,7 +214,3 @@ def _family(
 def _spread(values: pa.Array, positions: np.ndarray) -> pa.Array:
     """Arrange the values of some files by their positions in the family; null for the others."""
     return values.take(pa.array(positions, mask=positions < 0))
-
-
-def _reads(known: KnownFiles) -> IoCounts:
-    return sum((one.segment.source.counts for one in known.index.segments), IoCounts())

@@ -12,10 +12,10 @@ from intarsia.lake.file_runs import OnError
 from intarsia.lake.index.build import LakeIndexReport
 from intarsia.lake.index.folder import Location
 from intarsia.lake.order_by import OrderBy
+from intarsia.lake.query_run import QueryRun
 from intarsia.lake.scan import Scan
 from intarsia.lake.split import Split
 from intarsia.lake.table_files import TableFiles
-from intarsia.lake.timed_scan import new_scan
 from intarsia.predicate import Parameters, Where, parse_predicate
 from intarsia.read import amounts
 from intarsia.read.aggregate import Aggregate
@@ -288,9 +288,11 @@ class Table(TableFiles):
             raise ValueError(f"on_error is {on_error!r}; it must be 'raise' or 'skip'")
         if order_by is not None and on_error == "skip":
             raise ValueError("order_by cannot skip bad files; scan without on_error")
-        predicate = parse_predicate(where, lambda: self.dataset().schema, parameters)
-        table = self if rows is None else choose_rows(self, rows)
-        return new_scan(table, predicate, columns, limit, order_by, on_error)
+        run = QueryRun(self.new_deadline())
+        with run.running():  # expressions are parsed with the schema, and rows are found by the footers
+            predicate = parse_predicate(where, lambda: self.dataset().schema, parameters)
+            table = self if rows is None else choose_rows(self, rows)
+        return Scan(table, predicate, columns, limit, order_by, on_error, run)
 
     def dataset(self) -> TableDataset:
         """Return the table as a ``pyarrow.dataset.Dataset``, which DuckDB, Polars and DataFusion query.

@@ -57,12 +57,10 @@ class Settled(NamedTuple):
     Attributes:
         metadata: The metadata.
         identity: The identity of the file.
-        reads: What was read to get it; None if it was cached.
     """
 
     metadata: FileMetadata
     identity: Hashable
-    reads: IoCounts | None = None
 
 
 class TableFiles:
@@ -265,7 +263,7 @@ class TableFiles:
                 _ = found.footer
                 self.tails.put(counted, found.footer_start)
                 self._metadata.put(entry.path, source.identity, found)
-                return Settled(found, source.identity, counted.counts)
+                return Settled(found, source.identity)
 
         return self._open(entry, read)
 

@@ -35,7 +35,7 @@ from intarsia.read.prune import prune_joined
 from intarsia.read.report import ScanReport
 from intarsia.read.sort_key import Ranks, SortKey
 from intarsia.rows.bounds import Bools, Bounds
-from intarsia.storage import IoCounts
+from intarsia.storage import reading_indexes
 
 #: The minimum number of granules, those with the best bounds, from which `TopCandidates.floor` is computed.
 _FLOOR_GRANULES = 64
@@ -212,7 +212,8 @@ class TopCandidates:
         path = self._path_in(schema, first)
         if path in constants:
             return _Granules(one.files, self._key.ranks_of_values(constants[path]))
-        found = one.family.bounds(path)
+        with reading_indexes():
+            found = one.family.bounds(path)
         if found is None:
             return None
         data_type = schema.leaf_types[schema.leaves_by_path[path].ordinal]
@@ -316,8 +317,8 @@ class TopCandidates:
 
     def _join(self, files: Sequence[int], *, is_current: bool) -> Iterator[_Family]:
         """Read and join the footers of files, except those for which there is no memory."""
-        counts, num_bytes = IoCounts(), 0
-        read = read_footers(self._table, files, counts, only_settled=False, is_current=is_current)
+        num_bytes = 0
+        read = read_footers(self._table, files, only_settled=False, is_current=is_current)
         with contextlib.closing(read):
             for family in families(read):
                 self.footers |= family
@@ -325,4 +326,3 @@ class TopCandidates:
                 num_bytes += sum(part.metadata.memory_bytes for part in family.values())
                 if num_bytes > MAX_METADATA_BYTES:
                     break
-        self._report.add_reads(counts)

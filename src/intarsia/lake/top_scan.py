@@ -31,6 +31,8 @@ from intarsia.read.file_plan import current_plan, plan_file
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import read_known_rows
 from intarsia.read.output_columns import OutputColumn, concat_rows, with_constants
+from intarsia.read.page_states import pages_read
+from intarsia.read.pages_read import PagesRead
 from intarsia.read.report import FileOutcome, ScanReport
 from intarsia.read.retry import retry_without_wrong_index
 from intarsia.read.sort_key import SortKey, TopRows
@@ -41,22 +43,24 @@ from intarsia.rows.selection import RowSelection
 _FIRST_FILES = 8
 
 
-class _Identity(NamedTuple):
-    """The identity of a file when it was searched.
+class _Source(NamedTuple):
+    """A file in which rows were found.
 
     Attributes:
-        source: The identity of its source; None if unknown, as for a file that was just written.
+        identity: The identity of its source; None if unknown, as for a file that was just written.
         content: Its length and a hash of its footer.
+        pages: The pages that the search read.
     """
 
-    source: Hashable | None
+    identity: Hashable | None
     content: str
+    pages: PagesRead
 
-    def is_of(self, file: ParquetInput) -> bool:
+    def is_same(self, file: ParquetInput) -> bool:
         """Return whether an open file is the same."""
         now = file.source.identity
-        if self.source is not None and now is not None:
-            return now == self.source
+        if self.identity is not None and now is not None:
+            return now == self.identity
         return file_identity(file) == self.content
 
 
@@ -109,7 +113,7 @@ class TopScan:
         self._report = report
         known = {column.path for column in columns}
         self._searched = [*columns, *(column for column in key.columns if column.path not in known)]
-        self._identities: dict[int, _Identity] = {}
+        self._sources: dict[int, _Source] = {}
         self._has_digests = np.zeros(len(table.files), dtype=bool)
         # files that were searched for all rows that match, and those of them that have any
         self._num_searched = self._num_matching = 0
@@ -134,7 +138,7 @@ class TopScan:
         if known is not None:
             self._has_digests = known.is_known
         found = find_survivors(table, binder, report, is_current=is_current).files
-        candidates = TopCandidates(table, self._key, self._searched, report, found, is_current=is_current)
+        candidates = TopCandidates(table, self._key, binder.queried, report, found, is_current=is_current)
         if self._where is not None:
             candidates.exclude_by_footers(self._where)
         num_files = 1
@@ -186,7 +190,7 @@ class TopScan:
             self._num_searched += 1
             self._num_matching += self._top.rows.num_rows > num_rows
         self._report.add_file(query, outcome)
-        self._identities[file] = _Identity(opened.source.identity, file_identity(opened))
+        self._sources[file] = _Source(opened.source.identity, file_identity(opened), query.pages)
         self._table.remember(entry, opened)
 
     def _search_together(
@@ -257,8 +261,8 @@ class TopScan:
                 rows.select(self._key.schema.names), rows["file"].to_numpy(), rows["row"].to_numpy()
             )
             for file in np.unique(rows["file"].to_numpy()).tolist():
-                part = found.parts[file]
-                self._identities[file] = _Identity(part.identity, file_identity(part.metadata))
+                part, pages = found.parts[file], found.pages_of(file)
+                self._sources[file] = _Source(part.identity, file_identity(part.metadata), pages)
             done.update(found.parts)
         return done
 
@@ -269,7 +273,8 @@ class TopScan:
             if piece.rows.num_rows:
                 numbers = piece.numbers.rows()
                 found.add(values_of(query, self._key, piece), np.full(len(numbers), file), numbers)
-                self._identities[file] = _Identity(query.file.source.identity, file_identity(query.file))
+                identity = query.file.source.identity
+                self._sources[file] = _Source(identity, file_identity(query.file), query.pages)
         self._report.add_file(query.for_columns(self._searched), FileOutcome(plan.plan, counts))
         self._table.remember(self._table.files[file], query.file)
 
@@ -290,8 +295,8 @@ class TopScan:
         pieces = []
         with contextlib.closing(read):
             for _, future in read:
-                query, counts, found = future.result()
-                self._report.add_further_reads(query, counts)
+                query, counts, read_before, found = future.result()
+                self._report.add_further_reads(query, counts, read_before)
                 pieces.append(found)
         result = concat_rows([nothing, *pieces])
         if not self._columns:
@@ -302,18 +307,25 @@ class TopScan:
 
     def _rows_of(
         self, file: int, numbers: np.ndarray, binder: TableBinder
-    ) -> tuple[FileQuery, ReadCounts, pa.Table]:
-        """Read some rows of a file, and return its query, which is closed, too."""
+    ) -> tuple[FileQuery, ReadCounts, list[int], pa.Table]:
+        """Read some rows of a file.
+
+        Returns:
+            The query, which is closed, the counts, the number of pages of each leaf that were read before,
+            and the rows.
+        """
         entry = self._table.files[file]
         wanted = RowSelection.from_rows(np.sort(numbers))
         with self._table.open_file(entry, is_current=True) as opened:
-            if not self._identities[file].is_of(opened):
+            source = self._sources[file]
+            if not source.is_same(opened):
                 raise ReplacedWhileReadError(
                     f"{entry.path}: the file was replaced while it was read; scan again",
                     reason="file-replaced",
                     path=entry.path,
                 )
-            query = binder.query(entry, opened)
+            query = replace(binder.query(entry, opened), pages=source.pages)
+            read_before = pages_read(query)
             plan = plan_file(query)
             pieces = retry_without_wrong_index(
                 opened, lambda: list(read_known_rows(query, current_plan(query, plan), wanted))
@@ -321,4 +333,5 @@ class TopScan:
             rows = concat_rows([piece.rows for piece in pieces])
             counts = sum((piece.counts for piece in pieces), ReadCounts())
             columns = [query.own(column) for column in self._columns]
-            return query, counts, with_constants(rows, query.columns, query.constants, columns, self._schema)
+            found = with_constants(rows, query.columns, query.constants, columns, self._schema)
+            return query, counts, read_before, found

@@ -9,8 +9,9 @@ a few array operations.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import RUNS_AT_ONCE, Piece
 from intarsia.read.output_columns import OutputColumn
+from intarsia.read.pages_read import PagesRead
 from intarsia.read.report import ScanReport
 from intarsia.read.row_group import RowReader
 from intarsia.read.row_group_run import RowGroupRun, RowGroupRuns, RunColumns
@@ -86,11 +88,13 @@ class SearchedFiles(NamedTuple):
         parts: The files, by ordinal in the table.
         top: The rows that come first in them.
         num_matching: The number of files with rows that match.
+        pages_of: Returns the pages of a file that were read, given its ordinal in the table.
     """
 
     parts: dict[int, JoinedPart]
     top: TopRows
     num_matching: int
+    pages_of: Callable[[int], PagesRead]
 
 
 class FamilySearch:
@@ -145,12 +149,19 @@ class FamilySearch:
             except (ObjectStoreError, QueryTimeoutError):
                 raise
             except (IntarsiaError, OSError):
-                report.add_reads(file.source.counts)
                 continue
             report.add_searched_together(
                 query.for_columns(columns), self._family.joined, self._family.known, members, counts
             )
-            yield SearchedFiles(dict(parts[one] for one in members.tolist()), found.top, matching)
+            pages_of = partial(self._pages_of, query.pages)
+            yield SearchedFiles(dict(parts[one] for one in members.tolist()), found.top, matching, pages_of)
+
+    def _pages_of(self, read: PagesRead, file: int) -> PagesRead:
+        position = int(np.flatnonzero(self._family.ordinals == file)[0])
+        start, stop = self._family.joined.group_edges[position : position + 2].tolist()
+        pages = PagesRead()
+        pages.add_of_groups(read, start, stop)
+        return pages
 
     def _search(
         self, file: JoinedInput, members: np.ndarray, found: FoundRows

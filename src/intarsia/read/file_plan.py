@@ -152,14 +152,16 @@ def estimate_rows(query: FileQuery, plan: FilePlan) -> tuple[float | None, int]:
 
 
 def count_planned(query: FileQuery, rows: RowSelection) -> ReadCounts:
-    """Count the pages and bytes of reading some rows; this reads only OffsetIndexes."""
+    """Count the bytes of reading some rows, and add their pages to those of the query as if they were read.
+
+    This reads only OffsetIndexes.
+    """
     index_bytes = 0
-    pages = dict.fromkeys((leaf.name for leaf in query.leaves), 0)
     outlines = query.file.metadata.outlines(query.leaves)
     whole = _read_as_a_whole(query, rows, outlines)
     row_groups, planned_bytes = int(whole.sum()), 0
     for leaf, of_leaf in zip(query.leaves, outlines, strict=True):
-        pages[leaf.name] += int(of_leaf.data_pages[whole].sum())
+        query.pages.add_chunks(leaf.ordinal, np.flatnonzero(whole).tolist())
         planned_bytes += int((of_leaf.stops - of_leaf.starts)[whole].sum())
     edges = query.file.footer.row_group_starts
     others = rows - RowSelection.union_of(edges[:-1][whole], edges[1:][whole])
@@ -168,17 +170,24 @@ def count_planned(query: FileQuery, rows: RowSelection) -> ReadCounts:
         plans, read = plan_chunks(query, group, query.leaves, wanted)
         index_bytes += read
         for plan in plans:
-            pages[plan.leaf.name] += plan.num_pages
+            add_planned(query, group, plan)
             planned_bytes += plan.num_bytes
             if plan.dictionary is not None and plan.dictionary_use is not DictionaryUse.NEVER:
                 planned_bytes += plan.dictionary.length
     return ReadCounts(
         row_groups=row_groups,
-        pages=pages,
         rows_candidate=rows.num_rows,
         index_bytes=index_bytes,
         planned_bytes=planned_bytes,
     )
+
+
+def add_planned(query: FileQuery, group: int, plan: ChunkPlan) -> None:
+    """Add the pages of a plan to those that a query reads."""
+    if plan.whole:
+        query.pages.add_chunks(plan.leaf.ordinal, [group])
+    else:
+        query.pages.add_pages(ChunkKey(group, plan.leaf.ordinal), plan.total_pages or 0, plan.page_ordinals)
 
 
 def _read_as_a_whole(query: FileQuery, rows: RowSelection, outlines: Sequence[ChunkOutlines]) -> Bools:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +19,7 @@ from intarsia.predicate import Bound, BoundConstant, Path
 from intarsia.predicate.bound import conditions
 from intarsia.read.file_names import FileNames
 from intarsia.read.output_columns import OutputColumn
+from intarsia.read.pages_read import PagesRead
 from intarsia.rows.selection import RowSelection
 
 _NO_ROWS = RowSelection.none()
@@ -41,6 +42,7 @@ class FileQuery:
         names: The names of the columns in the file; None if they are those of the table.
         deleted: Rows that the table does not have although the file does, or that were not chosen.
         deleted_by: The name in reports of what excludes these rows.
+        pages: The pages that were read, by this query or by one with other columns or conditions.
     """
 
     file: ParquetInput
@@ -51,6 +53,7 @@ class FileQuery:
     names: FileNames | None = None
     deleted: RowSelection = _NO_ROWS
     deleted_by: str = "deletes"
+    pages: PagesRead = field(default_factory=PagesRead, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -138,11 +141,6 @@ class FileQuery:
     def num_row_groups(self) -> int:
         """Number of row groups of the file."""
         return len(self.file.footer.metadata.row_groups)
-
-    def total_pages(self) -> dict[str, int | None]:
-        """Return the number of data pages of each leaf by dotted path; None where it is not recorded."""
-        totals = self.file.metadata.total_data_pages(self.leaves)
-        return {leaf.name: total for leaf, total in zip(self.leaves, totals, strict=True)}
 
     # --- the cost of rows --------------------------------------------------------------------------
 

@@ -278,12 +278,9 @@ class FileReader:
     def read_whole(self, group: int) -> Piece:
         """Read all rows of a row group with pyarrow, through the counted source."""
         query, num_rows = self._query, self._num_rows(group)
-        outlines = query.file.metadata.outlines(query.output_leaves)
-        pages = {
-            leaf.name: max(0, int(of_leaf.data_pages[group]))
-            for leaf, of_leaf in zip(query.output_leaves, outlines, strict=True)
-        }
-        counts = ReadCounts(row_groups=1, pages=pages, rows_candidate=num_rows, rows_matched=num_rows)
+        for leaf in query.output_leaves:
+            query.pages.add_chunks(leaf.ordinal, [group])
+        counts = ReadCounts(row_groups=1, rows_candidate=num_rows, rows_matched=num_rows)
         first = self._first_row(group)
         numbers = RowSelection.of_range(first, first + num_rows)
         if not query.output_leaves:

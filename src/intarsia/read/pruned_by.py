@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
-from intarsia.file import ChunkKey, ParquetInput
-from intarsia.format.footer import Leaf
-from intarsia.format.page_index import PageRows
+from intarsia.file import ParquetInput
 from intarsia.read.amounts import count
 from intarsia.read.known import PruneStep
-from intarsia.rows.selection import RowSelection
 
 
 @dataclass
@@ -48,66 +41,19 @@ class PrunedBy:
         self.pages += pages
         self.rows += rows
 
-    def add_step(self, file: ParquetInput, leaves: Sequence[Leaf], step: PruneStep) -> None:
-        """Add the rows that the index excluded in one file, and the pages of some leaves with these rows."""
+    def add_step(self, file: ParquetInput, step: PruneStep, pages: int) -> None:
+        """Add the rows that the index excluded in one file.
+
+        Args:
+            file: The file.
+            step: The rows.
+            pages: The number of pages that lost their last candidate rows.
+        """
         edges = file.footer.row_group_starts
-        if step.after.is_empty and step.before.num_rows == file.footer.num_rows:
-            totals = file.metadata.total_data_pages(leaves)
-            if all(totals):  # the usual case in a lake: the file is excluded, and its pages are recorded
-                row_groups = int(np.count_nonzero(np.diff(edges)))
-                pages = sum(total or 0 for total in totals)
-                self.add(files=1, row_groups=row_groups, pages=pages, rows=file.footer.num_rows)
-                return
         before, after = step.before.count_between(edges), step.after.count_between(edges)
         self.add(
             files=int(step.after.is_empty),
             row_groups=int(((before > 0) & (after == 0)).sum()),
-            pages=_excluded_pages(file, leaves, step, before, after),
+            pages=pages,
             rows=int(before.sum() - after.sum()),
         )
-
-
-def _excluded_pages(
-    file: ParquetInput,
-    leaves: Sequence[Leaf],
-    step: PruneStep,
-    before: npt.NDArray[np.int64],
-    after: npt.NDArray[np.int64],
-) -> int:
-    """Count the data pages without candidate rows, given the numbers of these by row group."""
-    edges = file.footer.row_group_starts
-    narrowed = before != after
-    # for row groups that are excluded completely, single pages need not be counted
-    is_whole = narrowed & (before == edges[1:] - edges[:-1]) & (after == 0)
-    whole, others = np.flatnonzero(is_whole), np.flatnonzero(narrowed & ~is_whole).tolist()
-    outlines = file.metadata.outlines(leaves)
-    recorded = np.array([of_leaf.data_pages for of_leaf in outlines]).reshape(len(leaves), len(edges) - 1)
-    pages_of_whole = recorded[:, whole]
-    pages = int(np.maximum(pages_of_whole, 0).sum())
-    for ordinal, unrecorded in np.argwhere(pages_of_whole <= 0).tolist():
-        pages += _num_pages(file, int(whole[unrecorded]), leaves[ordinal])
-    for group in others:
-        start, stop = int(edges[group]), int(edges[group + 1])
-        rows_before, rows_after = (rows.clip(start, stop).shift(-start) for rows in (step.before, step.after))
-        counted: dict[PageRows, int] = {}
-        for leaf, known in zip(leaves, recorded[:, group].tolist(), strict=True):
-            locations = file.locations(ChunkKey(group, leaf.ordinal))
-            if locations is not None:
-                rows = locations.rows  # columns whose pages have the same rows share them
-                if rows not in counted:
-                    counted[rows] = _count_pages(rows, rows_before) - _count_pages(rows, rows_after)
-                pages += counted[rows]
-            elif rows_after.is_empty:
-                pages += max(0, known)
-    return pages
-
-
-def _num_pages(file: ParquetInput, group: int, leaf: Leaf) -> int:
-    """Return the number of data pages in the OffsetIndex of a chunk; 0 if it was not read."""
-    locations = file.locations(ChunkKey(group, leaf.ordinal))
-    return 0 if locations is None else len(locations)
-
-
-def _count_pages(pages: PageRows, rows: RowSelection) -> int:
-    """Count the data pages of a chunk that contain some of the rows, which are relative to the row group."""
-    return int(np.count_nonzero(rows.overlaps(pages.starts, pages.stops)))

@@ -10,7 +10,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,10 +25,11 @@ from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.hint import Hint
 from intarsia.read.known import Known, PruneStep
+from intarsia.read.page_states import PageStates, pages_read
 from intarsia.read.pruned_by import PrunedBy
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
-from intarsia.storage import IoCounts
+from intarsia.storage import QueryReads
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,14 @@ class FileOutcome:
         counts: The counts of the reads after planning, and of the matching rows.
         answered: The rows that were summarized by indexes instead of read.
         rows_estimated: The estimated number of matching rows; None if no index of the file gives an estimate.
+        counts_pages: Whether the pages that the query reads are known.
     """
 
     plan: FilePlan
     counts: ReadCounts = field(default_factory=ReadCounts)
     answered: tuple[PruneStep, ...] = ()
     rows_estimated: float | None = None
+    counts_pages: bool = True
 
 
 @dataclass(frozen=True)
@@ -82,9 +85,6 @@ _ADDED = (
     "rows_total",
     "rows_candidate",
     "bytes_total",
-    "bytes_read",
-    "bytes_index",
-    "requests",
 )
 
 
@@ -110,11 +110,9 @@ class ScanReport:
             has no index for it.
         rows_matched: The number of matching rows; None in a plan.
         bytes_total: The size of all files in bytes.
-        bytes_read: The number of bytes that were read, including footers and indexes.
-        bytes_index: The part of ``bytes_read`` that was indexes.
+        reads: The reads of the query, counted where they are made.
         bytes_planned: The number of bytes that a scan would read in addition to the plan; None in the report
             of a scan.
-        requests: The number of read requests.
         pruned_by: What each index excluded, by its name and column.
         answered_by: The matching rows that an aggregate took from indexes instead of reading them, and the
             pages of the column that a scan would have read for them.
@@ -146,10 +144,8 @@ class ScanReport:
     rows_estimated: float | None = None
     rows_matched: int | None = 0
     bytes_total: int = 0
-    bytes_read: int = 0
-    bytes_index: int = 0
+    reads: QueryReads = field(default_factory=QueryReads, repr=False, compare=False)
     bytes_planned: int | None = None
-    requests: int = 0
     pruned_by: dict[tuple[str, str], PrunedBy] = field(default_factory=dict)
     answered_by: dict[tuple[str, str], PrunedBy] = field(default_factory=dict)
     ignored: list[Ignored] = field(default_factory=list)
@@ -157,6 +153,21 @@ class ScanReport:
     seconds: float = 0.0
     advice: Hint | None = None
     _failed_paths: set[str] = field(default_factory=set, repr=False)
+
+    @property
+    def bytes_read(self) -> int:
+        """The number of bytes that were read, including footers and indexes."""
+        return self.reads.bytes
+
+    @property
+    def bytes_index(self) -> int:
+        """The part of `bytes_read` that was indexes."""
+        return self.reads.index_bytes
+
+    @property
+    def requests(self) -> int:
+        """The number of requests: reads of byte ranges, and requests for the metadata of an object."""
+        return self.reads.requests
 
     def add_time(self, started: float) -> None:
         """Add the seconds since ``started``, a value of `time.perf_counter`."""
@@ -176,15 +187,12 @@ class ScanReport:
         """Return whether a file is skipped because of an error."""
         return path in self._failed_paths
 
-    def add_reads(self, counts: IoCounts) -> None:
-        """Add reads of a file that happened before its query."""
-        self.bytes_read += counts.bytes
-        self.requests += counts.requests
+    def add_index_bytes(self, num_bytes: int) -> None:
+        """Add bytes to those of indexes, which the storage has counted with all others."""
+        self.reads.add(index_bytes=num_bytes)
 
-    def add_index_reads(self, counts: IoCounts, ignored: Iterable[Ignored]) -> None:
-        """Add reads of an index of many files, and the parts of it that were ignored."""
-        self.add_reads(counts)
-        self.bytes_index += counts.bytes
+    def add_ignored(self, ignored: Iterable[Ignored]) -> None:
+        """Add parts of an index of many files that were ignored."""
         self.ignored += ignored
 
     def add_unplanned(self, path: str, error: BaseException) -> None:
@@ -256,7 +264,7 @@ class ScanReport:
         files = np.zeros(len(joined.lengths), dtype=bool)
         files[members] = True
         self._add_joined(query, joined, known, files)
-        self.add_further_reads(query, counts)
+        self._add_counts(counts)
         self.files_read += len(members)
         self.row_groups_read += counts.row_groups
         self.rows_candidate += counts.rows_candidate
@@ -268,17 +276,16 @@ class ScanReport:
         edges, file_edges = joined.footer.row_group_starts, joined.row_edges
         own = RowSelection.union_of(file_edges[:-1][files], file_edges[1:][files])
         groups = own.covers(edges[:-1], edges[1:])
-        outlines = joined.outlines(query.leaves)
+        states = PageStates(query.file, query.leaves, query.pages, groups)
+        excluded_pages = np.zeros(len(query.leaves), dtype=np.int64)
         self.files_opened += int(files.sum())
         self.row_groups_total += int(groups.sum())
         self.rows_total += own.num_rows
         self.bytes_total += int(joined.lengths[files].sum())
-        for leaf, of_leaf in zip(query.leaves, outlines, strict=True):
-            counts = of_leaf.data_pages[groups]
-            pages = self.pages.setdefault(query.shown(leaf.name), PageCounts())
-            pages.add(PageCounts(None if (counts < 0).any() else int(counts.sum()), 0))
         for step in known.steps:
             before, after = step.before & own, step.after & own
+            pages = states.excluded_by(replace(step, before=before, after=after))
+            excluded_pages += pages
             if after.num_rows == before.num_rows:
                 continue
             excluded = before.overlaps(edges[:-1], edges[1:]) & ~after.overlaps(edges[:-1], edges[1:])
@@ -286,9 +293,10 @@ class ScanReport:
             _entry(self.pruned_by, step.index, query.shown(step.column)).add(
                 files=int((were & ~after.overlaps(file_edges[:-1], file_edges[1:])).sum()),
                 row_groups=int(excluded.sum()),
-                pages=sum(int(np.maximum(one.data_pages[excluded], 0).sum()) for one in outlines),
+                pages=int(pages.sum()),
                 rows=before.num_rows - after.num_rows,
             )
+        self._add_pages(query, states.totals, states.read, excluded_pages)
 
     def add_answered(
         self, sources: Iterable[tuple[str, str]], *, files: int, num_bytes: int, row_groups: int, rows: int
@@ -318,6 +326,7 @@ class ScanReport:
         """
         for name in _ADDED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.reads.add(other.requests, other.bytes_read, other.bytes_index)
         if self.rows_matched is not None and other.rows_matched is not None:
             self.rows_matched += other.rows_matched
         for column, counts in other.pages.items():
@@ -343,20 +352,32 @@ class ScanReport:
         with query.file.named_errors():
             self._add_file(query, outcome)
 
-    def add_further_reads(self, query: FileQuery, counts: ReadCounts) -> None:
+    def add_further_reads(self, query: FileQuery, counts: ReadCounts, read_before: Sequence[int]) -> None:
         """Add reads of a file that was added before.
 
         Args:
-            query: The query that read the file again.
+            query: The query that read the file again, with the pages of the first query.
             counts: The counts of the reads.
+            read_before: The number of pages of each leaf that had been read before.
         """
-        for name, read in counts.pages.items():
-            self.pages.setdefault(query.shown(name), PageCounts()).add(PageCounts(0, read))
+        for leaf, before, read in zip(query.leaves, read_before, pages_read(query), strict=True):
+            self.pages.setdefault(query.shown(leaf.name), PageCounts()).add_read(read - before)
+        self._add_counts(counts)
+
+    def _add_counts(self, counts: ReadCounts) -> None:
         if self.rows_matched is not None:
             self.rows_matched += counts.rows_matched
         self.dictionary_pages_read += counts.dictionary_pages
-        self.bytes_index += counts.index_bytes
-        self.add_reads(query.file.source.counts)
+        self.add_index_bytes(counts.index_bytes)
+
+    def _add_pages(
+        self, query: FileQuery, totals: Iterable[int | None], read: Iterable[int], excluded: Iterable[int]
+    ) -> None:
+        """Add the pages of each leaf of a query."""
+        leaves = zip(query.leaves, totals, read, map(int, excluded), strict=True)
+        for leaf, total, num_read, num_excluded in leaves:
+            pages = self.pages.setdefault(query.shown(leaf.name), PageCounts())
+            pages.add(PageCounts(total, num_read, num_excluded))
 
     def _add_file(self, query: FileQuery, outcome: FileOutcome) -> None:
         plan, counts, file = outcome.plan, outcome.counts, query.file
@@ -364,33 +385,34 @@ class ScanReport:
         self.files_read += counts.row_groups > 0
         self.row_groups_total += query.num_row_groups
         self.row_groups_read += counts.row_groups
-        for name, total in query.total_pages().items():
-            pages = self.pages.setdefault(query.shown(name), PageCounts())
-            pages.add(PageCounts(total, counts.pages.get(name, 0)))
-        self.dictionary_pages_read += counts.dictionary_pages
         self.rows_total += file.footer.num_rows
         self.rows_candidate += counts.rows_candidate
         if outcome.rows_estimated is None or self.rows_estimated is None:
             self.rows_estimated = None
         else:
             self.rows_estimated += outcome.rows_estimated
-        if self.rows_matched is not None:
-            self.rows_matched += counts.rows_matched
+        self._add_counts(counts)
+        self.add_index_bytes(plan.index_bytes)
         self.bytes_total += file.source.size()
-        self.bytes_read += file.source.counts.bytes
-        self.bytes_index += plan.index_bytes + counts.index_bytes
         if self.bytes_planned is not None:
             self.bytes_planned += counts.planned_bytes
-        self.requests += file.source.counts.requests
+        states = PageStates(file, query.leaves, query.pages)
+        excluded = np.zeros(len(query.leaves), dtype=np.int64)
         for step in plan.steps:
-            _entry(self.pruned_by, step.index, query.shown(step.column)).add_step(file, query.leaves, step)
+            pages = states.excluded_by(step)
+            excluded += pages
+            entry = _entry(self.pruned_by, step.index, query.shown(step.column))
+            entry.add_step(file, step, int(pages.sum()))
+        totals = states.totals if outcome.counts_pages else [None] * len(query.leaves)
+        self._add_pages(query, totals, states.read, excluded)
         for step in outcome.answered:
-            own = [leaf for leaf in query.leaves if leaf.name == step.column]
-            _entry(self.answered_by, step.index, query.shown(step.column)).add_step(file, own, step)
+            own = [leaf.name == step.column for leaf in query.leaves]
+            num_pages = int(states.excluded_by(step)[own].sum())
+            _entry(self.answered_by, step.index, query.shown(step.column)).add_step(file, step, num_pages)
         self.ignored += [note for note in file.ignored if note not in self.ignored]
 
     def __str__(self) -> str:
-        total, read = self._pages_total, self._pages_read
+        total, read = self._all_pages.total, self._all_pages.read
         unopened = self.files_total - self.files_opened
         skipped = f", {unopened:,} not opened" if unopened else ""
         others = f"; {count(self.files_other, 'other file')} ignored" if self.files_other else ""
@@ -398,7 +420,7 @@ class ScanReport:
         matched = "" if self.rows_matched is None else f", {self.rows_matched:,} match"
         index = f", including {self.bytes_index:,} of indexes" if self.bytes_index else ""
         planned = "" if self.bytes_planned is None else f"; a scan reads at most {self.bytes_planned:,} more"
-        requests = f" in {self.requests:,} requests"
+        requests = f" in {count(self.requests, 'request')}"
         lines = [
             f"files       {self.files_read:,} of {self.files_total:,} read{skipped}{others}",
             f"row groups  {self.row_groups_read:,} of {self.row_groups_total:,} read",
@@ -414,13 +436,11 @@ class ScanReport:
         return "\n".join(lines)
 
     @property
-    def _pages_read(self) -> int:
-        return sum(counts.read for counts in self.pages.values())
-
-    @property
-    def _pages_total(self) -> int | None:
-        totals = [counts.total for counts in self.pages.values()]
-        return None if None in totals else sum(total or 0 for total in totals)
+    def _all_pages(self) -> PageCounts:
+        found = PageCounts()
+        for counts in self.pages.values():
+            found.add(counts)
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report in JSON form; keys do not change, but more may be added."""
@@ -433,11 +453,8 @@ class ScanReport:
             },
             "row_groups": {"total": self.row_groups_total, "read": self.row_groups_read},
             "pages": {
-                "total": self._pages_total,
-                "read": self._pages_read,
-                "by_column": {
-                    name: {"total": counts.total, "read": counts.read} for name, counts in self.pages.items()
-                },
+                **self._all_pages.to_dict(),
+                "by_column": {name: counts.to_dict() for name, counts in self.pages.items()},
                 "dictionary_read": self.dictionary_pages_read,
             },
             "rows": {
@@ -485,7 +502,7 @@ def warn_of_failed(failed: Sequence[FailedFile]) -> None:
     """Warn once about all files that were skipped, at the line that called this package."""
     if failed:
         more = f" and {len(failed) - 1:,} more" if len(failed) > 1 else ""
-        skipped = "1 file was" if len(failed) == 1 else f"{len(failed):,} files were"
+        skipped = f"{count(len(failed), 'file')} {'was' if len(failed) == 1 else 'were'}"
         warn_caller(
             f"{failed[0].file}{more}: {failed[0].reason}; {skipped} skipped, so rows are "
             "missing from the result"

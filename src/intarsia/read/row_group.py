@@ -23,7 +23,7 @@ from intarsia.file.fetch import PageCache
 from intarsia.format.footer import Leaf
 from intarsia.predicate import Bound, Path, evaluate
 from intarsia.read.counts import ReadCounts
-from intarsia.read.file_plan import FilePlan, load_locations, plan_chunks
+from intarsia.read.file_plan import FilePlan, add_planned, load_locations, plan_chunks
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.output_columns import rows_without_columns
 from intarsia.read.retry import WrongPageIndexError
@@ -196,7 +196,6 @@ class RowGroupColumns:
         self._reads_whole_chunks = bool(
             plan.candidates.covers(*edge)[0] and not (plan.certain - plan.proven).overlaps(*edge)[0]
         )
-        self._pages_read = dict.fromkeys((leaf.name for leaf in query.leaves), 0)
         self._index_bytes = 0
 
     def parts(self, rows: RowSelection, limit: int) -> Iterator[RowSelection]:
@@ -247,10 +246,9 @@ class RowGroupColumns:
         )
         self._index_bytes += index_bytes
         for plan in plans:
-            new_pages = self._pages.count_new(plan)
-            self._pages_read[plan.leaf.name] += new_pages
-            if new_pages:
+            if self._pages.is_new(plan):
                 self._dictionaries_read += self._reads_dictionary_within(plan)
+            add_planned(self._query, self._group, plan)
         with file.named_errors():
             for plan in plans:
                 if plan.whole:
@@ -273,7 +271,6 @@ class RowGroupColumns:
         """See `DecodedColumns`."""
         return ReadCounts(
             row_groups=1,
-            pages=self._pages_read,
             dictionary_pages=self._pages.dictionary_count + self._dictionaries_read,
             index_bytes=self._index_bytes,
         )

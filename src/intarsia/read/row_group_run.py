@@ -198,7 +198,6 @@ class RunColumns:
         self._known_dictionaries = dictionary_pages or {}
         edges = query.file.footer.row_group_starts
         self._edges = np.concatenate([[0], np.cumsum(np.diff(edges)[self._groups])])
-        self._pages_read = {leaf.name: np.zeros(len(groups), dtype=np.int64) for leaf in query.leaves}
         self._dictionaries_read = np.zeros(len(groups), dtype=np.int64)
 
     @property
@@ -244,7 +243,6 @@ class RunColumns:
         """Return the counts of all reads so far of some of the row groups, given by position in the run."""
         return ReadCounts(
             row_groups=stop - start,
-            pages={name: int(counts[start:stop].sum()) for name, counts in self._pages_read.items()},
             dictionary_pages=int(self._dictionaries_read[start:stop].sum()),
         )
 
@@ -260,7 +258,7 @@ class RunColumns:
         locations = coalesce(map(ByteRange, starts.tolist(), stops.tolist()), file.source.coalesce_bytes)
         data = b"".join(self._fetch(locations, starts))
         for leaf, of_leaf in zip(leaves, outlines, strict=True):
-            self._pages_read[leaf.name][touched] += np.maximum(of_leaf.data_pages[groups], 0)
+            self._query.pages.add_chunks(leaf.ordinal, groups.tolist())
             is_new = of_leaf.has_offset_index[groups] & ~self._is_known(of_leaf.starts[groups])
             self._dictionaries_read[touched] += np.where(
                 is_new, np.maximum(of_leaf.dictionary_pages[groups], 0), 0

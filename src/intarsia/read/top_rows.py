@@ -62,7 +62,7 @@ def search_file(
         done, num_wanted = done | rows, 2 * num_wanted
         if top.condition != condition:
             condition = top.condition
-            query = replace(query_for(condition), embedded=query.embedded)
+            query = replace(query_for(condition), embedded=query.embedded, pages=query.pages)
             plan = plan_file(query)
             counts += ReadCounts(index_bytes=plan.index_bytes)
         else:

@@ -23,7 +23,7 @@ from intarsia.read.report import FileOutcome, ScanReport
 from intarsia.rows.selection import RowSelection
 from intarsia.spark.binding import SparkBinder
 from intarsia.spark.table_binding import SparkTableBinder
-from intarsia.storage import IoCounts
+from intarsia.storage import QueryReads
 
 #: Files that are planned before it is decided whether to plan the others.
 _SAMPLED = 16
@@ -86,7 +86,12 @@ class FilePlanner:
             table: The table.
             is_current: Its files are those that were last compared with the lake index, unchanged.
         """
-        self.report = ScanReport(files_total=len(table.files), rows_matched=None, bytes_planned=0)
+        reads = QueryReads()
+        self.report = _new_report(table, reads)
+        with reads.counting():
+            return self._remaining(table, is_current=is_current)
+
+    def _remaining(self, table: TableFiles, *, is_current: bool) -> list[RemainingFile]:
         binder = SparkTableBinder(self._binder, table.files)
         left = self._not_excluded(table, binder, is_current)
         found: dict[int, RemainingFile | None] = {}
@@ -112,8 +117,8 @@ class FilePlanner:
             return find_survivors(table, binder, self.report, is_current=is_current).files
         except (IntarsiaError, OSError) as error:  # such as a store that only Spark can reach
             note = Ignored(table.files[0].path, "lake index", str(error), "storage-error")
-            self.report = ScanReport(files_total=len(table.files), rows_matched=None, bytes_planned=0)
-            self.report.add_index_reads(IoCounts(), [note])
+            self.report = _new_report(table, self.report.reads)
+            self.report.add_ignored([note])
             return range(len(table.files))
 
     def _batches(
@@ -154,7 +159,7 @@ class FilePlanner:
         counts = ReadCounts(row_groups=len(query.groups_with(rows)), rows_candidate=rows.num_rows)
         if self._count_pages:
             counts = count_planned(query, rows)
-        self.report.add_file(query, FileOutcome(planned.plan, counts))
+        self.report.add_file(query, FileOutcome(planned.plan, counts, counts_pages=self._count_pages))
         if rows.is_empty:
             return None
         if not _has_trusted_pages(query.file):
@@ -163,6 +168,10 @@ class FilePlanner:
         if rows.num_rows == query.file.footer.num_rows:
             return RemainingFile(entry, None, entry.size_bytes)
         return RemainingFile(entry, rows, query.estimated_bytes(rows), file_identity(query.file))
+
+
+def _new_report(table: TableFiles, reads: QueryReads) -> ScanReport:
+    return ScanReport(files_total=len(table.files), reads=reads, rows_matched=None, bytes_planned=0)
 
 
 def _has_trusted_pages(file: ParquetInput) -> bool:

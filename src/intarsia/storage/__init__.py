@@ -10,8 +10,15 @@ from intarsia.storage.objects import (
     find_store,
     split_url,
 )
+from intarsia.storage.query_reads import QueryReads, current_reads, reading_indexes
 from intarsia.storage.ranges import ByteRange, coalesce
-from intarsia.storage.source import ByteSource, CountedSource, IoCounts, MemorySource, SourceStream
+from intarsia.storage.source import (
+    ByteSource,
+    CountedSource,
+    IoCounts,
+    MemorySource,
+    SourceStream,
+)
 from intarsia.storage.sparse import SparseBytes
 from intarsia.storage.store_options import StorageOptions
 
@@ -27,13 +34,16 @@ __all__ = [
     "MemorySource",
     "ObjectIdentity",
     "ObjectStoreFile",
+    "QueryReads",
     "SourceStream",
     "SparseBytes",
     "StorageOptions",
     "Stores",
     "coalesce",
+    "current_reads",
     "find_store",
     "identity_of",
     "local_path",
+    "reading_indexes",
     "split_url",
 ]

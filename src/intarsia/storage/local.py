@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from urllib.parse import unquote
 
 from intarsia.storage.deadline import Deadline, current_deadline
+from intarsia.storage.query_reads import QueryReads, current_reads
 from intarsia.storage.ranges import ByteRange
 
 #: The coarsest resolution of modification times among common file systems.
@@ -42,6 +43,7 @@ class _OpenedFile:
     _fd: int
     _size: int
     _deadline: Deadline | None
+    _reads: QueryReads | None
 
     def size(self) -> int:
         """Length of the file in bytes when it was opened."""
@@ -53,13 +55,15 @@ class _OpenedFile:
         Raises:
             QueryTimeoutError: If the deadline of the query in which it was opened has passed.
         """
-        if self._deadline is None:
-            return [self._read(start, stop - start) for start, stop in ranges]
-        found = []
+        reads, found = current_reads() or self._reads, []
         for start, stop in ranges:
-            self._deadline.check(self.path)
-            found.append(self._read(start, stop - start))
-            self._deadline.count(self.path, len(found[-1]))
+            if self._deadline is not None:
+                self._deadline.check(self.path)
+            found.append(data := self._read(start, stop - start))
+            if self._deadline is not None:
+                self._deadline.count(self.path, len(data))
+            if reads is not None:
+                reads.add(1, len(data))
         return found
 
     def _read(self, offset: int, length: int) -> bytes:
@@ -106,6 +110,7 @@ class LocalFile(_OpenedFile):
         self._size = status.st_size
         self.identity = identity_of(status)
         self._deadline = current_deadline()
+        self._reads = current_reads()
 
     def __del__(self) -> None:
         self.close()

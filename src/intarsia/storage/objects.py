@@ -6,11 +6,13 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 from intarsia.errors import ReplacedWhileReadError
 from intarsia.storage.deadline import current_deadline, in_time
 from intarsia.storage.object_errors import is_range_refused, object_errors
+from intarsia.storage.query_reads import QueryReads, current_reads
 from intarsia.storage.ranges import ByteRange
 from intarsia.storage.store_options import StorageOptions, store_arguments
 
@@ -81,6 +83,7 @@ class ObjectStoreFile:
         self.e_tag = quoted(found.e_tag)
         self.identity = found if found.is_conclusive else None
         self._deadline = current_deadline()
+        self._reads = current_reads()
 
     def size(self) -> int:
         """Length of the object in bytes when it was opened."""
@@ -95,22 +98,24 @@ class ObjectStoreFile:
             ObjectStoreError: If the store is unreachable or refuses access.
             QueryTimeoutError: If the deadline of the query in which it was opened passes.
         """
+        read = partial(self._read, reads=current_reads() or self._reads or QueryReads())
         if len(ranges) < 2:
-            return [self._read(location) for location in ranges]
+            return [read(location) for location in ranges]
         with ThreadPoolExecutor(min(len(ranges), MAX_CONCURRENT_REQUESTS)) as pool:
-            return list(pool.map(self._read, ranges))
+            return list(pool.map(read, ranges))
 
-    def _read(self, location: ByteRange) -> bytes:
+    def _read(self, location: ByteRange, reads: QueryReads) -> bytes:
         if self._deadline is None:
-            return self._get(location)
-        data = self._deadline.wait_for(self.path, lambda: self._get(location))
+            return self._get(location, reads)
+        data = self._deadline.wait_for(self.path, lambda: self._get(location, reads))
         self._deadline.count(self.path, len(data))
         return data
 
-    def _get(self, location: ByteRange) -> bytes:
+    def _get(self, location: ByteRange, reads: QueryReads) -> bytes:
         import obstore
         from obstore.exceptions import GenericError
 
+        reads.add(requests=1)
         with object_errors(self.path):
             try:
                 result = obstore.get(
@@ -119,9 +124,12 @@ class ObjectStoreFile:
                 data = bytes(result.bytes())
             except GenericError as error:
                 # a range within the opened object is out of range only if the object was replaced
-                if is_range_refused(error) and self._is_another(obstore.head(self._store, self._key)):
-                    raise self._replaced() from None
+                if is_range_refused(error):
+                    reads.add(requests=1)
+                    if self._is_another(obstore.head(self._store, self._key)):
+                        raise self._replaced() from None
                 raise
+        reads.add(num_bytes=len(data))
         # compared here, because a weak ETag cannot be sent as a condition and some servers have no conditions
         if self._is_another(result.meta):
             raise self._replaced()
@@ -163,6 +171,8 @@ def fetch_identity(store: Any, key: str, path: str) -> ObjectIdentity:
     """
     import obstore
 
+    if (reads := current_reads()) is not None:
+        reads.add(requests=1)
     with object_errors(path):
         return ObjectIdentity.of(in_time(path, lambda: obstore.head(store, key)))
 

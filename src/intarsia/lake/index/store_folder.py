@@ -37,6 +37,7 @@ from intarsia.storage import (
     ObjectIdentity,
     ObjectStoreFile,
     find_store,
+    reading_indexes,
     split_url,
 )
 from intarsia.storage.object_errors import object_errors
@@ -95,7 +96,8 @@ class StoreIndexFolder(LakeIndexFolder):
             locations = [
                 ByteRange(start, min(start + _PART_BYTES, size)) for start in range(0, size, _PART_BYTES)
             ]
-            data = b"".join(source.read_ranges(locations))
+            with reading_indexes():
+                data = b"".join(source.read_ranges(locations))
             segment = Segment(CountedSource(MemorySource(data, url)))
         except (OSError, ValueError) as error:
             return ignored_segment(url, error)

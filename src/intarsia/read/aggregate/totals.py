@@ -147,7 +147,6 @@ class _FileReading:
             self._plan,
             ReadCounts(
                 row_groups=sum(1 for _ in query.row_groups(everything_read)),
-                pages=counts.pages,
                 dictionary_pages=counts.dictionary_pages,
                 rows_candidate=candidates.num_rows,
                 rows_matched=rows_matched,
