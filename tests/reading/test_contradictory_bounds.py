@@ -208,6 +208,17 @@ def test_zeros_and_nan(tmp_path, zero):
     assert ia.open(path).scan("real = 0 OR real = 30.25").to_arrow().num_rows == 91
 
 
+def test_bytes_that_end_with_zeros(tmp_path):
+    values = [bytes([row // 256, row % 256, 0, 0]) for row in range(ROWS)]
+    path = write(tmp_path / "t.parquet", pa.table({"raw": values}))
+    for literal in (b"\0\0\0\0", b"\1\0\0\0"):
+        found = ia.open(path).scan(ia.Comparison("raw", "=", literal)).to_arrow()
+        assert found["raw"].to_pylist() == [literal]
+    rows = pa.table({"raw": [b"\1\0\0", b"\1\0\0"] * ROWS, "n": range(2 * ROWS)})
+    path = write(tmp_path / "t.parquet", rows)
+    assert ia.open(path).scan(ia.Comparison("raw", "=", b"\1\0\0")).count() == 2 * ROWS
+
+
 def test_no_statistics(tmp_path):
     path = write(tmp_path / "t.parquet")
     damage = Damage(path)

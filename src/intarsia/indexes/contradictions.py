@@ -6,13 +6,12 @@ is proven only if no values fit both.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from intarsia.errors import CorruptFileError
 from intarsia.rows.bounds import Bounds
+from intarsia.rows.ordering import Keys
 
 
 def check_page_bounds(pages: Bounds, chunk: Bounds, row_group: int, *, is_exact: bool) -> None:
@@ -36,7 +35,9 @@ def check_page_bounds(pages: Bounds, chunk: Bounds, row_group: int, *, is_exact:
     ):
         _check_counts(what, of_pages, least, int(of_chunk))
     if chunk.known[row_group] and pages.known.any():
-        _check_bounds(pages, chunk.minima[row_group], chunk.maxima[row_group], is_exact=is_exact)
+        # arrays of one key, because NumPy drops zero bytes at the end of a single one
+        group = slice(row_group, row_group + 1)
+        _check_bounds(pages, chunk.minima[group], chunk.maxima[group], is_exact=is_exact)
 
 
 def _check_counts(
@@ -48,7 +49,7 @@ def _check_counts(
         _refuse(f"the pages have {total} {what}, but the statistics count {of_chunk}")
 
 
-def _check_bounds(pages: Bounds, low: Any, high: Any, *, is_exact: bool) -> None:
+def _check_bounds(pages: Bounds, low: Keys, high: Keys, *, is_exact: bool) -> None:
     minima, maxima = pages.minima[pages.known], pages.maxima[pages.known]
     # a page with bounds has a value, which is within the bounds of the page and of the chunk
     if bool((minima > high).any()) or bool((maxima < low).any()):
@@ -56,10 +57,10 @@ def _check_bounds(pages: Bounds, low: Any, high: Any, *, is_exact: bool) -> None
     if not is_exact or not (pages.known | pages.all_null).all():
         return
     assert pages.ordering is not None
-    least, greatest = minima.min(), maxima.max()
-    if least > low or greatest < high:
+    if bool((minima > low).all()) or bool((maxima < high).all()):
         _refuse("no page can have the bounds of the statistics, which are values")
-    if not pages.ordering.is_bytes and (least < low or greatest > high):  # numbers are not truncated
+    # numbers are not truncated
+    if not pages.ordering.is_bytes and (bool((minima < low).any()) or bool((maxima > high).any())):
         _refuse("a page has a bound that is not within those of the statistics")
 
 
