@@ -117,7 +117,7 @@ def test_neither_is_used(tmp_path, case):
             found = scan.to_arrow()
         assert found.equals(expected.scan(where).to_arrow())
         assert [(note.index, note.code) for note in scan.report.ignored] == [
-            (f"bounds of {column}, row group 0", "contradicts-statistics")
+            (f"bounds of {column}, row group 0", "bounds-contradict-statistics")
         ]
         with pytest.warns(ia.IntarsiaWarning):
             assert ia.open(path).count(where) == found.num_rows

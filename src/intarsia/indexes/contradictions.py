@@ -65,4 +65,4 @@ def _check_bounds(pages: Bounds, low: Keys, high: Keys, *, is_exact: bool) -> No
 
 
 def _refuse(problem: str) -> None:
-    raise CorruptFileError(problem, reason="contradicts-statistics", struct="ColumnIndex")
+    raise CorruptFileError(problem, reason="bounds-contradict-statistics", struct="ColumnIndex")
