@@ -87,10 +87,14 @@ CHANGED_FROM_OUTSIDE = {
     ("embed/lake_index.py", "_table(find_files(source, storage_options)).lake_index"): (
         "`update` is a method of `TableLakeIndex`"
     ),
+    ("embed/chunk.py", "error.column"): _CONTEXT,
+    ("embed/chunk.py", "error.offset"): _CONTEXT,
     ("file/decode.py", "error.column"): _CONTEXT,
     ("file/decode.py", "error.offset"): _CONTEXT,
     ("file/decode.py", "error.path"): _CONTEXT,
     ("file/metadata.py", "error.path"): _CONTEXT,
+    ("file/synthetic.py", "error.column"): _CONTEXT,
+    ("file/synthetic.py", "error.offset"): _CONTEXT,
     ("format/footer.py", "error.offset"): _CONTEXT,
     ("format/footer.py", "error.struct"): _CONTEXT,
     ("format/row_groups.py", "error.offset"): _CONTEXT,

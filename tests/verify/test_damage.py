@@ -428,6 +428,27 @@ class TestStatistics:
         message = only(path, "bound-not-exact", index="Statistics")
         assert numbers(message) == [1000, 399]
 
+    def test_bounds_that_look_exact(self, path):
+        """Without a flag, readers take a bound that was not truncated for a value, which it may not be."""
+        self.change(path, max_value=little(1000), max=None, is_max_value_exact=None)
+        message = only(path, "bound-not-marked", index="Statistics", severity="warning")
+        assert numbers(message) == [1000, 399]
+        assert verify(path).ok
+
+    @pytest.mark.parametrize(
+        ("low", "high", "is_found"),
+        [(b"word 1", b"word 4", False), (b"w", b"x", False), (b"word 100", b"word 3999", True)],
+    )
+    def test_bounds_of_text_that_look_exact(self, tmp_path, low, high, is_found):
+        path = str(tmp_path / "text.parquet")
+        words = [f"word {n}" for n in range(100, 400)]
+        pq.write_table(pa.table({"word": words}), path)
+        self.change(
+            path, column="word", min_value=low, max_value=high,
+            is_min_value_exact=None, is_max_value_exact=None, min=None, max=None,
+        )  # fmt: skip
+        assert [finding.rule for finding in found(path)] == ["bound-not-marked"] * is_found
+
     def test_a_single_bound(self, path):
         self.change(path, max_value=None, min_value=little(1), is_min_value_exact=None)
         assert numbers(only(path, "bounds-exclude-values", index="Statistics"))[0] == 1

@@ -122,6 +122,13 @@ SkipBadFiles = Annotated[
         help="Skip damaged, truncated and missing files with one warning; the exit code is then 3.",
     ),
 ]
+NoPageChecksums = Annotated[
+    bool,
+    typer.Option(
+        "--no-page-checksums",
+        help="Do not compare pages with the checksums in their headers; a mismatch is an error by default.",
+    ),
+]
 
 
 def query(
@@ -138,6 +145,7 @@ def query(
     output: Output = None,
     report: Report = None,
     skip_bad_files: SkipBadFiles = False,
+    no_page_checksums: NoPageChecksums = False,
     timeout: Timeout = None,
     storage_option: StorageOptionTexts = None,
 ) -> None:
@@ -196,7 +204,12 @@ def query(
             reason="binary-to-terminal",
         )
     options = parse_storage_options(storage_option)
-    table = intarsia.open(path, storage_options=options, query_timeout_seconds=timeout)
+    table = intarsia.open(
+        path,
+        storage_options=options,
+        query_timeout_seconds=timeout,
+        page_checksums=not no_page_checksums,
+    )
     if output is not None:
         _refuse_overwriting(table, output)
     names = split_names(columns)

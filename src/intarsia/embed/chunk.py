@@ -73,8 +73,16 @@ class Chunk:
 
     @cached_property
     def walked(self) -> Sequence[Page]:
-        """The pages in file order, including the dictionary page."""
-        return walk_pages(self.data, self.meta.num_values)
+        """The pages in file order, including the dictionary page; their checksums are right."""
+        pages = walk_pages(self.data, self.meta.num_values)
+        for page in pages:
+            try:
+                page.check_checksum(self.data)
+            except CorruptFileError as error:  # noqa: PERF203  (a page is much larger than this)
+                error.offset = self.start + page.start
+                error.column = self.leaf.name
+                raise
+        return pages
 
     @cached_property
     def pages(self) -> LocatedPages:

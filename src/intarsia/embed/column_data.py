@@ -202,7 +202,7 @@ class FileColumns:
         # request as many rows as the chunks could have, so that surplus rows are noticed
         claimed = max([num_rows, *(meta.num_values for meta in metas)])
         with self._file.named_errors():
-            table = decode_pages(schema, pages, claimed, what, **options)
+            table = decode_pages(schema, pages, claimed, what, checksums=self._file.page_checksums, **options)
             # rows are numbered by the footer's counts; a wrong count would shift all later rows
             if table.num_rows != num_rows:
                 raise CorruptFileError(

@@ -11,14 +11,14 @@ from intarsia.embed.chunk_state import ChunkState, Placed, chunks_of, state_of
 from intarsia.embed.footer_edit import FooterEdit
 from intarsia.embed.original import Original
 from intarsia.embed.report import Note
-from intarsia.errors import IndexBuildError
+from intarsia.errors import CorruptFileError, FormatError, IndexBuildError
 from intarsia.file import ChunkKey
 from intarsia.file.trust import STATISTICS_CLAIMS
 from intarsia.format.blob import BLOB_ALIGNMENT_BYTES
-from intarsia.format.directory import DIRECTORY_VERSION, KEY, Directory
+from intarsia.format.directory import DIRECTORY_VERSION, KEY, Directory, find_directory
 from intarsia.format.enums import Type
 from intarsia.format.fingerprint import layout_fingerprint
-from intarsia.format.footer import MAGIC
+from intarsia.format.footer import MAGIC, TRAILER_BYTES, parse_footer
 from intarsia.storage import ByteRange
 
 _EXTENSION_NOTE = Note(
@@ -53,6 +53,7 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
 
     Raises:
         IndexBuildError: If an index needs a footer key that is taken.
+        CorruptFileError: If the new footer cannot be read again, because the original footer is damaged.
     """
     footer = original.file.footer
     before = {
@@ -124,7 +125,32 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
     edit.set_key_value(KEY, directory.to_json())
     notes = [_EXTENSION_NOTE] if edit.drop_extension() else []
     raw = edit.to_bytes()
+    _check_new_footer(raw, directory, original.file.path)
     return LaidOut([*tail.pieces, raw, len(raw).to_bytes(4, "little"), MAGIC], notes)
+
+
+def _check_new_footer(raw: bytes, directory: Directory, path: str) -> None:
+    """Refuse a footer from which `detach` could not restore the original file.
+
+    A damaged footer can be readable, but not after its fields have been written in order.
+    """
+    try:
+        footer = parse_footer(raw, directory.region_stop, directory.region_stop + len(raw) + TRAILER_BYTES)
+        for group in footer.metadata.row_groups:
+            for _ in group.columns:  # parsed on access
+                pass
+        found = find_directory(footer)
+        problem = "its directory is lost" if found is None else found.reason
+    except FormatError as error:
+        problem = error.message
+    if problem is not None:
+        raise CorruptFileError(
+            f"the footer with the indexes could not be read again: {problem}; nothing was written. Write the "
+            "file again",
+            reason="damaged-footer",
+            path=path,
+            struct="FileMetaData",
+        )
 
 
 def _computed_statistics(original: Original, states: Mapping[ChunkKey, ChunkState]) -> frozenset[int]:

@@ -22,7 +22,7 @@ from intarsia.file.chunk_plan import ChunkPlan
 from intarsia.file.pages import data_pages_at, dictionary_page
 from intarsia.file.synthetic import LeafPages, SyntheticSchema, decode_pages
 from intarsia.format.enums import PageType
-from intarsia.format.page_header import Page
+from intarsia.format.page_header import PAGE_CHECKSUM, Page
 from intarsia.rows.selection import RowSelection
 
 #: Up to this many ranges, slices are joined; for more ranges, rows are taken by their ordinals.
@@ -139,11 +139,16 @@ class PageDecoder:
             values = self._check_rows(chunk)
             if not leaf.is_flat:  # more rows than there can be, so that pyarrow decodes all of them
                 claimed = max(claimed, values)
-            pages.append(LeafPages(ordinal, chunk.plan.meta, (chunk.dictionary, chunk.data), values))
+            places = chunk.plan.pages
+            if chunk.dictionary and chunk.plan.dictionary is not None:
+                places = (chunk.plan.dictionary, *places)
+            pages.append(LeafPages(ordinal, chunk.plan.meta, (chunk.dictionary, chunk.data), values, places))
         names = ", ".join(repr(schema.leaves[given.ordinal].name) for given in pages)
         are_whole = all(chunk.plan.whole for chunk in group)
         try:
-            table = decode_pages(schema, pages, claimed, f"the pages of {names}")
+            table = decode_pages(
+                schema, pages, claimed, f"the pages of {names}", checksums=self._file.page_checksums
+            )
         except FormatError as error:
             if len(group) > 1:  # decode each column separately, so that the error names the column
                 for chunk in group:
@@ -151,7 +156,7 @@ class PageDecoder:
             else:
                 error.column = group[0].plan.leaf.name
             error.path = self._file.path
-            if isinstance(error, CorruptFileError):
+            if isinstance(error, CorruptFileError) and error.reason != PAGE_CHECKSUM:
                 if not are_whole:  # the pages or their index are damaged
                     raise PageIndexMismatchError(error.message) from error
                 error.offset = group[0].plan.pages[0].start

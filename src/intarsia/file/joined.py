@@ -47,12 +47,14 @@ class JoinedPart:
         open: Opens the file, which may have been replaced since.
         is_remote: Whether it is in an object store, where each read is a request; either all parts are, or
             none.
+        page_checksums: Whether pages are compared with their checksums; either in all parts, or in none.
     """
 
     metadata: FileMetadata
     identity: Hashable
     open: Callable[[], ByteSource]
     is_remote: bool = False
+    page_checksums: bool = True
 
     def open_unchanged(self) -> ByteSource:
         """Open the file.
@@ -155,7 +157,7 @@ class JoinedInput(ParquetInput):
     def __init__(self, joined: JoinedMetadata, sources: Sequence[CountedSource] | None = None) -> None:
         self.joined = joined
         self._joined_source = _JoinedSource(joined, sources)
-        super().__init__(self._joined_source, joined)
+        super().__init__(self._joined_source, joined, page_checksums=joined.parts[0].page_checksums)
 
     @property
     def lost_parts(self) -> frozenset[int]:

@@ -46,6 +46,19 @@ class ChunkKey(NamedTuple):
     leaf: int
 
 
+class Contradiction(NamedTuple):
+    """Metadata that was found to be wrong after the footer was read; plans made before may depend on it.
+
+    Attributes:
+        row_group: Ordinal of the row group.
+        leaf: Ordinal of the leaf whose bounds are wrong: its statistics, or the bounds of its pages. None if
+            the page index of the row group is wrong.
+    """
+
+    row_group: int
+    leaf: int | None = None
+
+
 @dataclass(frozen=True)
 class Ignored:
     """An index that was found and not used, and why.
@@ -117,7 +130,7 @@ class FileMetadata:
         self._outlines: dict[int, ChunkOutlines] = {}
         self._derived: dict[Hashable, Any] = {}
         self._page_index_bytes = 0
-        self._wrong_row_groups: frozenset[int] = frozenset()
+        self._contradictions: frozenset[Contradiction] = frozenset()
         self._changing = threading.RLock()
 
     @property
@@ -241,19 +254,25 @@ class FileMetadata:
     def distrust_page_index(self, row_group: int, reason: str) -> None:
         """Ignore the page index of a row group whose pages contradict it."""
         with self._changing:
-            if row_group in self._wrong_row_groups:
+            if Contradiction(row_group) in self._contradictions:
                 return
             self.distrust(f"page index, row group {row_group}", reason, "wrong-page-index")
-            self._wrong_row_groups |= {row_group}
+            self._contradictions |= {Contradiction(row_group)}
             for leaf in self.footer.leaves:
                 self._locations[ChunkKey(row_group, leaf.ordinal)] = None
                 self._column_indexes[ChunkKey(row_group, leaf.ordinal)] = None
                 self._located_counts.pop(ChunkKey(row_group, leaf.ordinal), None)
 
+    def drop_bounds(self, key: ChunkKey) -> None:
+        """Ignore the statistics and the column index of a chunk from now on."""
+        with self._changing:
+            self._contradictions |= {Contradiction(*key)}
+            self._column_indexes[key] = None
+
     @property
-    def wrong_row_groups(self) -> frozenset[int]:
-        """Row groups whose page index was found to be wrong while reading pages."""
-        return self._wrong_row_groups
+    def contradictions(self) -> frozenset[Contradiction]:
+        """The metadata that was found to be wrong so far."""
+        return self._contradictions
 
     def has_loaded_locations(self, key: ChunkKey) -> bool:
         """Return whether the OffsetIndex of a chunk has been loaded or found to be missing."""
@@ -274,7 +293,7 @@ class FileMetadata:
                 rows = locations.rows
                 rows = self._page_rows.setdefault((rows.num_rows, rows.starts.tobytes()), rows)
                 locations = PageLocations(locations.offsets, locations.sizes_bytes, rows)
-            if key.row_group in self._wrong_row_groups:
+            if Contradiction(key.row_group) in self._contradictions:
                 locations = None
             self._locations[key] = locations
             if locations is not None and len(locations) != self._recorded_pages(key):
@@ -288,7 +307,10 @@ class FileMetadata:
     def keep_column_index(self, key: ChunkKey, column_index: ColumnIndex | None, num_bytes: int = 0) -> None:
         """Store the column index of a chunk, or that none is trusted."""
         with self._changing:
-            self._column_indexes[key] = None if key.row_group in self._wrong_row_groups else column_index
+            is_wrong = not self._contradictions.isdisjoint(
+                (Contradiction(key.row_group), Contradiction(*key))
+            )
+            self._column_indexes[key] = None if is_wrong else column_index
             self._page_index_bytes += num_bytes
 
     def locations(self, key: ChunkKey) -> PageLocations | None:

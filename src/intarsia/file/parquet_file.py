@@ -26,6 +26,7 @@ from intarsia.format.footer import (
     footer_start,
 )
 from intarsia.format.location_tables import LocationTable, location_tables
+from intarsia.format.page_header import PAGE_CHECKSUM
 from intarsia.format.page_index import PageLocations, parse_column_index, parse_offset_index
 from intarsia.format.structs import ColumnChunk, ColumnIndex
 from intarsia.storage import ByteRange, ByteSource, CountedSource, IoCounts, LocalFile
@@ -59,9 +60,11 @@ class ParquetInput:
     Args:
         source: The source of its bytes. It is closed with the file, and also if the file cannot be opened.
         metadata: Cached metadata of the file, if the file has not changed since; then nothing is read.
+        page_checksums: Whether pages that have a checksum are compared with it when they are read.
 
     Attributes:
         source: The source, which counts every read.
+        page_checksums: As given.
         metadata: The footer, and the parsed parts of the page index.
         footer: The footer.
 
@@ -70,8 +73,11 @@ class ParquetInput:
         UnsupportedFeatureError: If its footer is encrypted.
     """
 
-    def __init__(self, source: ByteSource, metadata: FileMetadata | None = None) -> None:
+    def __init__(
+        self, source: ByteSource, metadata: FileMetadata | None = None, *, page_checksums: bool = True
+    ) -> None:
         self.source = CountedSource(source)
+        self.page_checksums = page_checksums
         self.path = source.path
         try:
             with self.named_errors():
@@ -176,6 +182,22 @@ class ParquetInput:
         """Stop using the column index of a chunk, which contradicts itself or its OffsetIndex."""
         self.distrust_by(self._index_name("ColumnIndex", key), error)
         self.metadata.keep_column_index(key, None)
+
+    def distrust_bounds(self, key: ChunkKey, error: FormatError) -> None:
+        """Stop using the statistics and the column index of a chunk, which contradict each other."""
+        self.distrust_by(self._index_name("bounds", key), error)
+        self.metadata.drop_bounds(key)
+
+    def distrust_damaged(self, row_group: int, error: FormatError) -> None:
+        """Stop using the bounds of a column with a damaged page, so that later queries read the page, too.
+
+        Args:
+            row_group: Ordinal of the row group.
+            error: An error of reading its pages, which names the column.
+        """
+        for leaf in self.footer.leaves if error.reason == PAGE_CHECKSUM else ():
+            if leaf.name == error.column:
+                self.metadata.drop_bounds(ChunkKey(row_group, leaf.ordinal))
 
     # --- the page index ----------------------------------------------------------------------------
 

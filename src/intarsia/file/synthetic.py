@@ -20,9 +20,11 @@ import pyarrow.parquet as pq
 
 from intarsia.errors import CorruptFileError, IntarsiaError, UnsupportedFeatureError
 from intarsia.file.outlines import ChunkOutlines
+from intarsia.file.pages import iter_pages
 from intarsia.format import thrift
 from intarsia.format.enums import CompressionCodec
-from intarsia.format.footer import MAGIC, Leaf
+from intarsia.format.footer import MAGIC, Leaf, chunk_range
+from intarsia.format.page_header import PAGE_CHECKSUM
 from intarsia.format.structs import (
     ColumnChunk,
     ColumnMetaData,
@@ -114,12 +116,41 @@ class LeafPages:
         meta: The footer's metadata of the chunk that contains the pages; the codec and encodings are used.
         parts: Consecutive pages, beginning with the dictionary page, if there is one.
         num_values: Number of values in the data pages, including nulls.
+        places: The ranges of the file that the parts are from, in order; empty for the whole chunk.
     """
 
     ordinal: int
     meta: ColumnMetaData
     parts: Sequence[bytes]
     num_values: int
+    places: Sequence[ByteRange] = ()
+
+    def check_checksums(self, column: str) -> None:
+        """Compare the checksums of the pages up to the first damaged header.
+
+        Args:
+            column: The name of the leaf, for the error.
+
+        Raises:
+            CorruptFileError: If one is wrong; its offset is that in the file.
+        """
+        data = b"".join(self.parts)
+        try:
+            for page in iter_pages(data):
+                page.check_checksum(data)
+        except CorruptFileError as error:
+            if error.reason == PAGE_CHECKSUM:
+                error.offset = self._offset_in_file(error.offset or 0)
+                error.column = column
+                raise
+
+    def _offset_in_file(self, position: int) -> int:
+        """Return the offset in the file of a byte of the parts."""
+        for place in self.places or (ByteRange(*chunk_range(self.meta)),):
+            if position < place.length:
+                return place.start + position
+            position -= place.length
+        raise ValueError("the position is beyond the parts")
 
 
 def decode_pages(
@@ -130,6 +161,7 @@ def decode_pages(
     *,
     as_dictionary: bool = False,
     int96_unit: Literal["s"] | None = None,
+    checksums: bool = True,
 ) -> pa.Table:
     """Decode pages with pyarrow.
 
@@ -141,6 +173,7 @@ def decode_pages(
         what: A description of the pages, for messages.
         as_dictionary: Return strings as dictionary arrays, without expanding them.
         int96_unit: The unit of INT96; by default nanoseconds.
+        checksums: Compare the checksums of the pages that have one.
 
     Returns:
         One column for each top-level field with any of the leaves, reduced to these.
@@ -170,10 +203,14 @@ def decode_pages(
         parts += [part for part in given.parts if len(part)]
         position += size
     group = RowGroup(chunks, position, num_rows)
-    options: dict[str, Any] = {"pre_buffer": False, "coerce_int96_timestamp_unit": int96_unit}
+    options: dict[str, Any] = {
+        "pre_buffer": False,
+        "coerce_int96_timestamp_unit": int96_unit,
+        "page_checksum_verification": checksums,
+    }
     if as_dictionary:
         options["read_dictionary"] = [".".join(schema.leaves[given.ordinal].path) for given in pages]
-    with decode_errors(what, "DataPage"):
+    with _checksums_first(schema, pages if checksums else ()), decode_errors(what, "DataPage"):
         if position >= _MANY_BYTES:
             footer = pq.read_metadata(pa.BufferReader(schema.file([group], num_rows)))
             file = pq.ParquetFile(_file_of(parts), metadata=footer, **options)
@@ -198,6 +235,8 @@ def decode_chunks(
     data: bytes,
     what: str,
     as_dictionary: Sequence[str] = (),
+    *,
+    checksums: bool = True,
 ) -> pa.Table:
     """Decode complete column chunks of several row groups.
 
@@ -210,6 +249,7 @@ def decode_chunks(
         data: The bytes of the chunks.
         what: A description of the row groups, for messages.
         as_dictionary: Names of columns of texts to return as dictionary arrays, without expanding them.
+        checksums: Compare the checksums of the pages that have one.
 
     Raises:
         UnsupportedFeatureError: If pyarrow does not support the encoding, codec or type.
@@ -229,7 +269,11 @@ def decode_chunks(
     with decode_errors(what, "RowGroup"):
         metadata = pq.read_metadata(pa.BufferReader(schema.file(groups, sum(num_rows))))
         file = pq.ParquetFile(
-            pa.BufferReader(data), metadata=metadata, pre_buffer=False, read_dictionary=list(as_dictionary)
+            pa.BufferReader(data),
+            metadata=metadata,
+            pre_buffer=False,
+            read_dictionary=list(as_dictionary),
+            page_checksum_verification=checksums,
         )
         table = file.reader.read_all(use_threads=False)
         for column in table.columns:
@@ -306,6 +350,17 @@ def _dictionary_columns(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
 
 
 # --- errors ----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _checksums_first(schema: SyntheticSchema, pages: Sequence[LeafPages]) -> Iterator[None]:
+    """Replace an error of damaged pages within the block by that of the first page with a wrong checksum."""
+    try:
+        yield
+    except CorruptFileError:
+        for given in pages:
+            given.check_checksums(schema.leaves[given.ordinal].name)
+        raise
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -9,6 +10,9 @@ from intarsia.errors import CorruptFileError
 from intarsia.format import thrift
 from intarsia.format.enums import DICTIONARY_ENCODINGS, PageType
 from intarsia.format.structs import PageHeader
+
+#: `IntarsiaError.reason` of a page whose bytes contradict the checksum in its header.
+PAGE_CHECKSUM = "page-checksum"
 
 
 class Page(NamedTuple):
@@ -42,6 +46,31 @@ class Page(NamedTuple):
     def uses_dictionary(self) -> bool:
         """Whether it is a data page whose values are positions in the dictionary page."""
         return self.is_data and self.encoding in DICTIONARY_ENCODINGS
+
+    def wrong_checksum(self, data: bytes) -> str | None:
+        """Return how the bytes contradict the CRC-32 in the header; None if they do not, or if it has none.
+
+        Args:
+            data: The bytes that contain the page.
+        """
+        if self.header.crc is None:
+            return None
+        actual = zlib.crc32(memoryview(data)[self.body_start : self.stop])
+        claimed = self.header.crc & 0xFFFFFFFF  # Thrift integers are signed
+        if claimed == actual:
+            return None
+        what = "the page's" if self.is_data else "the dictionary page's"
+        return f"{what} checksum is {claimed:#010x}, but that of its bytes is {actual:#010x}"
+
+    def check_checksum(self, data: bytes) -> None:
+        """Compare the CRC-32 in the header, if it has one, with the bytes.
+
+        Raises:
+            CorruptFileError: If they differ; its offset is that in ``data``.
+        """
+        wrong = self.wrong_checksum(data)
+        if wrong is not None:
+            raise CorruptFileError(wrong, reason=PAGE_CHECKSUM, offset=self.start, struct="PageHeader")
 
 
 def parse_page(data: bytes, offset: int = 0) -> Page:

@@ -16,8 +16,14 @@ from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import ColumnIndex
 from intarsia.indexes.calling import evaluate_conditions
+from intarsia.indexes.contradictions import check_page_bounds
 from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted
-from intarsia.indexes.statistics import RowGroupStatistics, bounds_of_keys
+from intarsia.indexes.statistics import (
+    RowGroupStatistics,
+    bounds_of_keys,
+    column_statistics,
+    exact_bounds,
+)
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, boundary_order, certainly_matches, might_match
 from intarsia.rows.ordering import Ordering
@@ -159,12 +165,27 @@ class ColumnIndexes:
         if leaf.max_definition_level == 0:  # a required column has no nulls
             index = index._replace(null_counts=[0] * len(locations))
         try:
-            return column_index_bounds(
+            found = column_index_bounds(
                 index, locations, ordering, int(self._file.footer.row_group_starts[key.row_group])
             )
         except CorruptFileError as error:
             self._file.distrust_column_index(key, error)
             return None
+        try:
+            self._compare(found, key, leaf, ordering)
+        except CorruptFileError as error:  # which of the two is wrong is unknown
+            self._file.distrust_bounds(key, error)
+            return None
+        return found
+
+    def _compare(self, pages: Bounds, key: ChunkKey, leaf: Leaf, ordering: Ordering | None) -> None:
+        """Compare the bounds of a chunk's pages with the statistics of the chunk."""
+        statistics = column_statistics(self._file, leaf.path)
+        if statistics is not None:
+            is_exact = ordering is not None and bool(
+                exact_bounds(self._file, leaf, ordering, [key.row_group])[key.row_group]
+            )
+            check_page_bounds(pages, statistics, key.row_group, is_exact=is_exact)
 
 
 def column_index_bounds(

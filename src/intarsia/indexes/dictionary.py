@@ -350,6 +350,8 @@ class Dictionaries:
         leaf, row_group = probes[0].leaf, probes[0].row_group
         try:
             page = parse_dictionary_page(data, leaf, self._limits.page_bytes)
+            if self._file.page_checksums:
+                page.check_checksum(data)
             meta = self._file.footer.chunk_metadata(row_group, leaf)
             lacks = lacks_bytes(page, data, leaf, meta.codec, [probe.sought for probe in probes])
             if page.num_values == 0:  # all values of the chunk are null

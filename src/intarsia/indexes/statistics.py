@@ -90,7 +90,8 @@ def column_statistics(file: ParquetInput, path: Path) -> Bounds | None:
     if leaf is None or not leaf.is_flat:
         return None
     return file.metadata.derived(
-        ("statistics", leaf.ordinal), lambda: statistics_bounds(file, leaf, file.schema.ordering(leaf))
+        ("statistics", leaf.ordinal, file.metadata.contradictions),
+        lambda: statistics_bounds(file, leaf, file.schema.ordering(leaf)),
     )
 
 
@@ -105,9 +106,10 @@ def statistics_bounds(file: ParquetInput, leaf: Leaf, ordering: Ordering | None)
     highs: list[bytes] = []
     bounded: list[int] = []
     trust = file.trust(leaf)
+    contradicted = {one.row_group for one in file.metadata.contradictions if one.leaf == leaf.ordinal}
     for ordinal, group in enumerate(footer.metadata.row_groups):
         meta = group.columns[leaf.ordinal].meta_data
-        if meta is None:
+        if meta is None or ordinal in contradicted:
             continue
         nulls = trust.null_count(meta, group.num_rows).value
         if nulls is not None:

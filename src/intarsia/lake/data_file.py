@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
-from intarsia.file import FileMetadata
+from intarsia.file import FileMetadata, ParquetInput
 from intarsia.file.joined import JoinedPart
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import (
@@ -66,6 +66,7 @@ class DataFile:
         times_ns: Modification time and change time (ctime) of a local file, in nanoseconds since 1970; None
             if unknown.
         deletes: Rows of the file that are deleted in the table; None if there are none.
+        page_checksums: Whether pages that have a checksum are compared with it when they are read.
     """
 
     path: str
@@ -78,6 +79,7 @@ class DataFile:
     uri: str = ""
     times_ns: tuple[int, int] | None = field(default=None, repr=False, compare=False)
     deletes: DeletedRows | None = field(default=None, repr=False, compare=False)
+    page_checksums: bool = field(default=True, repr=False, compare=False)
 
     @property
     def is_remote(self) -> bool:
@@ -97,6 +99,10 @@ class DataFile:
         store, key = (self.store, self.key) if self.store is not None else find_store(self.path)
         return ObjectStoreFile(store, key, self.path, known)
 
+    def input_of(self, source: ByteSource, metadata: FileMetadata | None = None) -> ParquetInput:
+        """Return the open file, given its bytes and its metadata, if that is cached."""
+        return ParquetInput(source, metadata, page_checksums=self.page_checksums)
+
     def deleted_rows(self) -> RowSelection:
         """Return the rows of the file that are deleted in the table."""
         return RowSelection.none() if self.deletes is None else self.deletes.rows()
@@ -113,9 +119,8 @@ class DataFile:
             metadata: Its metadata.
             identity: The identity of the file that has the metadata.
         """
-        if not self.is_remote:
-            return JoinedPart(metadata, identity, self.open)
-        return JoinedPart(metadata, identity, self.as_opened(identity).open, is_remote=True)
+        opened = self.as_opened(identity) if self.is_remote else self
+        return JoinedPart(metadata, identity, opened.open, self.is_remote, self.page_checksums)
 
     def as_opened(self, identity: Hashable | None) -> DataFile:
         """Return the file with the identity that it had when it was opened, in case it was replaced.

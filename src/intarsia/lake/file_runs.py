@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -104,17 +104,17 @@ class FileRuns:
                 raise
             (report or self.report).add_failed(path, error)
 
+    @contextlib.contextmanager
     def each_file(
         self, columns: Sequence[OutputColumn]
-    ) -> Generator[tuple[FileQuery, FilePlan, Callable[[FileOutcome], None]], None, None]:
-        """Yield each file that is not excluded, its plan, and a callback for its outcome.
+    ) -> Generator[Iterator[tuple[FileQuery, FilePlan, Callable[[FileOutcome], None]]], None, None]:
+        """Iterate over each file that is not excluded, its plan, and a callback for its outcome.
 
         Args:
             columns: The columns to read.
         """
         with contextlib.closing(self.each_plan(columns)) as plans:
-            for found, record in plans:
-                yield found.query, found.plan, record
+            yield ((found.query, found.plan, record) for found, record in plans)
 
     def each_plan(
         self, columns: Sequence[OutputColumn], totals: Totals | None = None, *, reads_all: bool = False

@@ -261,11 +261,12 @@ class Scan(QueryResult):
             column = next((name for name in names if name not in partition), names[0])
         numbered = self._one_column(column)
         found = [LOCATIONS.empty_table()]
-        for query, plan, record in self._runs.each_file([]):
-            with self._runs.skipping(query.file.path):
-                locations, outcome = locate_rows(query, plan, numbered)
-                record(outcome)
-                found.append(locations)
+        with self._runs.each_file([]) as files:
+            for query, plan, record in files:
+                with self._runs.skipping(query.file.path):
+                    locations, outcome = locate_rows(query, plan, numbered)
+                    record(outcome)
+                    found.append(locations)
         return pa.concat_tables(found)
 
     @in_new_run
@@ -282,7 +283,8 @@ class Scan(QueryResult):
         self._refuse_limit()
         queried = self._one_column(column)
         values = DistinctValues(queried)
-        estimate, lower, upper = values.count(self._runs.each_file([queried]), self._runs.skipping)
+        with self._runs.each_file([queried]) as files:
+            estimate, lower, upper = values.count(files, self._runs.skipping)
         return ApproximateCount(estimate, lower, upper, tuple(values.unindexed), self.report)
 
     @in_new_run
@@ -317,9 +319,10 @@ class Scan(QueryResult):
         self._refuse_limit()
         queried = self._one_column(column)
         values = ValueCounts(queried, counted=counted)
-        for query, plan, record in self._runs.each_file([queried]):
-            with self._runs.skipping(query.file.path):
-                record(values.add_file(query, plan))
+        with self._runs.each_file([queried]) as files:
+            for query, plan, record in files:
+                with self._runs.skipping(query.file.path):
+                    record(values.add_file(query, plan))
         return values
 
     @in_new_run
@@ -335,10 +338,11 @@ class Scan(QueryResult):
         queried = self._one_column(column)
         values = DistinctValues(queried, lg_config_k)
         paths, sketches = [], []
-        for query, plan, record in self._runs.each_file([queried]):
-            with self._runs.skipping(query.file.path):
-                sketches.append(values.of_file(query, plan, record).to_sketch()[0])
-                paths.append(query.file.path)
+        with self._runs.each_file([queried]) as files:
+            for query, plan, record in files:
+                with self._runs.skipping(query.file.path):
+                    sketches.append(values.of_file(query, plan, record).to_sketch()[0])
+                    paths.append(query.file.path)
         return pa.table({"path": pa.array(paths, pa.string()), "sketch": pa.array(sketches, pa.binary())})
 
     def _one_column(self, name: str) -> OutputColumn:
@@ -380,7 +384,8 @@ class Scan(QueryResult):
                 with future.result() as file:
                     sizes.append(FileSize.of(file, entry.deleted_rows()))
         self._runs.continue_with_new_footers()
-        pieces = list(sample_rows(sizes, self._runs.each_file(self.columns), n, seed, self._finish))
+        with self._runs.each_file(self.columns) as files:
+            pieces = list(sample_rows(sizes, files, n, seed, self._finish))
         return concat_rows([pa.Table.from_batches([], self.schema), *pieces])
 
     def _tables(self, *, whole_files: bool, runs_at_once: int) -> Iterator[pa.Table]:

@@ -110,7 +110,7 @@ class Split:
         Raises:
             ReplacedWhileReadError: If the file was replaced after it was planned.
         """
-        with ParquetInput(self._shared.file.open()) as file:
+        with self._shared.file.input_of(self._shared.file.open()) as file:
             self._check(file)
 
     def _check(self, file: ParquetInput) -> None:
@@ -123,7 +123,7 @@ class Split:
 
     def _tables(self) -> Iterator[pa.Table]:
         shared = self._shared
-        with ParquetInput(shared.file.open()) as file:
+        with shared.file.input_of(shared.file.open()) as file:
             self._check(file)
             predicate = None if shared.predicate is None else bind(shared.predicate, shared.view)
             if predicate is not None and shared.names is not None:

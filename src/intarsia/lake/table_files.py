@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -80,6 +81,7 @@ class TableFiles:
             None to list them.
         metadata: The cache of the metadata of the files.
         query_timeout_seconds: The time after which a query ends with an error; None for no limit.
+        page_checksums: Whether pages that have a checksum are compared with it when they are read.
 
     Raises:
         FileNotFoundError: If the list is empty, and there is no definition.
@@ -97,9 +99,10 @@ class TableFiles:
         segments: Mapping[str, ObjectIdentity] | None = None,
         metadata: MetadataCache | None = None,
         query_timeout_seconds: float | None = None,
+        page_checksums: bool = True,
     ) -> None:
         self.query_timeout_seconds = query_timeout_seconds
-        self.files = tuple(files)
+        self.files = tuple(files if page_checksums else (replace(one, page_checksums=False) for one in files))
         self.other_files = tuple(other_files)
         self.listing_reads = listing_reads or IoCounts()
         self._definition = definition
@@ -191,7 +194,7 @@ class TableFiles:
             entry: The file.
             is_current: The cached metadata was read in the same run, so an object is not checked again.
         """
-        file = self._open(entry, ParquetInput, is_current=is_current)
+        file = self._open(entry, entry.input_of, is_current=is_current)
         self.remember(entry, file)
         return file
 
@@ -242,7 +245,8 @@ class TableFiles:
 
         Returns:
             The metadata; None for a file whose changes might not be detected: a local file that was written
-            in the last seconds, or an object in a store without ETags.
+            in the last seconds, or an object in a store without ETags. None, too, for a file with metadata
+            that was found to be wrong: it is planned separately.
 
         Raises:
             FormatError: If the footer is damaged.
@@ -252,7 +256,7 @@ class TableFiles:
         if cached is not None:
             is_remote = self.has_objects and entry.is_remote
             if is_current or (not is_remote and cached[1] == identity_of(os.stat(entry.path))):
-                return Settled(*cached)
+                return None if cached[0].contradictions else Settled(*cached)
 
         def read(source: ByteSource, known: FileMetadata | None) -> Settled | None:
             with contextlib.closing(source):
@@ -260,6 +264,8 @@ class TableFiles:
                     return None
                 counted = CountedSource(source)
                 found = known or FileMetadata(entry.path, read_raw_footer(counted))
+                if found.contradictions:
+                    return None
                 _ = found.footer
                 self.tails.put(counted, found.footer_start)
                 self._metadata.put(entry.path, source.identity, found)

@@ -9,6 +9,7 @@ import numpy as np
 
 from intarsia.file import ChunkKey
 from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, PageChooser, is_single_page, plan_chunk
+from intarsia.file.metadata import Contradiction
 from intarsia.file.outlines import ChunkOutlines
 from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageLocations
@@ -39,7 +40,7 @@ class FilePlan:
         steps: The rows that each index excluded, in the order of use, and those that are deleted.
         index_bytes: Bytes that were read from indexes.
         dictionary_pages: Dictionary pages that were read while planning, by offset; reading needs them, too.
-        wrong_row_groups: Row groups whose page index was known to be wrong at the time of planning.
+        contradictions: The metadata that was known to be wrong at the time of planning.
     """
 
     candidates: RowSelection
@@ -49,7 +50,7 @@ class FilePlan:
     steps: tuple[PruneStep, ...] = ()
     index_bytes: int = 0
     dictionary_pages: Mapping[int, bytes] = field(default_factory=dict, repr=False)
-    wrong_row_groups: frozenset[int] = frozenset()
+    contradictions: frozenset[Contradiction] = frozenset()
 
     def of_file(self, file: JoinedRows) -> FilePlan:
         """Return the plan of one of several files that were joined."""
@@ -71,19 +72,24 @@ def plan_file(query: FileQuery, known: Known | None = None) -> FilePlan:
         known: Facts about the rows of the file that have been proven before.
     """
     file, predicate = query.file, query.predicate
-    wrong = file.metadata.wrong_row_groups
     if predicate is None:
         present = query.present
-        return FilePlan(present, present, present, steps=tuple(_deletions(query)), wrong_row_groups=wrong)
+        wrong = file.metadata.contradictions
+        return FilePlan(present, present, present, steps=tuple(_deletions(query)), contradictions=wrong)
     before = file.source.counts.bytes
-    pruned = prune(
-        file,
-        predicate,
-        constants=query.constants,
-        group_bytes=query.estimated_bytes_by_group,
-        embedded=query.embedded,
-        known=known,
-    )
+    while True:
+        wrong = file.metadata.contradictions
+        pruned = prune(
+            file,
+            predicate,
+            constants=query.constants,
+            group_bytes=query.estimated_bytes_by_group,
+            embedded=query.embedded,
+            known=known,
+        )
+        if file.metadata.contradictions == wrong:
+            break
+        known = None  # what was proven with wrong metadata
     stages = stages_of(query, predicate, pruned.candidates)
     index_bytes = file.source.counts.bytes - before
     return FilePlan(
@@ -109,8 +115,8 @@ def _deletions(query: FileQuery, candidates: RowSelection | None = None) -> Iter
 
 
 def current_plan(query: FileQuery, plan: FilePlan) -> FilePlan:
-    """Return the plan, or a new plan if a page index has been found to be wrong since."""
-    is_current = plan.wrong_row_groups == query.file.metadata.wrong_row_groups
+    """Return the plan, or a new plan if metadata has been found to be wrong since."""
+    is_current = plan.contradictions == query.file.metadata.contradictions
     return plan if is_current else plan_file(query)
 
 

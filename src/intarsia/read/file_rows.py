@@ -257,7 +257,8 @@ class FileReader:
         return int(self._query.file.footer.row_group_starts[group])
 
     def _is_outdated(self, group: int) -> bool:
-        return group in self._query.file.metadata.wrong_row_groups - self._plan.wrong_row_groups
+        found = self._query.file.metadata.contradictions - self._plan.contradictions
+        return any(one.row_group == group for one in found)
 
     def _num_rows(self, group: int) -> int:
         return self._query.file.footer.metadata.row_groups[group].num_rows
@@ -297,6 +298,7 @@ class FileReader:
                     pa.PythonFile(SourceStream(query.file.source), mode="r"),
                     metadata=query.file.arrow_metadata,
                     pre_buffer=True,
+                    page_checksum_verification=query.file.page_checksums,
                 ).reader
                 columns = [leaf.ordinal for leaf in query.output_leaves]
                 table = reader.read_row_group(group, column_indices=columns, use_threads=len(columns) > 1)
@@ -316,7 +318,11 @@ class FileReader:
         for leaf in self._query.output_leaves:
             meta = self._query.file.footer.chunk_metadata(group, leaf)
             plan = plan_chunk(leaf, meta, None, num_rows, PageChooser(everything))
-            self._decoder.decode(PageCache(self._query.file).fetch([plan]), everything)
+            try:
+                self._decoder.decode(PageCache(self._query.file).fetch([plan]), everything)
+            except CorruptFileError as error:
+                self._query.file.distrust_damaged(group, error)
+                raise
 
 
 def read_whole_file(query: FileQuery) -> Piece:

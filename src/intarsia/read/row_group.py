@@ -15,7 +15,7 @@ from intarsia.arrow.flags import true_positions
 from intarsia.arrow.owned_rows import own_rows
 from intarsia.arrow.selecting import filter_values
 from intarsia.arrow.struct_fields import field_values
-from intarsia.errors import PredicateError, UnsupportedFeatureError
+from intarsia.errors import CorruptFileError, PredicateError, UnsupportedFeatureError
 from intarsia.file.chunk_plan import ChunkPlan
 from intarsia.file.claims import check_claims
 from intarsia.file.decode import PageDecoder, PageIndexMismatchError, RowTaker
@@ -259,6 +259,9 @@ class RowGroupColumns:
                 return self._decoder.decode(chunks, rows)
         except PageIndexMismatchError as error:
             raise WrongPageIndexError(self._group, str(error)) from error
+        except CorruptFileError as error:
+            file.distrust_damaged(self._group, error)
+            raise
 
     def _reads_dictionary_within(self, plan: ChunkPlan) -> bool:
         """Return whether to count a dictionary page in a whole chunk, as if the page index had been used."""

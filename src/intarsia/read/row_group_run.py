@@ -278,6 +278,7 @@ class RunColumns:
                 for leaf, chunks in zip(leaves, moved, strict=True)
                 if is_sparse and _repeats_texts(file.leaf_types[leaf.ordinal], chunks)
             ],
+            checksums=file.page_checksums,
         )
         expected = int(outlines[0].num_values[groups].sum())
         if table.num_rows != expected:

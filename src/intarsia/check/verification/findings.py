@@ -79,6 +79,10 @@ RULES: Mapping[str, tuple[Severity, str]] = {
     "bounds-exclude-values": ("error", _LOSES_ROWS),
     "bounds-contradict-statistics": ("error", "readers that trust the wrong one of the two lose rows"),
     "bound-not-exact": ("error", "readers that compute MIN or MAX from it return wrong values"),
+    "bound-not-marked": (
+        "warning",
+        "readers that take it for a value compute a wrong MIN or MAX",
+    ),
     "boundary-order": ("error", "readers that use binary search lose rows"),
     "distinct-count": ("warning", "query plans from it are poor, and COUNT(DISTINCT) from it is wrong"),
     "level-histogram": ("warning", "estimates from it are wrong"),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import zlib
 from collections import Counter
 
 from intarsia.check.verification.chunk import CheckedChunk
 from intarsia.check.verification.findings import Findings
 from intarsia.format.enums import DICTIONARY_ENCODINGS, Encoding, PageType
+from intarsia.format.page_header import PAGE_CHECKSUM
 
 _PAGE_HEADER = "PageHeader"
 
@@ -27,12 +27,9 @@ def check_checksums(data: bytes, chunk: CheckedChunk, findings: Findings) -> Non
         if page.header.crc is None:
             continue
         findings.count_checked("page_checksums")
-        actual = zlib.crc32(memoryview(data)[page.body_start : page.stop])
-        claimed = page.header.crc & 0xFFFFFFFF  # Thrift integers are signed
-        if claimed != actual:
-            what = "the page's" if page.is_data else "the dictionary page's"
-            message = f"{what} checksum is {claimed:#010x}, but that of its bytes is {actual:#010x}"
-            findings.add("page-checksum", message, index=_PAGE_HEADER, page=data_page)
+        wrong = page.wrong_checksum(data)
+        if wrong is not None:
+            findings.add(PAGE_CHECKSUM, wrong, index=_PAGE_HEADER, page=data_page)
 
 
 def check_counts(chunk: CheckedChunk, findings: Findings) -> None:

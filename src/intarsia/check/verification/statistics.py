@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,10 @@ from intarsia.file import ParquetInput
 from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf
 from intarsia.format.structs import Statistics
+from intarsia.rows.ordering import truncate_max
+
+#: A truncated upper bound is up to this much shorter than the limit of the writer.
+_LONGEST_CHARACTER_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -108,9 +113,9 @@ def _check(file: ParquetInput, statistics: Statistics, checked: _Checked) -> Non
                 chunk, statistics.nan_count, checked.findings, index=checked.index, page=checked.page
             )
         if chunk.ordering is not None:
-            _check_pair(low, high, checked)
-            if is_current:
-                _check_exactness(statistics, checked)
+            keys = _check_pair(low, high, checked)
+            flags = (statistics.is_min_value_exact, statistics.is_max_value_exact)
+            _check_exactness((low, high), keys, flags if is_current else (None, None), checked)
         if (statistics.min, statistics.max) == (low, high):
             break  # both pairs are equal
 
@@ -146,10 +151,11 @@ def _check_distinct_count(claimed: int | None, checked: _Checked) -> None:
         checked.add("distinct-count", f"they count {claimed} distinct values, but there are {most}")
 
 
-def _check_pair(low: bytes | None, high: bytes | None, checked: _Checked) -> None:
+def _check_pair(low: bytes | None, high: bytes | None, checked: _Checked) -> tuple[Any, Any]:
+    """Check that bounds enclose the values, and return their keys; None for those that are unknown."""
     present = checked.sum(checked.chunk.present)
     if present == 0:
-        return  # there are no values
+        return None, None  # there are no values
     keys = [
         None
         if raw is None
@@ -158,10 +164,23 @@ def _check_pair(low: bytes | None, high: bytes | None, checked: _Checked) -> Non
     ]
     pairs = (low or b"", keys[0]), (high or b"", keys[1])
     check_bounds(checked.chunk, *pairs, checked.findings, index=checked.index, page=checked.page)
+    return keys[0], keys[1]
 
 
-def _check_exactness(statistics: Statistics, checked: _Checked) -> None:
-    """Check that bounds declared exact are values."""
+def _check_exactness(
+    bounds: tuple[bytes | None, bytes | None],
+    keys: tuple[Any, Any],
+    flags: tuple[bool | None, bool | None],
+    checked: _Checked,
+) -> None:
+    """Check that bounds are values, unless they are declared inexact.
+
+    Args:
+        bounds: The lower and the upper bound.
+        keys: Their keys; None for those that are unknown.
+        flags: Whether each of them is declared exact; None if the writer has not said.
+        checked: The statistics.
+    """
     chunk, extremes = checked.chunk, checked.chunk.extremes
     if extremes is None:
         return
@@ -170,15 +189,33 @@ def _check_exactness(statistics: Statistics, checked: _Checked) -> None:
         return
     assert chunk.ordering is not None
     claims = (
-        (statistics.is_min_value_exact, statistics.min_value, extremes.lows[pages].min(), "lower"),
-        (statistics.is_max_value_exact, statistics.max_value, extremes.highs[pages].max(), "upper"),
+        (bounds[0], keys[0], flags[0], extremes.lows[pages].min(), "lower"),
+        (bounds[1], keys[1], flags[1], extremes.highs[pages].max(), "upper"),
     )
-    for is_exact, raw, actual, which in claims:
-        if not is_exact or raw is None:
+    for raw, key, is_exact, actual, which in claims:
+        if is_exact is False or raw is None:
             continue
         encoded = chunk.ordering.encode(actual)
         bound = human_value(chunk.leaf, raw)
         # compare as values, because both zeros are equal, and so are decimals with leading zero bytes
         if raw != encoded and bound != human_value(chunk.leaf, encoded):
-            message = f"the {which} bound {shown(bound)} is declared exact, "
-            checked.add("bound-not-exact", message + f"but {shown_key(chunk, actual)} is")
+            if is_exact:
+                message = f"the {which} bound {shown(bound)} is declared exact, "
+                checked.add("bound-not-exact", message + f"but {shown_key(chunk, actual)} is")
+            elif checked.page is not None or key is None:  # aggregates are not computed from page headers
+                continue
+            elif (key < actual if which == "lower" else key > actual) and not (
+                chunk.ordering.is_bytes and _is_truncated(raw, encoded, which)
+            ):
+                message = f"the {which} bound {shown(bound)} is not a value and not marked as inexact; "
+                checked.add("bound-not-marked", message + f"{shown_key(chunk, actual)} is the value")
+
+
+def _is_truncated(bound: bytes, value: bytes, which: str) -> bool:
+    """Return whether a bound is a value that was cut to some length, as writers do without saying so."""
+    if which == "lower":
+        return value.startswith(bound)
+    lengths = range(len(bound), len(bound) + _LONGEST_CHARACTER_BYTES)
+    return any(
+        truncate_max(value, length, text=text) == bound for length in lengths for text in (True, False)
+    )

@@ -98,7 +98,11 @@ class Totals:
         """
 
         def attempt() -> FileAggregates:
-            return _FileReading(query, current_plan(query, plan), self._questions).run()
+            while True:
+                current = current_plan(query, plan)
+                found = _FileReading(query, current, self._questions).run()
+                if query.file.metadata.contradictions == current.contradictions:
+                    return found
 
         if pieces is None:
             totals = retry_without_wrong_index(query.file, attempt)
