@@ -8,6 +8,7 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
+import java.util.stream.Stream;
 
 /**
  * A Python process that answers requests over its standard input and output.
@@ -21,12 +22,16 @@ import java.util.List;
  */
 public final class PythonProcess implements Planner, AutoCloseable {
   private static final int MOST_REPLY_BYTES = 1 << 30;
+  private static final long KILL_MILLIS = 60_000;
 
   private final List<String> command;
   private Process process;
   private DataOutputStream requests;
   private DataInputStream replies;
   private volatile boolean isIdle = true;
+
+  /** The process that was killed last, and those that it had started. */
+  private List<ProcessHandle> killed = List.of();
 
   public PythonProcess(List<String> command) {
     this.command = List.copyOf(command);
@@ -41,6 +46,7 @@ public final class PythonProcess implements Planner, AutoCloseable {
   @Override
   public synchronized String ask(String request, long timeoutMillis) throws IOException {
     start();
+    isIdle = false; // here, because this thread may be interrupted before the other one begins
     try {
       return TimeLimit.call(() -> exchange(request), timeoutMillis);
     } catch (IOException error) {
@@ -55,8 +61,21 @@ public final class PythonProcess implements Planner, AutoCloseable {
   @Override
   public synchronized void close() {
     if (process != null) {
-      process.destroyForcibly();
+      killed = Stream.concat(process.descendants(), Stream.of(process.toHandle())).toList();
+      killed.forEach(ProcessHandle::destroyForcibly);
+      process.destroyForcibly(); // closes its streams, too
       process = null;
+    }
+  }
+
+  /**
+   * Waits for the end of a process that was killed, because a killed process may still complete a write.
+   *
+   * @throws IOException if it does not end
+   */
+  synchronized void awaitKilled() throws IOException {
+    for (ProcessHandle one : killed) {
+      TimeLimit.call(() -> one.onExit().get(), KILL_MILLIS);
     }
   }
 
@@ -73,7 +92,6 @@ public final class PythonProcess implements Planner, AutoCloseable {
   }
 
   private String exchange(String request) throws IOException {
-    isIdle = false;
     try {
       byte[] bytes = request.getBytes(StandardCharsets.UTF_8);
       requests.writeInt(bytes.length);
