@@ -28,7 +28,6 @@ public final class PythonProcess implements Planner, AutoCloseable {
   private Process process;
   private DataOutputStream requests;
   private DataInputStream replies;
-  private volatile boolean isIdle = true;
 
   /** The process that was killed last, and those that it had started. */
   private List<ProcessHandle> killed = List.of();
@@ -38,23 +37,27 @@ public final class PythonProcess implements Planner, AutoCloseable {
   }
 
   /**
-   * Returns the answer to a request.
+   * Returns the answer to a request. A process that does not reply to it is killed.
    *
-   * @param timeoutMillis the process is killed after this time; 0 for no limit
+   * @param timeoutMillis the time limit; 0 for no limit
    * @throws IOException if the process cannot be started, dies, is too slow, or answers with an error
    */
   @Override
   public synchronized String ask(String request, long timeoutMillis) throws IOException {
     start();
-    isIdle = false; // here, because this thread may be interrupted before the other one begins
+    DataOutputStream out = requests;
+    DataInputStream in = replies;
+    Reply reply;
     try {
-      return TimeLimit.call(() -> exchange(request), timeoutMillis);
+      reply = TimeLimit.call(() -> exchange(out, in, request), timeoutMillis);
     } catch (IOException error) {
-      if (!isIdle) {
-        close(); // an interrupted exchange cannot be continued
-      }
+      close(); // an interrupted exchange cannot be continued
       throw error;
     }
+    if (reply.isError) {
+      throw new IOException(reply.text);
+    }
+    return reply.text;
   }
 
   /** Ends the process. The next request starts another one. */
@@ -88,32 +91,29 @@ public final class PythonProcess implements Planner, AutoCloseable {
     replies = new DataInputStream(new BufferedInputStream(started.getInputStream()));
     Runtime.getRuntime().addShutdownHook(new Thread(started::destroyForcibly));
     process = started;
-    isIdle = true;
   }
 
-  private String exchange(String request) throws IOException {
+  /** Sends a request and returns the reply; a thread that is given up cannot touch the streams of the next process. */
+  private Reply exchange(DataOutputStream out, DataInputStream in, String request) throws IOException {
     try {
       byte[] bytes = request.getBytes(StandardCharsets.UTF_8);
-      requests.writeInt(bytes.length);
-      requests.write(bytes);
-      requests.flush();
-      int kind = replies.readUnsignedByte();
-      int length = replies.readInt();
+      out.writeInt(bytes.length);
+      out.write(bytes);
+      out.flush();
+      int kind = in.readUnsignedByte();
+      int length = in.readInt();
       if (kind != 'A' && kind != 'E' || length < 0 || length > MOST_REPLY_BYTES) {
         throw new IOException("the process printed something that is not a reply");
       }
-      byte[] reply = replies.readNBytes(length);
+      byte[] reply = in.readNBytes(length);
       if (reply.length < length) {
         throw new EOFException();
       }
-      isIdle = true;
-      String text = new String(reply, StandardCharsets.UTF_8);
-      if (kind == 'E') {
-        throw new IOException(text);
-      }
-      return text;
+      return new Reply(kind == 'E', new String(reply, StandardCharsets.UTF_8));
     } catch (EOFException error) {
       throw new IOException("the process has ended: " + String.join(" ", command));
     }
   }
+
+  private record Reply(boolean isError, String text) {}
 }
