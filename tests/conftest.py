@@ -121,6 +121,7 @@ SLOW_MODULES = (
     "reading/test_writers_truth.py",
     "rows/test_ordering.py",
     "spark/test_jar.py",
+    "spark/test_killed_writes.py",
     "test_benchmarks.py",
     "verify/test_damage.py",
     "verify/test_damaged_anywhere.py",

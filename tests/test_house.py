@@ -107,6 +107,7 @@ CHANGED_FROM_OUTSIDE = {
     ("predicate/sql_parameters.py", "node.meta"): _LIBRARY,
     ("spark/java.py", "os.environ"): _PROCESS,
     ("spark/local.py", "os.environ"): _PROCESS,
+    ("spark/sessions.py", "context.pythonExec"): _LIBRARY,
     ("write/output.py", "self._arrow.is_open"): _LIBRARY,
 }
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import intarsia as ia
-from intarsia.errors import CorruptFileError, UnsupportedFeatureError
+from intarsia.errors import CorruptFileError, ObjectStoreError, UnsupportedFeatureError
 from tests.lake.answers import assert_answers, ordered
 from tests.lake.delta_logs import column, inline_vector, list_of, struct_of, vector_in_a_file, write_log
 from tests.lake.index.lakes import age
@@ -380,3 +380,26 @@ def test_a_log_that_cannot_be_read(tmp_path):
     with pytest.raises(CorruptFileError) as caught:
         ia.open(f"delta+{tmp_path}")
     assert (caught.value.reason, caught.value.path) == ("unreadable-log", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "reason"),
+    [
+        (RuntimeError(), CorruptFileError, "unreadable-log"),
+        (ValueError("a value"), CorruptFileError, "unreadable-log"),
+        (NotImplementedError("a type"), UnsupportedFeatureError, "unsupported-by-library"),
+        (PermissionError("refused"), ObjectStoreError, "store-failed"),
+    ],
+)
+def test_errors_of_the_library_name_the_table(tmp_path, error, expected, reason):
+    """Also those that are raised after the log was opened."""
+
+    class Failing(deltalake.DeltaTable):
+        def get_add_actions(self, *_):
+            raise error
+
+    deltalake.write_deltalake(tmp_path, rows_of(0))
+    with pytest.raises(expected) as caught:
+        ia.open(Failing(tmp_path))
+    assert (caught.value.reason, caught.value.path) == (reason, str(tmp_path))
+    assert caught.value.__cause__ is error

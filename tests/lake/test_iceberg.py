@@ -384,6 +384,34 @@ def test_columns_have_their_initial_defaults_in_older_files(catalog, tmp_path):
     assert_answers(ia.open(iceberg), expected(iceberg), conditions)
 
 
+@pytest.mark.parametrize("damage", ["name mapping", "default", "missing manifests", "damaged manifests"])
+def test_metadata_that_pyiceberg_cannot_read(catalog, tmp_path, damage):
+    """Errors of pydantic, pyarrow and Python become one of Intarsia with the name of the table."""
+    iceberg = catalog.create_table("db.t", schema=rows_of(0).schema)
+    iceberg.append(rows_of(0))
+    (tmp_path / "damaged").write_bytes(b"Obj?garbage")
+
+    def change(metadata):
+        if damage == "name mapping":
+            metadata["properties"]["schema.name-mapping.default"] = "nonsense"
+        elif damage == "default":
+            new = {"id": 99, "name": "new", "type": "int", "required": False, "initial-default": "text"}
+            metadata["schemas"][0]["fields"].append(new)
+        else:
+            name = tmp_path / damage.partition(" ")[0]
+            metadata["snapshots"][0]["manifest-list"] = f"file://{name}"
+
+    table = with_metadata(iceberg, tmp_path / "v3.metadata.json", change)
+    for source in (table, table.scan()):
+        with pytest.raises(CorruptFileError) as caught:
+            ia.open(source)
+        assert (caught.value.reason, caught.value.path) == (
+            "unreadable-metadata",
+            f"{tmp_path}/warehouse/db/t",
+        )
+        assert caught.value.__cause__ is not None
+
+
 def test_a_default_inside_a_column_is_refused(catalog, tmp_path):
     iceberg = catalog.create_table("db.t", schema=rows_of(0).schema)
 

@@ -1,6 +1,5 @@
 """Files that Spark writes with indexes: `enable_writes`."""
 
-import errno
 import json
 import os
 from pathlib import Path
@@ -12,7 +11,6 @@ import intarsia as ia
 from intarsia import spark as ias
 from intarsia.errors import CorruptFileError, IndexBuildError, UnsupportedFeatureError
 from intarsia.spark.write_server import index_before_commit
-from intarsia.storage.private_file import PrivateFile
 from tests.spark import lakes
 from tests.spark.comparing import rows, settings
 
@@ -147,21 +145,6 @@ def test_without_a_server_files_are_written_as_always(spark, source, indexing, t
     frame.write.parquet(str(tmp_path / "out"))
     assert ias.last_write(spark).files_failed == 1
     check(spark, tmp_path / "out", frame, built=set())
-
-
-def test_a_full_disk_leaves_the_file_as_it_was(spark, tmp_path):
-    spark.range(100).coalesce(1).write.parquet(str(tmp_path / "out"))
-    (path,) = parquet_files(tmp_path / "out")
-    before = {item.name: item.read_bytes() for item in path.parent.iterdir()}
-
-    def tail():
-        yield b"half of the tail"
-        raise OSError(errno.ENOSPC, "no space")
-
-    with pytest.raises(OSError, match="no space"):
-        PrivateFile(str(path), "shown").replace_tail(len(before[path.name]), tail())
-    assert {item.name: item.read_bytes() for item in path.parent.iterdir()} == before
-    assert spark.read.parquet(str(tmp_path / "out")).count() == 100
 
 
 def test_arguments(spark):

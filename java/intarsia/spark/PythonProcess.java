@@ -8,6 +8,7 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
+import java.util.stream.Stream;
 
 /**
  * A Python process that answers requests over its standard input and output.
@@ -21,42 +22,63 @@ import java.util.List;
  */
 public final class PythonProcess implements Planner, AutoCloseable {
   private static final int MOST_REPLY_BYTES = 1 << 30;
+  private static final long KILL_MILLIS = 60_000;
 
   private final List<String> command;
   private Process process;
   private DataOutputStream requests;
   private DataInputStream replies;
-  private volatile boolean isIdle = true;
+
+  /** The process that was killed last, and those that it had started. */
+  private List<ProcessHandle> killed = List.of();
 
   public PythonProcess(List<String> command) {
     this.command = List.copyOf(command);
   }
 
   /**
-   * Returns the answer to a request.
+   * Returns the answer to a request. A process that does not reply to it is killed.
    *
-   * @param timeoutMillis the process is killed after this time; 0 for no limit
+   * @param timeoutMillis the time limit; 0 for no limit
    * @throws IOException if the process cannot be started, dies, is too slow, or answers with an error
    */
   @Override
   public synchronized String ask(String request, long timeoutMillis) throws IOException {
     start();
+    DataOutputStream out = requests;
+    DataInputStream in = replies;
+    Reply reply;
     try {
-      return TimeLimit.call(() -> exchange(request), timeoutMillis);
+      reply = TimeLimit.call(() -> exchange(out, in, request), timeoutMillis);
     } catch (IOException error) {
-      if (!isIdle) {
-        close(); // an interrupted exchange cannot be continued
-      }
+      close(); // an interrupted exchange cannot be continued
       throw error;
     }
+    if (reply.isError) {
+      throw new IOException(reply.text);
+    }
+    return reply.text;
   }
 
   /** Ends the process. The next request starts another one. */
   @Override
   public synchronized void close() {
     if (process != null) {
-      process.destroyForcibly();
+      killed = Stream.concat(process.descendants(), Stream.of(process.toHandle())).toList();
+      killed.forEach(ProcessHandle::destroyForcibly);
+      process.destroyForcibly(); // closes its streams, too
       process = null;
+    }
+  }
+
+  /**
+   * Waits for the end of a process that was killed, because a killed process may still complete a write.
+   *
+   * @throws IOException if it does not end
+   */
+  synchronized void awaitKilled() throws IOException {
+    for (ProcessHandle one : killed) {
+      TimeLimit.call(() -> one.onExit().get(), KILL_MILLIS);
     }
   }
 
@@ -69,33 +91,29 @@ public final class PythonProcess implements Planner, AutoCloseable {
     replies = new DataInputStream(new BufferedInputStream(started.getInputStream()));
     Runtime.getRuntime().addShutdownHook(new Thread(started::destroyForcibly));
     process = started;
-    isIdle = true;
   }
 
-  private String exchange(String request) throws IOException {
-    isIdle = false;
+  /** Sends a request and returns the reply; a thread that is given up cannot touch the streams of the next process. */
+  private Reply exchange(DataOutputStream out, DataInputStream in, String request) throws IOException {
     try {
       byte[] bytes = request.getBytes(StandardCharsets.UTF_8);
-      requests.writeInt(bytes.length);
-      requests.write(bytes);
-      requests.flush();
-      int kind = replies.readUnsignedByte();
-      int length = replies.readInt();
+      out.writeInt(bytes.length);
+      out.write(bytes);
+      out.flush();
+      int kind = in.readUnsignedByte();
+      int length = in.readInt();
       if (kind != 'A' && kind != 'E' || length < 0 || length > MOST_REPLY_BYTES) {
         throw new IOException("the process printed something that is not a reply");
       }
-      byte[] reply = replies.readNBytes(length);
+      byte[] reply = in.readNBytes(length);
       if (reply.length < length) {
         throw new EOFException();
       }
-      isIdle = true;
-      String text = new String(reply, StandardCharsets.UTF_8);
-      if (kind == 'E') {
-        throw new IOException(text);
-      }
-      return text;
+      return new Reply(kind == 'E', new String(reply, StandardCharsets.UTF_8));
     } catch (EOFException error) {
       throw new IOException("the process has ended: " + String.join(" ", command));
     }
   }
+
+  private record Reply(boolean isError, String text) {}
 }

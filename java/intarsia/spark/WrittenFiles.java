@@ -20,8 +20,9 @@ import scala.collection.immutable.Seq;
  * <p>It is a separate class because Spark has one commit protocol for {@code df.write} and another one for streams,
  * without a common superclass for their files.
  *
- * <p>A Python process of the executor builds the indexes. If that fails, the file is left as Spark wrote it, and the
- * outcome is recorded, unless the writer's options request a failure.
+ * <p>A Python process of the executor builds the indexes. If that fails, or if the process dies, the file is restored
+ * as Spark wrote it, and the outcome is recorded, unless the writer's options request a failure. A file that cannot be
+ * restored fails the task.
  */
 public final class WrittenFiles {
   /** Options of a writer, and the settings of the session for writers without them. */
@@ -30,7 +31,8 @@ public final class WrittenFiles {
   private static final String[] ON_ERROR = {"intarsia.on_error", "spark.intarsia.write.on_error"};
 
   private static final String PYTHON = "spark.intarsia.write.python";
-  private static final long TIMEOUT_MILLIS = 3_600_000;
+  private static final String TIMEOUT = "spark.intarsia.write.timeoutMillis";
+  private static final long DEFAULT_TIMEOUT_MILLIS = 3_600_000;
   private static final int MOST_JOBS = 100;
 
   /** The idle processes of this JVM by the path of Python: tasks that commit at the same time need one each. */
@@ -62,7 +64,9 @@ public final class WrittenFiles {
   /** Adds a file that the task will write, and the folder in which it will be. */
   void add(String file, String directory) {
     if (file.endsWith(".parquet")) {
-      files.add(new String[] {file, directory + "/" + new Path(file).getName()});
+      String path = directory + "/" + new Path(file).getName();
+      String local = AppendedFile.localPath(path);
+      files.add(new String[] {file, local == null ? path : local});
     }
   }
 
@@ -78,8 +82,9 @@ public final class WrittenFiles {
     if (!indexes.isEmpty()) {
       boolean fails = setting(settings, options, ON_ERROR).equals("fail");
       String python = settings.get(PYTHON, "python3");
+      long timeoutMillis = settings.getLong(TIMEOUT, DEFAULT_TIMEOUT_MILLIS);
       for (String[] file : files) {
-        outcomes.add(indexed(file, indexes, python, fails));
+        outcomes.add(indexed(file, indexes, python, timeoutMillis, fails));
       }
     }
     return outcomes;
@@ -91,24 +96,44 @@ public final class WrittenFiles {
   }
 
   /** Returns the outcome for a file: {@code A} and the answer, or {@code E} and its final path and an error. */
-  private static String indexed(String[] file, String indexes, String python, boolean fails) {
+  private static String indexed(
+      String[] file, String indexes, String python, long timeoutMillis, boolean fails) {
+    ConcurrentLinkedDeque<PythonProcess> idle = IDLE.computeIfAbsent(python, key -> new ConcurrentLinkedDeque<>());
+    PythonProcess process = idle.poll();
+    if (process == null) {
+      process = new PythonProcess(List.of(python, "-m", "intarsia.spark.write_server"));
+    }
+    AppendedFile before = null;
     try {
-      ConcurrentLinkedDeque<PythonProcess> idle =
-          IDLE.computeIfAbsent(python, key -> new ConcurrentLinkedDeque<>());
-      PythonProcess process = idle.poll();
-      if (process == null) {
-        process = new PythonProcess(List.of(python, "-m", "intarsia.spark.write_server"));
-      }
-      try {
-        return "A" + process.ask(String.join("\0", indexes, file[0], file[1]), TIMEOUT_MILLIS);
-      } finally {
-        idle.push(process); // a process that has died is started again
-      }
+      String local = AppendedFile.localPath(file[0]);
+      before = local == null ? null : new AppendedFile(local); // object stores replace objects as a whole
+      String path = local == null ? file[0] : local;
+      return "A" + process.ask(String.join("\0", indexes, path, file[1]), timeoutMillis);
     } catch (IOException | RuntimeException error) {
+      restore(before, process, file[1], error);
       if (fails) {
         throw new IllegalStateException(file[1] + ": cannot be indexed: " + error.getMessage(), error);
       }
       return "E" + file[1] + "\0" + error.getMessage();
+    } finally {
+      idle.push(process); // a process that has died is started again
+    }
+  }
+
+  /**
+   * Restores a file that was not indexed.
+   *
+   * @throws IllegalStateException if that fails, so that the task fails and the file is not committed
+   */
+  private static void restore(AppendedFile before, PythonProcess process, String shown, Exception cause) {
+    if (before != null) {
+      try {
+        process.awaitKilled();
+        before.restore();
+      } catch (IOException | RuntimeException error) {
+        error.addSuppressed(cause);
+        throw new IllegalStateException(shown + ": cannot be restored: " + error.getMessage(), error);
+      }
     }
   }
 

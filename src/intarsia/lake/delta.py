@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -13,11 +12,12 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.errors import CorruptFileError, ObjectStoreError, UnsupportedFeatureError
+from intarsia.errors import CorruptFileError, UnsupportedFeatureError
 from intarsia.lake.column_names import ColumnNames, named_fields
 from intarsia.lake.data_file import with_stores
 from intarsia.lake.definition import TableDefinition, listed_file, plain_type
 from intarsia.lake.libraries import import_extra
+from intarsia.lake.library_errors import translated_errors
 from intarsia.lake.log_statistics import LogColumn, LogStatistics
 from intarsia.lake.partitions import DeclaredPartitions
 from intarsia.lake.table_stores import delta_options
@@ -66,13 +66,13 @@ def open_delta_url(url: str, options: StorageOptions | None = None) -> TableDefi
         raise FileNotFoundError(f"{path}: no such folder")
     texts = {name: str(value) for name, value in (options or {}).items() if not isinstance(value, bool)}
     texts |= {name: str(value).lower() for name, value in (options or {}).items() if isinstance(value, bool)}
-    try:
-        with _naming_errors(path, "the log of the Delta table"):
-            table = deltalake.DeltaTable(path, storage_options=texts or None)
-    except deltalake.exceptions.TableNotFoundError:
+    table = None
+    with _translated_errors(path), contextlib.suppress(deltalake.exceptions.TableNotFoundError):
+        table = deltalake.DeltaTable(path, storage_options=texts or None)
+    if table is None:
         raise FileNotFoundError(
             f"{path}: this is not a Delta table, because it has no _delta_log; open it without delta+"
-        ) from None
+        )
     return define_delta_table(table, options)
 
 
@@ -84,10 +84,20 @@ def define_delta_table(table: DeltaTable, options: StorageOptions | None = None)
         options: Options of the stores of URLs; None for those of the table.
 
     Raises:
-        UnsupportedFeatureError: If the table uses a feature that Intarsia does not implement.
-        CorruptFileError: If its deletion vectors cannot be read.
+        UnsupportedFeatureError: If the table uses a feature that Intarsia or deltalake does not implement.
+        CorruptFileError: If its log or its deletion vectors cannot be read.
+        ObjectStoreError: If the store cannot be reached or refuses the request.
     """
     root = _plain(table.table_uri).rstrip("/")
+    with _translated_errors(root):
+        return _definition(root, table, options)
+
+
+def _translated_errors(path: str) -> contextlib.AbstractContextManager[None]:
+    return translated_errors("deltalake", "the log of the Delta table", path, "unreadable-log")
+
+
+def _definition(root: str, table: DeltaTable, options: StorageOptions | None) -> TableDefinition:
     _refuse_unknown_features(root, table)
     schema = pa.schema(table.schema())
     actions = pa.table(table.get_add_actions())
@@ -117,28 +127,6 @@ def define_delta_table(table: DeltaTable, options: StorageOptions | None = None)
         names,
         statistics=_statistics(actions, schema, is_mapped=names is not None),
     )
-
-
-@contextlib.contextmanager
-def _naming_errors(url: str, part: str) -> Generator[None, None, None]:
-    """Convert errors of deltalake to those of Intarsia, except the error for a missing table."""
-    from deltalake.exceptions import DeltaError, TableNotFoundError
-
-    try:
-        yield
-    except TableNotFoundError:
-        raise
-    except DeltaError as error:
-        raise CorruptFileError(
-            f"{part} cannot be read: {_cause(error)}", reason="unreadable-log", path=url
-        ) from error
-    except OSError as error:
-        raise ObjectStoreError(f"{url}: {_cause(error)}", reason="store-failed", path=url) from error
-
-
-def _cause(error: Exception) -> str:
-    """Return the first line of a message of deltalake, without colors; the others are a backtrace."""
-    return re.sub(r"\x1b\[\d*m", "", str(error).partition("\n")[0]).replace(" ↳ ", ": ")
 
 
 @dataclass(frozen=True)
@@ -253,8 +241,7 @@ def _deleted_rows(root: str, table: DeltaTable) -> dict[str, DeletionVector]:
             reason="old-deltalake",
             path=root,
         )
-    with _naming_errors(root, "a deletion vector of the Delta table"):
-        batches = list(pa.RecordBatchReader.from_stream(table.deletion_vectors()))
+    batches = list(pa.RecordBatchReader.from_stream(table.deletion_vectors()))
     vectors: dict[str, DeletionVector] = {}
     for batch in batches:
         for path, kept in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):

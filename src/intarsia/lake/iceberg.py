@@ -14,6 +14,7 @@ from intarsia.lake.data_file import DataFile, with_stores
 from intarsia.lake.definition import TableDefinition, listed_file, plain_type
 from intarsia.lake.iceberg_deletes import DeletedPositions, DeleteFile
 from intarsia.lake.iceberg_statistics import iceberg_statistics
+from intarsia.lake.library_errors import translated_errors
 from intarsia.lake.partitions import DeclaredPartitions
 from intarsia.lake.table_stores import iceberg_options
 from intarsia.predicate import Path
@@ -27,16 +28,21 @@ if TYPE_CHECKING:
     from pyiceberg.types import NestedField
 
 
-def define_iceberg_scan(scan: DataScan, options: StorageOptions | None = None) -> TableDefinition:
+def define_iceberg_scan(
+    scan: DataScan, options: StorageOptions | None = None, name: str = ""
+) -> TableDefinition:
     """Define the snapshot of an Iceberg table that a scan selects, with the schema that it had then.
 
     Args:
         scan: The scan, which may select columns, but neither rows nor a limit.
         options: Options of the stores of URLs; None for those of the catalog.
+        name: The name of the table in its catalog, for messages.
 
     Raises:
         ValueError: If the scan has a filter or a limit.
-        UnsupportedFeatureError: If the table uses a feature that Intarsia does not implement.
+        UnsupportedFeatureError: If the table uses a feature that Intarsia or pyiceberg does not implement.
+        CorruptFileError: If its metadata or its manifests cannot be read.
+        ObjectStoreError: If its store cannot be reached or refuses a request.
     """
     from pyiceberg.expressions import AlwaysTrue
 
@@ -45,8 +51,14 @@ def define_iceberg_scan(scan: DataScan, options: StorageOptions | None = None) -
             "the Iceberg scan has a filter or a limit, which Intarsia does not support; "
             "pass a scan without them"
         )
+    location = local_name(scan.table_metadata.location)
+    part = f"the metadata of the Iceberg table {name or location}"
+    with translated_errors("pyiceberg", part, location, "unreadable-metadata"):
+        return _definition(location, scan, options)
+
+
+def _definition(location: str, scan: DataScan, options: StorageOptions | None) -> TableDefinition:
     metadata, schema = scan.table_metadata, scan.projection()
-    location = local_name(metadata.location)
     tasks = _planned(location, scan)
     arrow = schema.as_arrow()
     options = options or iceberg_options(location, scan.io.properties)

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from intarsia.errors import CorruptFileError, UnsupportedFeatureError
+from intarsia.errors import UnsupportedFeatureError
 from intarsia.lake.data_file import DataFile
+from intarsia.lake.library_errors import translated_errors
 from intarsia.lake.scan import Scan
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Comparison
@@ -94,12 +95,6 @@ class DeleteFile:
 
         with contextlib.closing(self._file.open()) as source:
             (data,) = source.read_ranges([ByteRange(0, source.size())])
-        try:
+        with translated_errors("pyiceberg", "the deletion vectors", self._file.path, "damaged-deletes"):
             vectors: Iterable[Any] = deletion_vectors_from_puffin_file(PuffinFile(data))
             return {one.referenced_data_file: one.to_vector().to_numpy() for one in vectors}
-        except (ValueError, KeyError, IndexError) as error:
-            raise CorruptFileError(
-                f"its deletion vectors cannot be read: {error}",
-                reason="damaged-deletes",
-                path=self._file.path,
-            ) from error

@@ -75,6 +75,7 @@ def open(
         ObjectStoreError: If the store of a URL cannot be reached, refuses the request, or is unknown.
         UnsupportedFeatureError: If a Delta or Iceberg table uses a feature that Intarsia does not implement,
             such as equality deletes; or a URL starts with ``delta+`` and deltalake is not installed.
+        CorruptFileError: If deltalake or pyiceberg cannot read the metadata of a table.
         QueryTimeoutError: If the files of a URL cannot be listed in time.
         ValueError: If an option has an invalid value, or is only for plain files and the source is a table.
 

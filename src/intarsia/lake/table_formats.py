@@ -50,7 +50,7 @@ def define_table(source: Any, options: StorageOptions | None) -> TableDefinition
     if isinstance(source, _loaded("pyiceberg.table", "Table")):
         from intarsia.lake.iceberg import define_iceberg_scan
 
-        return define_iceberg_scan(source.scan(), options)
+        return define_iceberg_scan(source.scan(), options, ".".join(source.name()))
     if isinstance(source, _loaded("pyiceberg.table", "DataScan")):
         from intarsia.lake.iceberg import define_iceberg_scan
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from intarsia.errors import UnsupportedFeatureError, WriteError
 from intarsia.lake.opening import open as open_table
 from intarsia.lake.split import Split
+from intarsia.spark.sessions import using_worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,7 +97,8 @@ def register(spark: SparkSession) -> None:
             """Return the reader."""
             return SplitReader(dict(self.options))
 
-    spark.dataSource.register(Intarsia)
+    with using_worker_python(spark):
+        spark.dataSource.register(Intarsia)
 
 
 def _scan(options: Mapping[str, str]) -> Any:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from intarsia.errors import IntarsiaWarning, UnsupportedFeatureError
 from intarsia.spark.java_classes import java_list, scala_sequence
-from intarsia.spark.job import is_connect
 from intarsia.spark.rules import JAR, SKIP_RULE, RuleLoader, ScanSkip, refuse_unplannable, skips_of
+from intarsia.spark.sessions import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -50,9 +50,9 @@ def index(
     again at any time. Files that already have the indexes are not changed. Bad files are reported; the rest
     are still indexed.
 
-    The executors need this package. Set the environment variable ``PYSPARK_PYTHON`` to a Python that has it
-    before the session starts (``sys.executable`` for a local session). The executors must reach the files
-    under the same paths, in a shared folder or an object store.
+    The executors need this package. On a cluster, set the environment variable ``PYSPARK_PYTHON`` to a Python
+    that has it before the session starts. The executors must reach the files under the same paths, in a
+    shared folder or an object store.
 
     Args:
         spark: The session; classic or Connect.

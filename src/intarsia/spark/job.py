@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from intarsia.errors import IntarsiaError
+from intarsia.spark.sessions import is_connect, map_in_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,11 +27,6 @@ Work: TypeAlias = Callable[[str], str]
 TaskProgress: TypeAlias = Callable[[int, int], None]
 
 _POLL_SECONDS = 0.2
-
-
-def is_connect(spark: SparkSession) -> bool:
-    """Return whether a session uses Spark Connect, where the JVM is not accessible."""
-    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def run_tasks(
@@ -62,7 +58,7 @@ def run_tasks(
                     yield pa.record_batch([pa.array([work(item)], pa.string())], names=["outcome"])
 
     # as many rows as partitions, so that range puts exactly one into each
-    frame = spark.range(0, len(frozen), 1, len(frozen)).mapInArrow(run, "outcome string")
+    frame = map_in_arrow(spark.range(0, len(frozen), 1, len(frozen)), run, "outcome string")
     rows = collect_rows(spark, frame, lambda done, _: progress(min(done, len(frozen)), len(frozen)))
     progress(len(frozen), len(frozen))
     return [row[0] for row in rows]
@@ -87,7 +83,7 @@ def collect_rows(spark: SparkSession, frame: DataFrame, progress: TaskProgress) 
         if "No module named 'intarsia'" in str(error):
             raise IntarsiaError(
                 "Spark's executors run a Python without intarsia; install it there, or set PYSPARK_PYTHON to "
-                "a Python that has it before the session starts (sys.executable for a local session)",
+                "a Python that has it before the session starts",
                 reason="missing-on-executors",
             ) from error
         raise

@@ -19,6 +19,7 @@ from intarsia.errors import IntarsiaError
 from intarsia.file import ParquetInput
 from intarsia.lake.data_file import DataFile
 from intarsia.spark.job import TaskProgress, collect_rows
+from intarsia.spark.sessions import map_in_arrow
 from intarsia.spark.shipping import Shipped, unpack_index
 from intarsia.spark.tasks import MIN_TASKS, TASK_BYTES
 
@@ -107,8 +108,8 @@ def run_by_row_groups(
             yield pa.record_batch([pa.array([outcome], pa.string())], names=["outcome"])
 
     # as many rows as partitions, so that range puts exactly one into each
-    built = spark.range(0, len(works), 1, len(works)).mapInArrow(build, _PIECES)
-    attached = built.repartitionById(len(paths), "file").mapInArrow(attach_all, "outcome string")
+    built = map_in_arrow(spark.range(0, len(works), 1, len(works)), build, _PIECES)
+    attached = map_in_arrow(built.repartitionById(len(paths), "file"), attach_all, "outcome string")
     total = len(works) + len(paths)
     return [
         row[0] for row in collect_rows(spark, attached, lambda done, _: progress(min(done, total), total))

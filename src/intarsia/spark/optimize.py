@@ -22,6 +22,7 @@ from intarsia.spark.listing import exact_path, fixed_folder, list_files, python_
 from intarsia.spark.optimize_report import OptimizeReport
 from intarsia.spark.part_files import OUTCOME, PartOptions, outcome_of, write_parts
 from intarsia.spark.progress_line import reporter
+from intarsia.spark.sessions import map_in_arrow
 from intarsia.spark.shipping import pack_index
 from intarsia.spark.source_files import source_files
 from intarsia.spark.staging import Staging
@@ -321,7 +322,7 @@ def _write(
         yield from write_parts(batches, options, context.partitionId() if context is not None else 0)
 
     passed = rows.select(*columns, *texts, rows[quoted(rows.columns[-1])].alias("hash"))
-    found = [outcome_of(row[0]) for row in collect_rows(spark, passed.mapInArrow(run, OUTCOME), show)]
+    found = [outcome_of(row[0]) for row in collect_rows(spark, map_in_arrow(passed, run, OUTCOME), show)]
     reports = [one for one in found if isinstance(one, WriteReport)]
     read = sum((one for one in found if isinstance(one, Checksums)), Checksums())
     return [replace(report, path=staging.accept(report.path)) for report in reports], read

@@ -24,6 +24,7 @@ from intarsia.read.output_columns import OutputColumn
 from intarsia.rows.selection import RowSelection
 from intarsia.spark.checksums import quoted
 from intarsia.spark.planning import RemainingFile
+from intarsia.spark.sessions import map_in_arrow
 from intarsia.spark.spark_types import reads_as_is
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def can_read_pages(spark: SparkSession, reading: PageReading) -> bool:
             yield pa.record_batch([pa.array([can])], names=["can"])
 
     try:
-        return all(row[0] for row in spark.range(0, 1, 1, 1).mapInArrow(run, "can boolean").collect())
+        return all(row[0] for row in map_in_arrow(spark.range(0, 1, 1, 1), run, "can boolean").collect())
     except Exception:  # noqa: BLE001  such as executors without Python or pyarrow
         return False
 
@@ -249,7 +250,7 @@ def pages_frame(
                     rows = split.to_arrow()
                     yield from conform(rows, target, partition, case_sensitive=case_sensitive).to_batches()
 
-    frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(run, StructType([*own, *text]))
+    frame = map_in_arrow(spark.range(0, len(tasks), 1, len(tasks)), run, StructType([*own, *text]))
     types = {field.name: field.dataType for field in schema.fields}
     return frame.select(
         *(

@@ -17,13 +17,13 @@ from intarsia.predicate import Constant, Path, Predicate, parse_expression
 from intarsia.read.report import ScanReport, warn_of_ignored
 from intarsia.spark.binding import SparkBinder
 from intarsia.spark.conditions import is_trivial
-from intarsia.spark.job import is_connect
 from intarsia.spark.listing import Listing, list_files, spark_path, uncached
 from intarsia.spark.native import plan_natively
 from intarsia.spark.paged import can_read_pages, pages_frame, plan_pages
 from intarsia.spark.planning import FilePlanner, RemainingFile
 from intarsia.spark.read_choice import MODES, Mode, ReadChoice, remember
 from intarsia.spark.rules import refuse_unplannable
+from intarsia.spark.sessions import is_connect
 from intarsia.spark.spark_types import SparkColumn, resolve
 from intarsia.spark.sql_text import spark_sql
 from intarsia.spark.tables import find_table

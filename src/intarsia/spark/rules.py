@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from intarsia.errors import IntarsiaError, UnsupportedFeatureError
 from intarsia.spark.java_classes import java_class, java_list
-from intarsia.spark.job import is_connect
+from intarsia.spark.sessions import is_connect
 from intarsia.spark.skipping import SkippingPlanner
 
 if TYPE_CHECKING:
@@ -144,17 +144,28 @@ class _Callback:
         implements = ("java.util.function.Function",)
 
 
+def send_jar(context: Any) -> None:
+    """Make the jar known to the executors of a context, unless it is; Spark warns about a second time."""
+    known = context._jsc.sc().listJars().mkString("\n").splitlines()
+    if not any(url.endswith(f"/{JAR.name}") for url in known):
+        context._jsc.addJar(str(JAR))
+
+
+def jar_url(context: Any) -> Any:
+    """Return the URL of the jar, as an object of Java."""
+    return java_class(context._jvm, "java.io.File")(str(JAR)).toURI().toURL()
+
+
 def _class_loader(context: Any) -> Any:
     """Return a class loader with the jar, and make the jar known to executors."""
     gateway, jvm = context._gateway, context._jvm
-    # each context of a JVM has its own jars; adding one again changes nothing
-    context._jsc.addJar(str(JAR))
+    send_jar(context)
     found = _LOADERS.get(gateway)
     if found is not None:
         return found
     parent = java_class(jvm, "org.apache.spark.util.Utils").getContextOrSparkClassLoader()
     urls = gateway.new_array(java_class(jvm, "java.net.URL"), 1)
-    urls[0] = java_class(jvm, "java.io.File")(str(JAR)).toURI().toURL()
+    urls[0] = jar_url(context)
     # the parent is searched first, because with spark.jars it has the classes
     loader = java_class(jvm, "java.net.URLClassLoader")(urls, parent)
     _LOADERS[gateway] = loader

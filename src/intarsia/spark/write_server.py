@@ -32,7 +32,7 @@ def index_before_commit(request: str) -> str:
     """Answer a request.
 
     Raises:
-        Exception: If the file cannot be indexed; it is unchanged then.
+        Exception: If the file cannot be indexed. The JVM then restores it, as it does if this process dies.
     """
     started = time.perf_counter()
     text, uri, shown = request.split("\0")

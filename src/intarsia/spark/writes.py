@@ -8,9 +8,9 @@ from intarsia.embed.attach import Attachables, checked_indexes
 from intarsia.embed.index_report import IndexedFile, IndexReport
 from intarsia.errors import IntarsiaError, UnsupportedFeatureError
 from intarsia.spark.java_classes import java_class
-from intarsia.spark.job import is_connect
 from intarsia.spark.listing import python_path
-from intarsia.spark.rules import JAR
+from intarsia.spark.rules import JAR, jar_url, send_jar
+from intarsia.spark.sessions import is_connect, worker_python
 from intarsia.spark.shipping import indexes_to_text
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def enable_writes(spark: SparkSession, indexes: Attachables = (), *, on_error: O
     _load_jar(spark)
     for name, value in settings.items():
         spark.conf.set(_SETTINGS + name.partition(".")[2], value)
-    spark.conf.set(f"{_SETTINGS}python", spark.sparkContext.pythonExec)
+    spark.conf.set(f"{_SETTINGS}python", worker_python(spark))
     spark.conf.set(_PROTOCOL_KEY, _PROTOCOL)
     if spark.conf.get(_STREAM_PROTOCOL_KEY) == _SPARK_STREAM_PROTOCOL and _has_class(spark, _STREAM_PROTOCOL):
         spark.conf.set(_STREAM_PROTOCOL_KEY, _STREAM_PROTOCOL)
@@ -150,9 +150,16 @@ def _no_classes(spark: SparkSession) -> Any:
 
 
 def _load_jar(spark: SparkSession) -> None:
-    """Add the jar to the class loaders of the driver and of the executors, once per application."""
+    """Add the jar to the class loaders of the driver and of the executors, once per application.
+
+    ``ADD JAR`` would do the same, but warn if the executors have the jar since `enable`.
+    """
     if not _has_class(spark, _FILES):
-        spark.sql(f"ADD JAR '{JAR}'")
+        context = spark.sparkContext
+        send_jar(context)
+        loader = spark._jsparkSession.sharedState().jarClassLoader()
+        loader.addURL(jar_url(context))
+        java_class(context._jvm, "java.lang.Thread").currentThread().setContextClassLoader(loader)
         _class(spark, _FILES)
 
 

@@ -1,11 +1,11 @@
-"""A file that is private to its writer, so its tail is replaced in place, without a copy."""
+"""A file that is private to its writer, so a tail is appended in place, without a copy."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from contextlib import suppress
 
+from intarsia.errors import ReplaceError
 from intarsia.storage.local import LocalFile
 from intarsia.storage.replace import write_all
 from intarsia.storage.sidecar import read_sidecar, sidecar_path, updated_sidecar
@@ -17,6 +17,9 @@ class PrivateFile:
 
     Its Hadoop sidecar is kept up to date, because the writer moves both. The file is not synced to disk; its
     writer decides that.
+
+    This process may be killed at any time. So the writer restores the file after any failure, with the length
+    and the sidecar from before (``AppendedFile.java``). This class only appends.
 
     Args:
         temporary: Its current path.
@@ -33,30 +36,32 @@ class PrivateFile:
         return LocalFile(self._temporary, shown_as=self.path)
 
     def replace_tail(self, keep_bytes: int, tail: Iterable[bytes]) -> None:
-        """Replace the bytes after the first ``keep_bytes``.
+        """Append a tail.
 
         Raises:
-            OSError: If the system refuses. If ``keep_bytes`` is the size, the file is unchanged.
+            ReplaceError: If bytes of the file would be replaced; the file is unchanged.
+            OSError: If the system refuses. The file may have a part of the tail then.
         """
+        if keep_bytes != self.size:
+            raise ReplaceError(
+                f"{self.path}: the file already has indexes; index it after it is committed",
+                reason="already-indexed",
+                path=self.path,
+            )
         sidecar = read_sidecar(self._temporary)
         fd = os.open(self._temporary, os.O_RDWR | os.O_CLOEXEC)
         try:
-            try:
-                os.ftruncate(fd, keep_bytes)
-                os.lseek(fd, keep_bytes, os.SEEK_SET)
-                for piece in tail:
-                    write_all(fd, piece)
-                if sidecar is not None:
-                    self._write_sidecar(updated_sidecar(sidecar, self.size, fd, keep_bytes))
-            except OSError:
-                os.ftruncate(fd, keep_bytes)
-                with suppress(OSError):
-                    if sidecar is not None:
-                        self._write_sidecar(sidecar)
-                raise
+            os.lseek(fd, keep_bytes, os.SEEK_SET)
+            for piece in tail:
+                write_all(fd, piece)
+            if sidecar is not None:
+                self._write_sidecar(updated_sidecar(sidecar, self.size, fd, keep_bytes))
         finally:
             os.close(fd)
 
     def _write_sidecar(self, data: bytes) -> None:
-        with open(sidecar_path(self._temporary), "wb") as file:
-            file.write(data)
+        fd = os.open(sidecar_path(self._temporary), os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+        try:
+            write_all(fd, data)
+        finally:
+            os.close(fd)

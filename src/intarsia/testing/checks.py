@@ -366,23 +366,31 @@ def _leaves(where: str, columns: MemoryColumns) -> Iterator[Condition]:
 
 def run_many(check: Callable[[Draw], None], number: int) -> None:
     """Run a check on many draws, from Hypothesis if it is installed, or else from fixed seeds."""
-    try:
-        import hypothesis
-        from hypothesis import strategies
-    except ImportError:
+    hypothesis = _hypothesis()
+    if hypothesis is None:
         for seed in range(number):
             numbers = np.random.default_rng(seed)
             check(lambda low, high, numbers=numbers: int(numbers.integers(low, high + 1)))  # type: ignore[misc]
         return
 
     def with_hypothesis(data: Any) -> None:
-        check(lambda low, high: data.draw(strategies.integers(low, high)))
+        check(lambda low, high: data.draw(hypothesis.strategies.integers(low, high)))
 
-    given = hypothesis.given(strategies.data())
+    given = hypothesis.given(hypothesis.strategies.data())
     usual = hypothesis.settings.get_profile("default").max_examples
     count = max(number // 5, number * hypothesis.settings().max_examples // usual)
     limited = hypothesis.settings(max_examples=count, deadline=None, database=None)
     limited(given(with_hypothesis))()
+
+
+def _hypothesis() -> Any:
+    """Return Hypothesis; None if it is not installed."""
+    try:
+        import hypothesis
+        import hypothesis.strategies
+    except ImportError:
+        return None
+    return hypothesis
 
 
 def some_of(items: Sequence[Item], count: int) -> list[Item]:
