@@ -35,6 +35,7 @@ atexit.register(shutil.rmtree, os.environ["INTARSIA_CACHE_DIR"], ignore_errors=T
 #: Modules whose tests take more than about two seconds together, so that `make test-fast` leaves them out.
 SLOW_MODULES = (
     "advice/test_advise.py",
+    "advice/test_twenty_tables.py",
     "arrow/test_owned_rows.py",
     "authoring/test_hosts.py",
     "cli/test_aggregate.py",

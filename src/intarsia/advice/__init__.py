@@ -7,7 +7,7 @@ from intarsia.advice.advising import advise
 from intarsia.advice.columns import ColumnShape
 from intarsia.advice.cost import QueryCost
 from intarsia.advice.obstacles import Obstacle
-from intarsia.advice.report import Advice, MeasuredIndex, NotBuilt, QueryAdvice, SampleSize
+from intarsia.advice.report import Advice, MeasuredIndex, NotBuilt, Option, QueryAdvice, SampleSize
 
 __all__ = [
     "Advice",
@@ -15,6 +15,7 @@ __all__ = [
     "MeasuredIndex",
     "NotBuilt",
     "Obstacle",
+    "Option",
     "QueryAdvice",
     "QueryCost",
     "SampleSize",

@@ -12,10 +12,12 @@ import pyarrow.compute as pc
 
 from intarsia.advice.candidates import command_of
 from intarsia.advice.measurement import Measurement, Show
+from intarsia.advice.options import can_rewrite, option_of_indexes, option_of_rewrite, ranked
 from intarsia.advice.queries import Query, merged, queries_of, read_queries
 from intarsia.advice.report import Advice
+from intarsia.advice.rewrites import Rewrite, measure_rewrites
 from intarsia.advice.sampled_table import BoundQuery, sample_table
-from intarsia.advice.sampling import SAMPLE_BYTES
+from intarsia.advice.sampling import ALL_BYTES, SAMPLE_BYTES
 from intarsia.lake.opening import Source, open
 from intarsia.lake.table import Table
 from intarsia.predicate import Where
@@ -35,10 +37,12 @@ def advise(
 ) -> Advice:
     """Advise which indexes to add to files, by measuring them on a sample. No file is changed.
 
-    Row groups of up to 8 files are read, spread evenly over those that the queries read. Every index that can
-    evaluate a condition is built on them in memory. Then the queries are planned with it, as a scan plans
-    them. The advice is the smallest set of indexes with nearly all of the savings. Sizes, times and savings
-    are extrapolated from the sample to all files, so they are estimates unless ``sample.is_whole``.
+    Row groups of up to 32 files are read, spread evenly over those that the queries read. Every index that
+    can evaluate a condition is built on them in memory. Then the queries are planned with it, and the pages
+    are fetched, as a scan does. The advice is the smallest set of indexes with nearly all of the savings, if
+    it saves a fifth of what a query reads. Rows are also written to temporary files with smaller pages, and
+    sorted by the queried columns; ``options`` compares these with the indexes. Sizes, times and savings are
+    extrapolated from the sample to all files, so they are estimates unless ``sample.is_whole``.
 
     Without queries the advice is general: a page index, and `Distinct` for columns with few values if the
     index is small. ``columns`` of the result then describes each column.
@@ -100,10 +104,20 @@ def advise_on(
     requested: Sequence[Query],
     *,
     sample_bytes: int,
+    rewrites: bool = True,
     show: Show = lambda _, __: None,
     storage_options: StorageOptions | None = None,
 ) -> Advice:
-    """Advise on queries that are parsed; see `advise`."""
+    """Advise on queries that are parsed; see `advise`.
+
+    Args:
+        source: As for `advise`.
+        requested: The queries.
+        sample_bytes: As for `advise`.
+        rewrites: Whether to measure other orders of rows and page sizes.
+        show: As for `advise`.
+        storage_options: As for `advise`.
+    """
     started = time.perf_counter()
     table = source if isinstance(source, Table) else open(source, storage_options=storage_options)
     bound = [BoundQuery.of(table, query) for query in requested]
@@ -112,14 +126,31 @@ def advise_on(
         work = Measurement(table, bound, sampled)
         work.build(show)
         chosen = work.choose()
+        paths = _paths(source, table)
+        found: list[Rewrite] = []
+        if rewrites and bound and can_rewrite(source, table):
+            found = measure_rewrites(
+                work,
+                table,
+                requested,
+                lambda path: advise_on(path, requested, sample_bytes=ALL_BYTES, rewrites=False),
+            )
+        options = [option_of_indexes(work, names, paths) for names in work.sets(chosen)]
+        options += [
+            option_of_rewrite(work, rewrite, paths)
+            for rewrite in found
+            if work.pays(rewrite.query_bytes, rewrite.num_bytes)
+        ]
         return Advice(
-            command=command_of(
-                _paths(source, table), [work.indexes[name] for name in chosen], lake_index=work.lake_index
-            ),
+            command=command_of(paths, [work.indexes[name] for name in chosen], lake_index=work.lake_index),
             indexes=tuple(work.indexes[name] for name in chosen),
             lake_index=work.lake_index,
             measured=work.measured(chosen),
-            queries=tuple(work.query_advice(ordinal, chosen) for ordinal in range(len(bound))),
+            options=tuple(ranked(options, work.size.bytes_total)),
+            queries=tuple(
+                work.query_advice(number, chosen, [rewrite.lowest(number) for rewrite in found])
+                for number in range(len(bound))
+            ),
             columns=() if bound else tuple(work.shapes),
             not_built=work.not_built,
             sample=work.size,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +25,6 @@ from intarsia.indexes.zonemap import ZoneMap
 from intarsia.predicate import Condition
 from intarsia.predicate.bound import BoundFunction
 from intarsia.predicate.nodes import dotted
-from intarsia.read.hint import Hint
 
 #: Built-in indexes of one column. Of those of one kind, the first that can evaluate a condition is built.
 _BUILT_IN: tuple[tuple[str, Callable[[str], Index]], ...] = (
@@ -153,16 +153,28 @@ def command_of(paths: Sequence[str], indexes: Iterable[Attachable], *, lake_inde
     )
 
 
-def command_for(paths: Sequence[str], hint: Hint) -> str | None:
-    """Return the command that follows the advice of `Table.explain`; None if there is none.
+def literal(value: object) -> str:
+    """Return a value as Python; texts are in double quotes, because shells take the code in single ones.
 
     Example:
-        >>> command_for(["lake/"], Hint("add-lookup-index", "user", "", ("page_index", "bloom_granule")))
-        "intarsia index lake/ --page-index --add 'bloom_granule(user)'"
-        >>> command_for(["lake/"], Hint("one-page-per-row-group", None, ""))
+        >>> literal("a b"), literal(3), literal(["a", "b"])
+        ('"a b"', '3', '["a", "b"]')
     """
-    indexes: list[Attachable] = []
-    for kind in hint.kinds:
-        cls: Any = find_index_class(kind)
-        indexes.append(PageIndex() if kind == PageIndex.kind else cls(hint.column))
-    return command_of(paths, indexes, lake_index=hint.code == "add-lake-index")
+    if isinstance(value, (list, tuple)):
+        items = ", ".join(map(literal, value))
+        return f"[{items}]" if isinstance(value, list) else f"({items},)"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+def python_of(index: Any) -> tuple[str, str]:
+    """Return an index as Python: the import that it needs, empty for a class of `intarsia`, and the call.
+
+    Example:
+        >>> python_of(Ngram("note", ignore_case=True))
+        ('', 'ia.Ngram("note", ignore_case=True)')
+    """
+    name, module = type(index).__name__, type(index).__module__
+    arguments = [literal(index.column)] if hasattr(index, "column") else []
+    arguments += [f"{parameter}={literal(value)}" for parameter, value in _parameters(index).items()]
+    call = f"{name}({', '.join(arguments)})"
+    return ("", f"ia.{call}") if module.startswith("intarsia.") else (f"from {module} import {name}", call)

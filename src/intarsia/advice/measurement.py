@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
+import pyarrow as pa
+
 from intarsia.advice.candidates import column_of, indexes_for, indexes_for_every_file, name_of
-from intarsia.advice.choosing import choose
+from intarsia.advice.choosing import RUNS_TO_PAY, choose
 from intarsia.advice.columns import ColumnShape, shapes_of
 from intarsia.advice.cost import QueryCost
 from intarsia.advice.measuring import MeasuredFile
@@ -19,14 +22,14 @@ from intarsia.embed.attach import Attachable
 from intarsia.indexes.base import HasPurpose
 from intarsia.indexes.distinct import Distinct
 from intarsia.lake.table import Table
+from intarsia.read.hint import opens_in_vain
 
-#: Indexes are advised if at least one query saves this part of what it reads, and this many bytes.
-MIN_PART = 0.1
+#: An option helps if at least one query saves this part of what it reads, and this many bytes.
+MIN_PART = 0.2
 MIN_BYTES = 32 << 10
 
-#: A lake index is advised for at least this many files, if queries open many of them without matches.
-MIN_FILES = 16
-UNMATCHED_PART = 0.5
+#: The actual number of bytes is certainly above this part of an estimate.
+ESTIMATED_PART = 0.5
 
 #: Without queries, `Distinct` is advised if its size is at most this part of that of the files.
 LIGHT_SHARE = 0.01
@@ -176,23 +179,81 @@ class Measurement:
                 or (isinstance(self.indexes[name], Distinct) and weight <= most)
             )
         chosen = choose(self._weights, self._read_bytes, self._num_queries, self._page_index)
-        return chosen if any(self._helps(number, chosen) for number in range(len(self._bound))) else ()
+        return next(iter(self.sets(chosen)), ())
 
-    def _helps(self, number: int, names: Sequence[str]) -> bool:
-        """Return whether indexes save enough for one query."""
-        now = self.cost(number, ()).bytes
-        return now - self.cost(number, names).bytes >= max(MIN_PART * now, MIN_BYTES)
+    def query_bytes(self, names: Sequence[str]) -> list[float]:
+        """Return the number of bytes that each query reads with some of the indexes."""
+        return [self.cost(number, names).bytes for number in range(len(self._bound))]
+
+    def helps(self, query_bytes: Sequence[float]) -> bool:
+        """Return whether at least one query saves enough if they read this number of bytes."""
+        pairs = zip(self.query_bytes(()), query_bytes, strict=True)
+        return any(now - after >= max(MIN_PART * now, MIN_BYTES) for now, after in pairs)
+
+    def pays(self, query_bytes: Sequence[float], written_bytes: float) -> bool:
+        """Return whether an option helps, and some runs of the queries save more than has to be written."""
+        saved = self.mean_bytes(self.query_bytes(())) - self.mean_bytes(query_bytes)
+        return self.helps(query_bytes) and RUNS_TO_PAY * saved > written_bytes
+
+    @property
+    def can_help(self) -> bool:
+        """Whether the queries read enough that an option could help."""
+        return self.helps([0.0] * len(self._bound))
+
+    def mean_bytes(self, query_bytes: Sequence[float]) -> float:
+        """Return the mean of what the queries read, each as often as it was passed."""
+        total = sum(one.query.count * read for one, read in zip(self._bound, query_bytes, strict=True))
+        return total / max(1, self._num_queries)
+
+    def sets(self, chosen: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return the sets of indexes that help and pay: the chosen one, and single indexes."""
+        pages = tuple(self._page_index)
+        with_pages = self.mean_bytes(self.query_bytes(pages))
+        found = {tuple(chosen): None, pages: None}
+        for name in self._weights:
+            names = (*pages, name)
+            if name not in pages and self.mean_bytes(self.query_bytes(names)) < with_pages:
+                found[names] = None
+        return [names for names in found if self.pays(self.query_bytes(names), self.added_bytes(names))]
+
+    def added_bytes(self, names: Sequence[str]) -> float:
+        """Return the size of some of the indexes in all files, in bytes."""
+        return sum(self._weights[name] for name in names)
+
+    # --- rows ----------------------------------------------------------------------------------------
+
+    @property
+    def num_rows(self) -> float:
+        """The number of rows of all files."""
+        planned = int(self._table.file_bytes[list(self._sampled.ordinals)].sum())
+        return self._sampled.num_rows * float(self._table.file_bytes.sum()) / max(1, planned)
+
+    def rows_matched(self, number: int) -> float:
+        """Return the number of rows of all files that match a query."""
+        matched = sum(file.least(number, ())[1] for file in self._files_of(number))
+        return matched * self._scale(number)
+
+    def rows(self, most_bytes: int) -> tuple[pa.Table, bool]:
+        """Return rows of the sample that are not deleted, and whether they are all rows of the table.
+
+        Args:
+            most_bytes: The compressed size of the row groups to read; at least one is read.
+        """
+        found = [file.rows(self._table, most_bytes // len(self._files)) for file in self._files.values()]
+        tables = [self._table.schema.empty_table(), *(rows for rows, _ in found)]
+        return pa.concat_tables(tables), self.size.is_whole and all(is_whole for _, is_whole in found)
 
     @property
     def lake_index(self) -> bool:
         """Whether queries open many files without matches, and there is no lake index."""
-        if len(self._table.files) < MIN_FILES or not self._bound or self._table.known_files() is not None:
+        if not self._bound or self._table.known_files() is not None:
             return False
-        now = self._sampled.now.values()
-        return sum(cost.files == 0 for cost in now) > UNMATCHED_PART * len(now) or any(
-            self.cost(number, frozenset(self._weights)).files < (1 - UNMATCHED_PART) * len(one.survivors)
-            for number, one in enumerate(self._bound)
-        )
+        num_files, now = len(self._table.files), self._sampled.now.values()
+        unmatched = [sum(cost.files == 0 for cost in now) / max(1, len(now))]
+        for number, one in enumerate(self._bound):
+            matched = self.cost(number, frozenset(self._weights)).files
+            unmatched.append(1 - matched / max(1, len(one.survivors)))
+        return opens_in_vain(num_files, num_files * max(unmatched))
 
     # --- the report --------------------------------------------------------------------------------
 
@@ -223,8 +284,14 @@ class Measurement:
             )
         return tuple(sorted(found, key=lambda one: (not one.is_advised, -one.saved_bytes, one.bytes)))
 
-    def query_advice(self, number: int, chosen: Sequence[str]) -> QueryAdvice:
-        """Return the reads of one query, and why it cannot skip more."""
+    def query_advice(self, number: int, chosen: Sequence[str], rewritten: Sequence[float]) -> QueryAdvice:
+        """Return the reads of one query, and why it cannot skip more.
+
+        Args:
+            number: The ordinal of the query.
+            chosen: The advised indexes.
+            rewritten: Lower bounds of the bytes that it reads of the rewritten files.
+        """
         one, scale = self._bound[number], self._scale(number)
         now, advised = self.cost(number, ()), self.cost(number, chosen)
         least, total, rows_matched = QueryCost(), QueryCost(), 0.0
@@ -233,9 +300,11 @@ class Measurement:
             of_file, matched = file.least(number, pages)
             least, rows_matched = least + of_file, rows_matched + matched
             total += file.everything(number)
-        # skipping few pages saves less than the page index costs
-        least = min(least.scaled(scale), now, advised, key=lambda cost: cost.bytes)
-        total = total.scaled(self._data_scale)
+        least, total = least.scaled(scale), total.scaled(self._data_scale)
+        obstacles = tuple(self._obstacles(number, (total, now, advised, least), pages))
+        # other pages, encodings and codecs may be smaller
+        doubt = 1 if self.size.is_whole else ESTIMATED_PART
+        lowest = min(doubt * least.bytes, now.bytes, advised.bytes, *rewritten)
         return QueryAdvice(
             str(one.query),
             one.query.columns,
@@ -244,9 +313,9 @@ class Measurement:
             total,
             now,
             advised,
-            least,
+            replace(least, bytes=lowest),
             round(rows_matched * scale),
-            tuple(self._obstacles(number, total, now, advised, least, pages)),
+            obstacles,
         )
 
     def _files_of(self, number: int) -> list[MeasuredFile]:
@@ -255,12 +324,10 @@ class Measurement:
     def _obstacles(
         self,
         number: int,
-        total: QueryCost,
-        now: QueryCost,
-        advised: QueryCost,
-        least: QueryCost,
+        costs: tuple[QueryCost, QueryCost, QueryCost, QueryCost],
         pages: Sequence[str],
     ) -> Iterator[Obstacle]:
+        total, now, advised, least = costs
         if self._bound[number].query.predicate is None:
             yield Obstacle("all-rows", None, "it has no condition, so every row is read")
             return
@@ -272,7 +339,7 @@ class Measurement:
             yield Obstacle("no-rows", None, "the files have no rows")
         elif whole is not None:
             yield whole
-        elif files and not is_explained(now, advised, least, total):
+        elif files and (advised == now or not is_explained(now, advised, least, total)):
             largest = max(files, key=lambda file: file.sample.num_bytes)
             for condition in largest.conditions(number):
                 yield of_condition(condition, largest.spread(number, condition, pages))

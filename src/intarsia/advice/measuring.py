@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
 
 from intarsia.advice.candidates import column_of, name_of
 from intarsia.advice.cost import QueryCost
-from intarsia.advice.sampled_file import BuiltIndex, SampledFile
+from intarsia.advice.sampled_file import BuiltIndex, SampledFile, group_bytes
+from intarsia.advice.sampling import spread
 from intarsia.embed.attach import Attachable
 from intarsia.errors import IntarsiaError
+from intarsia.file import ParquetInput
 from intarsia.indexes.rowmap import MAX_BUCKET_ENTRIES, RowMap
 from intarsia.indexes.value_hash import is_lookup, num_lookup_values
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
-from intarsia.predicate import Condition, conditions
+from intarsia.lake.table import Table
+from intarsia.predicate import Bound, Condition, conditions
+from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, count_planned, plan_file
 from intarsia.read.file_query import FileQuery
+from intarsia.read.file_rows import read_rows
 from intarsia.read.locations import matching_rows
+from intarsia.read.output_columns import output_columns, with_constants
 from intarsia.read.page_states import pages_read
 from intarsia.read.pages_read import PagesRead
+from intarsia.read.rehearsal import rehearse
+from intarsia.read.retry import retry_without_wrong_index
 from intarsia.rows.selection import RowSelection
 
 #: Row counts that are extrapolated from a sample may be too small by this factor.
@@ -53,31 +65,31 @@ class Spread:
     has_row_map: bool
 
 
-def plan_cost(query: FileQuery, rows: RowSelection | None = None) -> QueryCost:
-    """Return the cost of a query of a file according to its plan, or the cost of reading some rows."""
-    index_bytes = 0
-    if rows is None:
-        plan = plan_file(query)
-        rows, index_bytes = plan.candidates, plan.index_bytes - _read_again(query, plan)
+def plan_cost(query: FileQuery, rows: RowSelection) -> QueryCost:
+    """Return the cost of all columns of some rows of a file, in addition to what has been read of it."""
     query = replace(query, pages=PagesRead())
     counts = count_planned(query, rows)
+    return _cost(query, counts, query.file.source.counts.bytes + counts.planned_bytes)
+
+
+def _read_cost(query: FileQuery, matching: Callable[[Bound], RowSelection]) -> QueryCost:
+    """Return the cost of a query of a file that has just been opened; see `rehearse`."""
+    footer_bytes = query.file.source.counts.bytes
+    plan = plan_file(query)
+    index_bytes = query.file.source.counts.bytes - footer_bytes
+    counts = rehearse(query, plan, matching)
+    cost = _cost(query, counts, query.file.source.counts.bytes)
+    return replace(cost, footer_bytes=footer_bytes, index_bytes=index_bytes + counts.index_bytes)
+
+
+def _cost(query: FileQuery, counts: ReadCounts, num_bytes: int) -> QueryCost:
     return QueryCost(
-        counts.planned_bytes + counts.index_bytes + index_bytes,
+        num_bytes,
         sum(pages_read(query)),
         counts.row_groups,
         counts.rows_candidate,
         counts.row_groups > 0,
     )
-
-
-def _read_again(query: FileQuery, plan: FilePlan) -> int:
-    """Return the size of the dictionary pages that were read for planning, and that reading needs, too."""
-    needed = {
-        query.file.footer.chunk_metadata(group, leaf).dictionary_page_offset
-        for group in query.groups_with(plan.candidates)
-        for leaf in query.leaves
-    }
-    return sum(len(page) for offset, page in plan.dictionary_pages.items() if offset in needed)
 
 
 class MeasuredFile:
@@ -106,6 +118,8 @@ class MeasuredFile:
         self._binders = binders
         self._now = now
         self._costs: dict[tuple[int, frozenset[str]], QueryCost] = {}
+        self._matches: dict[tuple[int, Bound], RowSelection] = {}
+        self._scales: dict[int, float] = {}
         self.sample = sample
         self.built: dict[str, BuiltIndex] = {}
         self.failed: dict[str, IntarsiaError] = {}
@@ -149,42 +163,68 @@ class MeasuredFile:
             self._indexes[name] = index
 
     def cost(self, ordinal: int, names: Iterable[str]) -> QueryCost:
-        """Estimate the cost of a query of the file with some of the built indexes."""
-        base = self._measured(ordinal, frozenset())
-        now = self._now[ordinal]
-        if self.sample.is_whole:
-            now = base
+        """Return the cost of a query of the file with some of the built indexes."""
         relevant = {name for name in names if name in self.built and self._is_relevant(ordinal, name)}
-        measured = self._measured(ordinal, frozenset(relevant))
-        return measured.scaled(now.bytes / base.bytes) if base.bytes else now
+        return self._measured(ordinal, frozenset(relevant)).scaled(self._scale(ordinal))
 
     def least(self, ordinal: int, names: Sequence[str]) -> tuple[QueryCost, float]:
-        """Return the cost of the pages with matches, and the number of matching rows."""
-        base = self._measured(ordinal, frozenset())
-        now = base if self.sample.is_whole else self._now[ordinal]
-        scale = now.bytes / base.bytes if base.bytes else 1.0
-        query = self._query(ordinal, names)
-        try:
-            lean = query.for_columns([])
-            rows, _ = matching_rows(lean, plan_file(lean))
-            return plan_cost(query, rows).scaled(scale), rows.num_rows * scale
-        finally:
-            query.close()
+        """Return the cost of the pages of the result with matching rows, and the number of matching rows."""
+        with contextlib.closing(self._query(ordinal, names)) as query:
+            rows = query.present if query.predicate is None else self._matching(ordinal, query.predicate)
+            before = query.file.source.counts.bytes
+            counts = rehearse(query, FilePlan(rows, rows, rows), lambda _: rows)
+            page_bytes = query.file.source.counts.bytes - before - counts.index_bytes
+            scale = self._scale(ordinal)
+            return _cost(query, counts, page_bytes).scaled(scale), rows.num_rows * scale
 
     def everything(self, ordinal: int) -> QueryCost:
         """Return the cost of reading all rows of the sample."""
-        query = self._query(ordinal, ())
-        try:
+        with contextlib.closing(self._query(ordinal, ())) as query:
             return plan_cost(query, query.present)
-        finally:
-            query.close()
+
+    def rows(self, table: Table, most_bytes: int) -> tuple[pa.Table, bool]:
+        """Return rows of the sample that are not deleted, and whether they are all of its rows.
+
+        Args:
+            table: The table of the file.
+            most_bytes: The size of the row groups to read, spread over the sample; at least one is read.
+        """
+        file, columns = self.sample.with_indexes([]), output_columns(table.schema, None)
+        with contextlib.closing(self._bound(TableBinder(table, None, columns), file)) as query:
+            sizes = [group_bytes(file, [group]) for group in range(query.num_row_groups)]
+            picked: list[int] = []
+            left = most_bytes
+            for group in spread(range(query.num_row_groups)):
+                if not picked or sizes[group] <= left:
+                    picked.append(group)
+                    left -= sizes[group]
+            edges = file.footer.row_group_starts
+            chosen = RowSelection.union_of(edges[:-1][sorted(picked)], edges[1:][sorted(picked)])
+            rows = query.present & chosen
+            own = [query.own(column) for column in columns]
+            tables = [
+                with_constants(piece.rows, query.columns, query.constants, own, table.schema)
+                for piece in read_rows(query, FilePlan(rows, rows, rows))
+            ]
+            is_whole = len(picked) == query.num_row_groups
+            return pa.concat_tables([table.schema.empty_table(), *tables]), is_whole
+
+    def _scale(self, ordinal: int) -> float:
+        """Return the size of the plan of a query of the file divided by that of the sample."""
+        if self.sample.is_whole:
+            return 1.0
+        if ordinal not in self._scales:
+            with contextlib.closing(self._query(ordinal, ())) as query:
+                planned = plan_cost(query, plan_file(query).candidates)
+            self._scales[ordinal] = self._now[ordinal].bytes / planned.bytes
+        return self._scales[ordinal]
 
     def spread(self, ordinal: int, condition: Condition, names: Sequence[str]) -> Spread:
         """Return how the matches of one condition are spread over the sample."""
         query = replace(self._query(ordinal, names), predicate=condition, columns=())
         try:
             plan = plan_file(query)
-            rows, _ = matching_rows(query, plan)
+            rows = self._matching(ordinal, condition)
             found, whole = plan_cost(query, rows), plan_cost(query, query.present)
             kept = plan_cost(query, plan.candidates)
             return Spread(
@@ -229,16 +269,26 @@ class MeasuredFile:
         """Return the cost of a query on the sample."""
         key = (ordinal, names)
         if key not in self._costs:
-            query = self._query(ordinal, sorted(names))
-            try:
-                self._costs[key] = plan_cost(query)
-            finally:
-                query.close()
+            with contextlib.closing(self._query(ordinal, sorted(names))) as query:
+                work = partial(_read_cost, query, partial(self._matching, ordinal))
+                self._costs[key] = retry_without_wrong_index(query.file, work)
         return self._costs[key]
+
+    def _matching(self, ordinal: int, predicate: Bound) -> RowSelection:
+        """Return the rows of the sample that match a part of the predicate of a query."""
+        key = (ordinal, predicate)
+        if key not in self._matches:
+            query = replace(self._query(ordinal, ()), predicate=predicate, columns=())
+            with contextlib.closing(query):
+                self._matches[key], _ = matching_rows(query, plan_file(query))
+        return self._matches[key]
 
     def _query(self, ordinal: int, names: Sequence[str]) -> FileQuery:
         """Bind a query to the sample with some of the built indexes; the caller closes it."""
         file = self.sample.with_indexes([self.built[name] for name in names if name in self.built])
-        query = self._binders[ordinal].query(self._entry, file)
+        return self._bound(self._binders[ordinal], file)
+
+    def _bound(self, binder: TableBinder, file: ParquetInput) -> FileQuery:
+        query = binder.query(self._entry, file)
         # row numbers of deleted rows are those of the whole file
         return query if self.sample.is_whole else replace(query, deleted=RowSelection.none())

@@ -21,6 +21,9 @@ MAX_PAGES = 0.8
 #: A query that reads at most this multiple of the minimum cannot be improved.
 NEAR_LEAST = 1.25
 
+#: So can one that reads only this many bytes more, about as many as a footer has.
+NEAR_BYTES = 64 << 10
+
 #: The same limit, as a part of the bytes that it reads today beyond the minimum.
 NEAR_PART = 0.05
 
@@ -52,8 +55,9 @@ class Obstacle:
 
 def of_query(total: QueryCost, now: QueryCost, advised: QueryCost, least: QueryCost) -> Obstacle | None:
     """Return why indexes cannot improve a query; None if they can."""
-    if now.bytes == 0 or (now.bytes <= least.bytes * NEAR_LEAST and now.bytes < total.bytes / 2):
-        text = "existing metadata already skips nearly everything that can be skipped"
+    near = max(least.bytes * NEAR_LEAST, least.bytes + NEAR_BYTES)
+    if now.files == 0 or (now.bytes <= near and now.bytes < total.bytes / 2):
+        text = "existing metadata already skips nearly every page without matching rows"
         return Obstacle("already-skipped", None, text)
     if total.bytes < SMALL_BYTES and advised.bytes > now.bytes / 2:
         text = f"the columns have only {total.bytes:,.0f} bytes, so there is little to save"

@@ -100,8 +100,9 @@ def sample_table(
         for number, binder in binders.items():
             with ParquetInput(entry.open()) as opened:
                 query = binder.query(entry, opened)
-                now[number, ordinal] = plan_cost(query)
-                surviving.append(query.groups_with(plan_file(query).candidates))
+                candidates = plan_file(query).candidates
+                now[number, ordinal] = plan_cost(query, candidates)
+                surviving.append(query.groups_with(candidates))
                 query.embedded.close()
         every_group = range(len(file.footer.metadata.row_groups))
         budget = sample_bytes // (len(ordinals) - position)

@@ -6,13 +6,16 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 #: The maximum number of files in a sample.
-MAX_FILES = 8
+MAX_FILES = 32
 
 #: The maximum number of column chunks in the sample of a file. Planning takes time for each of them.
-MAX_CHUNKS = 256
+MAX_CHUNKS = 4096
 
 #: The size of the sampled row groups in bytes. At least one row group is read, whatever its size.
-SAMPLE_BYTES = 32 << 20
+SAMPLE_BYTES = 256 << 20
+
+#: More bytes than any sample has, to measure all data.
+ALL_BYTES = 1 << 40
 
 
 def spread(items: Sequence[int]) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""``intarsia advise``: which indexes to add, measured on a sample."""
+"""``intarsia advise``: which indexes to add, and how to rewrite files, measured on a sample."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def advise(
     ] = None,
     sample: Annotated[
         str, typer.Option("--sample", metavar="SIZE", help="Maximum total size of the sampled row groups.")
-    ] = "32MB",
+    ] = "256MiB",
     spark: Annotated[
         str | None,
         typer.Option(
@@ -100,9 +100,10 @@ def advise(
     storage_option: StorageOptionTexts = None,
     json: AsJson = False,
 ) -> None:
-    """Measure how much each index would skip, and print the command that adds the useful ones.
+    """Measure what indexes, smaller pages and sorting would save, and print the commands.
 
-    Indexes are built in memory on a sample; files are not changed. Without queries, each column is described.
+    Indexes are built in memory, and rows are written to temporary files; files are not changed. Without
+    queries, each column is described.
     """
     import intarsia
 
@@ -167,8 +168,15 @@ def _view(advice: Advice) -> Iterator[RenderableType]:
         yield _indexes(advice)
     for failed in advice.not_built:
         yield line(f"not possible: {failed.name}: {failed.reason}")
+    rewrites = [option for option in advice.options if option.rewrites]
+    if rewrites:
+        yield line()
+        yield line("Writing the rows to new files:")
+    for option in rewrites:
+        yield line(str(option))
+        yield command_line(f"  {option.command}")
     yield line()
-    yield command_line(advice.command or "nothing to add", style="bold")
+    yield command_line(advice.verdict, style="bold")
 
 
 def _queries(advice: Advice) -> RenderableType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -50,8 +51,12 @@ def explain(
 
     show(tables(report, planned=not analyze))
     if report.advice is not None:
-        from intarsia.advice.candidates import command_for
-
         show([line(), line(f"advice: {report.advice.text}", style="yellow")])
-        command = command_for(path, report.advice)
-        show([command_line(f"  {command}")] if command else [])
+        command = ["intarsia", "lake-index", *path]
+        if report.advice.code == "run-advise":
+            command = ["intarsia", "advise", *path, "--where", where or "", *_options(columns)]
+        show([command_line(f"  {shlex.join(command)}")])
+
+
+def _options(columns: list[str] | None) -> list[str]:
+    return [text for value in columns or () for text in ("--columns", value)]

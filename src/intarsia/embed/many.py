@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, overload
 
 from intarsia.embed.attach import Attachable, Attachables, attach_file, checked_indexes
 from intarsia.embed.detach import detach_file
@@ -29,6 +29,26 @@ Path: TypeAlias = "str | os.PathLike[str]"
 _Report = TypeVar("_Report")
 
 
+# Whether a path is one file or a folder is not in its type: `| Any` makes type checkers accept the report of
+# one file. A list always has the combined report; the overloads overlap, because a str is a sequence, too.
+@overload
+def attach(  # type: ignore[overload-overlap]
+    path: Path,
+    indexes: Attachables,
+    *,
+    lake_index: Location | None = None,
+    progress: Progress | None = None,
+    storage_options: StorageOptions | None = None,
+) -> AttachReport | Any: ...
+@overload
+def attach(
+    path: Sequence[Path],
+    indexes: Attachables,
+    *,
+    lake_index: Location | None = None,
+    progress: Progress | None = None,
+    storage_options: StorageOptions | None = None,
+) -> IndexReport: ...
 def attach(
     path: Path | Sequence[Path],
     indexes: Attachables,
@@ -113,6 +133,12 @@ def attach(
     return report
 
 
+@overload
+def detach(  # type: ignore[overload-overlap]
+    path: Path, *, storage_options: StorageOptions | None = None
+) -> DetachReport | Any: ...
+@overload
+def detach(path: Sequence[Path], *, storage_options: StorageOptions | None = None) -> RestoreReport: ...
 def detach(
     path: Path | Sequence[Path], *, storage_options: StorageOptions | None = None
 ) -> DetachReport | RestoreReport:

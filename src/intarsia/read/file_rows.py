@@ -183,7 +183,7 @@ class FileReader:
             WrongPageIndexError: If the page index of this row group is wrong, or has been found to be wrong
                 since the plan was made, possibly by a scan in another thread. Other rows might match then.
         """
-        is_proven = self._is_proven(group, wanted)
+        is_proven = self.is_proven(group, wanted)
         if is_proven and limit is not None:
             wanted = wanted.head(limit)
         if wanted.num_rows == self._num_rows(group) and is_proven:
@@ -263,7 +263,7 @@ class FileReader:
     def _num_rows(self, group: int) -> int:
         return self._query.file.footer.metadata.row_groups[group].num_rows
 
-    def _is_proven(self, group: int, wanted: RowSelection) -> bool:
+    def is_proven(self, group: int, wanted: RowSelection) -> bool:
         """Return whether rows of a row group are proven to match, so the predicate's columns are not needed.
 
         At least one column has to be read, because its values determine the number of rows.

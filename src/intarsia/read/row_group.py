@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -18,7 +19,7 @@ from intarsia.arrow.struct_fields import field_values
 from intarsia.errors import CorruptFileError, PredicateError, UnsupportedFeatureError
 from intarsia.file.chunk_plan import ChunkPlan
 from intarsia.file.claims import check_claims
-from intarsia.file.decode import PageDecoder, PageIndexMismatchError, RowTaker
+from intarsia.file.decode import FetchedPages, PageDecoder, PageIndexMismatchError, RowTaker
 from intarsia.file.fetch import PageCache
 from intarsia.format.footer import Leaf
 from intarsia.predicate import Bound, Path, evaluate
@@ -240,6 +241,16 @@ class RowGroupColumns:
         Raises:
             WrongPageIndexError: If the pages contradict the page index.
         """
+        chunks = self.fetch(leaves, rows)
+        with self._naming_wrong_index(), self._query.file.named_errors():
+            return self._decoder.decode(chunks, rows)
+
+    def fetch(self, leaves: list[Leaf], rows: RowSelection) -> list[FetchedPages]:
+        """Fetch the pages of some leaves that contain some rows, and that were not fetched before.
+
+        Raises:
+            WrongPageIndexError: If the pages contradict the page index.
+        """
         file = self._query.file
         plans, index_bytes = plan_chunks(
             self._query, self._group, leaves, rows, is_unpruned=self._reads_whole_chunks
@@ -253,14 +264,17 @@ class RowGroupColumns:
             for plan in plans:
                 if plan.whole:
                     check_claims(file, self._group, plan.leaf)
+        with self._naming_wrong_index():
+            return self._pages.fetch(plans)
+
+    @contextmanager
+    def _naming_wrong_index(self) -> Iterator[None]:
         try:
-            chunks = self._pages.fetch(plans)
-            with file.named_errors():
-                return self._decoder.decode(chunks, rows)
+            yield
         except PageIndexMismatchError as error:
             raise WrongPageIndexError(self._group, str(error)) from error
         except CorruptFileError as error:
-            file.distrust_damaged(self._group, error)
+            self._query.file.distrust_damaged(self._group, error)
             raise
 
     def _reads_dictionary_within(self, plan: ChunkPlan) -> bool:

@@ -7,8 +7,7 @@ import os
 import shlex
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -18,21 +17,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.advice.advising import requested_queries
+from intarsia.advice.arrangements import Arrangement, optimize_command, sortable_columns
 from intarsia.advice.candidates import options_of
 from intarsia.advice.queries import Query
 from intarsia.embed.attach import Attachable
 from intarsia.embed.progress import Progress
-from intarsia.errors import IntarsiaError, PredicateError
+from intarsia.errors import PredicateError
 from intarsia.lake.opening import open as open_table
-from intarsia.predicate import And, Constant, Not, Or, Predicate, Where
-from intarsia.predicate.nodes import dotted, innermost
-from intarsia.spark.arrangements import Arrangement, measure_arrangement, write_arrangement
+from intarsia.predicate import Where
+from intarsia.spark.arrangements import measure_arrangement, write_sample
 from intarsia.spark.job import run_tasks
 from intarsia.spark.optimize import Source, arrow_schema_of, source_rows
 from intarsia.spark.progress_line import reporter
 from intarsia.spark.shipping import indexes_from_text
 from intarsia.spark.sql_text import spark_sql
-from intarsia.write.sorting import sort_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -260,7 +258,7 @@ def _rare(sample: pa.Table, requested: Sequence[Query]) -> list[str]:
     rare = []
     with tempfile.TemporaryDirectory(prefix="intarsia-advise-") as folder:
         path = os.path.join(folder, "sample.parquet")
-        write_arrangement(sample, Arrangement(), path)
+        write_sample(sample, Arrangement(), path)
         table = open_table(path)
         for query in requested:
             if query.predicate is not None and table.count(query.predicate) < _FEW_MATCHES:
@@ -271,30 +269,11 @@ def _rare(sample: pa.Table, requested: Sequence[Query]) -> list[str]:
 
 def _orders(schema: pa.Schema, requested: Sequence[Query], partitions: Sequence[str]) -> list[Arrangement]:
     """Return the orders to measure; the first is that of the source. Partition columns stay folders."""
-    uses: Counter[str] = Counter()
-    for query in requested:
-        for name in dict.fromkeys(_condition_columns(query.predicate)):
-            uses[name] += query.count
-    names = []
-    for name, _ in uses.most_common():
-        with suppress(IntarsiaError):  # a nested column, or one that cannot be sorted
-            sort_keys([name], schema)
-            names += [name] if name not in partitions else []
-    names = names[:_MAX_COLUMNS]
+    names = [name for name in sortable_columns(schema, requested) if name not in partitions][:_MAX_COLUMNS]
     orders = [Arrangement(), *(Arrangement(sort_by=(name,)) for name in names)]
     if len(names) > 1:
         orders += [Arrangement(sort_by=(names[0], names[1])), Arrangement(hilbert_by=tuple(names[:3]))]
     return orders
-
-
-def _condition_columns(predicate: Predicate | None) -> Iterator[str]:
-    if isinstance(predicate, And | Or):
-        for child in predicate.children:
-            yield from _condition_columns(child)
-    elif isinstance(predicate, Not):
-        yield from _condition_columns(predicate.child)
-    elif predicate is not None and not isinstance(predicate, Constant):
-        yield dotted(innermost(predicate.column))
 
 
 def _measured(
@@ -333,23 +312,9 @@ def _measured(
     return results
 
 
-def joined_names(names: Sequence[str]) -> str:
-    r"""Return names as one value of an option; those with commas or quotes are quoted.
-
-    Example:
-        >>> joined_names(["a", "b c", "d,e"])
-        'a,b c,"d,e"'
-    """
-    return ",".join('"' + name.replace('"', '""') + '"' if set(name) & set(',"') else name for name in names)
-
-
 def _command(path: Source, best: MeasuredArrangement) -> str | None:
     names = [os.fspath(path)] if isinstance(path, str | os.PathLike) else [os.fspath(item) for item in path]
     options = [option for index in best.indexes for option in options_of(index)]
-    arrangement = best.arrangement
-    if arrangement.is_source:
+    if best.arrangement.is_source:
         return shlex.join(["intarsia", "index", *names, "--page-index", *options, "--spark"])
-    order = ["--sort-by", joined_names(arrangement.sort_by)] if arrangement.sort_by else []
-    order += ["--hilbert-by", joined_names(arrangement.hilbert_by)] if arrangement.hilbert_by else []
-    pages = ["--rows-per-page", str(arrangement.rows_per_page)]
-    return shlex.join(["intarsia", "optimize", *names, "DESTINATION", *order, *pages, *options])
+    return optimize_command(names, "DESTINATION", best.arrangement, best.indexes)

@@ -1,0 +1,152 @@
+"""Rewriting the files: other orders and page sizes, measured on rows of the sample."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from intarsia.advice.arrangements import (
+    Arrangement,
+    optimize_command,
+    sortable_columns,
+    write_arrangement,
+)
+from intarsia.advice.candidates import literal, name_of, python_of
+from intarsia.advice.measurement import ESTIMATED_PART, Measurement
+from intarsia.advice.queries import Query
+from intarsia.advice.report import Advice, QueryAdvice
+from intarsia.embed import PageIndex
+from intarsia.embed.attach import Attachable
+from intarsia.errors import IntarsiaError
+from intarsia.lake.table import Table
+
+#: Maximum number of columns whose orders are measured, the most queried first.
+MAX_COLUMNS = 3
+
+#: The number of rows per page, which is small, because a lookup reads a page of each column.
+ROWS_PER_PAGE = 2_000
+
+#: The compressed size of the row groups whose rows are written in other arrangements, in bytes.
+REWRITTEN_BYTES = 32 << 20
+
+#: `write_table` sorts in memory; larger tables are rewritten with Spark.
+MAX_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, eq=False)
+class Rewrite:
+    """An arrangement of the rows, with the indexes that suit it.
+
+    Attributes:
+        arrangement: The arrangement.
+        indexes: The indexes, in addition to the page index that every written file has.
+        query_bytes: Bytes that each query reads.
+        num_bytes: Size of the new file in bytes.
+        is_estimate: Whether only a part of the rows was written.
+    """
+
+    arrangement: Arrangement
+    indexes: tuple[Attachable, ...]
+    query_bytes: tuple[float, ...]
+    num_bytes: float
+    is_estimate: bool
+
+    def lowest(self, number: int) -> float:
+        """Return a lower bound of the bytes that a query reads."""
+        return self.query_bytes[number] * (ESTIMATED_PART if self.is_estimate else 1)
+
+    @property
+    def name(self) -> str:
+        """The name of the option."""
+        return " + ".join([str(self.arrangement), *map(name_of, self.indexes)])
+
+    def command(self, paths: Sequence[str]) -> str:
+        """Return the command that writes the rows to a new file, or to a folder if they are many."""
+        target = f"{os.path.splitext(paths[0].rstrip('/'))[0]}-rewritten"
+        if self.num_bytes > MAX_BYTES:
+            return optimize_command(paths, target, self.arrangement, self.indexes)
+        options = [f"rows_per_page={self.arrangement.rows_per_page}"]
+        if self.arrangement.sort_by:
+            options.append(f"sort_by={literal(list(self.arrangement.sort_by))}")
+        calls = list(map(python_of, self.indexes))
+        if calls:
+            options.append(f"indexes=[{', '.join(call for _, call in calls)}]")
+        source = literal(paths[0] if len(paths) == 1 else list(paths))
+        rows = f"ia.open({source}).scan()"
+        imports = dict.fromkeys(["import intarsia as ia", *(line for line, _ in calls if line)])
+        code = f"ia.write_table({rows}, {literal(target + '.parquet')}, {', '.join(options)})"
+        return shlex.join(["python3", "-c", "; ".join([*imports, code])])
+
+
+def measure_rewrites(
+    work: Measurement, table: Table, requested: Sequence[Query], advise_file: Callable[[str], Advice]
+) -> list[Rewrite]:
+    """Write rows of the sample in other arrangements to temporary files, and measure these.
+
+    Args:
+        work: The measurement of the files as they are.
+        table: The table.
+        requested: The queries.
+        advise_file: A function that returns the advice for a file, without rewriting it.
+    """
+    if not work.can_help:
+        return []
+    rows, is_whole = work.rows(REWRITTEN_BYTES)
+    if not rows.num_rows:
+        return []
+    names = sortable_columns(table.schema, requested)[:MAX_COLUMNS]
+    found = []
+    for sort_by in ((), *((name,) for name in names)):
+        arrangement = Arrangement(sort_by, rows_per_page=ROWS_PER_PAGE)
+        with contextlib.suppress(IntarsiaError):  # a type that cannot be sorted or written
+            found.append(_measured(work, rows, arrangement, advise_file, is_whole=is_whole))
+    return found
+
+
+def _measured(
+    work: Measurement,
+    rows: pa.Table,
+    arrangement: Arrangement,
+    advise_file: Callable[[str], Advice],
+    *,
+    is_whole: bool,
+) -> Rewrite:
+    with tempfile.TemporaryDirectory(prefix="intarsia-advise-") as folder:
+        path = os.path.join(folder, "rows.parquet")
+        write_arrangement(rows, arrangement, path)
+        advice = advise_file(path)
+        num_bytes = os.path.getsize(path) + sum(one.bytes for one in advice.measured if one.is_advised)
+    query_bytes = [query.advised.bytes for query in advice.queries]
+    if not is_whole:
+        scale = work.num_rows / rows.num_rows
+        num_bytes *= scale
+        query_bytes = [
+            _extrapolated(query, arrangement, scale, work.rows_matched(number))
+            for number, query in enumerate(advice.queries)
+        ]
+    indexes = tuple(index for index in advice.indexes if not isinstance(index, PageIndex))
+    return Rewrite(arrangement, indexes, tuple(query_bytes), num_bytes, is_estimate=not is_whole)
+
+
+def _extrapolated(query: QueryAdvice, arrangement: Arrangement, scale: float, rows_matched: float) -> float:
+    """Estimate the bytes that a query reads of all rows in an arrangement.
+
+    Args:
+        query: The query of some of the rows in this arrangement.
+        arrangement: The arrangement.
+        scale: The number of all rows divided by that of these rows.
+        rows_matched: The number of all rows that match.
+    """
+    cost, is_sorted = query.advised, bool(arrangement.sort_by)
+    # if they are sorted, the matching rows are on adjacent pages of one row group
+    more = arrangement.rows_per_page if is_sorted else 0
+    growth = (max(1, rows_matched) + more) / (max(1, query.rows_matched) + more)
+    page_bytes = cost.bytes - cost.footer_bytes - cost.index_bytes
+    index_bytes = cost.index_bytes * (1 if is_sorted else scale)
+    return cost.footer_bytes * scale + index_bytes + page_bytes * growth
