@@ -12,8 +12,9 @@ from intarsia.cli.arguments import (
     Paths,
     StorageOptionTexts,
     Timeout,
-    WhereText,
+    WhereTexts,
     parse_storage_options,
+    parse_where,
     split_names,
 )
 from intarsia.cli.terminal import command_line, line, print_json, show
@@ -28,7 +29,7 @@ intarsia explain lake/ --where "dest = 'LEX'" --json | jq .pruned_by
 
 def explain(
     path: Paths,
-    where: WhereText = None,
+    where: WhereTexts = None,
     columns: ColumnNames = None,
     analyze: Annotated[
         bool, typer.Option("--analyze", help="Also run the query, and show what it read.")
@@ -42,7 +43,7 @@ def explain(
 
     options = parse_storage_options(storage_option)
     table = intarsia.open(path, storage_options=options, query_timeout_seconds=timeout)
-    report = table.explain(where, split_names(columns), analyze=analyze)
+    report = table.explain(parse_where(where), split_names(columns), analyze=analyze)
     if json:
         print_json(report.to_dict())
         return
