@@ -56,6 +56,7 @@ from intarsia.errors import (
     ReplacedWhileReadError,
     ReplaceError,
     RunInterrupted,
+    SourceError,
     UnsupportedFeatureError,
     WriteError,
 )
@@ -171,6 +172,7 @@ __all__ = [
     "Sample",
     "Scan",
     "ScanReport",
+    "SourceError",
     "Split",
     "Statistics",
     "Table",

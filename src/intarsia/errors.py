@@ -16,6 +16,7 @@
     ├── ReplaceError (OSError)          a file could not be replaced; the old file is untouched
     │   └── ChangedMeanwhileError       the file changed after it was read
     ├── FilesFailedError                an action failed on some of many files; has the error of each
+    ├── SourceError (TypeError)         the source of a table is neither a path nor a table
     ├── ListingError (OSError)          the files of a folder cannot be listed
     ├── ObjectStoreError (OSError)      an object store is unreachable, refuses access, or is unknown
     ├── QueryTimeoutError (TimeoutError)  a query did not end within its time limit
@@ -218,8 +219,15 @@ class QueryTimeoutError(IntarsiaError, TimeoutError):
         self.num_bytes = num_bytes
 
 
+class SourceError(IntarsiaError, TypeError):
+    """The source of a table is neither a path, a table nor a list of paths, but for example an open file."""
+
+
 class ListingError(IntarsiaError, OSError):
-    """The files of a folder cannot be listed, for example because of a loop of symbolic links."""
+    """The files of a folder cannot be listed, for example because of a loop of symbolic links.
+
+    Or a lake index is not used, because users who are not trusted could have written it.
+    """
 
 
 class FilesFailedError(IntarsiaError):

@@ -67,6 +67,29 @@ def test_wrong_usage(run, lake, tmp_path):
     assert run("lake-index", tmp_path / "nowhere").code == 1
 
 
+@pytest.mark.parametrize("arguments", [("lake-index",), ("index", "--page-index", "--lake-index", "cache")])
+def test_a_single_file_has_none(run, lake, arguments):
+    """It would never be used."""
+    path = lake / "day-001.parquet"
+    before = path.read_bytes()
+    outcome = run(*arguments, path)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert str(path) in outcome.err
+    assert path.read_bytes() == before
+    for table in (ia.open(path), ia.open([path])):
+        with pytest.raises(ia.IndexBuildError) as caught:
+            table.build_lake_index()
+        assert (caught.value.reason, caught.value.path) == ("single-file", str(path))
+
+
+def test_a_folder_with_one_file_has_one(run, tmp_path):
+    """It is used when there are more files."""
+    lake = make_lake(tmp_path / "lake", 1, [ia.Bloom("user")])
+    assert run("lake-index", lake).code == 0
+    write(lake / "day-004.parquet", rows_of_day(4), [ia.Bloom("user")])
+    assert opened_files(ia.open(lake), "user = 31") == 1
+
+
 def test_index_builds_it_and_updates_it(run, tmp_path):
     lake = make_lake(tmp_path / "lake", 4, ())
     assert report(run("index", lake, "--bloom", "user", "--json"))["lake_index"] is None

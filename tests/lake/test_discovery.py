@@ -210,3 +210,23 @@ def test_a_source_without_files():
 
     with pytest.raises(FileNotFoundError):
         ia.open(Empty())
+
+
+@pytest.mark.parametrize("make", [lambda path: path.open("rb"), lambda path: io.BytesIO(path.read_bytes())])
+@pytest.mark.parametrize("in_list", [False, True])
+def test_an_open_file_is_not_a_path(tmp_path, make, in_list):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": [1]}), path)
+    with make(path) as file:
+        for act in (ia.open, ia.detach):
+            with pytest.raises(ia.SourceError) as caught:
+                act([file] if in_list else file)
+            assert caught.value.reason == "not-a-path"
+            assert isinstance(caught.value, TypeError)
+
+
+@pytest.mark.parametrize("source", [b"PAR1", 7, None, [7], [None]])
+def test_what_is_not_a_path(source):
+    with pytest.raises(ia.SourceError) as caught:
+        ia.open(source)
+    assert caught.value.reason == "not-a-path"

@@ -17,7 +17,7 @@ from intarsia.indexes.summaries import sum_type
 from intarsia.lake.file_runs import OnError
 from intarsia.lake.scan import Scan
 from intarsia.lake.table import Table
-from intarsia.predicate import find_column
+from intarsia.predicate import Predicate, find_column
 from intarsia.read.aggregate.result import AVERAGE_DIGITS, ROWS, questions
 from intarsia.read.output_columns import OutputColumn, output_columns
 from intarsia.read.report import ScanReport
@@ -40,7 +40,7 @@ class PrintedRows:
 
 def matching_rows(
     table: Table,
-    where: str | None,
+    where: str | Predicate | None,
     names: list[str] | None,
     limit: int | None,
     order_by: str | None = None,
@@ -61,7 +61,7 @@ def matching_rows(
 
 
 def counted_values(
-    table: Table, where: str | None, column: str, limit: int | None, on_error: OnError = "raise"
+    table: Table, where: str | Predicate | None, column: str, limit: int | None, on_error: OnError = "raise"
 ) -> PrintedRows:
     """Return the values of a column in the rows that match, with their counts."""
     scan = table.scan(where, [], on_error=on_error)
@@ -86,7 +86,7 @@ def _renamed(scan: Scan, names: list[str] | None, batches: Iterable[pa.RecordBat
 
 
 def aggregated(
-    table: Table, where: str | None, calls: Sequence[AggregateCall], on_error: OnError = "raise"
+    table: Table, where: str | Predicate | None, calls: Sequence[AggregateCall], on_error: OnError = "raise"
 ) -> PrintedRows:
     """Return one row with the aggregates of the rows that match.
 

@@ -6,15 +6,16 @@ import copy
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from intarsia.cli import (
     advise_command,
+    cache_command,
     demo_command,
     explain_command,
     index_command,
@@ -24,7 +25,7 @@ from intarsia.cli import (
     query_command,
     verify_command,
 )
-from intarsia.cli.failures import INTERRUPTED, dim_warnings, report_error, say
+from intarsia.cli.failures import INTERRUPTED, dim_warnings, quiet_if_closed, report_error, say
 from intarsia.cli.terminal import red
 
 
@@ -73,7 +74,20 @@ class _Command(TyperCommand):
                     formatter.write(f"{'':{formatter.current_indent}}{line}\n")
 
 
+class _Group(TyperGroup):
+    """The command with its subcommands; it ends quietly if the reader of stdout has closed it."""
+
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        with quiet_if_closed():  # prints the help
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        with quiet_if_closed():
+            return super().invoke(ctx)
+
+
 app = typer.Typer(
+    cls=_Group,
     rich_markup_mode=None,  # plain help is fast and works in pipes
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -94,6 +108,16 @@ for _function, _short, _examples in (
     (demo_command.demo, "Try Intarsia on real data.", demo_command.EXAMPLES),
 ):
     app.command(cls=_Command, epilog=_examples, short_help=_short)(_function)
+
+_cache = typer.Typer(
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="List and delete the lake indexes in the user's cache folder.",
+    short_help="List and delete cached lake indexes.",
+)
+_cache.command("list", cls=_Command, epilog=cache_command.LIST_EXAMPLES)(cache_command.list_cache)
+_cache.command("clear", cls=_Command, epilog=cache_command.CLEAR_EXAMPLES)(cache_command.clear_cache)
+app.add_typer(_cache, name="cache")
 
 
 def _print_version(requested: bool) -> None:
@@ -136,12 +160,21 @@ def build() -> Any:
     """Build the command; ``--debug`` is allowed before and after the name of a subcommand."""
     root: Any = typer.main.get_command(app)
     debug = next(option for option in root.params if option.name == "debug")
-    for command in root.commands.values():
+    for command in _leaves(root):
         option = copy.copy(debug)
         option.expose_value = False
         option.hidden = True
         command.params.append(option)
     return root
+
+
+def _leaves(group: Any) -> Iterator[Any]:
+    """Yield the commands that are not groups of commands."""
+    for command in group.commands.values():
+        if hasattr(command, "commands"):
+            yield from _leaves(command)
+        else:
+            yield command
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -152,7 +185,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         with dim_warnings():
             code = root.main(arguments, prog_name="intarsia", standalone_mode=False, obj=state)
-        sys.stdout.flush()
+        with quiet_if_closed():
+            sys.stdout.flush()
+    except typer.Exit as end:
+        code = end.exit_code
     except Exception as error:
         code = report_error(error, _name(root, arguments), debug=state.debug)
         if code is None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from intarsia.cli.failures import UsageError
+
+if TYPE_CHECKING:
+    from intarsia.predicate import Predicate
 
 Paths = Annotated[
     list[str],
@@ -18,10 +21,13 @@ Paths = Annotated[
         show_default=False,
     ),
 ]
-WhereText = Annotated[
-    str | None,
+WhereTexts = Annotated[
+    list[str] | None,
     typer.Option(
-        "--where", "-w", metavar="SQL", help="Select rows, for example \"user = 42 AND city LIKE 'Ber%'\"."
+        "--where",
+        "-w",
+        metavar="SQL",
+        help="Select rows, for example \"user = 42 AND city LIKE 'Ber%'\". Repeatable: rows must match all.",
     ),
 ]
 ColumnNames = Annotated[
@@ -92,6 +98,22 @@ def parse_storage_options(given: Sequence[str] | None) -> dict[str, str | float 
                 f"--storage-option {text}: {value!r} is not a number", reason="invalid-storage-option"
             ) from None
     return found
+
+
+def parse_where(given: Sequence[str] | None) -> str | Predicate | None:
+    """Return the predicate of repeated options, which are joined by AND.
+
+    Args:
+        given: The values of ``--where``.
+
+    Raises:
+        PredicateError: If one of several cannot be parsed.
+    """
+    if not given or len(given) == 1:
+        return given[0] if given else None
+    from intarsia.predicate import And, parse_sql
+
+    return And(tuple(map(parse_sql, given)))
 
 
 def split_names(given: Sequence[str] | None, option: str = "--columns") -> list[str] | None:

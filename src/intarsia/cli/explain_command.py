@@ -13,8 +13,9 @@ from intarsia.cli.arguments import (
     Paths,
     StorageOptionTexts,
     Timeout,
-    WhereText,
+    WhereTexts,
     parse_storage_options,
+    parse_where,
     split_names,
 )
 from intarsia.cli.terminal import command_line, line, print_json, show
@@ -29,7 +30,7 @@ intarsia explain lake/ --where "dest = 'LEX'" --json | jq .pruned_by
 
 def explain(
     path: Paths,
-    where: WhereText = None,
+    where: WhereTexts = None,
     columns: ColumnNames = None,
     analyze: Annotated[
         bool, typer.Option("--analyze", help="Also run the query, and show what it read.")
@@ -43,7 +44,8 @@ def explain(
 
     options = parse_storage_options(storage_option)
     table = intarsia.open(path, storage_options=options, query_timeout_seconds=timeout)
-    report = table.explain(where, split_names(columns), analyze=analyze)
+    condition = parse_where(where)
+    report = table.explain(condition, split_names(columns), analyze=analyze)
     if json:
         print_json(report.to_dict())
         return
@@ -54,7 +56,7 @@ def explain(
         show([line(), line(f"advice: {report.advice.text}", style="yellow")])
         command = ["intarsia", "lake-index", *path]
         if report.advice.code == "run-advise":
-            command = ["intarsia", "advise", *path, "--where", where or "", *_options(columns)]
+            command = ["intarsia", "advise", *path, "--where", str(condition or ""), *_options(columns)]
         show([command_line(f"  {shlex.join(command)}")])
 
 

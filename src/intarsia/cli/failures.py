@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import sys
 import traceback
 import warnings
@@ -13,8 +15,8 @@ import typer
 from intarsia.cli.terminal import dim, printable, red
 from intarsia.errors import ColumnNotFoundError, IntarsiaError, IntarsiaWarning, PredicateError
 
-#: Exit codes.
-BAD_FILE, USAGE, SKIPPED_FILES, INTERRUPTED = 1, 2, 3, 130
+#: Exit codes. The last two are those of programs that a signal ends: SIGINT and SIGPIPE.
+BAD_FILE, USAGE, SKIPPED_FILES, INTERRUPTED, CLOSED_PIPE = 1, 2, 3, 130, 141
 
 #: The base class of typer's errors about arguments; its module depends on typer's version.
 ArgumentError: type[Exception] = next(
@@ -94,6 +96,29 @@ def say(text: str, style: object = None) -> None:
     """Print one line on stderr, prefixed with the command's name."""
     prefix = style("intarsia:", sys.stderr) if callable(style) else "intarsia:"
     print(f"{prefix} {text}", file=sys.stderr)
+
+
+@contextmanager
+def quiet_if_closed() -> Iterator[None]:
+    """End the command without a message if the reader of stdout has closed it, as ``head`` does.
+
+    Raises:
+        typer.Exit: If it has.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        if not _is_closed():
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is left in the buffer
+        raise typer.Exit(CLOSED_PIPE) from None
+
+
+def _is_closed() -> bool:
+    """Return whether stdout is a pipe that nobody reads; other pipes can be broken as well."""
+    poller = select.poll()
+    poller.register(sys.stdout.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll(0))
 
 
 @contextmanager

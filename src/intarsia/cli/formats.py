@@ -17,6 +17,9 @@ from intarsia.read.amounts import count
 #: Maximum characters of a table cell on a terminal.
 CELL_WIDTH = 48
 
+#: A table is laid out and written in blocks of at least this number of rows.
+BLOCK_ROWS = 10_000
+
 
 class Format(str, Enum):
     """The output formats of rows."""
@@ -47,7 +50,13 @@ class RowWriter(Protocol):
 
 
 def writer(
-    form: Format, sink: IO[bytes], schema: pa.Schema, *, is_file: bool = False, shown: int | None = None
+    form: Format,
+    sink: IO[bytes],
+    schema: pa.Schema,
+    *,
+    is_file: bool = False,
+    shown: int | None = None,
+    is_counted: bool = True,
 ) -> RowWriter:
     """Return the writer for a format.
 
@@ -57,9 +66,10 @@ def writer(
         schema: The schema of the batches.
         is_file: Whether the sink is a file instead of a stream; Arrow has two formats.
         shown: Maximum number of rows in a table; None for all.
+        is_counted: Whether all rows are passed, so that a table can end with their number.
     """
     if form is Format.TABLE:
-        return _TableWriter(sink, schema, shown)
+        return _TableWriter(sink, schema, shown, is_counted=is_counted)
     if form is Format.CSV:
         return _CsvWriter(sink, schema)
     if form in (Format.JSON, Format.JSONL):
@@ -152,51 +162,93 @@ class _JsonWriter:
 
 
 class _TableWriter:
-    """A writer of a table with the first rows and the number of rows."""
+    """A writer of a table with the first rows, or all rows, block by block."""
 
-    def __init__(self, sink: IO[bytes], schema: pa.Schema, most: int | None) -> None:
+    def __init__(self, sink: IO[bytes], schema: pa.Schema, most: int | None, *, is_counted: bool) -> None:
         self._sink = sink
         self._schema = schema
         self._most = sys.maxsize if most is None else most
-        self._shown: list[pa.RecordBatch] = []
+        self._is_counted = is_counted
+        self._block: list[pa.RecordBatch] = []
+        self._block_rows = 0
         self._rows = 0
+        self._layout = _Layout(schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        if self._rows < self._most:
-            self._shown.append(batch.slice(0, self._most - self._rows))
+        shown = batch.slice(0, max(0, self._most - self._rows))
         self._rows += batch.num_rows
+        for start in range(0, shown.num_rows, BLOCK_ROWS):
+            self._block.append(shown.slice(start, BLOCK_ROWS))
+            self._block_rows += self._block[-1].num_rows
+            if self._block_rows >= BLOCK_ROWS:
+                self._write_block()
 
-    def close(self) -> None:
+    def _write_block(self) -> None:
         columns = [
-            [cell for batch in self._shown for cell in table_cells(batch.column(ordinal))]
+            [cell for batch in self._block for cell in table_cells(batch.column(ordinal))]
             for ordinal in range(len(self._schema))
         ]
-        for line in _lines(self._schema, columns):
-            self._sink.write(line.encode() + b"\n")
+        self._write_lines(self._layout.lines(columns))
+        self._block, self._block_rows = [], 0
+
+    def close(self) -> None:
+        self._write_block()
+        self._write_lines(self._layout.notes())
         if self._rows > self._most:
-            note = f"({self._most} of {count(self._rows, 'row')}; use --limit or another --format for more)\n"
-            self._sink.write(note.encode())
+            shown = f"{self._most} of {count(self._rows, 'row')}"
+            shown = shown if self._is_counted else f"the first {count(self._most, 'row')}"
+            self._write_lines([f"({shown}; use --limit or another --format for more)"])
+
+    def _write_lines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self._sink.write(line.encode() + b"\n")
 
 
-def _lines(schema: pa.Schema, columns: list[list[str]]) -> Iterable[str]:
-    """Yield the lines of a table; on a terminal, with the columns that fit."""
-    out = console()
-    limit = CELL_WIDTH if out.is_terminal else None
-    shown: list[list[str]] = []
-    room = out.width
-    for field, column in zip(schema, columns, strict=True):
-        cells = [_cut(cell, limit) for cell in (text(field.name), *column)]
-        width = max(map(_cell_width, cells))
-        if shown and width > room:
-            break
-        room -= width + 2
-        shown.append([_pad(cell, width, right=_is_number(field.type)) for cell in cells])
-    for row in zip(*shown, strict=True):
-        yield "  ".join(row).rstrip()
-    hidden = len(columns) - len(shown)
-    if hidden:
-        names = ", ".join(schema.names[-hidden:])
-        yield f"(and {count(hidden, 'column')} that do not fit in the terminal: {names})"
+class _Layout:
+    """The widths of the columns of a table. Each block of rows is at least as wide as those before it."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        out = console()
+        self._limit = CELL_WIDTH if out.is_terminal else None
+        self._room = out.width
+        self._widths: list[int] | None = None
+
+    def lines(self, columns: list[list[str]]) -> Iterable[str]:
+        """Yield the lines of a block, the names of the columns first; on a terminal, the columns that fit."""
+        if self._widths is None:
+            columns = [
+                [text(field.name), *column] for field, column in zip(self._schema, columns, strict=True)
+            ]
+        columns = [[_cut(cell, self._limit) for cell in column] for column in columns]
+        needed = [max(map(_cell_width, column), default=0) for column in columns]
+        if self._widths is None:
+            self._widths = self._fitting(needed)
+        else:
+            self._widths = [max(widths) for widths in zip(self._widths, needed, strict=False)]
+        shown = [
+            [_pad(cell, width, right=_is_number(field.type)) for cell in column]
+            for field, column, width in zip(self._schema, columns, self._widths, strict=False)
+        ]
+        for row in zip(*shown, strict=True):
+            yield "  ".join(row).rstrip()
+
+    def notes(self) -> Iterable[str]:
+        """Yield the line about columns that do not fit, if there are any."""
+        hidden = len(self._schema) - len(self._widths or ())
+        if hidden:
+            names = ", ".join(self._schema.names[-hidden:])
+            yield f"(and {count(hidden, 'column')} that do not fit in the terminal: {names})"
+
+    def _fitting(self, widths: list[int]) -> list[int]:
+        """Return the widths of the first columns that fit; at least one."""
+        room, fitting = self._room, list[int]()
+        for width in widths:
+            if fitting and width > room:
+                break
+            room -= width + 2
+            fitting.append(width)
+        return fitting
 
 
 def _cut(cell: str, limit: int | None) -> str:

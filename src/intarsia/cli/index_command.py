@@ -153,10 +153,9 @@ def _check(listed: FoundFiles, requested: Sequence[Any], location: Location | No
 
     try:
         check_named_columns(listed.files, checked_indexes(requested))
-    except IndexBuildError as error:
-        raise UsageError(str(error), reason=error.reason, column=error.column) from None
-    try:
         check_location(listed, location)
+    except IndexBuildError as error:
+        raise UsageError(str(error), reason=error.reason, column=error.column, path=error.path) from None
     except ValueError as error:
         raise UsageError(str(error), reason="lake-index-location") from None
 

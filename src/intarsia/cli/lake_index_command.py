@@ -63,6 +63,8 @@ def lake_index(
     location: Location = "beside" if beside else "cache"
     try:
         table.lake_index.folder_at(location)
+    except intarsia.IndexBuildError as error:
+        raise UsageError(str(error), reason=error.reason, path=error.path) from None
     except ValueError as error:
         raise UsageError(str(error), reason="lake-index-location") from None
     with progress("reading", len(table.files)) as show:

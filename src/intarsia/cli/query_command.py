@@ -16,8 +16,9 @@ from intarsia.cli.arguments import (
     Paths,
     StorageOptionTexts,
     Timeout,
-    WhereText,
+    WhereTexts,
     parse_storage_options,
+    parse_where,
     split_names,
 )
 from intarsia.cli.failures import INTERRUPTED, SKIPPED_FILES, UsageError, say
@@ -44,7 +45,7 @@ intarsia query lake/ --where "dest = 'LEX'" --skip-bad-files
 intarsia query lake/ --sample 1000 --seed 1 --output sample.parquet
 """
 
-#: Maximum number of rows in a table without a limit; further rows are only counted.
+#: Maximum number of rows in a table on a terminal without a limit.
 TABLE_ROWS = 40
 
 _ALL_ROWS = "it uses all rows"
@@ -133,7 +134,7 @@ NoPageChecksums = Annotated[
 
 def query(
     path: Paths,
-    where: WhereText = None,
+    where: WhereTexts = None,
     columns: ColumnNames = None,
     limit: Limit = None,
     order_by: OrderBy = None,
@@ -155,7 +156,7 @@ def query(
     from intarsia.cli.aggregate_calls import parse_calls
 
     given: dict[str, object] = {
-        "--where": where,
+        "--where": where or None,
         "--columns": columns,
         "--limit": limit,
         "--order-by": order_by,
@@ -212,23 +213,32 @@ def query(
     )
     if output is not None:
         _refuse_overwriting(table, output)
-    names = split_names(columns)
+    names, predicate = split_names(columns), parse_where(where)
     on_error: OnError = "skip" if skip_bad_files else "raise"
+    is_short = output is None and sys.stdout.isatty() and limit is None and sample is None
+    shown = TABLE_ROWS if is_short and form is Format.TABLE else None
     if calls:
-        answer = answers.aggregated(table, where, calls, on_error)
+        answer = answers.aggregated(table, predicate, calls, on_error)
     elif value_counts is not None:
-        answer = answers.counted_values(table, where, value_counts, limit, on_error)
+        answer = answers.counted_values(table, predicate, value_counts, limit, on_error)
     elif sample is not None:
         answer = answers.sampled_rows(table, names, sample, seed)
     else:
-        is_preview = form is Format.TABLE and where is None and limit is None
-        max_rows = TABLE_ROWS if is_preview else limit
-        answer = answers.matching_rows(table, where, names, max_rows, order_by, on_error)
-    shown = TABLE_ROWS if limit is None and sample is None else None
+        # without a predicate, rows beyond the first are not read to count them
+        max_rows = TABLE_ROWS + 1 if shown is not None and predicate is None else limit
+        answer = answers.matching_rows(table, predicate, names, max_rows, order_by, on_error)
     num_rows = 0
     try:
         with open_sink(output) as sink:
-            rows = writer(form, sink, answer.schema, is_file=output is not None, shown=shown)
+            is_counted = predicate is not None or value_counts is not None
+            rows = writer(
+                form,
+                sink,
+                answer.schema,
+                is_file=output is not None,
+                shown=shown,
+                is_counted=is_counted,
+            )
             for batch in answer.batches:
                 rows.write(batch)
                 num_rows += batch.num_rows

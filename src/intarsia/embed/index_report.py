@@ -85,10 +85,11 @@ class IndexReport(FileTotals[IndexedFile]):
     """The report of `attach` over many files, or of `intarsia.spark.index`; ``str()`` returns a summary.
 
     Attributes:
-        per_file: Every file, ordered by path.
+        per_file: Every file that was processed, ordered by path; all files, unless the run was stopped.
         seconds: Total time taken.
         files_other: Number of files in the folders that are not Parquet and were ignored.
         lake_index: The files that were added to the lake index; None if there is none.
+        files_found: Number of files found; None if all of them were processed.
 
     Example:
         >>> print(IndexReport((IndexedFile("a.parquet", 900_000, 1_000_000, ("page_index",)),), 0.5))
@@ -100,11 +101,12 @@ class IndexReport(FileTotals[IndexedFile]):
     seconds: float
     files_other: int = 0
     lake_index: LakeIndexReport | None = None
+    files_found: int | None = None
 
     @property
     def files_total(self) -> int:
         """Number of files found."""
-        return len(self.per_file)
+        return len(self.per_file) if self.files_found is None else self.files_found
 
     @property
     def files_indexed(self) -> int:

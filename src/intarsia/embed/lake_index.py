@@ -21,6 +21,7 @@ def check_location(listed: FoundFiles, location: Location | None) -> None:
     """Raise an error, before any file is changed, if a lake index cannot be at a location.
 
     Raises:
+        IndexBuildError: If there is a single file.
         ValueError: If the location is unknown or impossible, or the files have no common root.
     """
     if location is not None:

@@ -218,7 +218,8 @@ def attach_files(
             IndexedFile(failure.path, error=failure.reason, code=failure.code) for failure in results.failed
         ]
         per_file = tuple(sorted(outcomes, key=lambda outcome: outcome.path))
-        return IndexReport(per_file, time.perf_counter() - started, len(listed.others))
+        seconds = time.perf_counter() - started
+        return IndexReport(per_file, seconds, len(listed.others), files_found=len(listed.paths))
 
     results = _for_each_file(listed, attach_one, show, report_of)
     return report_of(results), results.failed
@@ -232,7 +233,9 @@ def detach_files(
 
     def report_of(results: FileResults[DetachReport]) -> RestoreReport:
         seconds = time.perf_counter() - started
-        return RestoreReport(tuple(results.done), tuple(results.failed), seconds, len(listed.others))
+        return RestoreReport(
+            tuple(results.done), tuple(results.failed), seconds, len(listed.others), len(listed.paths)
+        )
 
     def detach_one(path: str, _: ShowDone) -> DetachReport:
         return detach_file(path, storage_options=storage_options)

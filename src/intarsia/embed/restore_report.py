@@ -16,21 +16,23 @@ class RestoreReport(FileTotals[DetachReport]):
     """The report of `detach` over many files; ``str(report)`` is a summary in one line.
 
     Attributes:
-        per_file: The report of each file that did not fail.
+        per_file: The report of each file that was processed and did not fail.
         failed: The files that could not be restored and are unchanged: ``path``, ``error``, ``reason``.
         seconds: Total time taken.
         files_other: Number of files in the folders that are not Parquet and were ignored.
+        files_found: Number of files found; None if all of them were processed.
     """
 
     per_file: tuple[DetachReport, ...]
     failed: tuple[FileFailure, ...]
     seconds: float
     files_other: int = 0
+    files_found: int | None = None
 
     @property
     def files_total(self) -> int:
-        """The number of files."""
-        return len(self.per_file) + len(self.failed)
+        """The number of files found."""
+        return len(self.per_file) + len(self.failed) if self.files_found is None else self.files_found
 
     @property
     def files_detached(self) -> int:

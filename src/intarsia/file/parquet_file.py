@@ -18,12 +18,14 @@ from intarsia.file.schema import FileSchema
 from intarsia.file.trust import Trust
 from intarsia.format.directory import Directory, FoundDirectory
 from intarsia.format.footer import (
+    HEAD_BYTES,
     SMALLEST_FILE_BYTES,
     TRAILER_BYTES,
     Footer,
     Leaf,
     chunk_range,
     footer_start,
+    is_text,
 )
 from intarsia.format.location_tables import LocationTable, location_tables
 from intarsia.format.page_header import PAGE_CHECKSUM
@@ -346,6 +348,19 @@ def read_raw_footer(source: CountedSource) -> RawFooter:
         UnsupportedFeatureError: If its footer is encrypted.
     """
     size = source.size()
+    try:
+        return _read_raw_footer(source, size)
+    except CorruptFileError as error:
+        if error.reason == "wrong-magic" and is_text(source.read(0, min(size, HEAD_BYTES))):
+            raise CorruptFileError(
+                "it is a text file, such as CSV or JSON, and not a Parquet file; convert it first, as in "
+                "ia.write_table(pyarrow.csv.read_csv('a.csv'), 'a.parquet')",
+                reason="text-file",
+            ) from None
+        raise
+
+
+def _read_raw_footer(source: CountedSource, size: int) -> RawFooter:
     tail_bytes = REMOTE_TAIL_BYTES if source.coalesce_bytes else TRAILER_BYTES
     if size < SMALLEST_FILE_BYTES:
         footer_start(b"", size)

@@ -37,6 +37,12 @@ TRAILER_BYTES = 8
 #: The size of the smallest Parquet file: two magics and a footer's length.
 SMALLEST_FILE_BYTES = 12
 
+#: The number of bytes that show whether a file is text.
+HEAD_BYTES = 512
+
+#: Those that text has are tab, line feed, form feed and carriage return.
+_CONTROL_CHARACTERS = frozenset(range(32)) - frozenset(b"\t\n\f\r")
+
 #: Logical types whose values are UTF-8.
 _TEXT_NAMES = frozenset(("STRING", "ENUM", "JSON"))
 
@@ -198,6 +204,19 @@ class Footer:
                 struct="ColumnChunk",
             )
         return chunk.meta_data
+
+
+def is_text(head: bytes) -> bool:
+    """Return whether a file is certainly not Parquet, because its first bytes are text.
+
+    Args:
+        head: The first `HEAD_BYTES` bytes, or all bytes of a smaller file; at least 4.
+
+    Example:
+        >>> is_text(b"id,name"), is_text(b"PAR1"), is_text(bytes(12))
+        (True, False, False)
+    """
+    return not head.startswith((MAGIC, ENCRYPTED_MAGIC)) and _CONTROL_CHARACTERS.isdisjoint(head)
 
 
 def footer_start(trailer: bytes, file_length: int) -> int:

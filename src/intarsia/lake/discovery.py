@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
-from intarsia.errors import ObjectStoreError
+from intarsia.errors import ObjectStoreError, SourceError
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.folder import (
     LAKE_INDEX_FOLDER,
@@ -99,6 +99,7 @@ def find_files(
         storage_options: Options of the stores of URLs.
 
     Raises:
+        SourceError: If it is none of these.
         FileNotFoundError: If a path does not exist, or a folder contains no Parquet file.
         ListingError: If a symbolic link points to one of its parent folders.
         ObjectStoreError: If a store cannot be reached, refuses the request, or is unknown.
@@ -106,9 +107,7 @@ def find_files(
     stores = Stores(storage_options)
     if isinstance(source, (str, os.PathLike)):
         return _find(os.fspath(source), stores, storage_options)
-    if not isinstance(source, Iterable):
-        raise TypeError(f"{source!r} is not a path; pass a file, a folder, a glob, a URL or a list of these")
-    names = [os.fspath(item) for item in source]
+    names = _names(source)
     at_once = MAX_CONCURRENT_REQUESTS if any(local_path(name) is None for name in names) else 1
     with contextlib.closing(ahead(lambda name: _find(name, stores, storage_options), names, at_once)) as each:
         found = [future.result() for _, future in each]
@@ -119,6 +118,33 @@ def find_files(
         tuple(dict.fromkeys(path for item in found for path in item.others)),
         sum((item.reads for item in found), IoCounts()),
         found[0].root if len(found) == 1 else None,
+    )
+
+
+def _names(source: object) -> list[str]:
+    """Return the paths in a list.
+
+    Raises:
+        SourceError: If it is not a list of paths.
+    """
+    has_bytes = isinstance(source, (bytes, bytearray)) or hasattr(source, "read")
+    if not isinstance(source, Iterable) or has_bytes:
+        raise _not_a_path(source, has_bytes=has_bytes)
+    names = []
+    for item in source:
+        if not isinstance(item, (str, os.PathLike)):
+            raise _not_a_path(item, has_bytes=hasattr(item, "read"))
+        names.append(os.fspath(item))
+    return names
+
+
+def _not_a_path(source: object, *, has_bytes: bool) -> SourceError:
+    name = getattr(source, "name", None)
+    hint = "write the bytes to a file first" if not isinstance(name, str) else f"its path is {name!r}"
+    return SourceError(
+        f"{type(source).__name__} is not a path; pass a file, a folder, a glob, a URL or a list of these"
+        + (f"; {hint}" if has_bytes else ""),
+        reason="not-a-path",
     )
 
 

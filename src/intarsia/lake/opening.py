@@ -70,6 +70,7 @@ def open(
         The table. Its files are listed, but not yet read.
 
     Raises:
+        SourceError: If the source is none of these, such as an open file.
         FileNotFoundError: If a path does not exist, or a folder contains no Parquet file.
         ListingError: If a symbolic link points to a folder that contains it.
         ObjectStoreError: If the store of a URL cannot be reached, refuses the request, or is unknown.

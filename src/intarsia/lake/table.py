@@ -149,8 +149,11 @@ class Table(TableFiles):
             The files that were added, and those that could not be.
 
         Raises:
+            IndexBuildError: If the table is a single file, because its own indexes are read directly.
             ValueError: If the location is unknown, or the files have no common root.
-            OSError: If the folder cannot be written.
+            ListingError: If users who are not trusted own the folder or may write to it, or it is a link.
+            ReplaceError: If the lake index cannot be written; nothing of it remains.
+            ObjectStoreError: If the store refuses a request.
 
         Example:
             >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os

@@ -491,9 +491,21 @@ def reasons_by_file(ignored: Iterable[Ignored]) -> dict[str, list[Ignored]]:
     return out
 
 
+#: The name of a lake index in notes.
+LAKE_INDEX = "lake index"
+
+#: The notes about lake indexes, as file and code, that this process has shown.
+_shown: set[tuple[str, str]] = set()
+
+
 def warn_of_ignored(ignored: Iterable[Ignored]) -> None:
-    """Warn once per file with ignored indexes, at the line that called this package."""
-    for path, notes in reasons_by_file(ignored).items():
+    """Warn once per file with ignored indexes, at the line that called this package.
+
+    A lake index serves all tables of a lake, so a note about it is shown once per process.
+    """
+    new = [note for note in ignored if (note.file, note.code) not in _shown]
+    _shown.update((note.file, note.code) for note in new if note.index == LAKE_INDEX)
+    for path, notes in reasons_by_file(new).items():
         more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
         warn_caller(f"{path}: ignored {notes[0].index}: {notes[0].reason}{more}")
 

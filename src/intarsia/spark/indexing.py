@@ -143,32 +143,34 @@ def index(
     except KeyboardInterrupt as stop:
         outcomes |= _replaced_files(spark, path, files)
         seconds = time.perf_counter() - started
-        stopped = IndexReport(_by_path(outcomes), seconds, lake.others)
+        stopped = IndexReport(_by_path(outcomes), seconds, lake.others, files_found=len(files))
         raise RunInterrupted(len(outcomes), len(files), stopped) from stop
     # by path, because Spark may return two results of a task that ran twice
     outcomes |= {outcome.path: outcome for outcome in map(IndexedFile.from_json, found)}
     added = _write_lake_index(
         lake.names, lake_index, lambda done: report(int(done), len(files), "lake index")
     )
-    result = IndexReport(_by_path(outcomes), time.perf_counter() - started, lake.others, added)
+    seconds = time.perf_counter() - started
+    result = IndexReport(_by_path(outcomes), seconds, lake.others, added, len(files))
     too_many = max_failures is not None and result.files_failed > max_failures
     if too_many or (on_error == "raise" and result.files_failed):
-        raise _failed(result, len(files))
+        raise _failed(result)
     return result
 
 
-def _failed(report: IndexReport, num_files: int) -> FilesFailedError:
+def _failed(report: IndexReport) -> FilesFailedError:
     errors = {
         file["path"]: IntarsiaError(file["error"], reason=file["code"], path=file["path"])
         for file in report.failed
     }
-    left = num_files - report.files_total
-    rest = f"; {left:,} of {num_files:,} files were not processed" if left else "; the rest are indexed"
+    num_processed, total = len(report.per_file), report.files_total
+    left = total - num_processed
+    rest = f"; {left:,} of {total:,} files were not processed" if left else "; the rest are indexed"
     first = report.failed[0]
     return FilesFailedError(
         errors,
         report,
-        f"{report.files_failed:,} of {report.files_total:,} files failed{rest}; the first is "
+        f"{report.files_failed:,} of {num_processed:,} files failed{rest}; the first is "
         f"{first['path']}: {first['error']}",
     )
 

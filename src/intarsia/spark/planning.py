@@ -19,7 +19,7 @@ from intarsia.lake.survivors import find_survivors
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import count_planned
-from intarsia.read.report import FileOutcome, ScanReport
+from intarsia.read.report import LAKE_INDEX, FileOutcome, ScanReport
 from intarsia.rows.selection import RowSelection
 from intarsia.spark.binding import SparkBinder
 from intarsia.spark.table_binding import SparkTableBinder
@@ -116,7 +116,7 @@ class FilePlanner:
         try:
             return find_survivors(table, binder, self.report, is_current=is_current).files
         except (IntarsiaError, OSError) as error:  # such as a store that only Spark can reach
-            note = Ignored(table.files[0].path, "lake index", str(error), "storage-error")
+            note = Ignored(table.files[0].path, LAKE_INDEX, str(error), "storage-error")
             self.report = _new_report(table, self.report.reads)
             self.report.add_ignored([note])
             return range(len(table.files))

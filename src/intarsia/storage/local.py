@@ -100,12 +100,16 @@ class LocalFile(_OpenedFile):
     Args:
         path: The file.
         shown_as: The name in messages; by default the path.
+        opened: Its descriptor, if it is already open for reading; closed by `close`.
     """
 
-    def __init__(self, path: str | os.PathLike[str], shown_as: str | None = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], shown_as: str | None = None, *, opened: int | None = None
+    ) -> None:
         self.path = shown_as or os.fspath(path)
         self._fd = -1  # for `__del__`, if opening fails
-        self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
+        flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        self._fd = os.open(path, flags) if opened is None else opened
         status = os.fstat(self._fd)
         self._size = status.st_size
         self.identity = identity_of(status)

@@ -20,7 +20,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
-from intarsia.errors import ChangedMeanwhileError, ReplaceError
+from intarsia.errors import ChangedMeanwhileError, IntarsiaError, ReplaceError
 from intarsia.storage.sidecar import read_sidecar, sidecar_path, updated_sidecar
 from intarsia.storage.sink_log import check_sink_log
 
@@ -179,7 +179,7 @@ class Replacement:
     @contextmanager
     def _named_errors(self) -> Iterator[None]:
         try:
-            with _named_errors(self._path):
+            with named_errors(self._path):
                 yield
         except FileNotFoundError as error:
             raise _changed(self._path) from error
@@ -218,7 +218,7 @@ class NewFile:
 
     def named_errors(self) -> AbstractContextManager[None]:
         """Translate errors of the system within the block to `ReplaceError`."""
-        return _named_errors(self._path, "written")
+        return named_errors(self._path, "written")
 
     def put_in_place(self) -> None:
         """Rename the file to its path.
@@ -428,9 +428,10 @@ def _sync_folder(path: str) -> None:
 #: The reason code and the remedy for an error of the system.
 _REMEDIES = {
     errno.ENOENT: ("no-such-folder", "create its folder first"),
-    errno.ENOSPC: ("disk-full", "free some space for the copy that replaces the file"),
-    errno.EDQUOT: ("quota-exceeded", "the quota must allow a copy of the file"),
+    errno.ENOSPC: ("disk-full", "free some space for the new file"),
+    errno.EDQUOT: ("quota-exceeded", "the quota must allow the new file"),
     errno.EFBIG: ("file-too-large", "the file would be larger than the system allows"),
+    errno.ENOTDIR: ("not-a-folder", "a file has the name of its folder; move it away"),
     errno.EACCES: ("permission-denied", "allow this user to write to the file's folder"),
     errno.EPERM: ("permission-denied", "allow this user to write to the file's folder"),
     errno.EROFS: ("read-only-file-system", "the file system is mounted read-only"),
@@ -438,11 +439,16 @@ _REMEDIES = {
 
 
 @contextmanager
-def _named_errors(path: str, action: str = "replaced") -> Iterator[None]:
-    """Translate errors of the system within the block to `ReplaceError`."""
+def named_errors(path: str, action: str = "replaced") -> Iterator[None]:
+    """Translate errors of the system within the block to `ReplaceError`.
+
+    Args:
+        path: The file or folder, for the message.
+        action: What is done with it. If it is to be replaced and is missing, the error is not translated.
+    """
     try:
         yield
-    except ReplaceError:
+    except IntarsiaError:
         raise
     except OSError as error:
         if isinstance(error, FileNotFoundError) and action == "replaced":

@@ -85,7 +85,6 @@ class BuiltSegments:
     """New segments, and the files that are not in them."""
 
     segments: list[bytes]
-    added: int
     recent: list[str]
     failed: list[FileFailure]
 
@@ -112,7 +111,7 @@ def build_segments(
     recent: list[str] = []
     failed: list[FileFailure] = []
     pending: dict[str, FileFacts] = {}
-    added = num_bytes = 0
+    num_bytes = 0
 
     def finish() -> None:
         nonlocal num_bytes
@@ -134,12 +133,11 @@ def build_segments(
                 recent.append(entry.path)
                 continue
             pending[path] = outcome
-            added += 1
             num_bytes += outcome.num_bytes
             if num_bytes >= MAX_SEGMENT_BYTES or len(pending) >= MAX_SEGMENT_FILES:
                 finish()
     finish()
-    return BuiltSegments(segments, added, recent, failed)
+    return BuiltSegments(segments, recent, failed)
 
 
 def _serialized(facts: Mapping[str, FileFacts]) -> list[bytes]:
@@ -154,12 +152,19 @@ def _serialized(facts: Mapping[str, FileFacts]) -> list[bytes]:
     return [data for part in (files[:half], files[half:]) for data in _serialized(dict(part))]
 
 
-def merged_segments(known: KnownFiles, folder: LakeIndexFolder) -> tuple[list[str], np.ndarray]:
-    """Choose segments to replace: those with mostly stale files, and small ones if there are many.
+def replaced_segments(
+    known: KnownFiles, folder: LakeIndexFolder, *, is_whole: bool, max_stale: float = 0
+) -> tuple[list[str], np.ndarray]:
+    """Choose segments to replace: those with stale entries, and small ones if there are many.
+
+    Entries of files that were deleted or replaced contain values of these files.
 
     Args:
-        known: The known files of the table that has the whole lake.
+        known: The known files of a table.
         folder: The folder.
+        is_whole: Whether the table has the whole lake, so that all other entries are stale. If not, entries
+            of files that exist unchanged are not.
+        max_stale: The part of the entries of a segment that may be stale.
 
     Returns:
         The names of the segments to replace, and the ordinals of the known files in them.
@@ -168,9 +173,12 @@ def merged_segments(known: KnownFiles, folder: LakeIndexFolder) -> tuple[list[st
         (ordinal, one) for ordinal, one in enumerate(known.index.segments) if one.folder.path == folder.path
     ]
     live = {ordinal: int((known.segment_of == ordinal).sum()) for ordinal, _ in mine}
-    chosen = {ordinal for ordinal, one in mine if 2 * live[ordinal] < len(one.segment.paths)}
-    rest = sorted((ordinal for ordinal, _ in mine if ordinal not in chosen), key=live.__getitem__)
+    kept = live if is_whole else {ordinal: known.index.num_current(ordinal) for ordinal in live}
+    chosen = {ordinal for ordinal, one in mine if kept[ordinal] < (1 - max_stale) * len(one.segment.paths)}
+    rest = [ordinal for ordinal, one in mine if ordinal not in chosen]
     if len(rest) >= MAX_SEGMENTS:
-        chosen |= set(rest[: len(rest) // 2 + 1])
+        # the files of a segment that the table lacks would be lost
+        mergeable = [ordinal for ordinal in rest if is_whole or live[ordinal] == kept[ordinal]]
+        chosen |= set(sorted(mergeable, key=live.__getitem__)[: len(rest) // 2 + 1])
     names = [one.name for ordinal, one in mine if ordinal in chosen]
     return names, np.flatnonzero(np.isin(known.segment_of, list(chosen)))

@@ -1,36 +1,43 @@
 """The segments of one lake: files in the user's cache folder, or in ``_intarsia`` beside the data.
 
 A segment is never changed. A writer adds segments under new names and removes those that they replace, so any
-number
-of readers and writers may work at the same time: at worst, two segments contain the same file.
+number of readers and writers may work at the same time: at worst, two segments contain the same file.
+
+A forged lake index hides rows, and any user may create ``_intarsia`` in a shared folder such as ``/tmp``. So
+only segments that trusted users have written are read (`intarsia.storage.guarded_folder`): this user, the
+administrator, and the owner of the table's folder, who can replace its files anyway.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import stat
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 import xxhash
 
-from intarsia.errors import CorruptFileError, FormatError, IntarsiaError
+from intarsia.errors import FormatError, IntarsiaError
 from intarsia.file import Ignored
 from intarsia.lake.folder import LAKE_INDEX_FOLDER, SEGMENT_SUFFIX
 from intarsia.lake.index.segment import Segment
-from intarsia.storage import CountedSource, LocalFile
+from intarsia.read.report import LAKE_INDEX
+from intarsia.storage import CountedSource
+from intarsia.storage.guarded_folder import GuardedFolder, trusted_users
+from intarsia.storage.readers import Readers
 
 #: Sets the user's cache folder.
 CACHE_VARIABLE = "INTARSIA_CACHE_DIR"
 
-_TEMPORARY = ".tmp-"
+#: The folders in the cache folder with a folder for each lake: of its segments, and of copies of those that
+#: are beside the data in an object store.
+CACHED_LAKES = "lakes"
+CACHED_COPIES = "segments"
 
-#: A temporary file that is older was left by a process that was killed.
-_ABANDONED_SECONDS = 3600
+#: The file in a folder of the cache that contains the root of the lake.
+ROOT_NAME = "lake.txt"
 
 Location = Literal["cache", "beside"]
 
@@ -43,44 +50,56 @@ class LakeIndexFolder:
         path: The folder; it need not exist.
         root: The root of the lake, to which the paths in segments are relative: an absolute path or a URL.
         location: Where the folder is.
+        users: The user IDs whose segments are read.
     """
 
     path: str
     root: str
     location: Location
+    users: frozenset[int] = field(default_factory=trusted_users, repr=False, compare=False)
 
     @classmethod
-    def of(cls, root: str, location: Location) -> LakeIndexFolder:
+    def of(cls, root: str, location: Location, users: frozenset[int] | None = None) -> LakeIndexFolder:
         """Return the folder for the root of a lake.
 
         Args:
             root: An absolute path or a URL.
             location: ``"cache"`` or ``"beside"``.
+            users: The user IDs whose segments are read; None for this user, the administrator, and the owner
+                of the root.
 
         Raises:
             ValueError: If the location is unknown, or ``"beside"`` for a URL.
         """
+        is_local = "://" not in root
+        users = trusted_users(root if is_local else None) if users is None else users
         if location == "beside":
-            if "://" in root:
+            if not is_local:
                 raise ValueError(
                     f"{root}: a lake index beside the data needs a local folder; use location='cache'"
                 )
-            return cls(os.path.join(root, LAKE_INDEX_FOLDER), root, location)
+            return cls(os.path.join(root, LAKE_INDEX_FOLDER), root, location, users)
         if location != "cache":
             raise ValueError(f"location is {location!r}; it must be 'cache' or 'beside'")
-        return cls(
-            os.path.join(cache_folder(), "lakes", xxhash.xxh3_128_hexdigest(root.encode())), root, location
-        )
+        name = xxhash.xxh3_128_hexdigest(root.encode())
+        return cls(os.path.join(cache_folder(), CACHED_LAKES, name), root, location, users)
 
     @classmethod
     def find(cls, root: str) -> list[LakeIndexFolder]:
-        """Return the existing folders for a lake: its own, and those of lakes that contain it."""
+        """Return the existing folders for a lake: its own, and those of lakes that contain it.
+
+        Folders of users who are not trusted are left out. The others are checked when they are opened.
+        """
         found = []
+        users = trusted_users(root if "://" not in root else None)
         for folder in _ancestors(root):
-            candidates = [cls.of(folder, "cache")]
+            candidates = [cls.of(folder, "cache", users)]
             if "://" not in folder:
-                candidates.insert(0, cls.of(folder, "beside"))
-            found += [candidate for candidate in candidates if _is_trusted(candidate, root)]
+                candidates.insert(0, cls.of(folder, "beside", users))
+            for candidate in candidates:
+                with contextlib.suppress(OSError):
+                    if os.lstat(candidate.path).st_uid in users:
+                        found.append(candidate)
         return found
 
     @property
@@ -89,51 +108,93 @@ class LakeIndexFolder:
         return self.location == "cache"
 
     def names(self) -> list[str]:
-        """Return the names of the segments in order."""
+        """Return the names of the segments in order.
+
+        Raises:
+            ListingError: If users who are not trusted can have written to the folder.
+            OSError: If the folder cannot be listed.
+        """
         try:
-            return sorted(name for name in os.listdir(self.path) if name.endswith(SEGMENT_SUFFIX))
+            with self._opened() as folder:
+                return _segments_in(folder)
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def open_segment(self, name: str) -> Segment | Ignored:
-        """Open a segment, or return why it is ignored."""
-        path = os.path.join(self.path, name)
-        source = None
-        try:
-            if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would block
-                raise CorruptFileError("it is not a file", reason="not-a-file", path=path)
-            source = CountedSource(LocalFile(path))
-            return Segment(source)
-        except (FormatError, OSError) as error:
-            if source is not None:
-                source.close()
-            return ignored_segment(path, error)
-
     def open_segments(self, names: Sequence[str]) -> list[Segment | Ignored]:
         """Open segments, or return why they are ignored."""
-        return [self.open_segment(name) for name in names]
+        try:
+            with self._opened() as folder:
+                return [_open_segment(folder, name) for name in names]
+        except OSError as error:
+            return [ignored_segment(self.path, error)] * len(names)
 
     @staticmethod
     def name_of(data: bytes) -> str:
         """Return the name of a segment, which depends on its bytes."""
         return f"{xxhash.xxh3_64_hexdigest(data)}{SEGMENT_SUFFIX}"
 
-    def add(self, data: bytes) -> str:
-        """Write a segment, and return its name.
+    def replace_segments(self, names: Iterable[str], segments: Sequence[bytes], readers: Readers) -> None:
+        """Write new segments, and then remove those that they replace.
+
+        Args:
+            names: The names of the segments to remove.
+            segments: The bytes of the new segments.
+            readers: The users who may read them.
 
         Raises:
-            OSError: If the folder cannot be written.
+            OSError: If a segment cannot be written; none of the new ones remains, and no other is removed.
         """
-        os.makedirs(self.path, exist_ok=True)
-        self._remove_abandoned()
-        name = self.name_of(data)
-        write_new_file(self.path, name, data)
-        return name
+        old = set(names)
+        new: set[str] = set()
+        try:
+            for data in segments:
+                name = self.name_of(data)
+                self.write(name, data, readers)
+                new.add(name)
+        except BaseException:
+            self.remove(new - old)
+            raise
+        self.remove(old - new)
 
-    def remove(self, name: str) -> None:
-        """Remove a segment, if another process has not removed it already."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(self.path, name))
+    def write(self, name: str, data: bytes, readers: Readers) -> None:
+        """Write a segment under a name.
+
+        Raises:
+            ListingError: If users who are not trusted can have written to the folder.
+            ReplaceError: If the system refuses; nothing remains of it.
+        """
+        with GuardedFolder.make(self.path, self.users, readers) as folder:
+            try:
+                folder.remove_abandoned()
+                if self.location == "cache" and ROOT_NAME not in folder.names():
+                    folder.write(ROOT_NAME, os.fsencode(self.root), Readers())
+                folder.write(name, data, readers)
+            except BaseException:
+                self._remove_empty(folder)
+                raise
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove segments, if another process has not removed them already."""
+        wanted = list(names)
+        if wanted:
+            with contextlib.suppress(FileNotFoundError), self._opened() as folder:
+                for name in wanted:
+                    folder.remove(name)
+                self._remove_empty(folder)
+
+    def narrow(self, readers: Readers) -> None:
+        """Withdraw the permission to read existing segments from users who are not readers.
+
+        If the folder belongs to this user, no other user may write to it afterwards.
+
+        Raises:
+            ListingError: If users who are not trusted can have written to the folder.
+        """
+        with (
+            contextlib.suppress(FileNotFoundError, NotADirectoryError),  # `write` reports the latter
+            GuardedFolder(self.path, self.users, is_closed_first=True) as folder,
+        ):
+            folder.narrow(readers)
 
     def clear(self) -> int:
         """Remove all segments, and the folder if nothing else is in it.
@@ -142,56 +203,49 @@ class LakeIndexFolder:
             The size of the segments in bytes.
 
         Raises:
+            ListingError: If users who are not trusted can have written to the folder.
             OSError: If a segment cannot be removed.
         """
-        num_bytes = 0
-        for name in self.names():
-            with contextlib.suppress(FileNotFoundError):
-                num_bytes += os.path.getsize(os.path.join(self.path, name))
-            self.remove(name)
-        with contextlib.suppress(OSError):  # another process adds a segment, or there is no folder
-            os.rmdir(self.path)
+        try:
+            with self._opened() as folder:
+                num_bytes = sum(folder.remove(name) for name in _segments_in(folder))
+                self._remove_empty(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return 0
         return num_bytes
 
-    def _remove_abandoned(self) -> None:
-        for name in os.listdir(self.path):
-            path = os.path.join(self.path, name)
-            with contextlib.suppress(FileNotFoundError):
-                if name.startswith(_TEMPORARY) and time.time() - os.stat(path).st_mtime > _ABANDONED_SECONDS:
-                    os.unlink(path)
+    def _opened(self) -> GuardedFolder:
+        return GuardedFolder(self.path, self.users)
+
+    def _remove_empty(self, folder: GuardedFolder) -> None:
+        """Remove the folder if no segment is in it."""
+        with contextlib.suppress(OSError):  # another process adds a segment, or something else is in it
+            if folder.names() == [ROOT_NAME]:
+                folder.remove(ROOT_NAME)
+            os.rmdir(self.path)
 
 
-def write_new_file(folder: str, name: str, data: bytes) -> None:
-    """Write a file that appears under its name when it is complete.
+def _segments_in(folder: GuardedFolder) -> list[str]:
+    return [name for name in folder.names() if name.endswith(SEGMENT_SUFFIX)]
 
-    Raises:
-        OSError: If the folder cannot be written.
-    """
-    temporary = os.path.join(folder, f"{_TEMPORARY}{os.getpid()}-{time.monotonic_ns()}")
+
+def _open_segment(folder: GuardedFolder, name: str) -> Segment | Ignored:
+    path = os.path.join(folder.path, name)
+    source = None
     try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-        os.replace(temporary, os.path.join(folder, name))
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
-
-
-def is_own_folder(path: str) -> bool:
-    """Return whether a folder exists and belongs to this user, so that no other user has written to it."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return False
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+        source = CountedSource(folder.open(name))
+        return Segment(source)
+    except (FormatError, OSError) as error:
+        if source is not None:
+            source.close()
+        return ignored_segment(path, error)
 
 
 def ignored_segment(path: str, error: IntarsiaError | OSError | ValueError) -> Ignored:
     """Return the note about a segment, or a part of it, that cannot be used."""
     code = error.reason if isinstance(error, IntarsiaError) else None
-    message = error.message if isinstance(error, FormatError) else str(error)
-    return Ignored(path, "lake index", message, code or "storage-error")
+    message = error.message if isinstance(error, FormatError) else str(error).removeprefix(f"{path}: ")
+    return Ignored(path, LAKE_INDEX, message, code or "storage-error")
 
 
 def cache_folder() -> str:
@@ -205,23 +259,6 @@ def cache_folder() -> str:
         return os.path.abspath(own)
     home = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
     return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser(home), "intarsia")
-
-
-def _is_trusted(folder: LakeIndexFolder, root: str) -> bool:
-    """Return whether a folder exists and belongs to this user, the owner of the lake or the administrator.
-
-    Any user may create a folder in a shared parent folder such as ``/tmp``, and a forged lake index hides
-    rows.
-    """
-    try:
-        status = os.stat(folder.path)
-        if not stat.S_ISDIR(status.st_mode):
-            return False
-        if status.st_uid in (0, os.geteuid()):
-            return True
-        return "://" not in root and status.st_uid == os.stat(root).st_uid
-    except OSError:
-        return False
 
 
 def _ancestors(root: str) -> Iterator[str]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from intarsia.errors import FormatError
+from intarsia.errors import FormatError, ListingError
 from intarsia.file import FileMetadata, Ignored
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.index.folder import LakeIndexFolder
+from intarsia.lake.index.folder import LakeIndexFolder, ignored_segment
 from intarsia.lake.index.location import LakeLocation
 from intarsia.lake.index.segment import Family, Segment
 from intarsia.lake.index.stamps import Stamps, opened_stamp
@@ -99,6 +99,20 @@ class LakeIndex:
             segment_of[listed[is_current]] = ordinal
             position_in[listed[is_current]] = positions[listed[is_current]]
         return KnownFiles(self, segment_of, position_in)
+
+    def num_current(self, ordinal: int) -> int:
+        """Return the number of files in a segment that exist unchanged, whether the table has them or not.
+
+        Args:
+            ordinal: The ordinal of the segment.
+
+        Raises:
+            ObjectStoreError: If the store cannot be reached or refuses the request.
+        """
+        segment, folder = self.segments[ordinal].segment, self.segments[ordinal].folder
+        base, store = folder.root.rstrip("/"), self._files[0].store if self._files else None
+        now = Stamps.now([DataFile(f"{base}/{path}", -1, store=store) for path in segment.paths], folder.root)
+        return int(now.equal(segment.stamps, same_machine=folder.is_on_this_machine).sum())
 
     def close(self) -> None:
         """Close the segments."""
@@ -199,7 +213,11 @@ def open_lake_index(
     """
     segments, ignored = [], []
     for folder in folders:
-        names = folder.names()
+        try:
+            names = folder.names()
+        except (ListingError, PermissionError) as error:
+            ignored.append(ignored_segment(folder.path, error))
+            continue
         for name, found in zip(names, folder.open_segments(names), strict=True):
             if isinstance(found, Ignored):
                 ignored.append(found)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from intarsia.errors import IndexBuildError
 from intarsia.file import FileMetadata, Ignored, ParquetInput
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.each_file import ShowDone
@@ -18,14 +22,16 @@ from intarsia.lake.index.build import (
     BuiltSegments,
     LakeIndexReport,
     build_segments,
-    merged_segments,
+    replaced_segments,
 )
 from intarsia.lake.index.folder import LakeIndexFolder, Location
 from intarsia.lake.index.known_files import KnownFiles, LakeIndex, open_lake_index
 from intarsia.lake.index.location import LakeLocation, locate
 from intarsia.lake.index.stamps import wait_until_settled
 from intarsia.lake.index.store_folder import find_folders, folder_at
+from intarsia.read.report import LAKE_INDEX
 from intarsia.storage import ObjectIdentity
+from intarsia.storage.readers import Readers
 
 #: A lake index is updated automatically if it lacks at most this many files, or this part of them.
 MAX_REFRESHED_FILES = 32
@@ -35,6 +41,9 @@ REFRESHED_PART = 10
 #: segments.
 MAX_REFRESHED_BYTES = 16 << 20
 MAX_MERGED_FILES = 512
+
+#: An automatic update rewrites segments with more stale entries; a build rewrites all with any.
+MAX_STALE_PART = 0.5
 
 #: A listing is not checked again within this time.
 LISTING_SECONDS = 1.0
@@ -122,17 +131,15 @@ class TableLakeIndex:
         folder = index.segments[0].folder
         replaced: list[str] = []
         if len(index.segments) >= MAX_SEGMENTS and self._is_whole(folder):
-            chosen, again = merged_segments(known, folder)
+            chosen, again = replaced_segments(known, folder, is_whole=True, max_stale=MAX_STALE_PART)
             if len(again) <= MAX_MERGED_FILES:
                 replaced, missing = chosen, np.union1d(missing, again)
         segments = self._build(missing, folder, max_bytes=MAX_REFRESHED_BYTES).segments
         try:
-            names = [folder.add(data) for data in segments]
-            for name in set(replaced) - set(names):
-                folder.remove(name)
+            folder.replace_segments(replaced, segments, self._readers(missing, folder))
         except OSError as error:  # this table uses the segments in memory
             reason = f"it cannot be updated: {error}"
-            self.ignored.append(Ignored(folder.path, "lake index", reason, "not-writable"))
+            self.ignored.append(Ignored(folder.path, LAKE_INDEX, reason, "not-writable"))
         for data in segments:
             index.add(folder, data)
         return index.known()
@@ -150,16 +157,24 @@ class TableLakeIndex:
 
     def build(self, location: Location, show: ShowDone, *, wait: bool) -> LakeIndexReport:
         """Build the lake index; see `intarsia.Table.build_lake_index`."""
-        return self._add_missing(
-            self._required_location, self.folder_at(location), show, wait=wait, merge=True
-        )
+        folder = self.folder_at(location)
+        return self._add_missing(self._required_location, folder, show, wait=wait, replaces=True)
 
     def folder_at(self, location: Location) -> LakeIndexFolder:
         """Return the folder of the lake index at a location, which need not exist.
 
         Raises:
+            IndexBuildError: If the table is a single file, for which no lake index is used.
             ValueError: If the location is unknown or impossible, or the files have no common root.
         """
+        if len(self._files) == 1 and not self._required_location.is_whole:
+            path = self._files[0].path
+            raise IndexBuildError(
+                f"{path}: a lake index chooses among the files of a folder, and this is a single file, whose "
+                "own indexes are read directly; pass its folder, or add indexes to it with attach",
+                reason="single-file",
+                path=path,
+            )
         return folder_at(self._required_location.root, location, self._files)
 
     def update(self, show: ShowDone) -> LakeIndexReport | None:
@@ -180,7 +195,8 @@ class TableLakeIndex:
         )
         if where is None or not folders:
             return None
-        return self._add_missing(where, folders[0], show, wait=True, merge=self._is_whole(folders[0]))
+        is_whole = self._is_whole(folders[0])  # else, facts of files that the table lacks would be lost
+        return self._add_missing(where, folders[0], show, wait=True, replaces=is_whole)
 
     def remove(self) -> tuple[str, ...]:
         """Delete the lake index; see `intarsia.Table.remove_lake_index`."""
@@ -209,35 +225,53 @@ class TableLakeIndex:
         self._index, self._known, self._is_opened = None, None, False
 
     def _add_missing(
-        self, where: LakeLocation, folder: LakeIndexFolder, show: ShowDone, *, wait: bool, merge: bool
+        self, where: LakeLocation, folder: LakeIndexFolder, show: ShowDone, *, wait: bool, replaces: bool
     ) -> LakeIndexReport:
         started = time.perf_counter()
-        found, _ = open_lake_index(where, self._files, [folder])
-        missing, replaced = np.arange(len(self._files)), list[str]()
+        found, ignored = open_lake_index(where, self._files, [folder])
+        missing, again, replaced = np.arange(len(self._files)), np.array([], dtype=np.int64), list[str]()
+        readers = self._readers(missing, folder)
+        folder.narrow(readers)
         if found is not None:
             known = found.known()
-            again = np.array([], dtype=np.int64)
-            if merge:
-                replaced, again = merged_segments(known, folder)
-            missing = np.union1d(np.flatnonzero(~known.is_known), again)
+            missing = np.flatnonzero(~known.is_known)
+            if replaces:
+                replaced, again = replaced_segments(known, folder, is_whole=self._is_whole(folder))
             found.close()
         if wait:
             wait_until_settled([self._files[ordinal] for ordinal in missing.tolist()])
-        built = self._build(missing, folder, show)
-        names = [folder.add(data) for data in built.segments]
-        for name in set(replaced) - set(names):
-            folder.remove(name)
+        built = self._build(np.union1d(missing, again), folder, show)
+        folder.replace_segments([*replaced, *_unusable(folder, ignored)], built.segments, readers)
         self._forget()
+        new = {self._files[ordinal].path for ordinal in missing.tolist()}
         return LakeIndexReport(
             folder.path,
             len(self._files),
             len(self._files) - len(missing),
-            built.added,
+            len(missing) - len({*built.recent, *(failure.path for failure in built.failed)} & new),
             tuple(built.recent),
             tuple(built.failed),
             sum(map(len, built.segments)),
             time.perf_counter() - started,
         )
+
+    def _readers(self, files: npt.NDArray[np.int64], folder: LakeIndexFolder) -> Readers:
+        """Return the users who may read some of the files, who may read what the lake index contains of them.
+
+        In the cache, its owner need not be that of the files, and the folders that contain the lake matter.
+        """
+        location = self._location
+        if location is None or "://" in location.root:
+            return Readers()
+        paths = [self._files[ordinal].path for ordinal in files.tolist()]
+        folders = {location.root}
+        for inner in set(map(os.path.dirname, paths)):
+            while inner.startswith(location.root) and inner not in folders:
+                folders.add(inner)
+                inner = os.path.dirname(inner)
+        if folder.location == "beside":
+            return Readers.of(paths, folders)
+        return replace(Readers.of(paths, folders, map(str, Path(location.root).parents)), uid=None)
 
     def _build(
         self,
@@ -257,3 +291,15 @@ class TableLakeIndex:
             show,
             max_bytes,
         )
+
+
+def _unusable(folder: LakeIndexFolder, ignored: Sequence[Ignored]) -> list[str]:
+    """Return the names of the segments that are ignored, and whose files a build adds again.
+
+    Those that this user cannot read are not among them.
+    """
+    if any(note.file == folder.path for note in ignored):  # other users may have put segments into it
+        return folder.names()
+    return [
+        os.path.basename(note.file) for note in ignored if note.code not in ("not-a-file", "storage-error")
+    ]

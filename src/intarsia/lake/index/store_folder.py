@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,12 +20,11 @@ from intarsia.lake.data_file import DataFile
 from intarsia.lake.discovery import list_segments
 from intarsia.lake.folder import LAKE_INDEX_FOLDER
 from intarsia.lake.index.folder import (
+    CACHED_COPIES,
     LakeIndexFolder,
     Location,
     cache_folder,
     ignored_segment,
-    is_own_folder,
-    write_new_file,
 )
 from intarsia.lake.index.segment import Segment
 from intarsia.read.ahead import ahead
@@ -41,6 +40,7 @@ from intarsia.storage import (
     split_url,
 )
 from intarsia.storage.object_errors import object_errors
+from intarsia.storage.readers import Readers
 
 #: Segments are downloaded in parts of this size, several at a time.
 _PART_BYTES = 8 << 20
@@ -78,17 +78,14 @@ class StoreIndexFolder(LakeIndexFolder):
         )
         with contextlib.closing(opened):
             found = [future.result() for _, future in opened]
-        if is_own_folder(self._copies):
-            with contextlib.suppress(OSError):
-                for other in set(os.listdir(self._copies)) - set(copies.values()):
-                    os.unlink(os.path.join(self._copies, other))
+        with contextlib.suppress(OSError):
+            self._copies.remove(set(self._copies.names()) - set(copies.values()))
         return found
 
     def _open(self, name: str, identity: ObjectIdentity | None, copy_name: str) -> Segment | Ignored:
-        if is_own_folder(self._copies):
-            copied = LakeIndexFolder(self._copies, self.root, self.location).open_segment(copy_name)
-            if isinstance(copied, Segment):
-                return copied
+        (copied,) = self._copies.open_segments([copy_name])
+        if isinstance(copied, Segment):
+            return copied
         url = f"{self.path}/{name}"
         try:
             source = ObjectStoreFile(self.store, self._key(name), url, identity)
@@ -102,30 +99,34 @@ class StoreIndexFolder(LakeIndexFolder):
         except (OSError, ValueError) as error:
             return ignored_segment(url, error)
         with contextlib.suppress(OSError):  # without a copy, the next query downloads it again
-            os.makedirs(self._copies, exist_ok=True)
-            if is_own_folder(self._copies):
-                write_new_file(self._copies, copy_name, data)
+            self._copies.write(copy_name, data, Readers())
         return segment
 
-    def add(self, data: bytes) -> str:
-        """Write a segment, and return its name.
+    def write(self, name: str, data: bytes, readers: Readers) -> None:  # noqa: ARG002
+        """Write a segment under a name; the store decides who may read it.
 
         Raises:
             ObjectStoreError: If the store cannot be reached or refuses the request.
         """
         import obstore
 
-        name = self.name_of(data)
         with object_errors(f"{self.path}/{name}"):
             obstore.put(self.store, self._key(name), data)
-        return name
 
-    def remove(self, name: str) -> None:
-        """Remove a segment, if another process has not removed it already."""
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove segments, if another process has not removed them already.
+
+        Raises:
+            ObjectStoreError: If the store cannot be reached or refuses the request.
+        """
         import obstore
 
-        with contextlib.suppress(FileNotFoundError), object_errors(f"{self.path}/{name}"):
-            obstore.delete(self.store, self._key(name))
+        for name in names:
+            with contextlib.suppress(FileNotFoundError), object_errors(f"{self.path}/{name}"):
+                obstore.delete(self.store, self._key(name))
+
+    def narrow(self, readers: Readers) -> None:
+        """Do nothing: the store decides who may read its objects."""
 
     def clear(self) -> int:
         """Remove all segments.
@@ -137,16 +138,16 @@ class StoreIndexFolder(LakeIndexFolder):
             ObjectStoreError: If the store cannot be reached or refuses the request.
         """
         segments = list_segments(self.root, self.store)
-        for name in segments:
-            self.remove(name)
+        self.remove(segments)
         return sum(identity.size_bytes for identity in segments.values())
 
     def _key(self, name: str) -> str:
         return f"{split_url(self.path)[1]}/{name}"
 
     @property
-    def _copies(self) -> str:
-        return os.path.join(cache_folder(), "segments", xxhash.xxh3_128_hexdigest(self.path.encode()))
+    def _copies(self) -> LakeIndexFolder:
+        name = xxhash.xxh3_128_hexdigest(self.path.encode())
+        return LakeIndexFolder(os.path.join(cache_folder(), CACHED_COPIES, name), self.root, "cache")
 
     def _copy_name(self, name: str, identity: ObjectIdentity | None) -> str:
         e_tag = None if identity is None else identity.e_tag
@@ -201,7 +202,8 @@ def _in_store(root: str, store: Any, listed: Mapping[str, ObjectIdentity] | None
     is_writable = not isinstance(store, HTTPStore)
     if not is_writable:
         raise ValueError(f"{root}: a web server has no lake index beside the data; use location='cache'")
-    return StoreIndexFolder(f"{root.rstrip('/')}/{LAKE_INDEX_FOLDER}", root, "beside", store, listed)
+    path = f"{root.rstrip('/')}/{LAKE_INDEX_FOLDER}"
+    return StoreIndexFolder(path, root, "beside", store=store, listed=listed)
 
 
 def _store_of(root: str, files: Sequence[DataFile]) -> Any:
