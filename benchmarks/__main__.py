@@ -20,7 +20,7 @@ from benchmarks.data import make_bare_file, make_files
 from benchmarks.engines import ENGINES, version
 from benchmarks.measure import Case, DisagreementError, import_ms, measure
 from benchmarks.page import write_page
-from benchmarks.reading import lookup_cases, read_cases, share_cases, total_cases
+from benchmarks.reading import checksum_cases, lookup_cases, read_cases, share_cases, total_cases
 from benchmarks.report import print_reading, reading_document
 
 #: Benchmarks that time readers: a function that creates the cases, and the number of rows.
@@ -29,6 +29,7 @@ READING: dict[str, tuple[Callable[[Path, int, int], list[Case]], int]] = {
     "lookup": (lookup_cases, 10_000_000),
     "shares": (share_cases, 10_000_000),
     "totals": (total_cases, 10_000_000),
+    "checksums": (checksum_cases, 2_000_000),
     "lineitem": (lineitem.lineitem_cases, lineitem.ROWS),
     "lake": (lake.lake_cases, lake.FILES * lake.ROWS_PER_FILE),
     "s3": (object_store.object_store_cases, lake.FILES * lake.ROWS_PER_FILE),
@@ -49,6 +50,7 @@ benchmarks:
   lookup    point lookup and range of 10,000 rows in 10,000,000 rows with a page index
   shares    1%, 10% and all of the same rows, by a condition on an unsorted column
   totals    count and sum of 4,000,000 rows of the same file
+  checksums point lookup, range and full scan of two files, one of them with a checksum in each page
   lineitem  l_partkey = k in TPC-H's lineitem, with and without a RowMap (needs tpchgen-cli)
   lake      five queries on 1,000 files of 10,000 rows, without indexes, with indexes, with a lake index
   s3        two lookups in the same lake, with and without a lake index, on an S3 server with 20 ms of delay

@@ -24,6 +24,10 @@ USERS = 1_000_000
 QUANTITIES = 100
 
 
+#: Options of pyarrow for a file that is optimized for point lookups.
+_TUNED = {"write_page_index": True, "max_rows_per_page": ROWS_PER_PAGE, "use_dictionary": ["country"]}
+
+
 @dataclass(frozen=True)
 class File:
     """A file, or a folder of files.
@@ -63,10 +67,18 @@ def make_tuned_file(folder: Path, rows: int) -> File:
     """Create a file that is optimized for point lookups."""
     path = folder / f"tuned-{rows}-v{VERSION}.parquet"
     if not path.exists():
-        _write(path, rows, write_page_index=True, max_rows_per_page=ROWS_PER_PAGE, use_dictionary=["country"])
+        _write(path, rows, **_TUNED)
     return File(
         "tuned", str(path), f"{rows:,} rows, page index, pages of 20,000 rows, row groups of 1,000,000"
     )
+
+
+def make_checked_file(folder: Path, rows: int) -> File:
+    """Create the tuned file with a checksum in the header of each page, which readers compare."""
+    path = folder / f"checked-{rows}-v{VERSION}.parquet"
+    if not path.exists():
+        _write(path, rows, **_TUNED, write_page_checksum=True)
+    return File("checksums", str(path), "the same with write_page_checksum=True")
 
 
 def make_zoned_file(folder: Path, rows: int) -> File:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.data import QUANTITIES, make_files, make_tuned_file, make_zoned_file
+from benchmarks.data import QUANTITIES, File, make_checked_file, make_files, make_tuned_file, make_zoned_file
 from benchmarks.measure import Case
 from benchmarks.queries import Query
 
@@ -16,9 +16,18 @@ RANGE_ROWS = 10_000
 
 def read_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
     """Run three queries on three files with the same rows."""
+    return _three_queries(make_files(folder, rows), rows, repetitions)
+
+
+def checksum_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
+    """Run the same queries on a file without checksums, and on one with a checksum in each page."""
+    return _three_queries([make_tuned_file(folder, rows), make_checked_file(folder, rows)], rows, repetitions)
+
+
+def _three_queries(files: Sequence[File], rows: int, repetitions: int) -> list[Case]:
     return [
         Case(name, file, queries)
-        for file in make_files(folder, rows)
+        for file in files
         for name, queries in (
             ("point lookup", list(_ranges(rows, 1, repetitions))),
             (f"range of {RANGE_ROWS:,}", list(_ranges(rows, RANGE_ROWS, repetitions))),

@@ -359,6 +359,16 @@ class TestBadFiles:
         assert run("query", damaged, "--output", output, "--skip-bad-files").code == 3
         assert pq.read_metadata(output).num_rows > 0
 
+    def test_damaged_pages(self, run, tmp_path):
+        path = tmp_path / "t.parquet"
+        pq.write_table(pa.table({"id": range(100)}), path, write_page_checksum=True, compression="none")
+        data = path.read_bytes()
+        assert data.count((77).to_bytes(8, "little")) == 1
+        path.write_bytes(data.replace((77).to_bytes(8, "little"), (79).to_bytes(8, "little")))
+        asked = ("query", path, "--where", "id > 75 AND id < 79", "--format", "csv")
+        assert (run(*asked).code, run(*asked, "--skip-bad-files").code) == (1, 3)
+        assert run(*asked, "--no-page-checksums").out.split() == ['"id"', "76", "78"]
+
     def test_without_bad_files_the_exit_code_is_that_of_success(self, run, lake):
         assert run("query", lake, "--skip-bad-files", "--format", "csv").code == 0
 

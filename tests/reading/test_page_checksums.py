@@ -186,6 +186,21 @@ def test_damaged_dictionaries_are_not_used(tmp_path):
     assert unchecked.to_arrow().num_rows == ROWS // 80
 
 
+@pytest.mark.parametrize("place", PLACES)
+def test_indexes_are_not_built_from_damaged_pages(tmp_path, place):
+    path = tmp_path / "t.parquet"
+    write(path, write_page_index=False)
+    spoiled = spoil(path, *place)
+    before = path.read_bytes()
+    if place[0] in ("id", "word"):
+        with pytest.raises(ia.CorruptFileError) as caught:
+            ia.attach(path, ia.Distinct(place[0]))
+        check(caught.value, path, spoiled)
+        assert path.read_bytes() == before
+    report = ia.attach(path, ia.PageIndex())
+    assert {(note.column, note.row_group) for note in report.notes} == {(place[0], 0)}
+
+
 # --- many files ---
 
 
