@@ -1,5 +1,7 @@
 package intarsia.spark;
 
+import java.util.List;
+import java.util.concurrent.atomic.AtomicReference;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.execution.datasources.FileIndex;
@@ -14,47 +16,76 @@ import scala.collection.immutable.Seq;
  * <p>Spark lists the files of a scan through its {@code FileIndex}. So files are left out here, and everything else is
  * Spark's own: the native reader, column pruning, dynamic partition pruning.
  *
+ * <p>Spark lists the files of a frame once, and reads their current bytes whenever the frame runs. {@link SkippingScan}
+ * compares excluded files with their plans in each run. For the scans of other engines, they are compared here, once.
+ *
  * <p>Two of them are equal if they have the same list and the same condition. Spark reuses exchanges, and merges
  * subqueries, if the relations in them are equal.
  */
 public final class SkippingIndex implements FileIndex {
+  /** The files that an index lists. */
+  enum Listed {
+    /** All files that have to be read now: excluded files that have changed are listed. */
+    CURRENT,
+
+    /** The files that are not excluded; the scan compares the others when it runs. */
+    KEPT,
+
+    /** The files that are excluded. */
+    EXCLUDED
+  }
+
   private final FileIndex inner;
   private final String condition;
+  private final Listed which;
   private final transient Skipping skipping;
-  private transient volatile FilePlans plans;
+  private final transient AtomicReference<FilePlans> plans;
 
   /**
    * @param condition the condition that was planned
    * @param plans null if the scan is planned when it starts
    */
   SkippingIndex(FileIndex inner, String condition, FilePlans plans, Skipping skipping) {
+    this(inner, condition, Listed.CURRENT, new AtomicReference<>(plans), skipping);
+  }
+
+  private SkippingIndex(
+      FileIndex inner, String condition, Listed which, AtomicReference<FilePlans> plans, Skipping skipping) {
     this.inner = inner;
     this.condition = condition;
+    this.which = which;
     this.plans = plans;
     this.skipping = skipping;
+  }
+
+  /** Returns an index with the same plan, also if that is replaced later, which lists other files. */
+  SkippingIndex listing(Listed which) {
+    return new SkippingIndex(inner, condition, which, plans, skipping);
   }
 
   @Override
   public Seq<PartitionDirectory> listFiles(Seq<Expression> partitionFilters, Seq<Expression> dataFilters) {
     Seq<PartitionDirectory> listed = inner.listFiles(partitionFilters, dataFilters);
-    if (plans == null) {
-      return listed;
+    FilePlans known = plans();
+    if (known == null) {
+      return which == Listed.EXCLUDED ? Scala.seq(List.of()) : listed;
     }
     try {
-      return plans.apply(listed);
+      return known.apply(listed, which);
     } catch (Exception | LinkageError error) {
+      plans.set(null);
       skipping.failed(error);
-      return listed;
+      return which == Listed.EXCLUDED ? Scala.seq(List.of()) : listed;
     }
   }
 
   /** Replaces the plan by one that also uses values of the running query. */
   void setPlans(FilePlans plans) {
-    this.plans = plans;
+    this.plans.set(plans);
   }
 
   FilePlans plans() {
-    return plans;
+    return plans.get();
   }
 
   FileIndex inner() {
@@ -69,7 +100,7 @@ public final class SkippingIndex implements FileIndex {
   /** The remaining files, so that {@code frame.inputFiles()} does not list excluded ones. */
   @Override
   public String[] inputFiles() {
-    FilePlans known = plans;
+    FilePlans known = plans();
     return known == null ? inner.inputFiles() : known.inputFiles();
   }
 
@@ -81,7 +112,8 @@ public final class SkippingIndex implements FileIndex {
   /** The number of remaining bytes, so that Spark can broadcast a relation that is small after skipping. */
   @Override
   public long sizeInBytes() {
-    return plans == null ? inner.sizeInBytes() : Math.max(1, plans.keptBytes());
+    FilePlans known = plans();
+    return known == null ? inner.sizeInBytes() : Math.max(1, known.keptBytes());
   }
 
   @Override
@@ -97,7 +129,8 @@ public final class SkippingIndex implements FileIndex {
   /** Spark shows this time as a part of the scan's "metadata time". */
   @Override
   public Option<Object> metadataOpsTimeNs() {
-    long nanos = plans == null ? 0 : plans.planningNanos();
+    FilePlans known = plans();
+    long nanos = known == null ? 0 : known.planningNanos();
     Option<Object> theirs = inner.metadataOpsTimeNs();
     return Option.apply(nanos + (theirs.isDefined() ? (Long) theirs.get() : 0L));
   }

@@ -15,7 +15,7 @@ from intarsia.spark.rules import JAR, SKIP_RULE, RuleLoader, ScanSkip, refuse_un
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: The class that adds metrics to scans.
+#: The class that plans scans whose excluded files are compared in each run.
 _STRATEGY: Final = "intarsia.spark.SkippingStrategy"
 
 
@@ -62,7 +62,7 @@ def enable(
     rule = loader.new(SKIP_RULE, skipping)
     disable(spark)
     _set_rules(spark, [*_rules(spark), rule])
-    _set_strategies(spark, [loader.new(_STRATEGY), *_strategies(spark)])
+    add_strategy(spark, loader)
     _set_runtime_rule(spark, loader, loader.new("intarsia.spark.JoinKeyRule", skipping))
 
 
@@ -100,7 +100,6 @@ def disable(spark: SparkSession) -> None:
         rule.skipping().setEnabled(False)
     if own:
         _set_rules(spark, [rule for rule in _rules(spark) if not _is_own(rule)])
-        _set_strategies(spark, [one for one in _strategies(spark) if one.getClass().getName() != _STRATEGY])
         _set_runtime_rule(spark, RuleLoader(spark), None)
 
 
@@ -127,12 +126,16 @@ def _set_rules(spark: SparkSession, rules: Sequence[Any]) -> None:
     getattr(spark._jsparkSession.experimental(), "extraOptimizations_$eq")(_sequence(spark, rules))
 
 
-def _strategies(spark: SparkSession) -> list[Any]:
-    return _items(spark._jsparkSession.experimental().extraStrategies())
+def add_strategy(spark: SparkSession, loader: RuleLoader) -> None:
+    """Add the strategy that plans scans with a plan of Intarsia; it does not change other scans.
 
-
-def _set_strategies(spark: SparkSession, strategies: Sequence[Any]) -> None:
-    getattr(spark._jsparkSession.experimental(), "extraStrategies_$eq")(_sequence(spark, strategies))
+    It stays when skipping is turned off, because there may be frames with plans.
+    """
+    methods = spark._jsparkSession.experimental()
+    strategies = _items(methods.extraStrategies())
+    if all(one.getClass().getName() != _STRATEGY for one in strategies):
+        added = _sequence(spark, [loader.new(_STRATEGY), *strategies])
+        getattr(methods, "extraStrategies_$eq")(added)
 
 
 def _items(sequence: Any) -> list[Any]:

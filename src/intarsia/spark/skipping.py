@@ -210,7 +210,13 @@ def _answer_of(listing: _Listing, planned: Sequence[RemainingFile], report: Scan
     answer: dict[str, Any] = {"files": listing.total, "report": facts}
     if is_whole:
         return {**answer, "reason": "indexes exclude nothing"}
-    return {**answer, "kept": kept, "unplanned": unplanned, "summary": _summary(listing, planned, report)}
+    return {
+        **answer,
+        "kept": kept,
+        "unplanned": unplanned,
+        "summary": _summary(listing, planned, report),
+        "indexes": _names_of_indexes(report),
+    }
 
 
 def _ranges(rows: RowSelection) -> list[int]:
@@ -227,7 +233,7 @@ def _ranges(rows: RowSelection) -> list[int]:
 
 
 def _summary(listing: _Listing, planned: Sequence[RemainingFile], report: ScanReport) -> str:
-    """Return a summary of the rows to read and the indexes used; Spark truncates it to 100 characters."""
+    """Return a summary of the rows to read; Spark truncates it to 100 characters."""
     facts = report.to_dict()
     num_files = len(planned) + listing.total - len(listing.files)
     parts = [f"{num_files}/{listing.total} files"]
@@ -239,9 +245,15 @@ def _summary(listing: _Listing, planned: Sequence[RemainingFile], report: ScanRe
     if num_bytes["total"]:
         read = sum(one.num_bytes for one in planned)
         parts.append(f"{size(read)}/{size(num_bytes['total'])}".replace(" ", ""))
+    return ", ".join(parts)
+
+
+def _names_of_indexes(report: ScanReport) -> list[str]:
+    """Return the names of the indexes that excluded anything."""
     # "distinct(country):page" is the name of an embedded index
-    by = dict.fromkeys(
-        entry["index"] if "(" in entry["index"] else f"{entry['index']}({entry['column']})"
-        for entry in facts["pruned_by"]
+    return list(
+        dict.fromkeys(
+            entry["index"] if "(" in entry["index"] else f"{entry['index']}({entry['column']})"
+            for entry in report.to_dict()["pruned_by"]
+        )
     )
-    return ", ".join(parts) + (f" by {', '.join(by)}" if by else "")
