@@ -8,6 +8,11 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /**
  * A Python process that answers requests over its standard input and output.
@@ -15,18 +20,17 @@ import java.util.List;
  * <p>It exists because not every JVM of Spark belongs to a Python program: a Connect server, spark-sql and Scala
  * applications have no Python driver, and executors have no gateway to one.
  *
- * <p>A request is four bytes with the length of a text, and the text in UTF-8. A reply is one byte, {@code A} for an
- * answer or {@code E} for an error, followed by a length and a text in the same form. The process is started with the
- * first request, and again after it has died. It has to end when its input does, so that it does not outlive this JVM.
+ * <p>A request is four bytes with its number, four bytes with the length of a text, and the text in UTF-8. A reply is the
+ * number of its request, one byte, {@code A} for an answer or {@code E} for an error, and a length and a text in the same
+ * form. Several threads can send requests at the same time; the replies may come in any order. The process is started
+ * with the first request, and again after it has died. It has to end when its input does, so that it does not outlive
+ * this JVM.
  */
 public final class PythonProcess implements Planner, AutoCloseable {
   private static final int MOST_REPLY_BYTES = 1 << 30;
 
   private final List<String> command;
-  private Process process;
-  private DataOutputStream requests;
-  private DataInputStream replies;
-  private volatile boolean isIdle = true;
+  private Connection connection;
 
   public PythonProcess(List<String> command) {
     this.command = List.copyOf(command);
@@ -35,17 +39,22 @@ public final class PythonProcess implements Planner, AutoCloseable {
   /**
    * Returns the answer to a request.
    *
-   * @param timeoutMillis the process is killed after this time; 0 for no limit
+   * @param timeoutMillis the longest time, including the time that other requests take; 0 for no limit. The process is
+   *     killed after this time, unless it has answered other requests meanwhile
    * @throws IOException if the process cannot be started, dies, is too slow, or answers with an error
    */
   @Override
-  public synchronized String ask(String request, long timeoutMillis) throws IOException {
-    start();
+  public String ask(String request, long timeoutMillis) throws IOException {
+    Connection used = connected();
+    int answered = used.answered.get();
+    CompletableFuture<String> reply = new CompletableFuture<>();
     try {
-      return TimeLimit.call(() -> exchange(request), timeoutMillis);
+      return TimeLimit.call(() -> used.exchange(request, reply), timeoutMillis);
     } catch (IOException error) {
-      if (!isIdle) {
-        close(); // an interrupted exchange cannot be continued
+      boolean hangs = !reply.isDone() && used.answered.get() == answered;
+      boolean isNeeded = Thread.currentThread().isInterrupted() && used.hasOthers(reply);
+      if (hangs && !isNeeded) {
+        used.process.destroyForcibly();
       }
       throw error;
     }
@@ -54,48 +63,106 @@ public final class PythonProcess implements Planner, AutoCloseable {
   /** Ends the process. The next request starts another one. */
   @Override
   public synchronized void close() {
-    if (process != null) {
+    if (connection != null) {
+      connection.process.destroyForcibly();
+      connection = null;
+    }
+  }
+
+  private synchronized Connection connected() throws IOException {
+    if (connection == null || !connection.process.isAlive()) {
+      connection = new Connection(
+          new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start(), String.join(" ", command));
+    }
+    return connection;
+  }
+
+  /** A running process, and the requests that it has not answered. */
+  private static final class Connection {
+    private final Process process;
+    private final String name;
+    private final DataOutputStream requests;
+    private final Map<Integer, CompletableFuture<String>> waiting = new ConcurrentHashMap<>();
+    private final AtomicInteger sent = new AtomicInteger();
+    private final AtomicInteger answered = new AtomicInteger();
+
+    Connection(Process process, String name) {
+      this.process = process;
+      this.name = name;
+      this.requests = new DataOutputStream(new BufferedOutputStream(process.getOutputStream()));
+      Runtime.getRuntime().addShutdownHook(new Thread(process::destroyForcibly));
+      Thread reader = new Thread(this::read, "intarsia replies");
+      reader.setDaemon(true);
+      reader.start();
+    }
+
+    String exchange(String request, CompletableFuture<String> reply) throws IOException, InterruptedException {
+      int number = sent.incrementAndGet();
+      waiting.put(number, reply);
+      try {
+        byte[] bytes = request.getBytes(StandardCharsets.UTF_8);
+        synchronized (requests) {
+          requests.writeInt(number);
+          requests.writeInt(bytes.length);
+          requests.write(bytes);
+          requests.flush();
+        }
+        if (!process.isAlive()) { // the thread that reads may have ended before the request was added
+          reply.completeExceptionally(ended());
+        }
+        return reply.get();
+      } catch (ExecutionException error) {
+        throw (IOException) error.getCause();
+      } finally {
+        waiting.remove(number);
+      }
+    }
+
+    /** Returns whether other requests wait for a reply. */
+    boolean hasOthers(CompletableFuture<String> reply) {
+      return waiting.values().stream().anyMatch(other -> other != reply);
+    }
+
+    private IOException ended() {
+      return new IOException("the process has ended: " + name);
+    }
+
+    /** Passes replies to their requests until the process ends. */
+    private void read() {
+      IOException failure = ended();
+      try (DataInputStream replies = new DataInputStream(new BufferedInputStream(process.getInputStream()))) {
+        while (true) {
+          CompletableFuture<String> reply = waiting.get(replies.readInt());
+          int kind = replies.readUnsignedByte();
+          int length = replies.readInt();
+          if (kind != 'A' && kind != 'E' || length < 0 || length > MOST_REPLY_BYTES) {
+            failure = new IOException("the process printed something that is not a reply");
+            break;
+          }
+          byte[] bytes = replies.readNBytes(length);
+          if (bytes.length < length) {
+            break;
+          }
+          answered.incrementAndGet();
+          String text = new String(bytes, StandardCharsets.UTF_8);
+          if (reply == null) {
+            continue; // its caller did not wait
+          }
+          if (kind == 'A') {
+            reply.complete(text);
+          } else {
+            reply.completeExceptionally(new IOException(text));
+          }
+        }
+      } catch (EOFException error) {
+        // it has ended
+      } catch (IOException error) {
+        failure = error;
+      }
       process.destroyForcibly();
-      process = null;
-    }
-  }
-
-  private void start() throws IOException {
-    if (process != null && process.isAlive()) {
-      return;
-    }
-    Process started = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
-    requests = new DataOutputStream(new BufferedOutputStream(started.getOutputStream()));
-    replies = new DataInputStream(new BufferedInputStream(started.getInputStream()));
-    Runtime.getRuntime().addShutdownHook(new Thread(started::destroyForcibly));
-    process = started;
-    isIdle = true;
-  }
-
-  private String exchange(String request) throws IOException {
-    isIdle = false;
-    try {
-      byte[] bytes = request.getBytes(StandardCharsets.UTF_8);
-      requests.writeInt(bytes.length);
-      requests.write(bytes);
-      requests.flush();
-      int kind = replies.readUnsignedByte();
-      int length = replies.readInt();
-      if (kind != 'A' && kind != 'E' || length < 0 || length > MOST_REPLY_BYTES) {
-        throw new IOException("the process printed something that is not a reply");
+      for (CompletableFuture<String> reply : waiting.values()) {
+        reply.completeExceptionally(failure);
       }
-      byte[] reply = replies.readNBytes(length);
-      if (reply.length < length) {
-        throw new EOFException();
-      }
-      isIdle = true;
-      String text = new String(reply, StandardCharsets.UTF_8);
-      if (kind == 'E') {
-        throw new IOException(text);
-      }
-      return text;
-    } catch (EOFException error) {
-      throw new IOException("the process has ended: " + String.join(" ", command));
     }
   }
 }

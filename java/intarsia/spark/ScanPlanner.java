@@ -174,7 +174,7 @@ final class ScanPlanner {
     if (listed.isEmpty()) {
       return null;
     }
-    JsonNode reply = JSON.readTree(skipping.planner().ask(JSON.writeValueAsString(request), skipping.timeoutMillis()));
+    JsonNode reply = JSON.readTree(skipping.planner().ask(JSON.writeValueAsString(request)));
     long nanos = System.nanoTime() - started;
     record.put("planning_ms", nanos / 1e6);
     record.set("report", reply.path("report"));
@@ -218,7 +218,7 @@ final class ScanPlanner {
         .put("case_sensitive", conf.caseSensitiveAnalysis())
         .put("int96_conversion", isSet(conf, "spark.sql.parquet.int96TimestampConversion"))
         .put("field_ids", isSet(conf, "spark.sql.parquet.fieldId.read.enabled") && hasFieldIds(files.dataSchema()))
-        .put("timeout_ms", skipping.timeoutMillis());
+        .put("timeout_ms", skipping.planner().timeoutMillis());
     StructType partitionSchema = files.partitionSchema();
     ArrayNode columns = request.putArray("partition_columns");
     for (StructField field : partitionSchema.fields()) {

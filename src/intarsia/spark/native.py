@@ -64,7 +64,9 @@ def _planned(spark: SparkSession, frame: DataFrame) -> NativePlan:
     if analyzed.containsPattern(patterns.PLAN_EXPRESSION()):
         return NativePlan(None, "the condition contains a subquery")
     loader = RuleLoader(spark)
-    skipping = loader.new_skipping(0, _PLANNERS.setdefault(spark, SkippingPlanner()).answer)
+    planner = loader.new_planner()
+    loader.set_planner(planner, 0, _PLANNERS.setdefault(spark, SkippingPlanner()).answer)
+    skipping = loader.new_skipping(planner)
     planned = loader.new(SKIP_RULE, skipping).apply(execution.optimizedPlan())
     relation = _planned_relation(planned)
     skips = skips_of(skipping)

@@ -115,10 +115,20 @@ class RuleLoader:
         items = java_list(self._gateway.jvm, arguments)
         return self.classes.loadClass(name).getConstructors()[0].newInstance(items.toArray())
 
-    def new_skipping(self, timeout_ms: int, planner: Callable[[str], str] | None = None) -> Any:
-        """Create the state that the rules of a session share.
+    def call(self, name: str, method: str, *arguments: Any) -> Any:
+        """Call a static method of a class."""
+        (found,) = [one for one in self.classes.loadClass(name).getMethods() if one.getName() == method]
+        return found.invoke(None, java_list(self._gateway.jvm, arguments).toArray())
+
+    def new_planner(self) -> Any:
+        """Create an object of the class ``SharedPlanner``, without a planner."""
+        return self.new("intarsia.spark.SharedPlanner")
+
+    def set_planner(self, shared: Any, timeout_ms: int, planner: Callable[[str], str] | None = None) -> None:
+        """Set the planner of an object of the class ``SharedPlanner``.
 
         Args:
+            shared: The object.
             timeout_ms: The time limit for planning one scan, in milliseconds; 0 for no limit.
             planner: Answers the requests of the rules; None for a new planner of this process.
         """
@@ -126,7 +136,11 @@ class RuleLoader:
 
         ensure_callback_server_started(self._gateway)
         callback = self.new("intarsia.spark.PythonCallback", _Callback(planner or SkippingPlanner().answer))
-        return self.new("intarsia.spark.Skipping", callback, timeout_ms)
+        shared.set(callback, timeout_ms)
+
+    def new_skipping(self, shared: Any) -> Any:
+        """Create the state that the rules of a session share."""
+        return self.new("intarsia.spark.Skipping", shared)
 
 
 class _Callback:

@@ -131,11 +131,15 @@ class SkippingPlanner:
             filled=filled,
         )
         seconds = settings["timeout_ms"] / 1000 / 4 if settings["timeout_ms"] else None
-        planner = FilePlanner(binder, count_pages=len(listing.files) <= _COUNTED_FILES, seconds=seconds)
         table = self._table(listing)
-        with table.lock:
+        if not table.lock.acquire(timeout=-1 if seconds is None else seconds):
+            return {"reason": "other queries of the same files are being planned"}
+        try:
+            planner = FilePlanner(binder, count_pages=len(listing.files) <= _COUNTED_FILES, seconds=seconds)
             # the key of the table has the stamps of its files, which have just been read
             planned = planner.planned(table.files, is_current=True)
+        finally:
+            table.lock.release()
         planner.report.add_time(started)
         answer = _answer_of(listing, planned, planner.report)
         numbers = sum(map(len, answer.get("kept", ())))
