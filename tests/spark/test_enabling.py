@@ -339,6 +339,14 @@ def test_a_planner_that_fails_or_hangs(enabled, lake, failing):
     assert "200 ms" in ias.last_skips(enabled)[0].reason
 
 
+def test_the_advice_of_the_planner(enabled, lake, failing):
+    failing(lambda request: '{"reason": "planning takes too long", "advice": "build a lake index"}')
+    enabled.read.parquet(str(lake)).where(f"user = {U}").collect()
+    (skip,) = ias.last_skips(enabled)
+    assert skip.advice == "build a lake index"
+    assert str(skip).endswith(skip.advice)
+
+
 def test_an_unknown_version_of_spark(spark):
     class Other:
         version = "5.0.0"

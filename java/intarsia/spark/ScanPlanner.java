@@ -178,6 +178,7 @@ final class ScanPlanner {
     long nanos = System.nanoTime() - started;
     record.put("planning_ms", nanos / 1e6);
     record.set("report", reply.path("report"));
+    record.put("advice", reply.path("advice").textValue());
     if (reply.hasNonNull("reason")) {
       skipping.notPlanned(record, reply.get("reason").asText());
       return null;

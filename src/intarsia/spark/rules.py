@@ -39,6 +39,7 @@ class ScanSkip:
         paths: The paths of the scanned relation.
         condition: The condition, in Spark SQL.
         reason: Why nothing was skipped; None if something was.
+        advice: What would make plans of these files faster; None if nothing is known.
         report: The report of the plan, with the keys of `intarsia.ScanReport.to_dict`; empty without one.
         planning_ms: Time taken to plan, in milliseconds.
     """
@@ -48,10 +49,12 @@ class ScanSkip:
     reason: str | None
     report: dict[str, Any]
     planning_ms: float
+    advice: str | None = None
 
     def __str__(self) -> str:
+        advice = "" if self.advice is None else f"; {self.advice}"
         if self.reason is not None:
-            return f"{', '.join(self.paths)}: nothing skipped: {self.reason}"
+            return f"{', '.join(self.paths)}: nothing skipped: {self.reason}{advice}"
         files, groups, rows = (self.report[key] for key in ("files", "row_groups", "rows"))
         by = ", ".join(f"{entry['index']} of {entry['column']}" for entry in self.report["pruned_by"])
         kept = (
@@ -59,7 +62,7 @@ class ScanSkip:
             f"{groups['read']:,} of {groups['total']:,} row groups, "
             f"{rows['candidates']:,} of {rows['total']:,} rows"
         )
-        return f"{kept}; excluded by {by}" if by else kept
+        return (f"{kept}; excluded by {by}" if by else kept) + advice
 
 
 def skips_of(skipping: Any) -> Sequence[ScanSkip]:
@@ -71,6 +74,7 @@ def skips_of(skipping: Any) -> Sequence[ScanSkip]:
             record["reason"],
             record.get("report") or {},
             record.get("planning_ms", 0.0),
+            record.get("advice"),
         )
         for record in json.loads(skipping.lastSkips())
     ]
