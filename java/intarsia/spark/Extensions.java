@@ -25,8 +25,8 @@ import scala.runtime.BoxedUnit;
  * <p>{@link SkipRule} has to run after all rules of Spark. Extensions cannot add such a rule. So a check of analyzed
  * plans, which changes nothing, adds it to each session before its first plan is optimized.
  *
- * <p>A session and those that its {@code newSession()} creates have the same extensions. So the sessions that are created
- * from a running session can be enabled, too.
+ * <p>A session and those that its {@code newSession()} creates have the same extensions. So the sessions that are
+ * created from a running session can be enabled, too.
  */
 public final class Extensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
   private static final Logger LOG = LoggerFactory.getLogger(Extensions.class);

@@ -20,11 +20,11 @@ import java.util.concurrent.atomic.AtomicInteger;
  * <p>It exists because not every JVM of Spark belongs to a Python program: a Connect server, spark-sql and Scala
  * applications have no Python driver, and executors have no gateway to one.
  *
- * <p>A request is four bytes with its number, four bytes with the length of a text, and the text in UTF-8. A reply is the
- * number of its request, one byte, {@code A} for an answer or {@code E} for an error, and a length and a text in the same
- * form. Several threads can send requests at the same time; the replies may come in any order. The process is started
- * with the first request, and again after it has died. It has to end when its input does, so that it does not outlive
- * this JVM.
+ * <p>A request is four bytes with its number, four bytes with the length of a text, and the text in UTF-8. A reply is
+ * the number of its request, one byte, {@code A} for an answer or {@code E} for an error, and a length and a text in
+ * the same form. Several threads can send requests at the same time; the replies may come in any order. The process is
+ * started with the first request, and again after it has died. It has to end when its input does, so that it does not
+ * outlive this JVM.
  */
 public final class PythonProcess implements Planner, AutoCloseable {
   private static final int MOST_REPLY_BYTES = 1 << 30;
@@ -71,8 +71,8 @@ public final class PythonProcess implements Planner, AutoCloseable {
 
   private synchronized Connection connected() throws IOException {
     if (connection == null || !connection.process.isAlive()) {
-      connection = new Connection(
-          new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start(), String.join(" ", command));
+      Process process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+      connection = new Connection(process, String.join(" ", command));
     }
     return connection;
   }

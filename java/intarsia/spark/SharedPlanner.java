@@ -6,8 +6,8 @@ import java.util.concurrent.atomic.AtomicInteger;
 /**
  * The planner of several sessions, with the time limit of each request.
  *
- * <p>After several failures in a row, no session asks it for a minute, so that a planner that hangs does not delay every
- * query.
+ * <p>After several failures in a row, no session asks it for a minute, so that a planner that hangs does not delay
+ * every query.
  */
 public final class SharedPlanner {
   private static final int MOST_FAILURES = 3;

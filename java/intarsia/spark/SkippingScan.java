@@ -91,7 +91,10 @@ public final class SkippingScan extends FileSourceScanExec {
 
   /** Creates a scan of a class with the arguments of another one, on other files of its index. */
   private static FileSourceScanExec scanOf(
-      Class<? extends FileSourceScanExec> type, FileSourceScanExec scan, SkippingIndex.Listed which, FileFormat format) {
+      Class<? extends FileSourceScanExec> type,
+      FileSourceScanExec scan,
+      SkippingIndex.Listed which,
+      FileFormat format) {
     Object[] arguments = new Object[scan.productArity()];
     for (int place = 0; place < arguments.length; place++) {
       arguments[place] = scan.productElement(place);

@@ -24,7 +24,7 @@ _WAIT: Final = 20
 _MAX_WAIT_SECONDS: Final = 60.0
 
 
-class Outcome(NamedTuple):
+class PlansInVain(NamedTuple):
     """Plans that excluded nothing.
 
     Attributes:
@@ -51,9 +51,9 @@ class PlanMemory:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._outcomes: OrderedDict[Hashable, Outcome] = OrderedDict()
+        self._outcomes: OrderedDict[Hashable, PlansInVain] = OrderedDict()
 
-    def waiting(self, key: Hashable) -> Outcome | None:
+    def waiting(self, key: Hashable) -> PlansInVain | None:
         """Return the last plans with this key if they excluded nothing, so that the next one has to wait."""
         with self._lock:
             found = self._outcomes.get(key)
@@ -77,7 +77,7 @@ class PlanMemory:
             before = self._outcomes.pop(key, None)
             in_vain = 1 if before is None else before.in_vain + 1
             wait = min(_WAIT * seconds, _MAX_WAIT_SECONDS)
-            self._outcomes[key] = Outcome(in_vain, self._clock() + wait, advice)
+            self._outcomes[key] = PlansInVain(in_vain, self._clock() + wait, advice)
             while len(self._outcomes) > _MOST_KINDS:
                 self._outcomes.popitem(last=False)
 
