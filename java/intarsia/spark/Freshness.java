@@ -32,7 +32,7 @@ final class Freshness {
       }
       FileStatus found = path.getFileSystem(SparkHadoopUtil.get().conf()).getFileStatus(path);
       return found.getLen() == length && found.getModificationTime() == modified;
-    } catch (IOException error) {
+    } catch (IOException | RuntimeException error) { // such as a name that the locale cannot represent
       return false;
     }
   }

@@ -85,6 +85,7 @@ public final class PythonProcess implements Planner, AutoCloseable {
     private final Map<Integer, CompletableFuture<String>> waiting = new ConcurrentHashMap<>();
     private final AtomicInteger sent = new AtomicInteger();
     private final AtomicInteger answered = new AtomicInteger();
+    private volatile IOException end;
 
     Connection(Process process, String name) {
       this.process = process;
@@ -107,8 +108,8 @@ public final class PythonProcess implements Planner, AutoCloseable {
           requests.write(bytes);
           requests.flush();
         }
-        if (!process.isAlive()) { // the thread that reads may have ended before the request was added
-          reply.completeExceptionally(ended());
+        if (end != null) { // the thread that reads may have ended before the request was added
+          reply.completeExceptionally(end);
         }
         return reply.get();
       } catch (ExecutionException error) {
@@ -123,13 +124,9 @@ public final class PythonProcess implements Planner, AutoCloseable {
       return waiting.values().stream().anyMatch(other -> other != reply);
     }
 
-    private IOException ended() {
-      return new IOException("the process has ended: " + name);
-    }
-
     /** Passes replies to their requests until the process ends. */
     private void read() {
-      IOException failure = ended();
+      IOException failure = new IOException("the process has ended: " + name);
       try (DataInputStream replies = new DataInputStream(new BufferedInputStream(process.getInputStream()))) {
         while (true) {
           CompletableFuture<String> reply = waiting.get(replies.readInt());
@@ -159,6 +156,7 @@ public final class PythonProcess implements Planner, AutoCloseable {
       } catch (IOException error) {
         failure = error;
       }
+      end = failure;
       process.destroyForcibly();
       for (CompletableFuture<String> reply : waiting.values()) {
         reply.completeExceptionally(failure);

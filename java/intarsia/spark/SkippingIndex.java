@@ -1,6 +1,8 @@
 package intarsia.spark;
 
 import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicReference;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -41,42 +43,67 @@ public final class SkippingIndex implements FileIndex {
   private final transient Skipping skipping;
   private final transient AtomicReference<FilePlans> plans;
 
+  /** What was listed by partition filters: what a scan keeps and what it excludes has to come from one listing. */
+  private final transient Map<Seq<Expression>, Listing> listings;
+
+  /** All files, and the plan that was applied to them. */
+  private record Listing(Seq<PartitionDirectory> files, FilePlans plans) {}
+
   /**
    * @param condition the condition that was planned
    * @param plans null if the scan is planned when it starts
    */
   SkippingIndex(FileIndex inner, String condition, FilePlans plans, Skipping skipping) {
-    this(inner, condition, Listed.CURRENT, new AtomicReference<>(plans), skipping);
+    this(inner, condition, Listed.CURRENT, new AtomicReference<>(plans), new ConcurrentHashMap<>(), skipping);
   }
 
   private SkippingIndex(
-      FileIndex inner, String condition, Listed which, AtomicReference<FilePlans> plans, Skipping skipping) {
+      FileIndex inner,
+      String condition,
+      Listed which,
+      AtomicReference<FilePlans> plans,
+      Map<Seq<Expression>, Listing> listings,
+      Skipping skipping) {
     this.inner = inner;
     this.condition = condition;
     this.which = which;
     this.plans = plans;
+    this.listings = listings;
     this.skipping = skipping;
   }
 
-  /** Returns an index with the same plan, also if that is replaced later, which lists other files. */
-  SkippingIndex listing(Listed which) {
-    return new SkippingIndex(inner, condition, which, plans, skipping);
+  /** Returns an index for a scan, which lists the files that are not excluded; a late plan applies to both. */
+  SkippingIndex ofKept() {
+    return new SkippingIndex(inner, condition, Listed.KEPT, plans, new ConcurrentHashMap<>(), skipping);
+  }
+
+  /** Returns an index of the files that this index has left out, when it listed with the same filters. */
+  SkippingIndex ofExcluded() {
+    return new SkippingIndex(inner, condition, Listed.EXCLUDED, plans, listings, skipping);
   }
 
   @Override
   public Seq<PartitionDirectory> listFiles(Seq<Expression> partitionFilters, Seq<Expression> dataFilters) {
+    if (which == Listed.EXCLUDED) {
+      Listing left = listings.get(partitionFilters);
+      if (left == null) {
+        throw new IllegalStateException("the scan has not listed the files that it keeps");
+      }
+      return left.plans() == null ? Scala.seq(List.of()) : left.plans().apply(left.files(), which);
+    }
     Seq<PartitionDirectory> listed = inner.listFiles(partitionFilters, dataFilters);
     FilePlans known = plans();
-    if (known == null) {
-      return which == Listed.EXCLUDED ? Scala.seq(List.of()) : listed;
-    }
+    Seq<PartitionDirectory> found = listed;
     try {
-      return known.apply(listed, which);
+      found = known == null ? listed : known.apply(listed, which);
     } catch (Exception | LinkageError error) {
-      plans.set(null);
+      known = null;
       skipping.failed(error);
-      return which == Listed.EXCLUDED ? Scala.seq(List.of()) : listed;
     }
+    if (which == Listed.KEPT) {
+      listings.put(partitionFilters, new Listing(listed, known));
+    }
+    return found;
   }
 
   /** Replaces the plan by one that also uses values of the running query. */

@@ -77,11 +77,11 @@ public final class SkippingScan extends FileSourceScanExec {
 
   /** Returns a scan of this class, if the files have a plan; otherwise, the scan itself. */
   static SparkPlan of(FileSourceScanExec scan) {
-    if (scan instanceof SkippingScan || !(scan.relation().location() instanceof SkippingIndex)) {
+    if (scan instanceof SkippingScan || !(scan.relation().location() instanceof SkippingIndex index)) {
       return scan;
     }
-    SkippingScan found = (SkippingScan) scanOf(
-        SkippingScan.class, scan, SkippingIndex.Listed.KEPT, scan.relation().fileFormat());
+    SkippingScan found =
+        (SkippingScan) scanOf(SkippingScan.class, scan, index.ofKept(), scan.relation().fileFormat());
     found.copyTagsFrom(scan);
     // an error is raised here, where Spark can still plan the scan with its own class
     found.driverMetrics();
@@ -89,18 +89,14 @@ public final class SkippingScan extends FileSourceScanExec {
     return found;
   }
 
-  /** Creates a scan of a class with the arguments of another one, on other files of its index. */
+  /** Creates a scan of a class with the arguments of another one, on another list of files. */
   private static FileSourceScanExec scanOf(
-      Class<? extends FileSourceScanExec> type,
-      FileSourceScanExec scan,
-      SkippingIndex.Listed which,
-      FileFormat format) {
+      Class<? extends FileSourceScanExec> type, FileSourceScanExec scan, SkippingIndex files, FileFormat format) {
     Object[] arguments = new Object[scan.productArity()];
     for (int place = 0; place < arguments.length; place++) {
       arguments[place] = scan.productElement(place);
     }
-    HadoopFsRelation files = scan.relation();
-    arguments[0] = ScanPlanner.relation(files, ((SkippingIndex) files.location()).listing(which), format);
+    arguments[0] = ScanPlanner.relation(scan.relation(), files, format);
     for (Constructor<?> constructor : type.getConstructors()) {
       if (constructor.getParameterCount() == arguments.length) {
         try {
@@ -118,7 +114,8 @@ public final class SkippingScan extends FileSourceScanExec {
    * this scan, but its reader is never used.
    */
   private FileSourceScanExec excluded() {
-    return scanOf(FileSourceScanExec.class, this, SkippingIndex.Listed.EXCLUDED, new Unread());
+    SkippingIndex kept = (SkippingIndex) relation().location();
+    return scanOf(FileSourceScanExec.class, this, kept.ofExcluded(), new Unread());
   }
 
   /** The files of each task: those to read, and those to compare first. */
