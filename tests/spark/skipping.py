@@ -138,7 +138,10 @@ def scans(frame):
 
 
 def metrics_of_scans(spark):
-    """Return the files skipped, rows skipped and files read of each scan of the last query in Spark's UI."""
+    """Return the files skipped, rows skipped and files read of each scan of the last query in Spark's UI.
+
+    Spark reports metrics of the driver, such as the last two, only for the first run of a frame.
+    """
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     store = spark._jsparkSession.sharedState().statusStore()
     query = max(one.executionId() for one in _items(store.executionsList()))
@@ -159,7 +162,7 @@ def _items(sequence):
 
 
 def _number(value):
-    return int(value.get().replace(",", ""))
+    return int(value.get().replace(",", "")) if value.isDefined() else None
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """`enable`, `disable`, `last_skips` and `explain`; and everything that may go wrong."""
 
 import os
+import re
 import shutil
 import time
 
@@ -13,7 +14,6 @@ from tests.lake.index.lakes import age, write
 from tests.spark.comparing import settings
 from tests.spark.skipping import (
     FILES,
-    INDEXES,
     ROWS,
     compare,
     make_lake,
@@ -54,6 +54,25 @@ def test_explain_shows_what_is_kept_and_why(enabled, lake):
     plan = frame._jdf.queryExecution().executedPlan().toString()
     assert "Format: Parquet, Intarsia: 1/8 files, 1/16 row groups, " in plan
     assert "SkippingIndex" in plan
+
+
+def test_explain_shows_the_names_of_all_indexes(enabled, tmp_path):
+    names = [f"column_with_a_very_long_name_{letter}" for letter in "abcd"]
+    for ordinal in range(8):
+        table = pa.table({name: [ordinal * 2 + place] * 50 for place, name in enumerate(names)})
+        write(tmp_path / f"{ordinal}.parquet", table, [ia.Distinct(name) for name in names])
+    frame = enabled.read.parquet(str(tmp_path))
+    frame = frame.where(" AND ".join(f"{name} <= {9 + 2 * place}" for place, name in enumerate(names)))
+    frame = frame.where(f"{names[0]} <> 3 AND {names[1]} > 2 AND {names[2]} > 5 AND {names[3]} > 8")
+    frame.collect()
+    (skip,) = ias.last_skips(enabled)
+    used = {entry["column"] for entry in skip.report["pruned_by"]}
+    assert len("".join(used)) > 100
+    execution = frame._jdf.queryExecution()
+    mode = enabled._jvm.org.apache.spark.sql.execution.ExplainMode.fromString("formatted")
+    for plan in (execution.executedPlan().toString(), execution.explainString(mode)):
+        (line,) = re.findall(r"SkippedBy: \[(.*?)\]", plan)
+        assert {name for name in names if f"({name})" in line} == used
 
 
 def test_the_size_is_what_is_left(enabled, lake):
@@ -128,45 +147,6 @@ def test_the_lake_index_plans_without_opening_files(enabled, copy):
 
 
 # --- files that change
-
-
-def test_a_file_replaced_before_planning_under_a_frame_that_listed_it(enabled, copy):
-    frame = enabled.read.parquet(str(copy))
-    assert frame.where(f"user = {U}").count() == 1
-    replace(copy / "part-5.parquet", [U] * ROWS)
-    found = compare(enabled, lambda: frame.where(f"user = {U}"))
-    assert len(found.rows) == ROWS + 1
-
-
-def test_an_excluded_file_replaced_between_planning_and_reading(enabled, copy):
-    frame = enabled.read.parquet(str(copy)).where(f"user = {U}")
-    frame._jdf.queryExecution().executedPlan()
-    replace(copy / "part-5.parquet", [U] * ROWS)
-    assert frame.count() == frame.toPandas().shape[0] == ROWS + 1
-
-
-def test_a_narrowed_file_replaced_between_planning_and_reading(enabled, copy):
-    frame = enabled.read.parquet(str(copy)).where("id = 613")
-    frame._jdf.queryExecution().executedPlan()
-    table = rows_of_file(3)
-    table = table.set_column(0, "id", pa.array([613] * ROWS, pa.int64()))
-    write(copy / "part-3.parquet", table, INDEXES, row_group_size=ROWS // 2, max_rows_per_page=20)
-    remove_checksums(copy)
-    assert len(frame.collect()) == ROWS
-
-
-def test_a_file_removed_between_planning_and_reading(enabled, copy):
-    frame = enabled.read.parquet(str(copy)).where(f"user = {U}")
-    frame._jdf.queryExecution().executedPlan()
-    os.unlink(copy / "part-5.parquet")
-    with pytest.raises(Exception, match=r"part-5|FILE_NOT_EXIST|does not exist"):
-        frame.collect()
-
-
-def test_missing_files_are_ignored_if_spark_is_asked_to(enabled, copy):
-    frame = enabled.read.option("ignoreMissingFiles", "true").parquet(str(copy))
-    os.unlink(copy / "part-5.parquet")
-    assert len(compare(enabled, lambda: frame.where(f"user IN ({U}, {user_of(5, 13)})")).rows) == 1
 
 
 def test_insert_overwrite_and_refresh(enabled, copy, tmp_path):
@@ -359,19 +339,20 @@ def test_a_planner_that_fails_or_hangs(enabled, lake, failing):
     assert "200 ms" in ias.last_skips(enabled)[0].reason
 
 
+def test_the_advice_of_the_planner(enabled, lake, failing):
+    failing(lambda request: '{"reason": "planning takes too long", "advice": "build a lake index"}')
+    enabled.read.parquet(str(lake)).where(f"user = {U}").collect()
+    (skip,) = ias.last_skips(enabled)
+    assert skip.advice == "build a lake index"
+    assert str(skip).endswith(skip.advice)
+
+
 def test_an_unknown_version_of_spark(spark):
     class Other:
         version = "5.0.0"
 
     with pytest.warns(ia.IntarsiaWarning, match=r"5\.0\.0"):
         ias.enable(Other())
-
-
-def replace(path, users):
-    table = rows_of_file(5)
-    table = table.set_column(1, "user", pa.array(users, pa.int32()))
-    write(path, table, INDEXES, row_group_size=ROWS // 2)
-    remove_checksums(path.parent)
 
 
 def offset_index_of(path):
@@ -381,8 +362,3 @@ def offset_index_of(path):
 
     with ParquetInput(LocalFile(str(path))) as file:
         return file.footer.metadata.row_groups[0].columns[0].offset_index_offset
-
-
-def remove_checksums(folder):
-    for path in folder.glob(".*.crc"):
-        path.unlink()

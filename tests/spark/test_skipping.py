@@ -3,7 +3,9 @@
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import LongType, StructField, StructType
 
 import intarsia as ia
 import intarsia.spark as ias
@@ -200,7 +202,7 @@ def test_one_frame_with_different_filters(enabled, read):
         ("spark.sql.sources.parallelPartitionDiscovery.threshold", "2", 1),
         ("parquet.filter.columnindex.enabled", "false", 1),
         ("spark.sql.sources.useV1SourceList", "", None),
-        ("spark.sql.parquet.fieldId.read.enabled", "true", FILES),
+        ("spark.sql.parquet.fieldId.read.enabled", "true", 1),
     ],
 )
 def test_settings(enabled, read, key, value, files):
@@ -211,6 +213,34 @@ def test_settings(enabled, read, key, value, files):
     finally:
         enabled.conf.unset(key) if before is None else enabled.conf.set(key, before)
     assert files in (None, found.files)
+
+
+def test_columns_with_field_ids(enabled, tmp_path):
+    """Spark finds columns by field id only if the schema has ids; Delta sets the setting for all scans."""
+    for ordinal in range(2):
+        table = pa.table({"a": range(ordinal * 100, ordinal * 100 + 100), "b": range(100)})
+        fields = [
+            field.with_metadata({"PARQUET:field_id": str(place)}) for place, field in enumerate(table.schema)
+        ]
+        write(tmp_path / f"{ordinal}.parquet", table.cast(pa.schema(fields)))
+
+    def swapped(metadata):
+        """A schema in which the ids name other columns than the names do."""
+        ids = [{"parquet.field.id": 1}, {"parquet.field.id": 0}] if metadata else [{}, {}]
+        return StructType(
+            [StructField(name, LongType(), metadata=found) for name, found in zip("ab", ids, strict=True)]
+        )
+
+    for setting, metadata, files in [("false", True, 1), ("true", False, 1), ("true", True, 2)]:
+        with settings(enabled, {"spark.sql.parquet.fieldId.read.enabled": setting}):
+            found = compare(
+                enabled,
+                lambda metadata=metadata: (
+                    enabled.read.schema(swapped(metadata)).parquet(str(tmp_path)).where("a = 150")
+                ),
+            )
+        assert found.files == files
+        assert len(found.rows) == (0 if files == 2 else 1)
 
 
 def test_splits_smaller_than_a_row_group(enabled, read):

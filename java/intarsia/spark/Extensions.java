@@ -5,6 +5,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.WeakHashMap;
+import org.apache.spark.SparkEnv;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -23,6 +24,9 @@ import scala.runtime.BoxedUnit;
  *
  * <p>{@link SkipRule} has to run after all rules of Spark. Extensions cannot add such a rule. So a check of analyzed
  * plans, which changes nothing, adds it to each session before its first plan is optimized.
+ *
+ * <p>A session and those that its {@code newSession()} creates have the same extensions. So the sessions that are
+ * created from a running session can be enabled, too.
  */
 public final class Extensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
   private static final Logger LOG = LoggerFactory.getLogger(Extensions.class);
@@ -31,9 +35,10 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
   private static final String TIMEOUT = "spark.intarsia.timeoutMillis";
   private static final String DEFAULT_TIMEOUT = "10000";
 
-  /** One planner for all sessions, which share its caches. */
-  private static PythonProcess planner;
+  /** One process for all sessions, which share its caches. */
+  private static PythonProcess process;
 
+  private static final Map<SparkSessionExtensions, SharedPlanner> PLANNERS = new WeakHashMap<>();
   private static final Map<SparkSession, Skipping> SESSIONS = new WeakHashMap<>();
 
   @Override
@@ -44,34 +49,52 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
       LOG.warn("This version of Intarsia does not support Spark {}; queries run without skipping", version);
       return BoxedUnit.UNIT;
     }
-    extensions.injectCheckRule(AddRule::new);
-    extensions.injectPlannerStrategy(session -> new SkippingStrategy());
-    extensions.injectRuntimeOptimizerRule(session -> new JoinKeyRule(skipping(session)));
+    SharedPlanner planner = planner(extensions);
+    planner.set((request, timeoutMillis) -> process().ask(request, timeoutMillis), timeoutMillis());
     return BoxedUnit.UNIT;
   }
 
-  private static Skipping skipping(SparkSession session) {
+  /** Returns the planner of the sessions with these extensions, which use it from their start. */
+  public static synchronized SharedPlanner planner(SparkSessionExtensions extensions) {
+    SharedPlanner known = PLANNERS.get(extensions);
+    if (known != null) {
+      return known;
+    }
+    SharedPlanner planner = new SharedPlanner();
+    extensions.injectCheckRule(session -> new AddRule(session, planner));
+    extensions.injectPlannerStrategy(session -> new SkippingStrategy());
+    extensions.injectRuntimeOptimizerRule(session -> new JoinKeyRule(skipping(session, planner)));
+    PLANNERS.put(extensions, planner);
+    return planner;
+  }
+
+  private static Skipping skipping(SparkSession session, SharedPlanner planner) {
     synchronized (SESSIONS) {
-      return SESSIONS.computeIfAbsent(session, Extensions::newSkipping);
+      return SESSIONS.computeIfAbsent(session, key -> new Skipping(planner));
     }
   }
 
-  private static Skipping newSkipping(SparkSession session) {
-    var conf = session.sparkContext().conf();
-    if (planner == null) {
-      planner = new PythonProcess(
-          List.of(conf.get(PYTHON, "python3"), "-m", "intarsia.spark.planner_process"));
+  private static synchronized PythonProcess process() {
+    if (process == null) {
+      process = new PythonProcess(
+          List.of(SparkEnv.get().conf().get(PYTHON, "python3"), "-m", "intarsia.spark.planner_process"));
     }
-    return new Skipping(planner, Long.parseLong(conf.get(TIMEOUT, DEFAULT_TIMEOUT)));
+    return process;
+  }
+
+  private static long timeoutMillis() {
+    return Long.parseLong(SparkEnv.get().conf().get(TIMEOUT, DEFAULT_TIMEOUT));
   }
 
   /** Adds the rule to a session when its first plan has been analyzed. */
   private static final class AddRule extends AbstractFunction1<LogicalPlan, BoxedUnit> {
     private final SparkSession session;
+    private final SharedPlanner planner;
     private boolean isAdded;
 
-    AddRule(SparkSession session) {
+    AddRule(SparkSession session, SharedPlanner planner) {
       this.session = session;
+      this.planner = planner;
     }
 
     @Override
@@ -97,7 +120,7 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
       }
       ArrayList<Rule<LogicalPlan>> all = new ArrayList<>();
       Scala.iterable(rules).forEach(all::add);
-      all.add(new SkipRule(skipping(session)));
+      all.add(new SkipRule(skipping(session, planner)));
       methods.extraOptimizations_$eq(Scala.seq(all));
     }
   }

@@ -27,22 +27,23 @@ final class FilePlans {
   private final List<FileStatus> files;
   private final Map<String, Decision> decisions = new HashMap<>();
   private final String summary;
+  private final List<String> indexes = new ArrayList<>();
   private final long planningNanos;
-  private final Freshness freshness;
   private final long rowsSkipped;
   private long keptBytes;
 
   /**
    * @param files the files that were planned
    * @param reply the planner's answer: {@code kept}, an array for each file to read with its ordinal, the bytes to
-   *     read, and its row ranges, if not all rows; and {@code unplanned}, the ordinals of files without a plan
+   *     read, and its row ranges, if not all rows; {@code unplanned}, the ordinals of files without a plan; {@code
+   *     summary} and {@code indexes} for {@code explain()}
    * @throws IllegalArgumentException if the answer does not describe these files
    */
-  FilePlans(List<FileStatus> files, JsonNode reply, long planningNanos, Freshness freshness) {
+  FilePlans(List<FileStatus> files, JsonNode reply, long planningNanos) {
     this.files = files;
     this.summary = reply.path("summary").asText();
+    reply.path("indexes").forEach(name -> indexes.add(name.asText()));
     this.planningNanos = planningNanos;
-    this.freshness = freshness;
     JsonNode rowCounts = reply.path("report").path("rows");
     this.rowsSkipped = rowCounts.path("total").asLong() - rowCounts.path("candidates").asLong();
     JsonNode kept = reply.path("kept");
@@ -72,9 +73,14 @@ final class FilePlans {
     }
   }
 
-  /** A summary for {@code explain()}: the parts of the files that are read, and the indexes used. */
+  /** A summary for {@code explain()}: the parts of the files that are read. Spark cuts it at 100 characters. */
   String summary() {
     return summary;
+  }
+
+  /** The names of the indexes that excluded files or rows. */
+  List<String> indexes() {
+    return indexes;
   }
 
   long planningNanos() {
@@ -84,10 +90,6 @@ final class FilePlans {
   /** The estimated number of bytes to read. */
   long keptBytes() {
     return keptBytes;
-  }
-
-  long filesSkipped() {
-    return decisions.values().stream().filter(Decision::isExcluded).count();
   }
 
   /** The number of rows of the planned files that are not read. */
@@ -112,13 +114,13 @@ final class FilePlans {
     return decision == null || decision.rows() == null ? -1 : decision.bytes();
   }
 
-  /** Returns the files to read, each with its row ranges. */
-  Seq<PartitionDirectory> apply(Seq<PartitionDirectory> listed) {
+  /** Returns some of the listed files; those to read have their row ranges. */
+  Seq<PartitionDirectory> apply(Seq<PartitionDirectory> listed, SkippingIndex.Listed which) {
     List<PartitionDirectory> directories = new ArrayList<>();
     for (PartitionDirectory directory : Scala.iterable(listed)) {
       List<FileStatusWithMetadata> files = new ArrayList<>();
       for (FileStatusWithMetadata file : Scala.iterable(directory.files())) {
-        FileStatusWithMetadata planned = apply(file);
+        FileStatusWithMetadata planned = apply(file, which);
         if (planned != null) {
           files.add(planned);
         }
@@ -131,19 +133,24 @@ final class FilePlans {
   }
 
   @SuppressWarnings("unchecked") // Java sees updated() without type parameters
-  private FileStatusWithMetadata apply(FileStatusWithMetadata file) {
+  private FileStatusWithMetadata apply(FileStatusWithMetadata file, SkippingIndex.Listed which) {
     FileStatus status = file.fileStatus();
     Decision decision = decisions.get(key(status));
     boolean isPlanned = decision != null
         && decision.length() == status.getLen()
         && decision.modified() == status.getModificationTime();
-    if (!isPlanned) {
-      return file;
+    if (isPlanned && decision.isExcluded()) {
+      boolean isListed = switch (which) {
+        case CURRENT -> !Freshness.isUnchanged(status.getPath(), status.getLen(), status.getModificationTime());
+        case KEPT -> false;
+        case EXCLUDED -> true;
+      };
+      return isListed ? file : null;
     }
-    if (decision.isExcluded()) {
-      return freshness.isUnchanged(status) ? null : file;
+    if (which == SkippingIndex.Listed.EXCLUDED) {
+      return null;
     }
-    if (decision.rows() == null) {
+    if (!isPlanned || decision.rows() == null) {
       return file;
     }
     // executors compare the file with its length and time when they open it

@@ -1,75 +1,39 @@
 package intarsia.spark;
 
-import java.io.File;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.attribute.BasicFileAttributes;
-import java.util.HashMap;
-import java.util.Map;
-import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
+import org.apache.spark.deploy.SparkHadoopUtil;
+import org.apache.spark.sql.execution.datasources.PartitionedFile;
 
 /**
- * Checks at the start of a query whether its files are still those that were planned.
+ * Checks whether a file is still the one that was planned, by its length and its time of modification.
  *
  * <p>Spark lists the files of a frame once. A file that is replaced later keeps its old length and time in that list,
- * and plain Spark reads its new rows. So an excluded file is compared with the file system before it is left out. A
- * local file costs a stat. Files of other file systems are listed by folder, and only if the plan is older than two
- * seconds, because each listing is a request.
+ * and plain Spark reads its new rows.
  */
 final class Freshness {
-  private static final long YOUNG_NANOS = 2_000_000_000L;
+  private Freshness() {}
 
-  private final Configuration configuration;
-  private final long planned = System.nanoTime();
-  private Map<Path, Map<Path, FileStatus>> folders = new HashMap<>();
-  private long listed = planned;
-
-  Freshness(Configuration configuration) {
-    this.configuration = configuration;
+  /** Returns whether a file has the length and the time that Spark listed; a stat of a local file. */
+  static boolean isUnchanged(PartitionedFile file) {
+    return isUnchanged(file.toPath(), file.fileSize(), file.modificationTime());
   }
 
-  /** Returns whether a file has the length and the time of modification that Spark listed. */
-  synchronized boolean isUnchanged(FileStatus file) {
+  /** Returns whether a file has a length and a time; false if it cannot be found. */
+  static boolean isUnchanged(Path path, long length, long modified) {
     try {
-      Path path = file.getPath();
       if ("file".equals(path.toUri().getScheme())) {
-        return isSame(file, new File(path.toUri().getPath()));
+        BasicFileAttributes found =
+            Files.readAttributes(java.nio.file.Path.of(path.toUri().getPath()), BasicFileAttributes.class);
+        return found.size() == length && found.lastModifiedTime().toMillis() == modified;
       }
-      long now = System.nanoTime();
-      if (now - planned < YOUNG_NANOS) {
-        return true;
-      }
-      if (now - listed >= YOUNG_NANOS) { // another run of the same plan
-        folders = new HashMap<>();
-        listed = now;
-      }
-      FileStatus found = inFolder(path.getParent()).get(path);
-      return found != null && isSame(file, found);
-    } catch (IOException error) {
+      FileStatus found = path.getFileSystem(SparkHadoopUtil.get().conf()).getFileStatus(path);
+      return found.getLen() == length && found.getModificationTime() == modified;
+    } catch (IOException | RuntimeException error) { // such as a name that the locale cannot represent
       return false;
     }
-  }
-
-  static boolean isSame(FileStatus file, FileStatus found) {
-    return found.getLen() == file.getLen() && found.getModificationTime() == file.getModificationTime();
-  }
-
-  static boolean isSame(FileStatus file, File local) throws IOException {
-    BasicFileAttributes found = Files.readAttributes(local.toPath(), BasicFileAttributes.class);
-    return found.size() == file.getLen() && found.lastModifiedTime().toMillis() == file.getModificationTime();
-  }
-
-  private Map<Path, FileStatus> inFolder(Path folder) throws IOException {
-    Map<Path, FileStatus> found = folders.get(folder);
-    if (found == null) {
-      found = new HashMap<>();
-      for (FileStatus file : folder.getFileSystem(configuration).listStatus(folder)) {
-        found.put(file.getPath(), file);
-      }
-      folders.put(folder, found);
-    }
-    return found;
   }
 }

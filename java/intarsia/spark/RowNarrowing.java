@@ -1,7 +1,5 @@
 package intarsia.spark;
 
-import java.io.File;
-import java.io.IOException;
 import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
@@ -11,8 +9,6 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.stream.IntStream;
-import org.apache.hadoop.fs.FileStatus;
-import org.apache.hadoop.fs.Path;
 import org.apache.parquet.column.ColumnDescriptor;
 import org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.parquet.hadoop.metadata.BlockMetaData;
@@ -21,7 +17,6 @@ import org.apache.parquet.hadoop.metadata.ColumnPath;
 import org.apache.parquet.internal.column.columnindex.OffsetIndex;
 import org.apache.parquet.internal.filter2.columnindex.RowRanges;
 import org.apache.parquet.schema.MessageType;
-import org.apache.spark.deploy.SparkHadoopUtil;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import org.apache.spark.sql.execution.datasources.RecordReaderIterator;
@@ -47,27 +42,18 @@ final class RowNarrowing {
     try {
       if (rows instanceof RecordReaderIterator<?> records) {
         Object reader = field(RecordReaderIterator.class, "rowReader").get(records);
-        if (reader.getClass().getSimpleName().equals("VectorizedParquetRecordReader") && isPlannedFile(file)) {
+        // the file is open now
+        if (reader.getClass().getSimpleName().equals("VectorizedParquetRecordReader") && Freshness.isUnchanged(file)) {
           narrow(reader, ranges);
         }
       }
-    } catch (ReflectiveOperationException | IOException | RuntimeException | LinkageError error) {
+    } catch (ReflectiveOperationException | RuntimeException | LinkageError error) {
       if (!hasWarned) {
         hasWarned = true;
         LoggerFactory.getLogger(RowNarrowing.class)
             .warn("Intarsia cannot narrow Spark's Parquet reader, which reads whole files", error);
       }
     }
-  }
-
-  /** Returns whether the file, which is already open, is the one that was planned. */
-  private static boolean isPlannedFile(PartitionedFile file) throws IOException {
-    Path path = file.toPath();
-    FileStatus planned = new FileStatus(file.fileSize(), false, 0, 0, file.modificationTime(), path);
-    if ("file".equals(path.toUri().getScheme())) {
-      return Freshness.isSame(planned, new File(path.toUri().getPath()));
-    }
-    return Freshness.isSame(planned, path.getFileSystem(SparkHadoopUtil.get().conf()).getFileStatus(path));
   }
 
   private static void narrow(Object reader, long[] ranges) throws ReflectiveOperationException {

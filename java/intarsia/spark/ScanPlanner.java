@@ -29,6 +29,7 @@ import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetUtils$;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.DateType;
@@ -66,7 +67,13 @@ final class ScanPlanner {
   static boolean isPlain(LogicalRelation relation) {
     return relation.relation() instanceof HadoopFsRelation files
         && files.fileFormat().getClass() == ParquetFileFormat.class
-        && FILE_INDEXES.contains(files.location().getClass().getName());
+        && FILE_INDEXES.contains(files.location().getClass().getName())
+        && !isSorted(files);
+  }
+
+  /** Returns whether Spark takes a bucket for sorted if it has one file, which it may have only after skipping. */
+  private static boolean isSorted(HadoopFsRelation files) {
+    return files.bucketSpec().isDefined() && isSet(SQLConf.get(), "spark.sql.legacy.bucketedTableScan.outputOrdering");
   }
 
   /** Returns a plain relation without the plan that it may have; null if it is not plain. */
@@ -167,23 +174,33 @@ final class ScanPlanner {
     if (listed.isEmpty()) {
       return null;
     }
-    JsonNode reply = JSON.readTree(skipping.planner().ask(JSON.writeValueAsString(request), skipping.timeoutMillis()));
+    JsonNode reply = JSON.readTree(skipping.planner().ask(JSON.writeValueAsString(request)));
     long nanos = System.nanoTime() - started;
     record.put("planning_ms", nanos / 1e6);
     record.set("report", reply.path("report"));
+    record.put("advice", reply.path("advice").textValue());
     if (reply.hasNonNull("reason")) {
       skipping.notPlanned(record, reply.get("reason").asText());
       return null;
     }
-    FilePlans plans = new FilePlans(
-        listed, reply, nanos, new Freshness(files.sparkSession().sparkContext().hadoopConfiguration()));
+    FilePlans plans = new FilePlans(listed, reply, nanos);
     skipping.planned(record.putNull("reason"));
     return plans;
   }
 
   private static LogicalRelation withFiles(
       LogicalRelation relation, HadoopFsRelation files, FileIndex location, FileFormat format) {
-    HadoopFsRelation changed = new HadoopFsRelation(
+    return relation.copy(
+        relation(files, location, format),
+        relation.output(),
+        relation.catalogTable(),
+        relation.isStreaming(),
+        relation.stream());
+  }
+
+  /** Returns a relation with another list of files and another format. */
+  static HadoopFsRelation relation(HadoopFsRelation files, FileIndex location, FileFormat format) {
+    return new HadoopFsRelation(
         location,
         files.partitionSchema(),
         files.dataSchema(),
@@ -191,8 +208,6 @@ final class ScanPlanner {
         format,
         files.options(),
         files.sparkSession());
-    return relation.copy(
-        changed, relation.output(), relation.catalogTable(), relation.isStreaming(), relation.stream());
   }
 
   private ObjectNode request(
@@ -203,8 +218,8 @@ final class ScanPlanner {
     request.putObject("settings")
         .put("case_sensitive", conf.caseSensitiveAnalysis())
         .put("int96_conversion", isSet(conf, "spark.sql.parquet.int96TimestampConversion"))
-        .put("field_ids", isSet(conf, "spark.sql.parquet.fieldId.read.enabled"))
-        .put("timeout_ms", skipping.timeoutMillis());
+        .put("field_ids", isSet(conf, "spark.sql.parquet.fieldId.read.enabled") && hasFieldIds(files.dataSchema()))
+        .put("timeout_ms", skipping.planner().timeoutMillis());
     StructType partitionSchema = files.partitionSchema();
     ArrayNode columns = request.putArray("partition_columns");
     for (StructField field : partitionSchema.fields()) {
@@ -285,6 +300,11 @@ final class ScanPlanner {
     SQLConf conf = SQLConf.get();
     String extensions = conf.getConfString("spark.plugins", "") + conf.getConfString("spark.sql.extensions", "");
     return extensions.matches("(?is).*(comet|gluten|rapids).*");
+  }
+
+  /** Returns whether Spark may find columns by field id: otherwise, it finds them by name, whatever the settings. */
+  private static boolean hasFieldIds(StructType schema) {
+    return ParquetUtils$.MODULE$.hasFieldIds(schema);
   }
 
   private static boolean isSet(SQLConf conf, String key) {

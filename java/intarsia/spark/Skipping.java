@@ -4,46 +4,31 @@ import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.spark.sql.internal.SQLConf;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The state that the rules of a session share: the planner, its limits, the record of the last scans.
+ * The state that the rules of a session share: the planner, and the record of the last scans.
  *
  * <p>All failures are handled here. The query continues without skipping, the failure is recorded, and the first one of
- * its kind is logged as a warning. After several failures in a row, scans are not planned for a minute, so that a
- * planner that hangs does not delay every query.
+ * its kind is logged as a warning.
  */
 public final class Skipping {
   private static final Logger LOG = LoggerFactory.getLogger(Skipping.class);
-  private static final int MOST_FAILURES = 3;
-  private static final long PAUSE_NANOS = 60_000_000_000L;
 
-  private final Planner planner;
-  private final long timeoutMillis;
+  private final SharedPlanner planner;
   private final SkipLog log = new SkipLog();
-  private final AtomicInteger failures = new AtomicInteger();
   private final Set<String> warned = ConcurrentHashMap.newKeySet();
-  private volatile long pausedUntil = System.nanoTime();
-  private volatile boolean isEnabled = true;
 
-  public Skipping(Planner planner, long timeoutMillis) {
+  public Skipping(SharedPlanner planner) {
     this.planner = planner;
-    this.timeoutMillis = timeoutMillis;
   }
 
   /** Returns whether scans are planned now: {@code SET spark.intarsia.enabled = false} turns it off. */
   boolean isOn() {
-    return isEnabled
-        && System.nanoTime() - pausedUntil >= 0
+    return planner.isOn()
         && Boolean.parseBoolean(SQLConf.get().getConfString("spark.intarsia.enabled", "true"));
-  }
-
-  /** Turns planning on or off. Queries that were planned before keep their plans. */
-  public void setEnabled(boolean isEnabled) {
-    this.isEnabled = isEnabled;
   }
 
   /** Returns the records of the last query, in JSON. */
@@ -51,21 +36,18 @@ public final class Skipping {
     return log.last();
   }
 
-  Planner planner() {
+  SharedPlanner planner() {
     return planner;
   }
 
-  long timeoutMillis() {
-    return timeoutMillis;
-  }
-
   void planned(ObjectNode record) {
-    failures.set(0);
+    planner.succeeded();
     log.add(record);
   }
 
   /** Records that a scan is not planned, which is not a failure. */
   void notPlanned(ObjectNode record, String reason) {
+    planner.succeeded();
     log.add(record.put("reason", reason));
   }
 
@@ -78,9 +60,6 @@ public final class Skipping {
     if (warned.add(error.getClass().getName())) {
       LOG.warn("Intarsia cannot plan a scan, which Spark reads without skipping", error);
     }
-    if (failures.incrementAndGet() >= MOST_FAILURES) {
-      failures.set(0);
-      pausedUntil = System.nanoTime() + PAUSE_NANOS;
-    }
+    planner.failed();
   }
 }

@@ -1,5 +1,9 @@
 package intarsia.spark;
 
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicReference;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.execution.datasources.FileIndex;
@@ -14,47 +18,101 @@ import scala.collection.immutable.Seq;
  * <p>Spark lists the files of a scan through its {@code FileIndex}. So files are left out here, and everything else is
  * Spark's own: the native reader, column pruning, dynamic partition pruning.
  *
+ * <p>Spark lists the files of a frame once, and reads their current bytes whenever the frame runs. {@link SkippingScan}
+ * compares excluded files with their plans in each run. For the scans of other engines, they are compared here, once.
+ *
  * <p>Two of them are equal if they have the same list and the same condition. Spark reuses exchanges, and merges
  * subqueries, if the relations in them are equal.
  */
 public final class SkippingIndex implements FileIndex {
+  /** The files that an index lists. */
+  enum Listed {
+    /** All files that have to be read now: excluded files that have changed are listed. */
+    CURRENT,
+
+    /** The files that are not excluded; the scan compares the others when it runs. */
+    KEPT,
+
+    /** The files that are excluded. */
+    EXCLUDED
+  }
+
   private final FileIndex inner;
   private final String condition;
+  private final Listed which;
   private final transient Skipping skipping;
-  private transient volatile FilePlans plans;
+  private final transient AtomicReference<FilePlans> plans;
+
+  /** What was listed by partition filters: what a scan keeps and what it excludes has to come from one listing. */
+  private final transient Map<Seq<Expression>, Listing> listings;
+
+  /** All files, and the plan that was applied to them. */
+  private record Listing(Seq<PartitionDirectory> files, FilePlans plans) {}
 
   /**
    * @param condition the condition that was planned
    * @param plans null if the scan is planned when it starts
    */
   SkippingIndex(FileIndex inner, String condition, FilePlans plans, Skipping skipping) {
+    this(inner, condition, Listed.CURRENT, new AtomicReference<>(plans), new ConcurrentHashMap<>(), skipping);
+  }
+
+  private SkippingIndex(
+      FileIndex inner,
+      String condition,
+      Listed which,
+      AtomicReference<FilePlans> plans,
+      Map<Seq<Expression>, Listing> listings,
+      Skipping skipping) {
     this.inner = inner;
     this.condition = condition;
+    this.which = which;
     this.plans = plans;
+    this.listings = listings;
     this.skipping = skipping;
+  }
+
+  /** Returns an index for a scan, which lists the files that are not excluded; a late plan applies to both. */
+  SkippingIndex ofKept() {
+    return new SkippingIndex(inner, condition, Listed.KEPT, plans, new ConcurrentHashMap<>(), skipping);
+  }
+
+  /** Returns an index of the files that this index has left out, when it listed with the same filters. */
+  SkippingIndex ofExcluded() {
+    return new SkippingIndex(inner, condition, Listed.EXCLUDED, plans, listings, skipping);
   }
 
   @Override
   public Seq<PartitionDirectory> listFiles(Seq<Expression> partitionFilters, Seq<Expression> dataFilters) {
+    if (which == Listed.EXCLUDED) {
+      Listing left = listings.get(partitionFilters);
+      if (left == null) {
+        throw new IllegalStateException("the scan has not listed the files that it keeps");
+      }
+      return left.plans() == null ? Scala.seq(List.of()) : left.plans().apply(left.files(), which);
+    }
     Seq<PartitionDirectory> listed = inner.listFiles(partitionFilters, dataFilters);
-    if (plans == null) {
-      return listed;
-    }
+    FilePlans known = plans();
+    Seq<PartitionDirectory> found = listed;
     try {
-      return plans.apply(listed);
+      found = known == null ? listed : known.apply(listed, which);
     } catch (Exception | LinkageError error) {
+      known = null;
       skipping.failed(error);
-      return listed;
     }
+    if (which == Listed.KEPT) {
+      listings.put(partitionFilters, new Listing(listed, known));
+    }
+    return found;
   }
 
   /** Replaces the plan by one that also uses values of the running query. */
   void setPlans(FilePlans plans) {
-    this.plans = plans;
+    this.plans.set(plans);
   }
 
   FilePlans plans() {
-    return plans;
+    return plans.get();
   }
 
   FileIndex inner() {
@@ -69,7 +127,7 @@ public final class SkippingIndex implements FileIndex {
   /** The remaining files, so that {@code frame.inputFiles()} does not list excluded ones. */
   @Override
   public String[] inputFiles() {
-    FilePlans known = plans;
+    FilePlans known = plans();
     return known == null ? inner.inputFiles() : known.inputFiles();
   }
 
@@ -81,7 +139,8 @@ public final class SkippingIndex implements FileIndex {
   /** The number of remaining bytes, so that Spark can broadcast a relation that is small after skipping. */
   @Override
   public long sizeInBytes() {
-    return plans == null ? inner.sizeInBytes() : Math.max(1, plans.keptBytes());
+    FilePlans known = plans();
+    return known == null ? inner.sizeInBytes() : Math.max(1, known.keptBytes());
   }
 
   @Override
@@ -97,7 +156,8 @@ public final class SkippingIndex implements FileIndex {
   /** Spark shows this time as a part of the scan's "metadata time". */
   @Override
   public Option<Object> metadataOpsTimeNs() {
-    long nanos = plans == null ? 0 : plans.planningNanos();
+    FilePlans known = plans();
+    long nanos = known == null ? 0 : known.planningNanos();
     Option<Object> theirs = inner.metadataOpsTimeNs();
     return Option.apply(nanos + (theirs.isDefined() ? (Long) theirs.get() : 0L));
   }

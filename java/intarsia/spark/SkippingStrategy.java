@@ -16,9 +16,9 @@ import org.slf4j.LoggerFactory;
 import scala.collection.immutable.Seq;
 
 /**
- * Plans a scan as Spark does, and replaces its node by one with metrics of skipped files and rows.
+ * Plans a scan as Spark does, and replaces its node by a {@link SkippingScan}.
  *
- * <p>If that fails, Spark plans the scan without these metrics.
+ * <p>If that fails, Spark plans the scan with its own node, and excluded files are compared with their plans once.
  */
 public final class SkippingStrategy extends SparkStrategy {
   private static final Logger LOG = LoggerFactory.getLogger(SkippingStrategy.class);
@@ -36,7 +36,7 @@ public final class SkippingStrategy extends SparkStrategy {
     } catch (Exception | LinkageError error) {
       if (!hasWarned) {
         hasWarned = true;
-        LOG.warn("Intarsia cannot add its metrics to a scan, which skips without them", error);
+        LOG.warn("Intarsia cannot replace the node of a scan, which skips without metrics", error);
       }
       found.clear();
     }
@@ -56,7 +56,7 @@ public final class SkippingStrategy extends SparkStrategy {
         && files.fileFormat() instanceof SkippingParquetFormat;
   }
 
-  private static SparkPlan withMetrics(SparkPlan plan) throws ReflectiveOperationException {
+  private static SparkPlan withMetrics(SparkPlan plan) {
     if (plan instanceof FileSourceScanExec scan) {
       return SkippingScan.of(scan);
     }

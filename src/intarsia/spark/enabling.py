@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from intarsia.errors import IntarsiaWarning, UnsupportedFeatureError
-from intarsia.spark.java_classes import java_list, scala_sequence
+from intarsia.spark.java_classes import scala_sequence
 from intarsia.spark.rules import JAR, SKIP_RULE, RuleLoader, ScanSkip, refuse_unplannable, skips_of
 from intarsia.spark.sessions import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: The class that adds metrics to scans.
+#: The class that plans scans whose excluded files are compared in each run.
 _STRATEGY: Final = "intarsia.spark.SkippingStrategy"
 
 
@@ -25,15 +25,15 @@ def enable(
     timeout_seconds: float = 10.0,
     planner: Callable[[str], str] | None = None,
 ) -> None:
-    r"""Make plain Spark SQL on Parquet files skip with Intarsia's indexes, in this session.
+    r"""Make plain Spark SQL on Parquet files skip with Intarsia's indexes, in this session and its new ones.
 
     From now on, every query of the session (``spark.read.parquet``, SQL on tables and views, subqueries,
     streams) reads only the files, row groups, pages and rows that the indexes do not exclude. Results do not
     change: Spark still evaluates every condition. If Intarsia fails or does not support a query, Spark reads
     without skipping.
 
-    Other sessions of the application are not changed. For sessions that are configured at start, see
-    `spark_conf`.
+    Sessions that ``newSession()`` creates from this one afterwards skip, too, with the same planner. Other
+    sessions of the application are not changed. For sessions that are configured at start, see `spark_conf`.
 
     Args:
         spark: A classic session. On Spark Connect, use `intarsia.spark.read`.
@@ -58,11 +58,13 @@ def enable(
         )
         return
     loader = RuleLoader(spark)
-    skipping = loader.new_skipping(round(timeout_seconds * 1000), planner)
-    rule = loader.new(SKIP_RULE, skipping)
     disable(spark)
+    shared = _shared_planner(spark, loader)
+    loader.set_planner(shared, round(timeout_seconds * 1000), planner)
+    skipping = loader.new_skipping(shared)
+    rule = loader.new(SKIP_RULE, skipping)
     _set_rules(spark, [*_rules(spark), rule])
-    _set_strategies(spark, [loader.new(_STRATEGY), *_strategies(spark)])
+    add_strategy(spark, loader)
     _set_runtime_rule(spark, loader, loader.new("intarsia.spark.JoinKeyRule", skipping))
 
 
@@ -70,8 +72,8 @@ def spark_conf() -> dict[str, str]:
     """Return the settings with which all sessions of an application skip from the start.
 
     They are for applications that `enable` cannot reach: a Spark Connect server, ``spark-sql``, the Thrift
-    server, Scala programs, and sessions made by ``newSession()``. The planner is a process of the Python that
-    runs this function, started by the driver. So the driver's machine needs this environment.
+    server, and Scala programs. The planner is a process of the Python that runs this function, started by the
+    driver. So the driver's machine needs this environment.
 
     Example:
         >>> conf = spark_conf()
@@ -90,18 +92,21 @@ def spark_conf() -> dict[str, str]:
 def disable(spark: SparkSession) -> None:
     """Undo `enable`. DataFrames that were planned before keep their plans.
 
+    It turns skipping off in all sessions that `enable` has enabled together: this one, those that its
+    ``newSession()`` has created, and the one from which it was created. For one of them alone, set
+    ``spark.intarsia.enabled`` to ``false``.
+
     Args:
         spark: The session.
     """
     if is_connect(spark):
         return
     own = [rule for rule in _rules(spark) if _is_own(rule)]
-    for rule in own:
-        rule.skipping().setEnabled(False)
     if own:
+        loader = RuleLoader(spark)
+        _shared_planner(spark, loader).set(None, 0)
         _set_rules(spark, [rule for rule in _rules(spark) if not _is_own(rule)])
-        _set_strategies(spark, [one for one in _strategies(spark) if one.getClass().getName() != _STRATEGY])
-        _set_runtime_rule(spark, RuleLoader(spark), None)
+        _set_runtime_rule(spark, loader, None)
 
 
 def last_skips(spark: SparkSession) -> Sequence[ScanSkip]:
@@ -127,12 +132,16 @@ def _set_rules(spark: SparkSession, rules: Sequence[Any]) -> None:
     getattr(spark._jsparkSession.experimental(), "extraOptimizations_$eq")(_sequence(spark, rules))
 
 
-def _strategies(spark: SparkSession) -> list[Any]:
-    return _items(spark._jsparkSession.experimental().extraStrategies())
+def add_strategy(spark: SparkSession, loader: RuleLoader) -> None:
+    """Add the strategy that plans scans with a plan of Intarsia; it does not change other scans.
 
-
-def _set_strategies(spark: SparkSession, strategies: Sequence[Any]) -> None:
-    getattr(spark._jsparkSession.experimental(), "extraStrategies_$eq")(_sequence(spark, strategies))
+    It stays when skipping is turned off, because there may be frames with plans.
+    """
+    methods = spark._jsparkSession.experimental()
+    strategies = _items(methods.extraStrategies())
+    if all(one.getClass().getName() != _STRATEGY for one in strategies):
+        added = _sequence(spark, [loader.new(_STRATEGY), *strategies])
+        getattr(methods, "extraStrategies_$eq")(added)
 
 
 def _items(sequence: Any) -> list[Any]:
@@ -145,14 +154,13 @@ def _sequence(spark: SparkSession, items: Sequence[Any]) -> Any:
 
 def _set_runtime_rule(spark: SparkSession, loader: RuleLoader, rule: Any | None) -> None:
     """Set the rule of adaptive execution, or remove it."""
-    jvm = spark.sparkContext._jvm
     holder = spark._jsparkSession.sessionState().adaptiveRulesHolder()
-    (method,) = [
-        found
-        for found in loader.classes.loadClass("intarsia.spark.RuntimeRules").getMethods()
-        if found.getName() == "set"
-    ]
-    method.invoke(None, java_list(jvm, [holder, rule]).toArray())
+    loader.call("intarsia.spark.RuntimeRules", "set", holder, rule)
+
+
+def _shared_planner(spark: SparkSession, loader: RuleLoader) -> Any:
+    """Return the planner of this session and of those that ``newSession()`` creates."""
+    return loader.call("intarsia.spark.Extensions", "planner", spark._jsparkSession.extensions())
 
 
 def _is_own(rule: Any) -> bool:

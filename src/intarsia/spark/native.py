@@ -1,7 +1,7 @@
 """Read single pages with Spark's own reader for one DataFrame, in a session that is not enabled.
 
-The rule of enabled sessions plans the relation of the DataFrame, and replaces it by the planned one. The
-session and other DataFrames are not changed.
+The rule of enabled sessions plans the relation of the DataFrame, and replaces it by the planned one. Other
+DataFrames of the session are not changed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
-from intarsia.spark.enabling import last_skips
+from intarsia.spark.enabling import add_strategy, last_skips
 from intarsia.spark.java_classes import java_class, scala_sequence
 from intarsia.spark.rules import SKIP_RULE, RuleLoader, skips_of
 from intarsia.spark.skipping import SkippingPlanner
@@ -64,7 +64,9 @@ def _planned(spark: SparkSession, frame: DataFrame) -> NativePlan:
     if analyzed.containsPattern(patterns.PLAN_EXPRESSION()):
         return NativePlan(None, "the condition contains a subquery")
     loader = RuleLoader(spark)
-    skipping = loader.new_skipping(0, _PLANNERS.setdefault(spark, SkippingPlanner()).answer)
+    planner = loader.new_planner()
+    loader.set_planner(planner, 0, _PLANNERS.setdefault(spark, SkippingPlanner()).answer)
+    skipping = loader.new_skipping(planner)
     planned = loader.new(SKIP_RULE, skipping).apply(execution.optimizedPlan())
     relation = _planned_relation(planned)
     skips = skips_of(skipping)
@@ -77,6 +79,7 @@ def _planned(spark: SparkSession, frame: DataFrame) -> NativePlan:
     narrowed = None if relation is None else _with_relation(jvm, analyzed, relation)
     if narrowed is None:
         return NativePlan(None, "the table has columns that Spark computes when it reads them")
+    add_strategy(spark, loader)
     from pyspark.sql import DataFrame
 
     dataset = java_class(jvm, "org.apache.spark.sql.classic.Dataset")

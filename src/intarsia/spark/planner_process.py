@@ -6,4 +6,4 @@ from intarsia.spark.serving import serve_standard_streams
 from intarsia.spark.skipping import SkippingPlanner
 
 if __name__ == "__main__":
-    serve_standard_streams(SkippingPlanner().answer)
+    serve_standard_streams(SkippingPlanner().answer, at_once=True)

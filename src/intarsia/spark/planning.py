@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
@@ -62,14 +62,23 @@ class FilePlanner:
         count_pages: Whether the report counts the pages to read, which takes a little longer.
         seconds: Planning single files stops after this time, or if a sample of them shows that planning saves
             too little; the others are read as a whole. None to plan all.
+        clock: Returns the time in seconds.
 
     Attributes:
         report: The files of the last call, and what each index excluded.
+        is_out_of_time: Whether the last call stopped after its time.
     """
 
     def __init__(
-        self, binder: SparkBinder, *, count_pages: bool = False, seconds: float | None = None
+        self,
+        binder: SparkBinder,
+        *,
+        count_pages: bool = False,
+        seconds: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
+        self.is_out_of_time = False
         self._binder = binder
         self._count_pages = count_pages
         self._seconds = seconds
@@ -128,7 +137,8 @@ class FilePlanner:
         if self._seconds is None or len(left) <= 2 * _SAMPLED:
             yield left
             return
-        started = time.monotonic()
+        started = self._clock()
+        self.is_out_of_time = False
         sample = left[:: len(left) // _SAMPLED][:_SAMPLED]
         yield sample
         chosen = set(sample)
@@ -136,7 +146,8 @@ class FilePlanner:
         for first in range(0, len(rest), _BATCH):
             before = sum(table.files[ordinal].size_bytes for ordinal in found)
             after = sum(planned.num_bytes for planned in found.values() if planned is not None)
-            if before - after < _MIN_SHARE * before or time.monotonic() - started > self._seconds:
+            self.is_out_of_time = self._clock() - started > self._seconds
+            if before - after < _MIN_SHARE * before or self.is_out_of_time:
                 return
             yield rest[first : first + _BATCH]
 

@@ -39,6 +39,7 @@ class ScanSkip:
         paths: The paths of the scanned relation.
         condition: The condition, in Spark SQL.
         reason: Why nothing was skipped; None if something was.
+        advice: What would make plans of these files faster; None if nothing is known.
         report: The report of the plan, with the keys of `intarsia.ScanReport.to_dict`; empty without one.
         planning_ms: Time taken to plan, in milliseconds.
     """
@@ -48,10 +49,12 @@ class ScanSkip:
     reason: str | None
     report: dict[str, Any]
     planning_ms: float
+    advice: str | None = None
 
     def __str__(self) -> str:
+        advice = "" if self.advice is None else f"; {self.advice}"
         if self.reason is not None:
-            return f"{', '.join(self.paths)}: nothing skipped: {self.reason}"
+            return f"{', '.join(self.paths)}: nothing skipped: {self.reason}{advice}"
         files, groups, rows = (self.report[key] for key in ("files", "row_groups", "rows"))
         by = ", ".join(f"{entry['index']} of {entry['column']}" for entry in self.report["pruned_by"])
         kept = (
@@ -59,7 +62,7 @@ class ScanSkip:
             f"{groups['read']:,} of {groups['total']:,} row groups, "
             f"{rows['candidates']:,} of {rows['total']:,} rows"
         )
-        return f"{kept}; excluded by {by}" if by else kept
+        return (f"{kept}; excluded by {by}" if by else kept) + advice
 
 
 def skips_of(skipping: Any) -> Sequence[ScanSkip]:
@@ -71,6 +74,7 @@ def skips_of(skipping: Any) -> Sequence[ScanSkip]:
             record["reason"],
             record.get("report") or {},
             record.get("planning_ms", 0.0),
+            record.get("advice"),
         )
         for record in json.loads(skipping.lastSkips())
     ]
@@ -115,10 +119,20 @@ class RuleLoader:
         items = java_list(self._gateway.jvm, arguments)
         return self.classes.loadClass(name).getConstructors()[0].newInstance(items.toArray())
 
-    def new_skipping(self, timeout_ms: int, planner: Callable[[str], str] | None = None) -> Any:
-        """Create the state that the rules of a session share.
+    def call(self, name: str, method: str, *arguments: Any) -> Any:
+        """Call a static method of a class."""
+        (found,) = [one for one in self.classes.loadClass(name).getMethods() if one.getName() == method]
+        return found.invoke(None, java_list(self._gateway.jvm, arguments).toArray())
+
+    def new_planner(self) -> Any:
+        """Create an object of the class ``SharedPlanner``, without a planner."""
+        return self.new("intarsia.spark.SharedPlanner")
+
+    def set_planner(self, shared: Any, timeout_ms: int, planner: Callable[[str], str] | None = None) -> None:
+        """Set the planner of an object of the class ``SharedPlanner``.
 
         Args:
+            shared: The object.
             timeout_ms: The time limit for planning one scan, in milliseconds; 0 for no limit.
             planner: Answers the requests of the rules; None for a new planner of this process.
         """
@@ -126,7 +140,11 @@ class RuleLoader:
 
         ensure_callback_server_started(self._gateway)
         callback = self.new("intarsia.spark.PythonCallback", _Callback(planner or SkippingPlanner().answer))
-        return self.new("intarsia.spark.Skipping", callback, timeout_ms)
+        shared.set(callback, timeout_ms)
+
+    def new_skipping(self, shared: Any) -> Any:
+        """Create the state that the rules of a session share."""
+        return self.new("intarsia.spark.Skipping", shared)
 
 
 class _Callback:

@@ -5,35 +5,51 @@ from __future__ import annotations
 import os
 import struct
 import sys
+import threading
 from collections.abc import Callable
 from typing import BinaryIO
 
-_LENGTH = struct.Struct(">i")
+_REQUEST = struct.Struct(">ii")
+_REPLY = struct.Struct(">ici")
 
 
-def serve(answer: Callable[[str], str], requests: BinaryIO, replies: BinaryIO) -> None:
+def serve(
+    answer: Callable[[str], str], requests: BinaryIO, replies: BinaryIO, *, at_once: bool = False
+) -> None:
     """Answer requests until their stream ends.
 
     Args:
         answer: Answers a request. The message of an exception is the reply.
-        requests: Each request is its length as four bytes, and UTF-8.
-        replies: Each reply is ``A`` for an answer or ``E`` for an error, followed by the length and the text
-            in the same form.
+        requests: Each request is its number and its length, four bytes each, and UTF-8.
+        replies: Each reply is the number of its request, ``A`` for an answer or ``E`` for an error, and the
+            length and the text in the same form.
+        at_once: Whether requests are answered at the same time, in any order.
     """
-    while len(head := requests.read(_LENGTH.size)) == _LENGTH.size:
-        request = requests.read(_LENGTH.unpack(head)[0]).decode()
+    lock = threading.Lock()
+
+    def reply(number: int, request: str) -> None:
         try:
-            status, text = b"A", answer(request)
+            kind, text = b"A", answer(request)
         except Exception as error:  # noqa: BLE001  reported to the JVM, which decides what to do
-            status, text = b"E", f"{type(error).__name__}: {error}"
+            kind, text = b"E", f"{type(error).__name__}: {error}"
         data = text.encode()
-        replies.write(status + _LENGTH.pack(len(data)) + data)
-        replies.flush()
+        with lock:
+            replies.write(_REPLY.pack(number, kind, len(data)) + data)
+            replies.flush()
+
+    while len(head := requests.read(_REQUEST.size)) == _REQUEST.size:
+        number, length = _REQUEST.unpack(head)
+        request = requests.read(length).decode()
+        if at_once:
+            # a thread that hangs must not keep the process alive
+            threading.Thread(target=reply, args=(number, request), daemon=True).start()
+        else:
+            reply(number, request)
 
 
-def serve_standard_streams(answer: Callable[[str], str]) -> None:
+def serve_standard_streams(answer: Callable[[str], str], *, at_once: bool = False) -> None:
     """Answer the requests in the standard input, in a process that does nothing else."""
     # other output must not mix with the replies
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    serve(answer, sys.stdin.buffer, replies)
+    serve(answer, sys.stdin.buffer, replies, at_once=at_once)

@@ -15,13 +15,14 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from intarsia.lake.data_file import DataFile
+from intarsia.lake.metadata_cache import MetadataCache
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.amounts import size
 from intarsia.read.report import ScanReport
@@ -30,6 +31,7 @@ from intarsia.spark.binding import SparkBinder
 from intarsia.spark.catalyst import weaken
 from intarsia.spark.conditions import is_trivial
 from intarsia.spark.listing import python_path
+from intarsia.spark.plan_memory import PlanMemory, kind_of
 from intarsia.spark.planning import FilePlanner, RemainingFile
 from intarsia.storage import CLOCK_TICK_SECONDS
 
@@ -49,6 +51,15 @@ _MAX_RANGES: Final = 4096
 
 #: The pages of up to this many files are counted for `explain()`.
 _COUNTED_FILES: Final = 16
+
+#: The share of the bytes that a plan has to exclude to have excluded anything.
+_MIN_SHARE: Final = 0.01
+
+#: After this time, a lake without a lake index is searched for one again.
+_LAKE_INDEX_SECONDS: Final = 60.0
+
+#: From this number of files on, a lake index is advised.
+_MANY_FILES: Final = 1000
 
 _NS_PER_MS: Final = 1_000_000
 
@@ -71,16 +82,31 @@ class _Listing:
 
 
 class _Table(NamedTuple):
-    """The files of a listing, and the lock of the thread that plans them."""
+    """The files of a listing.
+
+    Attributes:
+        files: The files.
+        metadata: Their cached metadata.
+        opened: When a lake index was searched for; None if one was found.
+        lock: The lock of the thread that plans them.
+    """
 
     files: TableFiles
+    metadata: MetadataCache
+    opened: float | None
     lock: threading.Lock
 
 
 class SkippingPlanner:
-    """Plans scans for the JVM; its methods may be called by several threads."""
+    """Plans scans for the JVM; its methods may be called by several threads.
 
-    def __init__(self) -> None:
+    Args:
+        clock: Returns the time in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._memory = PlanMemory(clock)
         self._lock = threading.Lock()
         self._tables: OrderedDict[Hashable, _Table] = OrderedDict()
         self._plans: OrderedDict[Hashable, dict[str, Any]] = OrderedDict()
@@ -98,13 +124,20 @@ class SkippingPlanner:
         return json.dumps(self._answer(json.loads(text)))
 
     def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        started = time.perf_counter()
+        started, began = time.perf_counter(), self._clock()
         settings = request["settings"]
         if settings["field_ids"]:
             return {"reason": "columns are resolved by field id"}
         predicate, types, filled = weaken(request["condition"])
         if is_trivial(predicate):
             return {"reason": "no index can evaluate the condition"}
+        kind = (_listing_of(request), kind_of(predicate))
+        waiting = self._memory.waiting(kind)
+        if waiting is not None:
+            return {
+                "reason": "the last plans of such conditions on these files excluded nothing",
+                "advice": waiting.advice,
+            }
         listing = _listed(request)
         if not listing.files:
             return {
@@ -131,13 +164,32 @@ class SkippingPlanner:
             filled=filled,
         )
         seconds = settings["timeout_ms"] / 1000 / 4 if settings["timeout_ms"] else None
-        planner = FilePlanner(binder, count_pages=len(listing.files) <= _COUNTED_FILES, seconds=seconds)
         table = self._table(listing)
-        with table.lock:
+        if not table.lock.acquire(timeout=-1 if seconds is None else seconds):
+            return {"reason": "other queries of the same files are being planned"}
+        try:
+            planner = FilePlanner(
+                binder,
+                count_pages=len(listing.files) <= _COUNTED_FILES,
+                seconds=seconds,
+                clock=self._clock,
+            )
             # the key of the table has the stamps of its files, which have just been read
             planned = planner.planned(table.files, is_current=True)
+            has_lake_index = table.files.known_files(is_current=True) is not None
+        finally:
+            table.lock.release()
         planner.report.add_time(started)
         answer = _answer_of(listing, planned, planner.report)
+        total = sum(file.size_bytes for file in listing.files)
+        kept = sum(one.num_bytes for one in planned)
+        has_excluded = "reason" not in answer and total - kept >= _MIN_SHARE * total
+        if has_lake_index:
+            with self._lock:
+                self._tables[listing.key] = table._replace(opened=None)
+        advice = None if has_lake_index else _advice(listing.total, planner.is_out_of_time)
+        answer["advice"] = advice
+        self._memory.add(kind, self._clock() - began, has_excluded=has_excluded, advice=advice)
         numbers = sum(map(len, answer.get("kept", ())))
         if len(condition) <= _MAX_KEPT_CHARACTERS and numbers <= _MAX_KEPT_NUMBERS:
             with self._lock:
@@ -146,11 +198,31 @@ class SkippingPlanner:
 
     def _table(self, listing: _Listing) -> _Table:
         with self._lock:
-            table = self._tables.get(listing.key)
+            table, now = self._tables.get(listing.key), self._clock()
             if table is None:
-                table = _Table(TableFiles(listing.files), threading.Lock())
+                metadata = MetadataCache()
+                table = _Table(TableFiles(listing.files, metadata=metadata), metadata, now, threading.Lock())
+            elif table.opened is not None and now - table.opened >= _LAKE_INDEX_SECONDS:
+                files = TableFiles(listing.files, metadata=table.metadata)
+                table = table._replace(files=files, opened=now)
             _keep(self._tables, listing.key, table, _TABLES)
         return table
+
+
+def _advice(num_files: int, is_out_of_time: bool) -> str | None:
+    """Return what would make plans of this table faster; None for small tables."""
+    if is_out_of_time:
+        return f"planning {num_files:,} files took too long; build a lake index"
+    return (
+        f"{num_files:,} files were planned without one; build a lake index"
+        if num_files >= _MANY_FILES
+        else None
+    )
+
+
+def _listing_of(request: Mapping[str, Any]) -> int:
+    """Return a number for the files that Spark listed; a collision only delays a plan."""
+    return hash(tuple(tuple(request[key]) for key in ("paths", "sizes", "times_ms")))
 
 
 def _keep(cache: OrderedDict[Hashable, Any], key: Hashable, value: Any, most: int) -> None:
@@ -210,7 +282,13 @@ def _answer_of(listing: _Listing, planned: Sequence[RemainingFile], report: Scan
     answer: dict[str, Any] = {"files": listing.total, "report": facts}
     if is_whole:
         return {**answer, "reason": "indexes exclude nothing"}
-    return {**answer, "kept": kept, "unplanned": unplanned, "summary": _summary(listing, planned, report)}
+    return {
+        **answer,
+        "kept": kept,
+        "unplanned": unplanned,
+        "summary": _summary(listing, planned, report),
+        "indexes": _names_of_indexes(report),
+    }
 
 
 def _ranges(rows: RowSelection) -> list[int]:
@@ -227,7 +305,7 @@ def _ranges(rows: RowSelection) -> list[int]:
 
 
 def _summary(listing: _Listing, planned: Sequence[RemainingFile], report: ScanReport) -> str:
-    """Return a summary of the rows to read and the indexes used; Spark truncates it to 100 characters."""
+    """Return a summary of the rows to read; Spark truncates it to 100 characters."""
     facts = report.to_dict()
     num_files = len(planned) + listing.total - len(listing.files)
     parts = [f"{num_files}/{listing.total} files"]
@@ -239,9 +317,15 @@ def _summary(listing: _Listing, planned: Sequence[RemainingFile], report: ScanRe
     if num_bytes["total"]:
         read = sum(one.num_bytes for one in planned)
         parts.append(f"{size(read)}/{size(num_bytes['total'])}".replace(" ", ""))
+    return ", ".join(parts)
+
+
+def _names_of_indexes(report: ScanReport) -> list[str]:
+    """Return the names of the indexes that excluded anything."""
     # "distinct(country):page" is the name of an embedded index
-    by = dict.fromkeys(
-        entry["index"] if "(" in entry["index"] else f"{entry['index']}({entry['column']})"
-        for entry in facts["pruned_by"]
+    return list(
+        dict.fromkeys(
+            entry["index"] if "(" in entry["index"] else f"{entry['index']}({entry['column']})"
+            for entry in report.to_dict()["pruned_by"]
+        )
     )
-    return ", ".join(parts) + (f" by {', '.join(by)}" if by else "")

@@ -82,6 +82,16 @@ public class FileSourceScanExec extends SparkPlan {
 
   public native void sendDriverMetrics();
 
+  public native RDD<InternalRow> inputRDD();
+
+  public native boolean bucketedScan();
+
+  @Override
+  public native String simpleString(int maxFields);
+
+  @Override
+  public native String verboseStringWithOperatorId();
+
   @Override
   public native RDD<InternalRow> doExecute();
 
