@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -140,8 +141,7 @@ def test_the_lake_index_forgets_files_that_were_compacted(tmp_path):
     delta.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     assert_answers(ia.open(delta), expected(delta), CONDITIONS)
     # the removed files are gone from the lake index, too
-    folder = report.folder
-    sizes = [os.path.getsize(os.path.join(folder, name)) for name in os.listdir(folder)]
+    sizes = [path.stat().st_size for path in Path(report.folder).glob("*.lake")]
     assert len(sizes) == 1
 
 
