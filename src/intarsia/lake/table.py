@@ -16,6 +16,7 @@ from intarsia.lake.split import Split
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Where, parse_predicate
 from intarsia.read.aggregate import Aggregate
+from intarsia.read.amounts import count
 from intarsia.read.approximate import ApproximateCount
 from intarsia.read.report import ScanReport
 
@@ -49,7 +50,7 @@ class Table(TableFiles):
     def __repr__(self) -> str:
         num_files = len(self.files)
         if self.is_declared:
-            return f"Table({self.name!r}, {num_files} files)"
+            return f"Table({self.name!r}, {count(num_files, 'file')})"
         more = f" and {num_files - 1} more" if num_files > 1 else ""
         return f"Table({self.name!r}{more})"
 
