@@ -178,9 +178,7 @@ def test_a_first_query_reads_only_footers(lake):
     assert lake.names == {"list": 1, "get": NUM_OBJECTS + 1}
     assert scan.report.requests == NUM_OBJECTS + 1
     assert scan.to_arrow().num_rows == 1
-    assert (
-        scan.report.requests == NUM_OBJECTS + NUM_OBJECTS + 1
-    )  # HEAD, filters, rows
+    assert scan.report.requests == NUM_OBJECTS + NUM_OBJECTS + 1  # HEAD, filters, rows
 
 
 def test_small_objects_are_read_together(recorded):
