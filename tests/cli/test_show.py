@@ -104,8 +104,8 @@ class TestExplain:
         run("index", file, "--page-index")
         document = json.loads(run("explain", file, "--where", "id = 250", "-c", "km", "--json").out)
         assert document["pages"]["by_column"] == {
-            "id": {"total": 20, "read": 1},
-            "km": {"total": 20, "read": 1},
+            "id": {"total": 20, "read": 1, "excluded": 19, "unneeded": 0},
+            "km": {"total": 20, "read": 1, "excluded": 19, "unneeded": 0},
         }
         assert 0 < document["bytes"]["planned"] < document["bytes"]["total"] / 10
 

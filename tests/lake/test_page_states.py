@@ -98,13 +98,13 @@ def test_pages_that_are_read_are_those_whose_bytes_were(lakes, layouts, form, se
         with recorded_preads() as ranges:
             report = assert_conserved(query.run(table).to_dict())
         if query.kind in ("explain", "plan"):
-            continue
+            continue  # no page is read
+        is_cut = query.kind in ("limit", "stop early")  # files that were read ahead are not in the result
         read = pages_in(ranges, layouts(form))
         columns = report["pages"]["by_column"]
         # pyarrow reads small gaps between columns, too
-        assert {name: counts["read"] for name, counts in columns.items()} == {
-            name: read[name] for name in columns
-        }
+        for name, counts in columns.items():
+            assert counts["read"] <= read[name] if is_cut else counts["read"] == read[name]
         if report["files"]["opened"] == report["files"]["total"]:
             for name, counts in columns.items():
                 assert counts["total"] == sum(len(one.pages.get(name, ())) for one in layouts(form).values())

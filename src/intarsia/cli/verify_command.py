@@ -14,7 +14,7 @@ from intarsia.cli.each_file import find, for_each, others_ignored, show_failures
 from intarsia.cli.failures import INTERRUPTED, UsageError, say
 from intarsia.cli.spark_jobs import Master, refuse_storage_options, run_job
 from intarsia.cli.terminal import ShowDone, dim, print_json, printable, red
-from intarsia.read.amounts import count
+from intarsia.read.amounts import count, part
 
 if TYPE_CHECKING:
     from intarsia.check.verification import VerifyReport
@@ -144,7 +144,7 @@ def verify(
     if stop:
         is_rest = stop.files_done < stop.files_total
         rest = f"; continue with {printable(paths[stop.files_done])}" if is_rest else ""
-        say(f"interrupted after {stop.files_done:,} of {stop.files_total:,} files{rest}", red)
+        say(f"interrupted after {part(stop.files_done, stop.files_total, 'file')}{rest}", red)
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(0 if ok and not (strict and warned) else 1)
 

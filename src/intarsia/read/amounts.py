@@ -14,6 +14,26 @@ def count(number: int | None, noun: str = "") -> str:
     return f"{shown} {noun if number == 1 else noun + 's'}" if noun else shown
 
 
+def part(number: int, total: int | None, noun: str) -> str:
+    """Format a number of all things of a kind.
+
+    Example:
+        >>> part(1, 1, "file"), part(0, 1200, "row group")
+        ('1 of 1 file', '0 of 1,200 row groups')
+    """
+    return f"{number:,} of {count(total, noun)}"
+
+
+def are(number: int, noun: str) -> str:
+    """Format a number with its noun, which is in the singular, and the verb.
+
+    Example:
+        >>> are(1, "value"), are(2, "value")
+        ('1 value is', '2 values are')
+    """
+    return f"{count(number, noun)} {'is' if number == 1 else 'are'}"
+
+
 def size(num_bytes: float) -> str:
     """Format a number of bytes, which may be negative, in units of powers of 1,000.
 

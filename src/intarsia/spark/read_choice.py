@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 from weakref import WeakKeyDictionary
 
+from intarsia.read.amounts import part
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -42,9 +44,9 @@ class ReadChoice:
             return f"{self.mode}: {self.reason}" if self.reason else self.mode
         files, groups, rows = (self.report[key] for key in ("files", "row_groups", "rows"))
         kept = (
-            f"{self.mode}: {files['read']:,} of {files['total']:,} files, "
-            f"{groups['read']:,} of {groups['total']:,} row groups, "
-            f"{rows['candidates']:,} of {rows['total']:,} rows"
+            f"{self.mode}: {part(files['read'], files['total'], 'file')}, "
+            f"{part(groups['read'], groups['total'], 'row group')}, "
+            f"{part(rows['candidates'], rows['total'], 'row')}"
         )
         return f"{kept}; {self.reason}" if self.reason else kept
 

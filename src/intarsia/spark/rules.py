@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from intarsia.errors import IntarsiaError, UnsupportedFeatureError
+from intarsia.read.amounts import part
 from intarsia.spark.java_classes import java_class, java_list
 from intarsia.spark.sessions import is_connect
 from intarsia.spark.skipping import SkippingPlanner
@@ -58,9 +59,9 @@ class ScanSkip:
         files, groups, rows = (self.report[key] for key in ("files", "row_groups", "rows"))
         by = ", ".join(f"{entry['index']} of {entry['column']}" for entry in self.report["pruned_by"])
         kept = (
-            f"{', '.join(self.paths)}: {files['read']:,} of {files['total']:,} files, "
-            f"{groups['read']:,} of {groups['total']:,} row groups, "
-            f"{rows['candidates']:,} of {rows['total']:,} rows"
+            f"{', '.join(self.paths)}: {part(files['read'], files['total'], 'file')}, "
+            f"{part(groups['read'], groups['total'], 'row group')}, "
+            f"{part(rows['candidates'], rows['total'], 'row')}"
         )
         return (f"{kept}; excluded by {by}" if by else kept) + advice
 

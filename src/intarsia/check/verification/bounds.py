@@ -12,6 +12,7 @@ from intarsia.check.verification.chunk import CheckedChunk
 from intarsia.check.verification.findings import Findings
 from intarsia.errors import CorruptFileError
 from intarsia.format.footer import Footer, Leaf
+from intarsia.read.amounts import are
 
 
 def declares_order(footer: Footer, leaf: Leaf) -> bool:
@@ -128,11 +129,11 @@ def check_bounds(
             findings.add("bounds-exclude-values", message, index=index, page=page)
     if below:
         shown_value = shown_key(chunk, extremes.lows[positions].min())
-        message = f"{_values(below)} below the lower bound {text(low_raw)}, such as {shown_value}"
+        message = f"{are(below, 'value')} below the lower bound {text(low_raw)}, such as {shown_value}"
         findings.add("bounds-exclude-values", message, index=index, page=page)
     if above:
         shown_value = shown_key(chunk, extremes.highs[positions].max())
-        message = f"{_values(above)} above the upper bound {text(high_raw)}, such as {shown_value}"
+        message = f"{are(above, 'value')} above the upper bound {text(high_raw)}, such as {shown_value}"
         findings.add("bounds-exclude-values", message, index=index, page=page)
 
 
@@ -188,7 +189,3 @@ def _count_outside(chunk: CheckedChunk, pages: Any, bound: Any, side: str) -> in
         keys = chunk.keys(chunk.page_values(page))
         count += int(np.count_nonzero(keys < bound if side == "<" else keys > bound))
     return count
-
-
-def _values(count: int) -> str:
-    return "1 value is" if count == 1 else f"{count} values are"

@@ -14,6 +14,7 @@ from intarsia.check.verification.findings import Findings
 from intarsia.errors import CorruptFileError
 from intarsia.format.structs import BoundingBox
 from intarsia.format.wkb import Geometry, type_name
+from intarsia.read.amounts import are
 
 _INDEX = "GeospatialStatistics"
 
@@ -56,8 +57,7 @@ def check_geospatial_statistics(chunk: CheckedChunk, findings: Findings) -> None
                         example, count = outside.get(axis, (float(wrong[0]), 0))
                         outside[axis] = example, count + len(wrong)
     for axis, (example, count) in outside.items():
-        number = "1 coordinate is" if count == 1 else f"{count} coordinates are"
-        message = f"{number} outside the bounding box on {axis}, such as {example}"
+        message = f"{are(count, 'coordinate')} outside the bounding box on {axis}, such as {example}"
         findings.add("bounding-box-excludes-values", message, index=_INDEX)
     if types and found - set(types):
         missing = ", ".join(map(type_name, sorted(found - set(types))))

@@ -17,6 +17,7 @@ from intarsia.lake.index.folder import LakeIndexFolder
 from intarsia.lake.index.known_files import KnownFiles
 from intarsia.lake.index.segment_writer import serialize_segment
 from intarsia.read.ahead import ahead
+from intarsia.read.amounts import part
 from intarsia.storage.sections import ContentsTooLargeError
 
 #: A segment is written when its filters and digests have this size, or this many files.
@@ -68,8 +69,8 @@ class LakeIndexReport:
 
     def summary(self) -> str:
         """Return the text of ``str()`` with the number of failed files instead of their errors."""
-        files = "1 file" if self.files_total == 1 else f"{self.files_total:,} files"
-        first = f"lake index: {self.files_added:,} of {files} added in {self.seconds:.1f} s"
+        added = part(self.files_added, self.files_total, "file")
+        first = f"lake index: {added} added in {self.seconds:.1f} s"
         first += f" ({self.num_bytes:,} bytes)" if self.num_bytes else ""
         first += f"; {self.files_known:,} were up to date" if self.files_known else ""
         first += f"; {len(self.failed):,} failed" if self.failed else ""
