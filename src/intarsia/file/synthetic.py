@@ -49,11 +49,14 @@ class SyntheticSchema:
     Attributes:
         elements: The flattened schema.
         leaves: Its leaves, in the order of the chunks.
+        created_by: The writer of the pages. pyarrow works around errors of some writers: those of old
+            parquet-cpp mark compressed pages of version 2 as uncompressed.
         key_values: Key/value metadata, such as the Arrow schema of the writer.
     """
 
     elements: tuple[SchemaElement, ...]
     leaves: tuple[Leaf, ...]
+    created_by: bytes | None
     key_values: tuple[KeyValue, ...] = ()
 
     def part(self, roots: Sequence[int]) -> SyntheticSchema:
@@ -64,7 +67,8 @@ class SyntheticSchema:
             *(element for root in roots for element in self.elements[spans[root] : spans[root + 1]]),
         ]
         leaves = tuple(leaf for leaf in self.leaves if leaf.root_ordinal in roots)
-        return SyntheticSchema(tuple(elements), leaves, self._arrow_schema_entry(roots, len(spans) - 1))
+        key_values = self._arrow_schema_entry(roots, len(spans) - 1)
+        return SyntheticSchema(tuple(elements), leaves, self.created_by, key_values)
 
     def _arrow_schema_entry(self, roots: Sequence[int], num_roots: int) -> tuple[KeyValue, ...]:
         """Return the writer's Arrow schema, which has dictionaries, views and time zones, for some fields."""
@@ -101,8 +105,10 @@ class SyntheticSchema:
     def file(self, row_groups: list[RowGroup], num_rows: int, body: Sequence[bytes] = ()) -> bytes:
         """Return a file of ``body`` and a footer; pyarrow does not check the magic at the start."""
         key_values = list(self.key_values) or None
-        footer = thrift.serialize(FileMetaData(2, list(self.elements), num_rows, row_groups, key_values))
-        return b"".join((*body, *footer_parts(footer)))
+        metadata = FileMetaData(
+            2, list(self.elements), num_rows, row_groups, key_values, created_by=self.created_by
+        )
+        return b"".join((*body, *footer_parts(thrift.serialize(metadata))))
 
 
 @dataclass(frozen=True)
