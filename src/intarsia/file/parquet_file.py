@@ -177,6 +177,10 @@ class ParquetInput:
         self.distrust_by(self._index_name("ColumnIndex", key), error)
         self.metadata.keep_column_index(key, None)
 
+    def body_stop_after(self, offset: int) -> int:  # noqa: ARG002  several files may be joined
+        """Return the offset of the footer of the file that has the byte at an offset."""
+        return self.footer.start
+
     # --- the page index ----------------------------------------------------------------------------
 
     def _has_offset_index(self, key: ChunkKey) -> bool:
