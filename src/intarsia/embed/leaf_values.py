@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from intarsia.errors import CorruptFileError
 from intarsia.file.claims import check_value_count
+from intarsia.file.page_values import check_values
 from intarsia.file.synthetic import LeafPages, SyntheticSchema, decode_pages
 from intarsia.format.enums import Type
 from intarsia.format.footer import Footer, Leaf, schema_leaves
@@ -95,6 +96,7 @@ class LeafReader:
                 of the chunk.
         """
         check_value_count(self.leaf, num_rows, meta.num_values)
+        check_values(chunk, meta.num_values, meta.codec, self.leaf, self.created_by)
         pages = LeafPages(0, meta, (chunk,), meta.num_values)
         table = decode_pages(self._schema, [pages], num_rows, "the pages", as_dictionary=as_dictionary)
         column = table.column(0)

@@ -303,7 +303,7 @@ class FileReader:
                 ).reader
                 columns = [leaf.ordinal for leaf in query.output_leaves]
                 table = reader.read_row_group(group, column_indices=columns, use_threads=len(columns) > 1)
-        except FormatError:
+        except (FormatError, MemoryError):  # pages may claim more bytes or values than they have
             self._decode_whole(group, num_rows)  # raises an error that names the damaged column
             raise
         if table.num_rows != num_rows:

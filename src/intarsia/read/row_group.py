@@ -17,7 +17,7 @@ from intarsia.arrow.selecting import filter_values
 from intarsia.arrow.struct_fields import field_values
 from intarsia.errors import PredicateError, UnsupportedFeatureError
 from intarsia.file.chunk_plan import ChunkPlan
-from intarsia.file.claims import check_claims
+from intarsia.file.claims import check_row_count
 from intarsia.file.decode import PageDecoder, PageIndexMismatchError, RowTaker
 from intarsia.file.fetch import PageCache
 from intarsia.format.footer import Leaf
@@ -254,7 +254,7 @@ class RowGroupColumns:
         with file.named_errors():
             for plan in plans:
                 if plan.whole:
-                    check_claims(file, self._group, plan.leaf)
+                    check_row_count(file.footer, self._group, plan.leaf)
         try:
             chunks = self._pages.fetch(plans)
             with file.named_errors():
