@@ -27,7 +27,6 @@ from intarsia.read.ahead import ahead
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
-from intarsia.read.output_columns import rows_without_columns
 from intarsia.read.retry import WrongPageIndexError, retry_without_wrong_index
 from intarsia.read.row_group import RowGroupColumns, RowReader, select_columns
 from intarsia.read.row_group_run import RowGroupRun, RowGroupRuns, RunColumns
@@ -287,7 +286,7 @@ class FileReader:
         first = self._first_row(group)
         numbers = RowSelection.of_range(first, first + num_rows)
         if not query.output_leaves:
-            return Piece(rows_without_columns(num_rows), counts, numbers)
+            return Piece(select_columns(query, {}, num_rows), counts, numbers)
         return Piece(self._read_by_pyarrow(group, num_rows), counts, numbers)
 
     def _read_by_pyarrow(self, group: int, num_rows: int) -> pa.Table:
@@ -341,7 +340,7 @@ def read_whole_file(query: FileQuery) -> Piece:
     with file.named_errors(), ThreadPoolExecutor(max(1, min(len(runs), pa.cpu_count()))) as pool:
         pieces = [piece for found in pool.map(read, runs) for piece in found]
     if not query.output_leaves:
-        rows = rows_without_columns(file.footer.num_rows)
+        rows = select_columns(query, {}, file.footer.num_rows)
     else:
         rows = pa.concat_tables([piece.rows for piece in pieces] or [select_columns(query, {}, 0)])
     counts = sum((piece.counts for piece in pieces), ReadCounts())
