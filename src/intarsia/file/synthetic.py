@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from intarsia.errors import CorruptFileError, IntarsiaError, UnsupportedFeatureError
 from intarsia.file.outlines import ChunkOutlines
 from intarsia.format import thrift
-from intarsia.format.enums import CompressionCodec
+from intarsia.format.enums import CompressionCodec, encoding_name
 from intarsia.format.footer import MAGIC, Leaf
 from intarsia.format.structs import (
     ColumnChunk,
@@ -40,6 +40,9 @@ _MANY_BYTES = 1 << 20
 _SEVERAL_COLUMNS = 4
 
 _ARROW_SCHEMA = b"ARROW:schema"
+
+#: pyarrow's message for encodings that it does not know.
+_UNKNOWN_ENCODING = "Unknown encoding type"
 
 
 @dataclass(frozen=True)
@@ -179,7 +182,8 @@ def decode_pages(
     options: dict[str, Any] = {"pre_buffer": False, "coerce_int96_timestamp_unit": int96_unit}
     if as_dictionary:
         options["read_dictionary"] = [".".join(schema.leaves[given.ordinal].path) for given in pages]
-    with decode_errors(what, "DataPage"):
+    encodings = {encoding for given in pages for encoding in given.meta.encodings}
+    with decode_errors(what, "DataPage", encodings):
         if position >= _MANY_BYTES:
             footer = pq.read_metadata(pa.BufferReader(schema.file([group], num_rows)))
             file = pq.ParquetFile(_file_of(parts), metadata=footer, **options)
@@ -315,7 +319,7 @@ def _dictionary_columns(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
 
 
 @contextmanager
-def decode_errors(what: str, struct: str) -> Iterator[None]:
+def decode_errors(what: str, struct: str, encodings: Iterable[int] = ()) -> Iterator[None]:
     """Translate errors that pyarrow raises within the block to errors of the file.
 
     Errors of the storage and of Intarsia, which pyarrow passes on from a Python file, are unchanged.
@@ -323,6 +327,7 @@ def decode_errors(what: str, struct: str) -> Iterator[None]:
     Args:
         what: A description of the decoded bytes, for the message.
         struct: Their Parquet name.
+        encodings: The encodings in the footer, for the message.
 
     Raises:
         UnsupportedFeatureError: If pyarrow does not support a feature.
@@ -337,6 +342,14 @@ def decode_errors(what: str, struct: str) -> Iterator[None]:
         if isinstance(error, IntarsiaError) or _is_of_storage(error):
             raise
         message = f"pyarrow cannot decode {what}: {error}"
+        if _UNKNOWN_ENCODING in str(error):
+            names = ", ".join(map(encoding_name, sorted(encodings)))
+            raise UnsupportedFeatureError(
+                f"{message}{f' (the footer has {names})' if names else ''}; rewrite them with PLAIN or "
+                "dictionary encoding",
+                reason="unknown-encoding",
+                struct=struct,
+            ) from error
         if isinstance(error, pa.ArrowNotImplementedError) or "Not yet implemented" in str(error):
             raise UnsupportedFeatureError(message, reason="not-decodable", struct=struct) from error
         raise CorruptFileError(message, reason="decoding-failed", struct=struct) from error
