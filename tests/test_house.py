@@ -100,6 +100,7 @@ CHANGED_FROM_OUTSIDE = {
     ("lake/joined_files.py", "table.tails"): _CLEARED,
     ("lake/top_scan.py", "table.tails"): _CLEARED,
     ("predicate/sql_lists.py", "node.meta"): _LIBRARY,
+    ("read/file_rows.py", "error.column"): _CONTEXT,
     ("spark/java.py", "os.environ"): _PROCESS,
     ("spark/local.py", "os.environ"): _PROCESS,
     ("write/output.py", "self._arrow.is_open"): _LIBRARY,

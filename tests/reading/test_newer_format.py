@@ -8,6 +8,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.format import thrift
+from tests.reading.pages import open_recorded
 from tests.reading.surgery import Patient
 from tests.verify.damage import Damage
 
@@ -66,3 +67,20 @@ def test_attach_keeps_what_is_unknown(file):
     assert ia.open(file).scan("y = 7", columns=["y"]).to_arrow().num_rows == 1
     ia.detach(file)
     assert file.read_bytes() == original
+
+
+@pytest.mark.parametrize("where", [None, "id >= 0"])
+def test_what_pyarrow_does_not_support_is_decoded_once(tmp_path, where):
+    """A map of gigabytes takes many seconds; it is not decoded again to find the name of the column."""
+    path = tmp_path / "map.parquet"
+    maps = pa.array([[(f"k{row}", row)] * 3 for row in range(ROWS)], pa.map_(pa.string(), pa.int64()))
+    pq.write_table(pa.table({"id": range(ROWS), "m": maps}), path, use_dictionary=False)
+    damage = Damage(path)
+    damage.page_header("m.key_value.value", 0, with_new_encoding)
+    damage.write()
+    table, ranges = open_recorded(path)
+    with pytest.raises(ia.UnsupportedFeatureError) as caught:
+        table.scan(where, columns=["m"]).to_arrow()
+    assert (caught.value.reason, caught.value.column) == ("unknown-encoding", "m")
+    metas = [pq.read_metadata(path).row_group(0).column(ordinal) for ordinal in range(3)]
+    assert sum(place.length for place in ranges) <= sum(meta.total_compressed_size for meta in metas)

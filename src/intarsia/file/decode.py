@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.arrow.joining import join_columns
-from intarsia.errors import CorruptFileError, FormatError
+from intarsia.errors import CorruptFileError, FormatError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
 from intarsia.file.chunk_plan import ChunkPlan
 from intarsia.file.decompress import check_expansion
@@ -149,7 +149,10 @@ class PageDecoder:
                 self._check_claims(by_ordinal[schema.leaves[given.ordinal].ordinal], given.num_values)
             table = decode_pages(schema, pages, claimed, f"the pages of {names}")
         except FormatError as error:
-            if len(group) > 1:  # decode each column separately, so that the error names the column
+            roots = {chunk.plan.leaf.root_ordinal for chunk in group}
+            if isinstance(error, UnsupportedFeatureError) and len(group) > 1 and len(roots) == 1:
+                error.column = group[0].plan.leaf.path[0]
+            elif len(group) > 1:  # decode each column separately, so that the error names the column
                 for chunk in group:
                     self._decode_group([chunk], num_rows)
             else:

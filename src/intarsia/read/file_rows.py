@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.arrow.owned_rows import own_rows
-from intarsia.errors import CorruptFileError, FormatError
+from intarsia.errors import CorruptFileError, FormatError, UnsupportedFeatureError
 from intarsia.file.chunk_plan import PageChooser, plan_chunk
 from intarsia.file.claims import check_claims
 from intarsia.file.decode import PageDecoder
@@ -293,8 +293,10 @@ class FileReader:
         query = self._query
         for leaf in query.output_leaves:
             check_claims(query.file, group, leaf)
+        metas = [query.file.footer.chunk_metadata(group, leaf) for leaf in query.output_leaves]
+        encodings = {encoding for meta in metas for encoding in meta.encodings}
         try:
-            with decode_errors(f"row group {group}", "RowGroup"):
+            with decode_errors(f"row group {group}", "RowGroup", encodings):
                 reader = pq.ParquetFile(
                     pa.PythonFile(SourceStream(query.file.source), mode="r"),
                     metadata=query.file.arrow_metadata,
@@ -302,8 +304,12 @@ class FileReader:
                 ).reader
                 columns = [leaf.ordinal for leaf in query.output_leaves]
                 table = reader.read_row_group(group, column_indices=columns, use_threads=len(columns) > 1)
-        except (FormatError, MemoryError):  # pages may claim more bytes or values than they have
-            self._decode_whole(group, num_rows)  # raises an error that names the damaged column
+        except (FormatError, MemoryError) as error:  # pages may claim more bytes or values than they have
+            names = {leaf.path[0] for leaf in query.output_leaves}
+            if isinstance(error, UnsupportedFeatureError) and len(names) == 1:
+                error.column = names.pop()
+            else:
+                self._decode_whole(group, num_rows)  # raises an error that names the damaged column
             raise
         if table.num_rows != num_rows:
             raise CorruptFileError(
