@@ -182,7 +182,7 @@ def decode_pages(
     options: dict[str, Any] = {"pre_buffer": False, "coerce_int96_timestamp_unit": int96_unit}
     if as_dictionary:
         options["read_dictionary"] = [".".join(schema.leaves[given.ordinal].path) for given in pages]
-    encodings = {encoding for given in pages for encoding in given.meta.encodings}
+    encodings = (encoding for given in pages for encoding in given.meta.encodings)  # needed only for an error
     with decode_errors(what, "DataPage", encodings):
         if position >= _MANY_BYTES:
             footer = pq.read_metadata(pa.BufferReader(schema.file([group], num_rows)))
@@ -343,7 +343,7 @@ def decode_errors(what: str, struct: str, encodings: Iterable[int] = ()) -> Iter
             raise
         message = f"pyarrow cannot decode {what}: {error}"
         if _UNKNOWN_ENCODING in str(error):
-            names = ", ".join(map(encoding_name, sorted(encodings)))
+            names = ", ".join(map(encoding_name, sorted(set(encodings))))
             raise UnsupportedFeatureError(
                 f"{message}{f' (the footer has {names})' if names else ''}; rewrite them with PLAIN or "
                 "dictionary encoding",

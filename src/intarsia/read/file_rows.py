@@ -293,8 +293,8 @@ class FileReader:
         query = self._query
         for leaf in query.output_leaves:
             check_claims(query.file, group, leaf)
-        metas = [query.file.footer.chunk_metadata(group, leaf) for leaf in query.output_leaves]
-        encodings = {encoding for meta in metas for encoding in meta.encodings}
+        metas = (query.file.footer.chunk_metadata(group, leaf) for leaf in query.output_leaves)
+        encodings = (encoding for meta in metas for encoding in meta.encodings)  # needed only for an error
         try:
             with decode_errors(f"row group {group}", "RowGroup", encodings):
                 reader = pq.ParquetFile(

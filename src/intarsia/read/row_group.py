@@ -156,7 +156,8 @@ class RowReader:
         if not needed:
             return {}
         found = self._columns.decode(leaves_under(self._query.file, needed), rows)
-        return {path: _field(self._query, found, path, rows.num_rows) for path in needed}
+        schema = self._query.file.arrow_schema
+        return {path: _field(self._query, schema, found, path, rows.num_rows) for path in needed}
 
     def _as_compared(self, path: Path, column: pa.ChunkedArray) -> pa.ChunkedArray:
         """Cast a column to the type in which the predicate compares it."""
@@ -296,13 +297,14 @@ def select_columns(
         UnsupportedFeatureError: If values of this file do not fit into the table's type.
     """
     arrays = []
+    schema = query.file.arrow_schema
     for column in query.columns:
         if reused and column.path in reused:
             array = reused[column.path]
         elif num_rows == 0:
             array = pa.chunked_array([], type=column.type)
         else:
-            array = _field(query, fields, column.path, num_rows)
+            array = _field(query, schema, fields, column.path, num_rows)
             if column.named_type is not None:
                 array = rename_fields(array, column.named_type)
         arrays.append(array if array.type == column.type else _cast(query, array, column.name, column.type))
@@ -312,13 +314,12 @@ def select_columns(
 
 
 def _field(
-    query: FileQuery, fields: Mapping[int, pa.ChunkedArray], path: Path, num_rows: int
+    query: FileQuery, schema: pa.Schema, fields: Mapping[int, pa.ChunkedArray], path: Path, num_rows: int
 ) -> pa.ChunkedArray:
     """Return a field or a struct field in it, which is null where a surrounding struct is null.
 
     Groups without any leaf are null, as in pyarrow: the file does not contain which of them are null.
     """
-    schema = query.file.arrow_schema
     root = schema.get_field_index(path[0])
     if root not in fields and not leaves_under(query.file, [path]):
         nulls = pa.nulls(num_rows, field_type(schema.field(root).type, path[1:]))
