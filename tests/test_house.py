@@ -105,6 +105,7 @@ CHANGED_FROM_OUTSIDE = {
     ("lake/top_scan.py", "table.tails"): _CLEARED,
     ("predicate/sql_lists.py", "node.meta"): _LIBRARY,
     ("predicate/sql_parameters.py", "node.meta"): _LIBRARY,
+    ("read/file_rows.py", "error.column"): _CONTEXT,
     ("spark/java.py", "os.environ"): _PROCESS,
     ("spark/local.py", "os.environ"): _PROCESS,
     ("spark/sessions.py", "context.pythonExec"): _LIBRARY,

@@ -160,11 +160,12 @@ def chunk_of(offset, length=None):
     return META._replace(bloom_filter_offset=offset, bloom_filter_length=length)
 
 
-@pytest.mark.parametrize("length", [None, 16 + 64, 1000])
-def test_filter_is_found_with_any_recorded_length(length):
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_filter_is_found_with_and_without_its_length(is_recorded):
     data = serialize_bloom_filter(bytes(64))
+    length = len(data) if is_recorded else None
     place = FilterLocation.of(chunk_of(100, length), 100 + len(data))
-    assert place == (100, 100 + len(data))
+    assert place == (100, 100 + len(data), length)
     assert place.head == (100, 100 + HEADER_BYTES)
     assert place.bits(data[:HEADER_BYTES]) == (100 + len(data) - 64, 100 + len(data))
 
@@ -174,6 +175,14 @@ def test_filter_outside_the_body(offset, length):
     with pytest.raises(CorruptFileError) as caught:
         FilterLocation.of(chunk_of(offset, length), 200)
     assert caught.value.reason == "filter-outside-body"
+
+
+@pytest.mark.parametrize("length", [80, 1000])
+def test_filter_of_another_length_than_the_footer_records(length):
+    data = serialize_bloom_filter(bytes(32))
+    with pytest.raises(CorruptFileError) as caught:
+        FilterLocation.of(chunk_of(100, length), 300).bits(data)
+    assert caught.value.reason == "filter-length-mismatch"
 
 
 @pytest.mark.parametrize("length", [None, 78])

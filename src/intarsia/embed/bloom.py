@@ -105,7 +105,7 @@ class Bloom:
             return False
         try:
             if isinstance(there, ByteRange):
-                _check(chunk, there)
+                _check(chunk)
                 return True
             header_bytes, num_bytes = parse_bloom_header(there)
         except FormatError:
@@ -115,13 +115,13 @@ class Bloom:
         return math.isfinite(num_distinct) and optimal_bytes(round(num_distinct), self.fpp) == num_bytes
 
 
-def _check(chunk: Chunk, location: ByteRange) -> None:
-    """Check that a location contains a filter, without reading its bits.
+def _check(chunk: Chunk) -> None:
+    """Check that readers will use the filter by the file's writer, without reading its bits.
 
     Raises:
-        FormatError: If it does not.
+        FormatError: If they will not.
     """
-    found = FilterLocation(*location)
+    found = FilterLocation.of(chunk.meta, chunk.file.footer.start)
     found.bits(chunk.bytes_of(ByteRange(*found.head)))
 
 

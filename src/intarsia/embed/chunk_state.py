@@ -137,8 +137,15 @@ def carried_states(
 
 
 def without_bounds(statistics: Statistics) -> Statistics:
-    """Return the statistics without the fields that depend on an order."""
-    return statistics._replace(**dict.fromkeys(ORDERED_BOUNDS))
+    """Return the statistics without the fields that depend on an order.
+
+    If both bounds are removed, the deprecated ones are removed, too. Readers ignored these as long as there
+    were others, and must not start to use them: nothing is known about their truth.
+    """
+    removed: tuple[str, ...] = ORDERED_BOUNDS
+    if statistics.min_value is not None and statistics.max_value is not None:
+        removed = (*ORDERED_BOUNDS, "min", "max")
+    return statistics._replace(**dict.fromkeys(removed))
 
 
 def chunks_of(footer: Footer) -> Iterator[tuple[ChunkKey, ColumnChunk]]:

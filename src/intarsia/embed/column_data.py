@@ -15,6 +15,7 @@ from intarsia.embed.leaf_values import may_be_dictionary
 from intarsia.errors import CorruptFileError, IndexBuildError, PredicateError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.claims import check_claims
+from intarsia.file.page_values import check_values
 from intarsia.file.pages import walk_pages
 from intarsia.file.synthetic import LeafPages, SyntheticSchema, decode_pages
 from intarsia.format import thrift
@@ -202,6 +203,8 @@ class FileColumns:
         # request as many rows as the chunks could have, so that surplus rows are noticed
         claimed = max([num_rows, *(meta.num_values for meta in metas)])
         with self._file.named_errors():
+            for leaf, meta, data in zip(leaves, metas, chunks, strict=True):
+                check_values(data, meta.num_values, meta.codec, leaf, footer.metadata.created_by)
             table = decode_pages(schema, pages, claimed, what, checksums=self._file.page_checksums, **options)
             # rows are numbered by the footer's counts; a wrong count would shift all later rows
             if table.num_rows != num_rows:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from intarsia.embed.chunk_state import without_bounds
 from intarsia.format.structs import PageEncodingStats, Statistics
 from intarsia.format.thrift import (
     BINARY,
@@ -18,6 +19,7 @@ from intarsia.format.thrift import (
     STRUCT,
     List,
     Struct,
+    parse,
     parse_tree,
     serialize_tree,
 )
@@ -33,6 +35,8 @@ _META_DATA, _OFFSET_INDEX, _COLUMN_INDEX = 3, (4, 5), (6, 7)
 _STATISTICS, _ENCODING_STATS, _BLOOM_FILTER = 12, 13, (14, 15)
 # Statistics
 _STATISTICS_FIELDS = {
+    "max": (1, BINARY),
+    "min": (2, BINARY),
     "null_count": (3, I64),
     "max_value": (5, BINARY),
     "min_value": (6, BINARY),
@@ -40,7 +44,6 @@ _STATISTICS_FIELDS = {
     "is_min_value_exact": (8, BOOL_TRUE),
     "nan_count": (9, I64),
 }
-_ORDERED_BOUNDS = (5, 6, 7, 8)
 # KeyValue
 _KEY, _VALUE = 1, 2
 # ColumnOrder
@@ -88,12 +91,7 @@ class FooterEdit:
         """Set the bounds and counts of a chunk's statistics; other fields are kept."""
         meta = self._chunk_metadata(row_group, leaf)
         tree = meta.struct(_STATISTICS) or Struct()
-        for name, (field, field_type) in _STATISTICS_FIELDS.items():
-            value = getattr(statistics, name)
-            if value is None:
-                tree.remove(field)
-            else:
-                tree.set(field, field_type, value)
+        _put_statistics(tree, statistics)
         meta.set(_STATISTICS, STRUCT, tree)
 
     def set_encoding_stats(self, row_group: int, leaf: int, stats: Sequence[PageEncodingStats]) -> None:
@@ -117,11 +115,7 @@ class FooterEdit:
         self._tree.set(_COLUMN_ORDERS, LIST, List(STRUCT, orders))
         for group in self._tree.structs(_ROW_GROUPS) or []:
             for chunk in group.structs(_COLUMNS) or []:
-                meta = chunk.struct(_META_DATA)
-                statistics = meta.struct(_STATISTICS) if meta is not None else None
-                if statistics is not None:
-                    for field in _ORDERED_BOUNDS:
-                        statistics.remove(field)
+                _remove_bounds(chunk)
 
     def set_int96_order(self, leaf: int) -> None:
         """Declare ``INT96_TIMESTAMP_ORDER`` for a leaf, and remove the bounds that had no order so far.
@@ -134,11 +128,7 @@ class FooterEdit:
         changed = [*orders[:leaf], order, *orders[leaf + 1 :]]
         self._tree.set(_COLUMN_ORDERS, LIST, List(STRUCT, changed))
         for group in self._tree.structs(_ROW_GROUPS) or []:
-            meta = (group.structs(_COLUMNS) or [])[leaf].struct(_META_DATA)
-            statistics = meta.struct(_STATISTICS) if meta is not None else None
-            if statistics is not None:
-                for field in _ORDERED_BOUNDS:
-                    statistics.remove(field)
+            _remove_bounds((group.structs(_COLUMNS) or [])[leaf])
 
     def set_key_value(self, key: bytes, value: bytes) -> None:
         """Append an entry to the key/value metadata, and remove all others of the same key."""
@@ -177,6 +167,24 @@ class FooterEdit:
     def to_bytes(self) -> bytes:
         """Serialize the changed footer."""
         return serialize_tree(self._tree)
+
+
+def _put_statistics(tree: Struct, statistics: Statistics) -> None:
+    for name, (field, field_type) in _STATISTICS_FIELDS.items():
+        value = getattr(statistics, name)
+        if value is None:
+            tree.remove(field)
+        else:
+            tree.set(field, field_type, value)
+
+
+def _remove_bounds(chunk: Struct) -> None:
+    """Remove the bounds of a chunk that are defined only under a declared order."""
+    meta = chunk.struct(_META_DATA)
+    tree = meta.struct(_STATISTICS) if meta is not None else None
+    if tree is not None:
+        statistics, _ = parse(Statistics, serialize_tree(tree))
+        _put_statistics(tree, without_bounds(statistics))
 
 
 def _set_location(chunk: Struct, fields: tuple[int, int], location: ByteRange | None) -> None:

@@ -7,16 +7,17 @@ order. So bounds are computed from the stored values, not from those of an Arrow
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
 
 from intarsia.errors import CorruptFileError
 from intarsia.file.claims import check_value_count
+from intarsia.file.page_values import check_values
 from intarsia.file.synthetic import LeafPages, SyntheticSchema, decode_pages
 from intarsia.format.enums import Type
-from intarsia.format.footer import Leaf, schema_leaves
+from intarsia.format.footer import Footer, Leaf, schema_leaves
 from intarsia.format.structs import ColumnMetaData, IntType, LogicalType, SchemaElement
 from intarsia.rows.ordering import Ordering, ordering_for
 
@@ -33,20 +34,22 @@ class LeafReader:
     Attributes:
         leaf: The leaf.
         elements: The schema reduced to the path of the leaf, starting with the root.
+        created_by: The writer of the file.
     """
 
     leaf: Leaf
     elements: tuple[SchemaElement, ...]
+    created_by: bytes | None
 
     @classmethod
-    def of(cls, path: Sequence[SchemaElement], leaf: Leaf) -> LeafReader:
+    def of(cls, path: Sequence[SchemaElement], leaf: Leaf, created_by: bytes | None) -> LeafReader:
         """Return the reader of a leaf, given its path as returned by `leaf_paths`."""
         root = SchemaElement("root", num_children=1)
         groups = [
             SchemaElement(f"c{depth}", repetition_type=element.repetition_type, num_children=1)
             for depth, element in enumerate(path[:-1])
         ]
-        return cls(leaf, (root, *groups, _plain(path[-1], leaf, f"c{len(groups)}")))
+        return cls(leaf, (root, *groups, _plain(path[-1], leaf, f"c{len(groups)}")), created_by)
 
     @property
     def stored(self) -> LeafReader:
@@ -54,7 +57,7 @@ class LeafReader:
         plain = self.elements[-1]._replace(logicalType=None, converted_type=None)
         if self.leaf.type == Type.INT96:  # pyarrow has no such type; fixed-length bytes have the same layout
             plain = plain._replace(type=Type.FIXED_LEN_BYTE_ARRAY, type_length=INT96_BYTES)
-        return LeafReader(self.leaf, (*self.elements[:-1], plain))
+        return replace(self, elements=(*self.elements[:-1], plain))
 
     @cached_property
     def arrow_type(self) -> pa.DataType:
@@ -93,6 +96,7 @@ class LeafReader:
                 of the chunk.
         """
         check_value_count(self.leaf, num_rows, meta.num_values)
+        check_values(chunk, meta.num_values, meta.codec, self.leaf, self.created_by)
         pages = LeafPages(0, meta, (chunk,), meta.num_values)
         table = decode_pages(
             self._schema, [pages], num_rows, "the pages", as_dictionary=as_dictionary, checksums=False
@@ -111,13 +115,23 @@ class LeafReader:
 
     @cached_property
     def _schema(self) -> SyntheticSchema:
-        return SyntheticSchema(self.elements, schema_leaves(self.elements))
+        return SyntheticSchema(self.elements, schema_leaves(self.elements), self.created_by)
 
 
 def may_be_dictionary(leaf: Leaf) -> bool:
     """Return whether pyarrow can decode a leaf's values as dictionary arrays."""
     is_text = leaf.type == Type.BYTE_ARRAY and leaf.logical_name != "DECIMAL"
     return is_text and len(leaf.path) == 1 and leaf.is_flat
+
+
+def leaf_readers(footer: Footer) -> list[LeafReader]:
+    """Return a reader for each leaf of a file."""
+    metadata = footer.metadata
+    paths = leaf_paths(metadata.schema)
+    return [
+        LeafReader.of(path, leaf, metadata.created_by)
+        for path, leaf in zip(paths, footer.leaves, strict=True)
+    ]
 
 
 def leaf_paths(schema: Sequence[SchemaElement]) -> list[list[SchemaElement]]:

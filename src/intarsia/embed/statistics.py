@@ -128,16 +128,15 @@ def _computed(chunk: Chunk, now: structs.Statistics) -> structs.Statistics:
     if not chunk.has_order:
         return counted
     assert ordering is not None
-    without = without_bounds(counted)
     if not len(values):
-        return without
+        return without_bounds(counted)
     bounds = page_bounds(values, np.zeros(1, dtype=np.int64), ordering, total_order=chunk.total_order)
     if bounds.nan_counts is not None:
-        without = without._replace(nan_count=int(bounds.nan_counts[0]))
-        if without.nan_count and not chunk.total_order:
-            return without
+        counted = counted._replace(nan_count=int(bounds.nan_counts[0]))
+        if counted.nan_count and not chunk.total_order:
+            return without_bounds(counted)
     low, high = cut_min(bounds.minima[0], ordering), cut_max(bounds.maxima[0], ordering)
-    return without._replace(
+    return counted._replace(
         min_value=low,
         max_value=high,
         is_min_value_exact=low == bounds.minima[0],

@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 
 from intarsia.embed.chunk import Chunk
 from intarsia.embed.chunk_state import ChunkState, chunks_of
-from intarsia.embed.leaf_values import LeafReader, leaf_paths
+from intarsia.embed.leaf_values import LeafReader, leaf_readers
 from intarsia.embed.report import Note, Reason
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.structs import ColumnChunk
@@ -83,9 +83,7 @@ class StructureCompleter:
 
     @cached_property
     def _readers(self) -> list[LeafReader]:
-        footer = self.file.footer
-        paths = leaf_paths(footer.metadata.schema)
-        return [LeafReader.of(path, leaf) for path, leaf in zip(paths, footer.leaves, strict=True)]
+        return leaf_readers(self.file.footer)
 
     def work(self, structures: Sequence[Structure]) -> list[tuple[ChunkKey, list[Structure]]]:
         """Return the chunks to process, each with its structures.

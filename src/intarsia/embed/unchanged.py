@@ -13,7 +13,7 @@ from intarsia.embed.bloom import Bloom
 from intarsia.embed.chunk import NO_ORDER, Chunk
 from intarsia.embed.chunk_state import chunks_of
 from intarsia.embed.column_data import FileColumns
-from intarsia.embed.leaf_values import LeafReader, leaf_paths
+from intarsia.embed.leaf_values import LeafReader, leaf_readers
 from intarsia.embed.page_index import PageIndex
 from intarsia.embed.report import AttachReport, Note, Reason, summarize
 from intarsia.embed.statistics import Statistics, is_doubted, is_incomplete, missing_bounds
@@ -86,9 +86,7 @@ class _Structures:
 
     @cached_property
     def _readers(self) -> list[LeafReader]:
-        footer = self._file.footer
-        paths = leaf_paths(footer.metadata.schema)
-        return [LeafReader.of(path, leaf) for path, leaf in zip(paths, footer.leaves, strict=True)]
+        return leaf_readers(self._file.footer)
 
     def have(self, structures: Sequence[PageIndex | Statistics]) -> bool:
         """Return whether every chunk with rows has all structures that `attach` would add."""

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
-from intarsia.file.pages import walk_pages
+from intarsia.file.page_values import check_values, is_plausible
 from intarsia.format.footer import Footer, Leaf, chunk_range
-
-#: The values in the pages are counted if a chunk claims more than this many, plus this many per byte.
-_PLAUSIBLE_VALUES = 1 << 22
-_PLAUSIBLE_VALUES_PER_BYTE = 1 << 10
 
 
 def check_claims(file: ParquetInput, row_group: int, leaf: Leaf) -> None:
-    """Refuse a chunk whose row and value counts disagree, or that claims far more values than its pages have.
+    """Refuse a chunk whose row and value counts disagree, or that claims more values than its pages can have.
 
     Only implausible counts are compared with the pages, because a small chunk can contain many equal values.
     All other checks need only the footer.
@@ -29,8 +25,9 @@ def check_claims(file: ParquetInput, row_group: int, leaf: Leaf) -> None:
     """
     check_row_count(file.footer, row_group, leaf)
     meta = file.footer.chunk_metadata(row_group, leaf)
-    if meta.num_values > _PLAUSIBLE_VALUES + _PLAUSIBLE_VALUES_PER_BYTE * meta.total_compressed_size:
-        walk_pages(file.source.read(*chunk_range(meta)), meta.num_values)
+    if not is_plausible(meta.num_values, meta.total_compressed_size):
+        data = file.source.read(*chunk_range(meta))
+        check_values(data, meta.num_values, meta.codec, leaf, file.footer.metadata.created_by)
 
 
 def check_row_count(footer: Footer, row_group: int, leaf: Leaf) -> None:

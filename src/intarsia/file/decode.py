@@ -16,9 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.arrow.joining import join_columns
-from intarsia.errors import CorruptFileError, FormatError
+from intarsia.errors import CorruptFileError, FormatError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
 from intarsia.file.chunk_plan import ChunkPlan
+from intarsia.file.decompress import check_expansion
+from intarsia.file.page_values import check_values
 from intarsia.file.pages import data_pages_at, dictionary_page
 from intarsia.file.synthetic import LeafPages, SyntheticSchema, decode_pages
 from intarsia.format.enums import PageType
@@ -146,11 +148,16 @@ class PageDecoder:
         names = ", ".join(repr(schema.leaves[given.ordinal].name) for given in pages)
         are_whole = all(chunk.plan.whole for chunk in group)
         try:
+            for given in pages:
+                self._check_claims(by_ordinal[schema.leaves[given.ordinal].ordinal], given.num_values)
             table = decode_pages(
                 schema, pages, claimed, f"the pages of {names}", checksums=self._file.page_checksums
             )
         except FormatError as error:
-            if len(group) > 1:  # decode each column separately, so that the error names the column
+            roots = {chunk.plan.leaf.root_ordinal for chunk in group}
+            if isinstance(error, UnsupportedFeatureError) and len(group) > 1 and len(roots) == 1:
+                error.column = group[0].plan.leaf.path[0]
+            elif len(group) > 1:  # decode each column separately, so that the error names the column
                 for chunk in group:
                     self._decode_group([chunk], num_rows)
             else:
@@ -174,6 +181,11 @@ class PageDecoder:
             raise PageIndexMismatchError(contradiction)
         return table
 
+    def _check_claims(self, chunk: FetchedPages, num_values: int) -> None:
+        """Refuse pages for which pyarrow would allocate much more memory than their values take."""
+        plan, created_by = chunk.plan, self._file.footer.metadata.created_by
+        check_values(chunk.data, num_values, plan.meta.codec, plan.leaf, created_by, chunk.dictionary)
+
     def _check_rows(self, chunk: FetchedPages) -> int:
         """Check the number of rows in each page whose header has it, and return the number of values."""
         plan = chunk.plan
@@ -186,6 +198,7 @@ class PageDecoder:
             found = page.num_values if plan.leaf.is_flat else None
             if page.header.type == PageType.DATA_PAGE_V2 and page.header.data_page_header_v2 is not None:
                 found = page.header.data_page_header_v2.num_rows
+            check_expansion(page, plan.meta.codec)
             if found is not None and found != rows:
                 raise PageIndexMismatchError(f"a page of {plan.leaf.name!r} has {found} rows, not {rows}")
             values += page.num_values

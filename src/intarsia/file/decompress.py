@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from intarsia.errors import CorruptFileError, UnsupportedFeatureError
 from intarsia.format.enums import CompressionCodec
+from intarsia.format.page_header import Page
 
 #: pyarrow's codec names. LZ4 is handled separately because its framing varies by writer; LZO is unsupported.
 _CODECS = {
@@ -16,11 +17,49 @@ _CODECS = {
     CompressionCodec.LZ4_RAW: "lz4_raw",
 }
 
+#: The maximum size of decompressed bytes, as a multiple of the compressed size. Snappy: 64 bytes by 3.
+#: Deflate: 258 bytes in 2 bits. LZ4: 255 bytes by a byte of length. ZSTD: a block of 128 KiB in 4 bytes.
+#: BROTLI: a copy of 16 MiB in a few bits.
+_MAX_EXPANSION = {
+    CompressionCodec.SNAPPY: 22,
+    CompressionCodec.GZIP: 1032,
+    CompressionCodec.LZ4: 255,
+    CompressionCodec.LZ4_RAW: 255,
+    CompressionCodec.ZSTD: 1 << 15,
+    CompressionCodec.BROTLI: 1 << 24,
+}
+
 #: Hadoop writes two sizes before each block: decompressed, compressed.
 _HADOOP_SIZE_BYTES = 4
 
 #: Page sizes are signed 32-bit numbers.
 _MAX_PAGE_BYTES = (1 << 31) - 1
+
+
+def check_expansion(page: Page, codec: int) -> None:
+    """Refuse a page that claims to be larger than its bytes can expand to.
+
+    Args:
+        page: The page.
+        codec: The chunk's `CompressionCodec`.
+
+    Raises:
+        CorruptFileError: If it does.
+    """
+    header = page.header
+    _check_size(header.compressed_page_size, codec, header.uncompressed_page_size, page.start)
+
+
+def _check_size(num_bytes: int, codec: int, uncompressed_bytes: int, offset: int | None = None) -> None:
+    limit = _MAX_EXPANSION.get(codec)  # type: ignore[call-overload]
+    if limit is not None and uncompressed_bytes > limit * num_bytes:
+        raise CorruptFileError(
+            f"a page claims {uncompressed_bytes} bytes, but its {num_bytes} compressed bytes expand to at "
+            f"most {limit * num_bytes}",
+            reason="invalid-page-size",
+            offset=offset,
+            struct="PageHeader",
+        )
 
 
 def decompress(body: bytes | memoryview, codec: int, uncompressed_bytes: int) -> memoryview:
@@ -47,6 +86,7 @@ def decompress(body: bytes | memoryview, codec: int, uncompressed_bytes: int) ->
         )
     if uncompressed_bytes == 0:
         return memoryview(b"")
+    _check_size(len(body), codec, uncompressed_bytes)
     if codec == CompressionCodec.LZ4:
         return _lz4(memoryview(body), uncompressed_bytes)
     name = _CODECS.get(codec)  # type: ignore[call-overload]

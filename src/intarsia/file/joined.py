@@ -164,6 +164,11 @@ class JoinedInput(ParquetInput):
         """The objects, by ordinal, whose reads have failed because they were replaced or deleted."""
         return frozenset(self._joined_source.lost)
 
+    def body_stop_after(self, offset: int) -> int:
+        """See `ParquetInput`."""
+        part = self.joined.part_at(offset)
+        return self.joined.starts[part] + self.joined.parts[part].metadata.footer_start
+
     def keep_known(self, parts: Mapping[int, tuple[int, bytes]]) -> None:
         """Keep bytes of files that are known already, so that they are not read.
 
@@ -334,13 +339,9 @@ class _ShiftedChunks(Sequence[ColumnChunk]):
         meta = chunk.meta_data
         if meta is None or chunk.file_path or chunk.crypto_metadata is not None:
             return ColumnChunk(file_path=chunk.file_path, crypto_metadata=chunk.crypto_metadata)
-        shift, body_stop = self._shift, self._file.footer_start
-        bloom, bloom_bytes = meta.bloom_filter_offset, meta.bloom_filter_length
-        if bloom and 0 < bloom < body_stop:
-            bloom_bytes = min(bloom_bytes or body_stop, body_stop - bloom)
-            bloom += shift
-        else:
-            bloom = bloom_bytes = None
+        shift, bloom = self._shift, meta.bloom_filter_offset
+        if bloom:
+            bloom = bloom + shift if 0 < bloom < self._file.footer_start else None
         # 0, which some writers write for "absent", remains, because rules of trust distinguish the two
         dictionary = meta.dictionary_page_offset
         return ColumnChunk(
@@ -348,6 +349,5 @@ class _ShiftedChunks(Sequence[ColumnChunk]):
                 data_page_offset=meta.data_page_offset + shift,
                 dictionary_page_offset=dictionary + shift if dictionary and dictionary > 0 else dictionary,
                 bloom_filter_offset=bloom,
-                bloom_filter_length=bloom_bytes,
             )
         )

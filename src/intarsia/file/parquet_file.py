@@ -201,6 +201,10 @@ class ParquetInput:
             if leaf.name == error.column:
                 self.metadata.drop_bounds(ChunkKey(row_group, leaf.ordinal))
 
+    def body_stop_after(self, offset: int) -> int:  # noqa: ARG002  several files may be joined
+        """Return the offset of the footer of the file that has the byte at an offset."""
+        return self.footer.start
+
     # --- the page index ----------------------------------------------------------------------------
 
     def _has_offset_index(self, key: ChunkKey) -> bool:

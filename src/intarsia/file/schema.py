@@ -33,6 +33,7 @@ class FileSchema:
         elements: The flattened schema.
         key_values: The footer's key/value metadata without index keys; it may contain the Arrow schema.
         leaves: The leaves of the schema.
+        created_by: The writer, by whose errors pyarrow decodes pages.
     """
 
     def __init__(
@@ -40,7 +41,9 @@ class FileSchema:
         elements: tuple[SchemaElement, ...],
         key_values: tuple[tuple[bytes, bytes], ...],
         leaves: tuple[Leaf, ...],
+        created_by: bytes | None,
     ) -> None:
+        self._created_by = created_by
         self._elements = elements
         self._key_values = key_values
         self._parts: dict[tuple[int, ...], SyntheticSchema] = {}
@@ -59,7 +62,7 @@ class FileSchema:
     @cached_property
     def _whole(self) -> SyntheticSchema:
         entries = tuple(KeyValue(key, value) for key, value in self._key_values)
-        return SyntheticSchema(self._elements, self.leaves, entries)
+        return SyntheticSchema(self._elements, self.leaves, self._created_by, entries)
 
     def part(self, roots: tuple[int, ...]) -> SyntheticSchema:
         """Return the schema to decode pages of top-level fields, given by ascending ordinals."""
@@ -133,13 +136,15 @@ def _variant_paths(elements: Sequence[SchemaElement]) -> Iterator[tuple[str, ...
 
 
 def file_schema(footer: Footer) -> FileSchema:
-    """Return the schema of a footer, shared with footers that have the same schema."""
+    """Return the schema of a footer, shared with footers that have the same schema and writer."""
     key_values = tuple((key, value) for key, value in footer.key_values.items() if key not in INDEX_KEYS)
-    return _file_schema(tuple(footer.metadata.schema), key_values)
+    return _file_schema(tuple(footer.metadata.schema), key_values, footer.metadata.created_by)
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def _file_schema(
-    elements: tuple[SchemaElement, ...], key_values: tuple[tuple[bytes, bytes], ...]
+    elements: tuple[SchemaElement, ...],
+    key_values: tuple[tuple[bytes, bytes], ...],
+    created_by: bytes | None,
 ) -> FileSchema:
-    return FileSchema(elements, key_values, shared_leaves(elements))
+    return FileSchema(elements, key_values, shared_leaves(elements), created_by)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +22,7 @@ from intarsia.errors import CorruptFileError, IntarsiaError, UnsupportedFeatureE
 from intarsia.file.outlines import ChunkOutlines
 from intarsia.file.pages import iter_pages
 from intarsia.format import thrift
-from intarsia.format.enums import CompressionCodec
+from intarsia.format.enums import CompressionCodec, encoding_name
 from intarsia.format.footer import MAGIC, Leaf, chunk_range
 from intarsia.format.page_header import PAGE_CHECKSUM
 from intarsia.format.structs import (
@@ -43,6 +43,9 @@ _SEVERAL_COLUMNS = 4
 
 _ARROW_SCHEMA = b"ARROW:schema"
 
+#: pyarrow's message for encodings that it does not know.
+_UNKNOWN_ENCODING = "Unknown encoding type"
+
 
 @dataclass(frozen=True)
 class SyntheticSchema:
@@ -51,11 +54,14 @@ class SyntheticSchema:
     Attributes:
         elements: The flattened schema.
         leaves: Its leaves, in the order of the chunks.
+        created_by: The writer of the pages. pyarrow works around errors of some writers: those of old
+            parquet-cpp mark compressed pages of version 2 as uncompressed.
         key_values: Key/value metadata, such as the Arrow schema of the writer.
     """
 
     elements: tuple[SchemaElement, ...]
     leaves: tuple[Leaf, ...]
+    created_by: bytes | None
     key_values: tuple[KeyValue, ...] = ()
 
     def part(self, roots: Sequence[int]) -> SyntheticSchema:
@@ -66,7 +72,8 @@ class SyntheticSchema:
             *(element for root in roots for element in self.elements[spans[root] : spans[root + 1]]),
         ]
         leaves = tuple(leaf for leaf in self.leaves if leaf.root_ordinal in roots)
-        return SyntheticSchema(tuple(elements), leaves, self._arrow_schema_entry(roots, len(spans) - 1))
+        key_values = self._arrow_schema_entry(roots, len(spans) - 1)
+        return SyntheticSchema(tuple(elements), leaves, self.created_by, key_values)
 
     def _arrow_schema_entry(self, roots: Sequence[int], num_roots: int) -> tuple[KeyValue, ...]:
         """Return the writer's Arrow schema, which has dictionaries, views and time zones, for some fields."""
@@ -103,8 +110,10 @@ class SyntheticSchema:
     def file(self, row_groups: list[RowGroup], num_rows: int, body: Sequence[bytes] = ()) -> bytes:
         """Return a file of ``body`` and a footer; pyarrow does not check the magic at the start."""
         key_values = list(self.key_values) or None
-        footer = thrift.serialize(FileMetaData(2, list(self.elements), num_rows, row_groups, key_values))
-        return b"".join((*body, *footer_parts(footer)))
+        metadata = FileMetaData(
+            2, list(self.elements), num_rows, row_groups, key_values, created_by=self.created_by
+        )
+        return b"".join((*body, *footer_parts(thrift.serialize(metadata))))
 
 
 @dataclass(frozen=True)
@@ -210,7 +219,8 @@ def decode_pages(
     }
     if as_dictionary:
         options["read_dictionary"] = [".".join(schema.leaves[given.ordinal].path) for given in pages]
-    with _checksums_first(schema, pages if checksums else ()), decode_errors(what, "DataPage"):
+    encodings = (encoding for given in pages for encoding in given.meta.encodings)  # needed only for an error
+    with _checksums_first(schema, pages if checksums else ()), decode_errors(what, "DataPage", encodings):
         if position >= _MANY_BYTES:
             footer = pq.read_metadata(pa.BufferReader(schema.file([group], num_rows)))
             file = pq.ParquetFile(_file_of(parts), metadata=footer, **options)
@@ -364,7 +374,7 @@ def _checksums_first(schema: SyntheticSchema, pages: Sequence[LeafPages]) -> Ite
 
 
 @contextmanager
-def decode_errors(what: str, struct: str) -> Iterator[None]:
+def decode_errors(what: str, struct: str, encodings: Iterable[int] = ()) -> Iterator[None]:
     """Translate errors that pyarrow raises within the block to errors of the file.
 
     Errors of the storage and of Intarsia, which pyarrow passes on from a Python file, are unchanged.
@@ -372,6 +382,7 @@ def decode_errors(what: str, struct: str) -> Iterator[None]:
     Args:
         what: A description of the decoded bytes, for the message.
         struct: Their Parquet name.
+        encodings: The encodings in the footer, for the message.
 
     Raises:
         UnsupportedFeatureError: If pyarrow does not support a feature.
@@ -386,6 +397,14 @@ def decode_errors(what: str, struct: str) -> Iterator[None]:
         if isinstance(error, IntarsiaError) or _is_of_storage(error):
             raise
         message = f"pyarrow cannot decode {what}: {error}"
+        if _UNKNOWN_ENCODING in str(error):
+            names = ", ".join(map(encoding_name, sorted(set(encodings))))
+            raise UnsupportedFeatureError(
+                f"{message}{f' (the footer has {names})' if names else ''}; rewrite them with PLAIN or "
+                "dictionary encoding",
+                reason="unknown-encoding",
+                struct=struct,
+            ) from error
         if isinstance(error, pa.ArrowNotImplementedError) or "Not yet implemented" in str(error):
             raise UnsupportedFeatureError(message, reason="not-decodable", struct=struct) from error
         raise CorruptFileError(message, reason="decoding-failed", struct=struct) from error

@@ -53,11 +53,16 @@ STEP_HASHES = 1 << 15
 class FilterLocation(NamedTuple):
     """The byte range of a filter, header and bits, in a file.
 
-    Older writers do not record the length of a filter; ``stop`` is then the end of the file's body.
+    Attributes:
+        start: Offset of the header.
+        stop: The end of the filter; the end of the file's body if the footer does not record the length.
+        recorded_bytes: The length of header and bits in the footer; None if it is not recorded, as by older
+            writers.
     """
 
     start: int
     stop: int
+    recorded_bytes: int | None = None
 
     @classmethod
     def of(cls, meta: ColumnMetaData, body_stop: int) -> FilterLocation:
@@ -65,21 +70,22 @@ class FilterLocation(NamedTuple):
 
         Args:
             meta: The footer's metadata of the chunk.
-            body_stop: Offset of the footer.
+            body_stop: End of the body of the file with the chunk.
 
         Raises:
             CorruptFileError: If the range is outside the file's body.
         """
         start, stop = meta.bloom_filter_offset or 0, body_stop
-        if meta.bloom_filter_length:
-            stop = min(stop, start + meta.bloom_filter_length)
+        recorded_bytes = meta.bloom_filter_length or None  # some writers write 0 for "absent"
+        if recorded_bytes is not None:
+            stop = min(stop, start + recorded_bytes)
         if not 0 < start < stop:
             raise CorruptFileError(
                 f"bytes {start} to {stop} are outside the file's body",
                 reason="filter-outside-body",
                 struct="BloomFilterHeader",
             )
-        return cls(start, stop)
+        return cls(start, stop, recorded_bytes)
 
     @property
     def head(self) -> tuple[int, int]:
@@ -110,7 +116,8 @@ class FilterLocation(NamedTuple):
             head: The bytes at `head`.
 
         Raises:
-            CorruptFileError: If there is no header, or the bits extend beyond ``stop``.
+            CorruptFileError: If there is no header, the bits extend beyond ``stop``, or header and footer
+                disagree about the length.
             UnsupportedFeatureError: As for `parse_bloom_header`.
         """
         header_bytes, num_bytes = parse_bloom_header(head)
@@ -121,7 +128,27 @@ class FilterLocation(NamedTuple):
                 reason="filter-beyond-end",
                 struct="BloomFilterHeader",
             )
+        self.check_length(start + num_bytes)
         return start, start + num_bytes
+
+    def check_length(self, stop: int) -> None:
+        """Refuse a filter that, by its header, does not end where it ends by the footer.
+
+        The number of blocks determines the block of a value. If it is wrong, present values are not found.
+
+        Args:
+            stop: The end of the bits according to the header.
+
+        Raises:
+            CorruptFileError: If the lengths differ.
+        """
+        if self.recorded_bytes not in (None, stop - self.start):
+            raise CorruptFileError(
+                f"its length in the footer is {self.recorded_bytes} bytes, but by its header it has "
+                f"{stop - self.start}",
+                reason="filter-length-mismatch",
+                struct="BloomFilterHeader",
+            )
 
 
 def parse_bloom_header(data: bytes) -> tuple[int, int]:

@@ -72,6 +72,16 @@ class Encoding(IntEnum):
 DICTIONARY_ENCODINGS = frozenset((Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY))
 
 
+def encoding_name(encoding: int) -> str:
+    """Return the name of an encoding; the format adds encodings.
+
+    Example:
+        >>> encoding_name(0), encoding_name(12)
+        ('PLAIN', 'unknown encoding 12')
+    """
+    return Encoding(encoding).name if encoding in tuple(Encoding) else f"unknown encoding {encoding}"
+
+
 class CompressionCodec(IntEnum):
     """Compression of pages."""
 

@@ -59,29 +59,19 @@ def levels_are_compressed(header: PageHeader) -> bool:
     return header.type == PageType.DATA_PAGE
 
 
-def page_levels(body: bytes | memoryview, header: PageHeader, leaf: Leaf) -> PageLevels:
-    """Count the levels of one data page.
+def split_levels(
+    body: bytes | memoryview, header: PageHeader, leaf: Leaf
+) -> tuple[memoryview, memoryview, memoryview]:
+    """Divide the body of a data page into repetition levels, definition levels and values.
 
-    Args:
-        body: For a version 1 page, the uncompressed body; for version 2, the body as stored in the file.
-        header: The page's header.
-        leaf: The page's column.
-
-    Raises:
-        CorruptFileError: If the number of levels differs from that in the header.
-        UnsupportedFeatureError: If a version 1 page uses the deprecated encoding BIT_PACKED for levels.
+    The arguments and errors are those of `page_levels`.
     """
-    highest = leaf.max_repetition_level, leaf.max_definition_level
+    rest = memoryview(body)
     if (two := header.data_page_header_v2) is not None:
         lengths = two.repetition_levels_byte_length, two.definition_levels_byte_length
         if min(lengths) < 0 or sum(lengths) > len(body):
             raise _beyond_page(sum(lengths), len(body), leaf)
-        view = memoryview(body)
-        pieces = view[: lengths[0]], view[lengths[0] : sum(lengths)]
-        repetition, definition = (
-            count_levels(piece, top, two.num_values) for piece, top in zip(pieces, highest, strict=True)
-        )
-        return PageLevels(repetition, definition)
+        return rest[: lengths[0]], rest[lengths[0] : sum(lengths)], rest[sum(lengths) :]
     one = header.data_page_header
     if one is None:
         raise CorruptFileError(
@@ -91,9 +81,8 @@ def page_levels(body: bytes | memoryview, header: PageHeader, leaf: Leaf) -> Pag
             struct="PageHeader",
         )
     encodings = one.repetition_level_encoding, one.definition_level_encoding
-    rest = memoryview(body)
-    counts = []
-    for top, encoding in zip(highest, encodings, strict=True):
+    pieces = []
+    for top, encoding in zip((leaf.max_repetition_level, leaf.max_definition_level), encodings, strict=True):
         piece = rest[:0]
         if top:  # levels that can only be 0 are not stored, regardless of the encoding in the header
             if encoding != Encoding.RLE:
@@ -107,8 +96,29 @@ def page_levels(body: bytes | memoryview, header: PageHeader, leaf: Leaf) -> Pag
             if len(rest) < _LENGTH_BYTES + length:
                 raise _beyond_page(length, len(rest), leaf)
             piece, rest = rest[_LENGTH_BYTES : _LENGTH_BYTES + length], rest[_LENGTH_BYTES + length :]
-        counts.append(count_levels(piece, top, one.num_values))
-    return PageLevels(*counts)
+        pieces.append(piece)
+    return pieces[0], pieces[1], rest
+
+
+def page_levels(body: bytes | memoryview, header: PageHeader, leaf: Leaf) -> PageLevels:
+    """Count the levels of one data page.
+
+    Args:
+        body: For a version 1 page, the uncompressed body; for version 2, the body as stored in the file.
+        header: The page's header.
+        leaf: The page's column.
+
+    Raises:
+        CorruptFileError: If the number of levels differs from that in the header.
+        UnsupportedFeatureError: If a version 1 page uses the deprecated encoding BIT_PACKED for levels.
+    """
+    repetition, definition, _ = split_levels(body, header, leaf)
+    of_type = header.data_page_header_v2 or header.data_page_header
+    num_values = 0 if of_type is None else of_type.num_values
+    return PageLevels(
+        count_levels(repetition, leaf.max_repetition_level, num_values),
+        count_levels(definition, leaf.max_definition_level, num_values),
+    )
 
 
 def _beyond_page(num_bytes: int, page_bytes: int, leaf: Leaf) -> CorruptFileError:
@@ -176,6 +186,27 @@ def count_levels(data: bytes | memoryview, max_level: int, num_values: int) -> L
         position = stop
         left -= take
     return LevelCounts(histogram, max(first, 0))
+
+
+def count_run_values(data: bytes | memoryview, width: int) -> int:
+    r"""Return the number of values in the RLE/bit-packing hybrid; the last run may contain padding.
+
+    Example:
+        >>> count_run_values(b"\x06\x02\x03\x1a\x00", width=2)  # three times 2, then 8 packed values
+        11
+    """
+    view = memoryview(data).cast("B")
+    position = found = 0
+    while position < len(view):
+        header, position = _varint(view, position)
+        count = header >> 1
+        if header & 1:
+            position += count * width
+            found += count * 8 - (max(0, position - len(view)) * 8 // width if width else 0)
+        else:
+            position += (width + 7) // 8
+            found += count
+    return found
 
 
 def _truncated(left: int) -> CorruptFileError:

@@ -161,7 +161,7 @@ class BloomFilters:
 
     def _least_bytes(self, probe: _Probe) -> int:
         """Return the cost of a filter whose header has not been read, or less if its length is unknown."""
-        if probe.location.stop == self._file.footer.start:
+        if probe.location.recorded_bytes is None:
             return HEADER_BYTES + BLOCK_BYTES
         return self._cost_bytes(probe, ByteRange(probe.location.start + HEADER_BYTES, probe.location.stop))
 
@@ -253,7 +253,7 @@ class BloomFilters:
         if meta is None or not meta.bloom_filter_offset:
             return None
         try:
-            return FilterLocation.of(meta, self._file.footer.start)
+            return FilterLocation.of(meta, self._file.body_stop_after(meta.bloom_filter_offset))
         except FormatError as error:
             self._distrust(key, error)
             return None

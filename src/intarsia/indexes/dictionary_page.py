@@ -8,9 +8,10 @@ from intarsia.arrow.struct_fields import field_values
 from intarsia.errors import CorruptFileError
 from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, dictionary_use
 from intarsia.file.decode import FetchedPages, PageDecoder
+from intarsia.file.page_values import plain_bytes
 from intarsia.file.pages import dictionary_page
 from intarsia.format import thrift
-from intarsia.format.enums import Encoding, PageType, Type
+from intarsia.format.enums import Encoding, PageType
 from intarsia.format.footer import Leaf
 from intarsia.format.page_header import Page
 from intarsia.format.structs import ColumnChunk, ColumnMetaData, DataPageHeaderV2, PageHeader
@@ -19,17 +20,6 @@ from intarsia.storage import ByteRange
 
 #: The encodings of a chunk that has only dictionary-encoded values.
 _DICTIONARY_AND_LEVELS = {Encoding.PLAIN_DICTIONARY, Encoding.RLE, Encoding.BIT_PACKED}
-
-#: The minimum size of a value in a dictionary page, in bytes.
-_VALUE_BYTES = {
-    Type.BOOLEAN: 1,
-    Type.INT32: 4,
-    Type.INT64: 8,
-    Type.INT96: 12,
-    Type.FLOAT: 4,
-    Type.DOUBLE: 8,
-    Type.BYTE_ARRAY: 4,
-}
 
 
 def has_readable_dictionary(chunk: ColumnChunk) -> bool:
@@ -57,7 +47,7 @@ def is_all_dictionary(meta: ColumnMetaData) -> bool:
 
 def value_bytes(leaf: Leaf) -> int:
     """Return the minimum size of a value in a dictionary page."""
-    return _VALUE_BYTES.get(leaf.type) or max(1, leaf.element.type_length or 0)
+    return max(1, plain_bytes(leaf))
 
 
 def parse_dictionary_page(data: bytes, leaf: Leaf, max_bytes: int) -> Page:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.arrow.owned_rows import own_rows
-from intarsia.errors import CorruptFileError, FormatError
+from intarsia.errors import CorruptFileError, FormatError, UnsupportedFeatureError
 from intarsia.file.chunk_plan import PageChooser, plan_chunk
 from intarsia.file.claims import check_claims
 from intarsia.file.decode import PageDecoder
@@ -27,7 +27,6 @@ from intarsia.read.ahead import ahead
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
-from intarsia.read.output_columns import rows_without_columns
 from intarsia.read.retry import WrongPageIndexError, retry_without_wrong_index
 from intarsia.read.row_group import RowGroupColumns, RowReader, select_columns
 from intarsia.read.row_group_run import RowGroupRun, RowGroupRuns, RunColumns
@@ -285,15 +284,17 @@ class FileReader:
         first = self._first_row(group)
         numbers = RowSelection.of_range(first, first + num_rows)
         if not query.output_leaves:
-            return Piece(rows_without_columns(num_rows), counts, numbers)
+            return Piece(select_columns(query, {}, num_rows), counts, numbers)
         return Piece(self._read_by_pyarrow(group, num_rows), counts, numbers)
 
     def _read_by_pyarrow(self, group: int, num_rows: int) -> pa.Table:
         query = self._query
         for leaf in query.output_leaves:
             check_claims(query.file, group, leaf)
+        metas = (query.file.footer.chunk_metadata(group, leaf) for leaf in query.output_leaves)
+        encodings = (encoding for meta in metas for encoding in meta.encodings)  # needed only for an error
         try:
-            with decode_errors(f"row group {group}", "RowGroup"):
+            with decode_errors(f"row group {group}", "RowGroup", encodings):
                 reader = pq.ParquetFile(
                     pa.PythonFile(SourceStream(query.file.source), mode="r"),
                     metadata=query.file.arrow_metadata,
@@ -302,8 +303,12 @@ class FileReader:
                 ).reader
                 columns = [leaf.ordinal for leaf in query.output_leaves]
                 table = reader.read_row_group(group, column_indices=columns, use_threads=len(columns) > 1)
-        except FormatError:
-            self._decode_whole(group, num_rows)  # raises an error that names the damaged column
+        except (FormatError, MemoryError) as error:  # pages may claim more bytes or values than they have
+            names = {leaf.path[0] for leaf in query.output_leaves}
+            if isinstance(error, UnsupportedFeatureError) and len(names) == 1:
+                error.column = names.pop()
+            else:
+                self._decode_whole(group, num_rows)  # raises an error that names the damaged column
             raise
         if table.num_rows != num_rows:
             raise CorruptFileError(
@@ -344,7 +349,7 @@ def read_whole_file(query: FileQuery) -> Piece:
     with file.named_errors(), ThreadPoolExecutor(max(1, min(len(runs), pa.cpu_count()))) as pool:
         pieces = [piece for found in pool.map(read, runs) for piece in found]
     if not query.output_leaves:
-        rows = rows_without_columns(file.footer.num_rows)
+        rows = select_columns(query, {}, file.footer.num_rows)
     else:
         rows = pa.concat_tables([piece.rows for piece in pieces] or [select_columns(query, {}, 0)])
     counts = sum((piece.counts for piece in pieces), ReadCounts())

@@ -15,10 +15,10 @@ from intarsia.arrow.conforming import conform, rename_fields
 from intarsia.arrow.flags import true_positions
 from intarsia.arrow.owned_rows import own_rows
 from intarsia.arrow.selecting import filter_values
-from intarsia.arrow.struct_fields import field_values
+from intarsia.arrow.struct_fields import field_type, field_values
 from intarsia.errors import CorruptFileError, PredicateError, UnsupportedFeatureError
 from intarsia.file.chunk_plan import ChunkPlan
-from intarsia.file.claims import check_claims
+from intarsia.file.claims import check_row_count
 from intarsia.file.decode import FetchedPages, PageDecoder, PageIndexMismatchError, RowTaker
 from intarsia.file.fetch import PageCache
 from intarsia.format.footer import Leaf
@@ -158,7 +158,7 @@ class RowReader:
             return {}
         found = self._columns.decode(leaves_under(self._query.file, needed), rows)
         schema = self._query.file.arrow_schema
-        return {path: _field(schema, found, path) for path in needed}
+        return {path: _field(self._query, schema, found, path, rows.num_rows) for path in needed}
 
     def _as_compared(self, path: Path, column: pa.ChunkedArray) -> pa.ChunkedArray:
         """Cast a column to the type in which the predicate compares it."""
@@ -263,7 +263,7 @@ class RowGroupColumns:
         with file.named_errors():
             for plan in plans:
                 if plan.whole:
-                    check_claims(file, self._group, plan.leaf)
+                    check_row_count(file.footer, self._group, plan.leaf)
         with self._naming_wrong_index():
             return self._pages.fetch(plans)
 
@@ -318,7 +318,7 @@ def select_columns(
         elif num_rows == 0:
             array = pa.chunked_array([], type=column.type)
         else:
-            array = _field(schema, fields, column.path)
+            array = _field(query, schema, fields, column.path, num_rows)
             if column.named_type is not None:
                 array = rename_fields(array, column.named_type)
         arrays.append(array if array.type == column.type else _cast(query, array, column.name, column.type))
@@ -327,9 +327,18 @@ def select_columns(
     return pa.Table.from_arrays(arrays, schema=pa.schema([(c.name, c.type) for c in query.columns]))
 
 
-def _field(schema: pa.Schema, fields: Mapping[int, pa.ChunkedArray], path: Path) -> pa.ChunkedArray:
-    """Return a field or a struct field in it, which is null where a surrounding struct is null."""
-    return field_values(fields[schema.get_field_index(path[0])], path[1:])
+def _field(
+    query: FileQuery, schema: pa.Schema, fields: Mapping[int, pa.ChunkedArray], path: Path, num_rows: int
+) -> pa.ChunkedArray:
+    """Return a field or a struct field in it, which is null where a surrounding struct is null.
+
+    Groups without any leaf are null, as in pyarrow: the file does not contain which of them are null.
+    """
+    root = schema.get_field_index(path[0])
+    if root not in fields and not leaves_under(query.file, [path]):
+        nulls = pa.nulls(num_rows, field_type(schema.field(root).type, path[1:]))
+        return pa.chunked_array([nulls])
+    return field_values(fields[root], path[1:])
 
 
 def _cast(query: FileQuery, column: pa.ChunkedArray, name: str, data_type: pa.DataType) -> pa.ChunkedArray:

@@ -20,7 +20,7 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunk_plan import dictionary_range
 from intarsia.file.outlines import data_page_count
 from intarsia.format.bloom import FilterLocation, blocks_of, estimated_distinct
-from intarsia.format.enums import BoundaryOrder, CompressionCodec, Encoding
+from intarsia.format.enums import BoundaryOrder, CompressionCodec, encoding_name
 from intarsia.format.footer import Leaf
 from intarsia.format.structs import ColumnChunk, ColumnIndex, ColumnMetaData, Statistics
 from intarsia.format.wkb import type_name
@@ -66,7 +66,7 @@ def inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkIns
     return ChunkInspection(
         column=leaf.name,
         codec=_name(CompressionCodec, meta.codec),
-        encodings=tuple(_name(Encoding, encoding) for encoding in meta.encodings),
+        encodings=tuple(map(encoding_name, meta.encodings)),
         num_values=meta.num_values,
         compressed_bytes=meta.total_compressed_size,
         uncompressed_bytes=meta.total_uncompressed_size,

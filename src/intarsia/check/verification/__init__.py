@@ -37,7 +37,7 @@ from intarsia.check.verification.sizes import (
 )
 from intarsia.check.verification.sorting import check_sorting, sorting_columns
 from intarsia.check.verification.statistics import check_page_statistics, check_statistics
-from intarsia.embed.leaf_values import LeafReader, leaf_paths
+from intarsia.embed.leaf_values import LeafReader, leaf_readers
 from intarsia.embed.progress import Progress, no_progress
 from intarsia.errors import FormatError
 from intarsia.file import ChunkKey, ParquetInput
@@ -163,7 +163,7 @@ def _verify_part(file: ParquetInput, chosen: set[ChunkKey], findings: Findings, 
     """Check the chosen chunks completely, or the metadata of all chunks if none is chosen."""
     footer = file.footer
     entries = _entries(file, findings)
-    readers = _readers(file)
+    readers = leaf_readers(file.footer)
     is_quick = not chosen
     done, total = 0, len(chosen or readers * len(footer.metadata.row_groups)) + len(entries)
     for row_group in range(len(footer.metadata.row_groups)):
@@ -204,12 +204,6 @@ def _entries(file: ParquetInput, findings: Findings) -> tuple[Entry, ...]:
     return entries
 
 
-def _readers(file: ParquetInput) -> list[LeafReader]:
-    footer = file.footer
-    paths = leaf_paths(footer.metadata.schema)
-    return [LeafReader.of(elements, leaf) for elements, leaf in zip(paths, footer.leaves, strict=True)]
-
-
 def _verify(
     file: ParquetInput, buffered: BufferedSource, findings: Findings, progress: Progress, following_bytes: int
 ) -> None:
@@ -217,7 +211,7 @@ def _verify(
     num_groups, num_leaves = len(footer.metadata.row_groups), len(footer.leaves)
     entries = _entries(file, findings)
     done, total = 0, num_groups * num_leaves + len(entries)
-    readers = _readers(file)
+    readers = leaf_readers(file.footer)
     following = _following(entries, following_bytes)
     indexed = columns_of(file, following)
     checks: dict[str, EntryCheck] = {}

@@ -51,15 +51,16 @@ def locate_bits(file: ParquetInput, meta: ColumnMetaData, findings: Findings) ->
     """Return the location of a filter's bits, by its header; None, and a finding, if it cannot be read."""
     body_stop = file.footer.start
     try:
-        location = FilterLocation.of(meta, body_stop)._replace(stop=body_stop)  # its length is checked below
-        start, stop = location.bits(file.source.read(*location.head))
+        location = FilterLocation.of(meta, body_stop)
+        by_header = FilterLocation(location.start, body_stop)
+        start, stop = by_header.bits(file.source.read(*by_header.head))
     except FormatError as error:
         findings.add("bloom-filter-unreadable", error.message, index=_BLOOM_FILTER)
         return None
-    num_bytes = stop - location.start
-    if meta.bloom_filter_length is not None and meta.bloom_filter_length != num_bytes:
-        message = f"its length in the footer is {meta.bloom_filter_length} bytes, but it has {num_bytes}"
-        findings.add("bloom-filter-length", message, index=_BLOOM_FILTER)
+    try:
+        location.check_length(stop)
+    except FormatError as error:  # readers that do not compare the lengths use the bits
+        findings.add("bloom-filter-length", error.message, index=_BLOOM_FILTER)
     return ByteRange(start, stop)
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 from intarsia.check.verification.chunk import CheckedChunk
 from intarsia.check.verification.findings import Findings
-from intarsia.format.enums import DICTIONARY_ENCODINGS, Encoding, PageType
+from intarsia.format.enums import DICTIONARY_ENCODINGS, Encoding, PageType, encoding_name
 from intarsia.format.page_header import PAGE_CHECKSUM
 
 _PAGE_HEADER = "PageHeader"
@@ -87,13 +87,12 @@ def _unified(encoding: int) -> int:
     return Encoding.RLE_DICTIONARY if encoding in DICTIONARY_ENCODINGS else encoding
 
 
-def _name(encoding: int) -> str:
-    return Encoding(encoding).name if encoding in tuple(Encoding) else f"encoding {encoding}"
-
-
 def _names(encodings: set[int]) -> str:
-    return ", ".join(map(_name, sorted(encodings)))
+    return ", ".join(map(encoding_name, sorted(encodings)))
 
 
 def _counts(counts: Counter[int]) -> str:
-    return ", ".join(f"{count} {_name(encoding)}" for encoding, count in sorted(counts.items())) or "none"
+    return (
+        ", ".join(f"{count} {encoding_name(encoding)}" for encoding, count in sorted(counts.items()))
+        or "none"
+    )
