@@ -74,7 +74,7 @@ def file_start(number):
         pa.array([5, 3]),
         pa.chunked_array([[5], [3]]),
     ],
-    ids=repr,
+    ids=str,
 )
 def test_every_form_of_numbers(lake, rows):
     assert ia.open(lake).scan(columns=["x"], rows=rows).to_arrow()["x"].to_pylist() == [3, 5]
@@ -94,7 +94,7 @@ def test_every_form_of_numbers(lake, rows):
         (pa.table({"row": [1]}), ValueError),
         (pa.table({"path": ["elsewhere.parquet"], "row": [1]}), ValueError),
     ],
-    ids=repr,
+    ids=str,
 )
 def test_rows_that_do_not_exist(lake, rows, error):
     with pytest.raises(error):

@@ -71,14 +71,14 @@ def test_text_is_never_parsed():
         pa.scalar(3, pa.int8()),
         float("nan"),
     ],
-    ids=repr,
+    ids=str,
 )
 def test_values_of_any_type(value):
     assert parse_sql("x > ?", [value]).value is value
 
 
 @pytest.mark.parametrize(
-    "values", [[], [1, 2], (3,), {4}, np.array([1, 2]), pa.array([1, None]), range(100)], ids=repr
+    "values", [[], [1, 2], (3,), {4}, np.array([1, 2]), pa.array([1, None]), range(100)], ids=str
 )
 def test_a_list_is_one_parameter(values):
     assert parse_sql("x IN ?", [values]) == ia.In("x", tuple(values))
