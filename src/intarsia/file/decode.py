@@ -148,8 +148,11 @@ class PageDecoder:
         names = ", ".join(repr(schema.leaves[given.ordinal].name) for given in pages)
         are_whole = all(chunk.plan.whole for chunk in group)
         try:
+            created_by = self._file.footer.metadata.created_by
             for given in pages:
-                self._check_claims(by_ordinal[schema.leaves[given.ordinal].ordinal], given.num_values)
+                dictionary, data = given.parts
+                leaf = schema.leaves[given.ordinal]
+                check_values(data, given.num_values, given.meta.codec, leaf, created_by, dictionary)
             table = decode_pages(
                 schema, pages, claimed, f"the pages of {names}", checksums=self._file.page_checksums
             )
@@ -180,11 +183,6 @@ class PageDecoder:
                 )
             raise PageIndexMismatchError(contradiction)
         return table
-
-    def _check_claims(self, chunk: FetchedPages, num_values: int) -> None:
-        """Refuse pages for which pyarrow would allocate much more memory than their values take."""
-        plan, created_by = chunk.plan, self._file.footer.metadata.created_by
-        check_values(chunk.data, num_values, plan.meta.codec, plan.leaf, created_by, chunk.dictionary)
 
     def _check_rows(self, chunk: FetchedPages) -> int:
         """Check the number of rows in each page whose header has it, and return the number of values."""

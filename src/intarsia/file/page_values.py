@@ -41,6 +41,9 @@ _BITS = 8
 _PLAUSIBLE_VALUES = 1 << 22
 _PLAUSIBLE_VALUES_PER_BYTE = 1 << 10
 
+#: The first bytes of the header of a data page: the field `type`, which is 0 or 3.
+_STARTS_OF_DATA_PAGES = (b"\x15\x00", b"\x15\x06")
+
 #: The header of delta encodings has four varints.
 _MAX_DELTA_HEADER_BYTES = 40
 
@@ -78,10 +81,11 @@ def check_values(
     Raises:
         CorruptFileError: If a page is damaged, or contains fewer values.
     """
-    for page in iter_pages(dictionary or pages):
-        if page.header.type == PageType.DICTIONARY_PAGE:
+    first = dictionary or pages
+    if first[:2] not in _STARTS_OF_DATA_PAGES:
+        page = next(iter_pages(first), None)
+        if page is not None and page.header.type == PageType.DICTIONARY_PAGE:
             _check_dictionary_size(page, leaf)
-        break
     if is_plausible(num_values, len(pages)):
         return
     has_dictionary = bool(dictionary)
