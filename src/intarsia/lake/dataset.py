@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from intarsia.arrow.selecting import take_rows
+from intarsia.arrow.selecting import filter_rows, take_rows
 from intarsia.errors import ColumnNotFoundError, PredicateError, UnsupportedFeatureError
 from intarsia.lake.scan import Scan
 from intarsia.lake.table_files import TableFiles
@@ -245,7 +245,7 @@ class TableScanner:
         # pyarrow checks names and types
         checked = ds.dataset(self.dataset_schema.empty_table()).scanner(columns=self._columns, filter=where)
         self.projected_schema: pa.Schema = checked.projected_schema
-        conjuncts = None if where is None else parse_conjuncts(where)
+        conjuncts = None if where is None else parse_conjuncts(where, self.dataset_schema)
         usable = [one for one in conjuncts.predicates if self._is_usable(one)] if conjuncts else []
         self._predicate: Predicate | None = usable[0] if len(usable) == 1 else And(tuple(usable))
         if not usable:
@@ -275,7 +275,7 @@ class TableScanner:
             return list(columns) if known.issuperset(columns) else None
         found: set[str] = set()
         for expression in columns.values():
-            names = parse_conjuncts(expression).columns
+            names = parse_conjuncts(expression, self.dataset_schema).columns
             if names is None:
                 return None
             found |= names
@@ -350,9 +350,13 @@ class TableScanner:
 
     def _computed(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Evaluate the rest of the filter and the columns of the result with pyarrow."""
-        dataset = ds.dataset(pa.Table.from_batches([rows]))
+        table = pa.Table.from_batches([rows])
+        if self._rest is not None:
+            # pyarrow's datasets cannot filter views
+            (is_kept,) = ds.dataset(table).to_table(columns={"is_kept": self._rest}).columns
+            table = filter_rows(table, pc.fill_null(is_kept, False))
         columns = self.dataset_schema.names if self._columns is None else self._columns
-        found: list[pa.RecordBatch] = dataset.to_table(columns=columns, filter=self._rest).to_batches()
+        found: list[pa.RecordBatch] = ds.dataset(table).to_table(columns=columns).to_batches()
         return found
 
 

@@ -313,7 +313,10 @@ class _Translator:
             found = found.cast(data_type)
         if pa.types.is_floating(found.type) and pc.any(pc.is_nan(found)).as_py():
             raise _UntranslatableError
-        return pc.if_else(column.is_valid(), column.isin(found), pa.scalar(None, pa.bool_()))
+        among = column.isin(found)
+        if pa.types.is_floating(found.type) and pc.any(pc.equal(found, 0)).as_py():
+            among = among | (column == 0.0)  # pyarrow distinguishes zeros by sign in lists
+        return pc.if_else(column.is_valid(), among, pa.scalar(None, pa.bool_()))
 
     def _text(self, name: Any, node: Any, *rest: Any) -> pc.Expression:
         column, data_type = self._column(node)
