@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.arrow.conforming import conform
+from intarsia.arrow.nested_types import with_leaves
 
 Values = TypeVar("Values", pa.Array, pa.ChunkedArray)
 
@@ -70,6 +71,11 @@ def filter_values(values: Values, mask: pa.BooleanArray | pa.ChunkedArray) -> Va
     return _selected(values, lambda plain: plain.filter(mask))
 
 
+def no_rows(schema: pa.Schema) -> pa.Table:
+    """Return a table without rows; ``schema.empty_table()`` fails for nested extension types."""
+    return pa.Table.from_batches([], schema)
+
+
 def _positions(ordinals: npt.ArrayLike | pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     is_arrow = isinstance(ordinals, pa.Array | pa.ChunkedArray)
     return ordinals if is_arrow else pa.array(ordinals, pa.int64())
@@ -78,7 +84,7 @@ def _positions(ordinals: npt.ArrayLike | pa.Array | pa.ChunkedArray) -> pa.Array
 def _selected(values: Values, select: Callable[[Values], Values]) -> Values:
     data_type = values.type
     if not isinstance(data_type, pa.BaseExtensionType):
-        return conform(select(conform(values, _without_views(data_type))), data_type)
+        return conform(select(conform(values, with_leaves(data_type, _without_view))), data_type)
     if isinstance(values, pa.Array):
         return data_type.wrap_array(_selected(values.storage, select))
     storage = pa.chunked_array([chunk.storage for chunk in values.chunks], data_type.storage_type)
@@ -86,25 +92,8 @@ def _selected(values: Values, select: Callable[[Values], Values]) -> Values:
     return pa.chunked_array(chunks, data_type)
 
 
-def _without_views(data_type: pa.DataType) -> pa.DataType:
-    """Return a type with large text and binary in place of views."""
+def _without_view(data_type: pa.DataType) -> pa.DataType:
+    """Return large text or binary in place of a view."""
     if pa.types.is_string_view(data_type):
         return pa.large_string()
-    if pa.types.is_binary_view(data_type):
-        return pa.large_binary()
-    if pa.types.is_struct(data_type):
-        return pa.struct([field.with_type(_without_views(field.type)) for field in data_type])
-    if pa.types.is_map(data_type):
-        key, item = data_type.key_field, data_type.item_field
-        return pa.map_(
-            key.with_type(_without_views(key.type)),
-            item.with_type(_without_views(item.type)),
-            data_type.keys_sorted,
-        )
-    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
-        field = data_type.value_field.with_type(_without_views(data_type.value_type))
-        return pa.list_(field) if pa.types.is_list(data_type) else pa.large_list(field)
-    if pa.types.is_fixed_size_list(data_type):
-        field = data_type.value_field.with_type(_without_views(data_type.value_type))
-        return pa.list_(field, data_type.list_size)
-    return data_type
+    return pa.large_binary() if pa.types.is_binary_view(data_type) else data_type

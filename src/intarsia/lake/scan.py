@@ -11,6 +11,7 @@ from numbers import Integral
 
 import pyarrow as pa
 
+from intarsia.arrow.owned_rows import to_batches
 from intarsia.file import ParquetInput
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.file_runs import FileRuns, OnError
@@ -430,4 +431,4 @@ class Scan(QueryResult):
 
 def _to_batches(tables: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
     for table in tables:
-        yield from table.to_batches()
+        yield from to_batches(table)

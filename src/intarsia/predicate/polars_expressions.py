@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from polars.io.plugins import register_io_source
 
+from intarsia.arrow.selecting import no_rows
 from intarsia.errors import ColumnNotFoundError, PredicateError
 from intarsia.predicate.expressions import parse_expression
 from intarsia.predicate.nodes import Predicate
@@ -130,7 +131,7 @@ def _resolved(predicate: pl.Expr, schema: pa.Schema) -> Any:
     for name in names:
         if schema.get_field_index(name) < 0:
             raise ColumnNotFoundError(name, schema.names)
-    rows = pl.DataFrame(schema.empty_table().select(list(names) or schema.names[:1]))
+    rows = pl.DataFrame(no_rows(schema).select(list(names) or schema.names[:1]))
     passed: list[pl.Expr | None] = []
 
     def read(
