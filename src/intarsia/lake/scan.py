@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
+from typing import Any
 
 import pyarrow as pa
 
@@ -54,6 +55,9 @@ class Scan(QueryResult):
     ``polars.DataFrame(scan)`` and ``duckdb.sql("FROM scan")``. `to_pandas`, `to_polars` and `to_duckdb`
     return the data frames and relations of these libraries.
 
+    A scan can be pickled. The copy plans again, and reads the files as they are then. `Table.plan` plans
+    once, for many processes.
+
     Attributes:
         columns: The columns of the result.
         schema: The schema of the result.
@@ -79,6 +83,7 @@ class Scan(QueryResult):
         on_error: OnError = "raise",
     ) -> None:
         self._table = table
+        self._arguments = (table, predicate, columns, limit, order_by, on_error)
         # footers that are read now for the schema need not be checked again by the first run
         has_new_footers = not table.has_schema
         self._limit = limit
@@ -98,6 +103,9 @@ class Scan(QueryResult):
             on_error=on_error,
             has_new_footers=has_new_footers,
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._arguments
 
     @property
     def report(self) -> ScanReport:
