@@ -34,7 +34,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
+
+#: Longer names are cut in messages; the attribute ``column`` of the error has the whole name.
+_SHOWN_CHARACTERS: Final = 200
 
 
 class IntarsiaError(Exception):
@@ -164,7 +167,9 @@ class ColumnNotFoundError(IntarsiaError, KeyError):
         else:
             shown = ", ".join(repr(name) for name in self.known[:8])
             hint = f"the columns are {shown}{', …' if len(self.known) > 8 else ''}"
-        problem = f"no column {self.column!r}" if self.column else "the name of a column is empty"
+        column = self.column or ""
+        name = column if len(column) <= _SHOWN_CHARACTERS else f"{column[:_SHOWN_CHARACTERS]}…"
+        problem = f"no column {name!r}" if name else "the name of a column is empty"
         return f"{problem}; {hint}"
 
 

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from intarsia.arrow.selecting import filter_values, take_rows
+from intarsia.arrow.selecting import filter_rows, filter_values, take_rows, take_values
 
 TEXT, BYTES = pa.string_view(), pa.binary_view()
 LONG = "longer than the bytes that a view stores itself"
@@ -36,14 +36,26 @@ def test_rows_are_selected(values):
         found.validate(full=True)
         assert found.schema == table.schema
         assert found.to_pylist() == [rows[ordinal] for ordinal in ordinals]
+    for found in (
+        take_values(values, pa.array([3, None, 0])),
+        take_values(table["x"], pa.array([3, None, 0])),
+    ):
+        found.validate(full=True)
+        assert (type(found), found.type) in ((type(values), values.type), (pa.ChunkedArray, values.type))
+        assert found.to_pylist() == [rows[3]["x"], None, rows[0]["x"]]
     for flags in ([True, False, True, True], [False] * 4):
         kept = filter_values(table["x"], pa.array(flags))
         kept.validate(full=True)
         assert kept.type == values.type
         assert kept.to_pylist() == [row["x"] for row, flag in zip(rows, flags, strict=True) if flag]
+        assert filter_rows(table, pa.array(flags)).to_pylist() == [
+            row for row, flag in zip(rows, flags, strict=True) if flag
+        ]
 
 
 def test_tables_without_columns_or_rows():
     assert take_rows(pa.table({}), []).num_rows == 0
+    no_columns = pa.table({"x": [1, 2]}).select([])
+    assert filter_rows(no_columns, pa.array([True, False])).num_rows == 1
     empty = pa.table({"x": pa.chunked_array([], TEXT)})
     assert take_rows(empty, []).schema == empty.schema

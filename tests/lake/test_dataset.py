@@ -280,6 +280,13 @@ def test_rows_with_views_are_selected_by_number(tmp_path):
     assert ia.open(tmp_path).dataset().take(pa.array([2, 0]))["x"].to_pylist() == ["c", "a"]
 
 
+def test_rows_with_views_are_filtered_by_pyarrow(tmp_path):
+    table = pa.table({"x": pa.array(["a", "b", "c"], pa.string_view()), "n": [1, 2, 3]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    where = (pc.field("n") + 1 > 2) & (pc.field("n") < 3)
+    assert ia.open(tmp_path).dataset().to_table(filter=where).to_pylist() == [{"x": "b", "n": 2}]
+
+
 def test_a_dataset_has_one_schema(dataset):
     with pytest.raises(ia.UnsupportedFeatureError) as caught:
         dataset.replace_schema(pa.schema({"user": pa.int8()}))

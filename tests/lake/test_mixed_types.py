@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.lake.widening import widest
 from tests.effort import examples
+from tests.lake.index.lakes import write
 
 MIDNIGHT = dt.datetime(1970, 1, 2)
 
@@ -241,3 +242,30 @@ def test_extension_types_of_files_without_a_stored_schema(tmp_path):
     table = ia.open(tmp_path)
     assert table.schema.field("a").type == pa.json_()
     assert table.scan().to_arrow().schema.field("a").type == pa.json_()
+
+
+VIEWS = {"text": pa.array(["a", "b", None], pa.string_view()), "data": pa.array([b"a"] * 3, pa.binary_view())}
+
+
+@pytest.mark.parametrize("has_lake_index", [False, True])
+@pytest.mark.parametrize("num_files", [3, 40], ids=["few", "planned together"])
+def test_views_that_a_file_lacks(tmp_path, has_lake_index, num_files):
+    for ordinal in range(num_files):
+        columns = {} if ordinal % 3 == 1 else {"text": VIEWS["text"]} if ordinal % 3 == 2 else VIEWS
+        write(tmp_path / f"{ordinal:02}.parquet", pa.table({"n": [ordinal, ordinal, ordinal], **columns}))
+    if has_lake_index:
+        ia.open(tmp_path).build_lake_index("beside")
+    table = ia.open(tmp_path)
+    for where, wanted in (
+        ("text = 'b'", [n for n in range(num_files) if n % 3 != 1]),
+        ("data = X'61' AND n < 2", [0, 0, 0]),
+        ("text IS NULL AND n <= 1", [0, 1, 1, 1]),
+        ("data IS NULL AND text <> 'b'", list(range(2, num_files, 3))),
+    ):
+        assert table.count(where) == len(wanted)
+        assert table.scan(where, ["n"]).to_arrow()["n"].to_pylist() == wanted
+        assert table.aggregate({"n": ["max"]}, where)["n"]["max"] == wanted[-1]
+        assert table.explain(where).files_total == num_files
+        assert sum(split.to_arrow().num_rows for split in table.plan(where)) == len(wanted)
+    first = table.scan(columns=["n", "data"], order_by="text DESC", limit=1).to_arrow()
+    assert first.to_pylist() == [{"n": 0, "data": b"a"}]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import pickle
 import sys
+from concurrent.futures import ProcessPoolExecutor
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -77,3 +82,45 @@ def test_without_a_library_the_error_names_the_remedy(lake, monkeypatch, library
     assert caught.value.name == library
     assert f"pip install {library}" in str(caught.value)
     assert "to_arrow()" in str(caught.value)
+
+
+def test_a_data_frame_of_a_scan_is_refused_with_the_remedy(lake):
+    """pandas would make one row of each batch."""
+    pandas = pytest.importorskip("pandas")
+    for convert in (pandas.DataFrame, np.asarray):
+        with pytest.raises(TypeError) as caught:
+            convert(ia.open(lake).scan("x >= 2"))
+        assert "to_pandas()" in str(caught.value)
+
+
+def test_other_libraries_take_a_scan(lake):
+    scan = ia.open(lake).scan("x >= 2", columns=["x"])
+    assert pytest.importorskip("polars").DataFrame(scan)["x"].to_list() == [2, 3, 4]
+    assert pytest.importorskip("duckdb").sql("SELECT sum(x) FROM scan").fetchall() == [(9,)]
+    assert pa.table(scan)["x"].to_pylist() == [2, 3, 4]
+
+
+@pytest.mark.parametrize("seconds", [None, 60])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"where": "x >= 2", "columns": ["s"], "limit": 2},
+        {"where": pc.field("x").isin([1, 4]), "order_by": "x DESC", "limit": 1},
+    ],
+    ids=["all", "some", "first"],
+)
+def test_a_scan_is_pickled(lake, options, seconds):
+    scan = ia.open(lake, query_timeout_seconds=seconds).scan(**options)
+    expected = scan.to_arrow()
+    copy = pickle.loads(pickle.dumps(scan))
+    assert (type(copy), copy.schema, copy.report.rows_matched) == (type(scan), scan.schema, 0)
+    assert copy.to_arrow().equals(expected)
+    assert copy.report.rows_matched == scan.report.rows_matched
+
+
+def test_a_scan_runs_in_another_process(lake):
+    scan = ia.open(lake).scan("x >= 2")
+    expected = scan.to_arrow()
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as processes:
+        assert processes.submit(ia.Scan.to_arrow, scan).result().equals(expected)

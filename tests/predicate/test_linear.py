@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from intarsia.errors import ColumnNotFoundError, PredicateError
 from intarsia.predicate import (
     And,
     BoundIn,
@@ -24,6 +25,7 @@ from intarsia.predicate import (
     resolve_column,
 )
 from intarsia.predicate.bound import BoundCompare, ascending
+from intarsia.predicate.sql import MAX_SQL_TOKENS
 from tests.counting import calls
 from tests.effort import examples
 from tests.predicate import oracle, strategies
@@ -73,15 +75,21 @@ def test_twice_the_terms_are_twice_the_work(form):
 
 
 class CountedFields:
-    """A schema that counts the fields that are made from it, which is the cost of a look at all columns."""
+    """A schema that counts look-ups, and the fields that are made: the cost of a look at all columns."""
 
     def __init__(self, schema):
         self._schema = schema
         self.made = 0
 
+        self.looked_up = 0
+
     def field(self, ordinal):
         self.made += 1
         return self._schema.field(ordinal)
+
+    def get_all_field_indices(self, name):
+        self.looked_up += 1
+        return self._schema.get_all_field_indices(name)
 
     def __len__(self):
         return len(self._schema)
@@ -95,6 +103,53 @@ def test_a_name_is_found_without_a_look_at_all_columns(name):
     schema = CountedFields(SCHEMA.append(pa.field("s", pa.struct({"x": pa.int8()}))))
     assert resolve_column(schema, name).path[-1] == "x"
     assert schema.made == 1
+
+
+DOTS = pa.schema({"x": pa.struct({"a": pa.struct({"a.a": pa.int8()})}), "x.a": pa.int8(), "y": pa.int8()})
+
+
+@pytest.mark.parametrize("column", ["x" + ".a" * 20_000, ("x",) + ("a",) * 20_000], ids=["dotted", "path"])
+def test_a_name_of_many_parts_takes_few_look_ups(column):
+    """Each run of parts would be joined, so that a name of 64 kB took seconds."""
+
+    schema = CountedFields(DOTS)
+    with pytest.raises(ColumnNotFoundError) as caught:
+        resolve_column(schema, column)
+    assert caught.value.reason == "no-such-column"
+    assert len(str(caught.value)) < 500 < len(caught.value.column)
+    assert schema.looked_up <= 2
+
+
+def test_names_with_dots_are_found():
+    inner = pa.struct({"c." * 20 + "d": pa.int16(), "c": pa.struct({"c" + ".c" * 18: pa.int8()})})
+    schema = pa.schema({"a.b": inner, "a" + ".b" * 30: pa.int64()})
+    assert resolve_column(schema, "a.b." + "c." * 20 + "d").path == ("a.b", "c." * 20 + "d")
+    assert resolve_column(schema, "a.b" + ".c" * 20).path == ("a.b", "c", "c" + ".c" * 18)
+    assert resolve_column(schema, "a" + ".b" * 30).type == pa.int64()
+
+
+def test_the_parts_of_a_name_are_tokens():
+    with pytest.raises(PredicateError) as caught:
+        parse_sql("x" + ".a" * MAX_SQL_TOKENS + " = 1")
+    assert caught.value.reason == "predicate-too-long"
+
+
+def test_text_of_thousands_of_levels():
+    def nested(levels):
+        node = Comparison("x", "=", 1)
+        for level in range(levels):
+            node = Not(node) if level % 3 == 2 else (And, Or)[level % 2]((node, Comparison("y", "=", "a")))
+        return node
+
+    few, many = nested(3_000), nested(6_000)
+    assert str(many).count("y = 'a'") == repr(many).count("'a'") == 4_000
+    assert str(parse_sql(str(nested(8)))) == str(nested(8))
+    assert repr(eval(repr(nested(9)))) == repr(nested(9))
+    assert calls(lambda: str(many)) < 2.1 * calls(lambda: str(few))
+    assert calls(lambda: repr(many)) < 2.1 * calls(lambda: repr(few))
+    with pytest.raises(PredicateError) as caught:
+        bind(many, SCHEMA)
+    assert caught.value.reason == "nested-too-deeply"
 
 
 def test_each_name_is_looked_up_once():

@@ -369,6 +369,22 @@ def test_sorted_by_types_that_pyarrow_sorts_wrongly_or_not_at_all(path, values, 
     assert ia.verify(path).ok
 
 
+@pytest.mark.parametrize("data_type", [pa.string_view(), pa.binary_view()], ids=str)
+@pytest.mark.parametrize("sort_by", ["n", "a"])
+def test_views_are_sorted(path, data_type, sort_by):
+    texts = pa.array([f"{number:02} and a text of more than 12 bytes" for number in (3, 1, 2)])
+    values = (
+        texts.cast(pa.binary()).cast(data_type) if data_type == pa.binary_view() else texts.cast(data_type)
+    )
+    nested = pa.StructArray.from_arrays([values], ["x"])
+    ia.write_table(pa.table({"n": [3, 1, 2], "a": values, "s": nested}), path, sort_by=sort_by)
+    found = pq.read_table(path)
+    assert (found["n"].to_pylist(), found["a"].type) == ([1, 2, 3], data_type)
+    assert (
+        found["a"].to_pylist() == [row["x"] for row in found["s"].to_pylist()] == sorted(values.to_pylist())
+    )
+
+
 def test_dictionary_of_a_missing_column(path):
     table = pa.table({"a": [1], "tags": [["x"]]})
     for names in (["b"], ["a", "tags"]):

@@ -7,7 +7,7 @@ these pages in memory. Rows are copied if the copy is small compared to the memo
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
@@ -65,6 +65,30 @@ def own_rows(rows: Rows) -> Rows:
     columns = rows.columns
     owned = [own_rows(column) for column in columns]
     return rows if _same(owned, columns) else type(rows).from_arrays(owned, schema=rows.schema)
+
+
+def to_batches(table: pa.Table, max_rows: int | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield batches of a table with no struct at an offset; no value is copied.
+
+    Batches begin where a chunk of any column does, within the chunks of others. DuckDB and DataFusion refuse
+    nested structs at an offset.
+
+    Args:
+        table: The table.
+        max_rows: Maximum number of rows of a batch; None for no limit.
+
+    Example:
+        >>> table = pa.table({"place": [{"x": {"y": 1}}, {"x": {"y": 2}}, {"x": {"y": 3}}]})
+        >>> [batch.column("place").offset for batch in table.to_batches(2)]
+        [0, 2]
+        >>> [batch.column("place").offset for batch in to_batches(table, 2)]
+        [0, 0]
+    """
+    for batch in table.to_batches(max_rows):
+        columns = batch.columns
+        begun = [column if _begins_at_zero(column) else _rebuilt(column, _unchanged) for column in columns]
+        is_same = _same(begun, columns)
+        yield batch if is_same else pa.RecordBatch.from_arrays(begun, schema=batch.schema)
 
 
 def needed_bytes(table: pa.Table) -> int:

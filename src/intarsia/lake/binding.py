@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from intarsia.arrow.selecting import take_values
 from intarsia.errors import PredicateError
 from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
@@ -118,7 +119,7 @@ class TableBinder:
             known = _assume_true(self._bound, paths)
             if isinstance(known, BoundConstant) and known.value:
                 continue
-            columns = {path: values[path].take(pa.array(files)) for path in known.paths()}
+            columns = {path: take_values(values[path], files) for path in known.paths()}
             kept = evaluate(known, columns, len(files))
             excluded[files] = ~np.asarray(kept.to_numpy(zero_copy_only=False), dtype=bool)
             used |= known.paths()
@@ -167,7 +168,7 @@ class TableBinder:
         """
         columns = self._replacing
         binding = self._bind(path, schema)
-        constants = {binding.own(path): values.take(pa.array(files)) for path, values in columns.items()}
+        constants = {binding.own(path): take_values(values, files) for path, values in columns.items()}
         for missing, data_type in binding.missing.items():
             constants[binding.own(missing)] = self._table.absent_values(missing, data_type, files)
         return binding.predicate, constants

@@ -11,7 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from intarsia.arrow.selecting import take_rows
+from intarsia.arrow.conforming import conform
+from intarsia.arrow.nested_types import storage_of, text_of_json, with_leaves
+from intarsia.arrow.owned_rows import to_batches
+from intarsia.arrow.selecting import filter_rows, no_rows, take_rows
 from intarsia.errors import ColumnNotFoundError, PredicateError, UnsupportedFeatureError
 from intarsia.lake.query_run import QueryRun
 from intarsia.lake.scan import Scan
@@ -34,7 +37,7 @@ class TableDataset(ds.Dataset):
     table: its filter prunes files, row groups and pages. The parts of a filter that Intarsia does not
     support are evaluated by pyarrow on the remaining rows.
 
-    Partition columns have plain types, as in ``pyarrow.dataset.dataset``.
+    Partition columns have plain types, as in ``pyarrow.dataset.dataset``, and JSON is text.
 
     Args:
         table: The table.
@@ -245,9 +248,10 @@ class TableScanner:
         if isinstance(where, pa.Scalar):  # DataFusion passes one for a condition that no row satisfies
             where = pc.scalar(where)
         # pyarrow checks names and types
-        checked = ds.dataset(self.dataset_schema.empty_table()).scanner(columns=self._columns, filter=where)
+        checked = ds.dataset(no_rows(self.dataset_schema)).scanner(columns=self._columns)
         self.projected_schema: pa.Schema = checked.projected_schema
-        conjuncts = None if where is None else parse_conjuncts(where)
+        self._filters_storage = where is not None and _needs_storage(where, self.dataset_schema)
+        conjuncts = None if where is None else parse_conjuncts(where, self.dataset_schema)
         usable = [one for one in conjuncts.predicates if self._is_usable(one)] if conjuncts else []
         self._predicate: Predicate | None = usable[0] if len(usable) == 1 else And(tuple(usable))
         if not usable:
@@ -277,7 +281,7 @@ class TableScanner:
             return list(columns) if known.issuperset(columns) else None
         found: set[str] = set()
         for expression in columns.values():
-            names = parse_conjuncts(expression).columns
+            names = parse_conjuncts(expression, self.dataset_schema).columns
             if names is None:
                 return None
             found |= names
@@ -331,39 +335,61 @@ class TableScanner:
         with contextlib.closing(scan.read_ahead()) as found:
             for encoded in found:
                 rows = self._decoded(encoded)
-                for batch in [rows] if self._is_plain else self._computed(rows):
-                    for start in range(0, batch.num_rows, self._batch_size):
-                        yield batch.slice(start, self._batch_size)
+                yield from to_batches(rows if self._is_plain else self._computed(rows), self._batch_size)
 
-    def _decoded(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows with plain partition columns."""
-        partition = self._table.partition_types
-        if partition.keys().isdisjoint(self._names):
-            return rows
+    def _decoded(self, rows: pa.RecordBatch) -> pa.Table:
+        """Return the rows in the types of the dataset."""
         schema = pa.schema(
             [self.dataset_schema.field(name) for name in self._names], self.dataset_schema.metadata
         )
-        columns = [
-            column.dictionary_decode()
-            if pa.types.is_dictionary(column.type) and name in partition
-            else column
-            for name, column in zip(self._names, rows.columns, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
+        return _conformed(pa.Table.from_batches([rows]), schema)
 
-    def _computed(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
+    def _computed(self, table: pa.Table) -> pa.Table:
         """Evaluate the rest of the filter and the columns of the result with pyarrow."""
-        dataset = ds.dataset(pa.Table.from_batches([rows]))
+        if self._rest is not None:
+            stored = _conformed(table, _storage(table.schema)) if self._filters_storage else table
+            # pyarrow's datasets cannot filter views
+            (is_kept,) = ds.dataset(stored).to_table(columns={"is_kept": self._rest}).columns
+            table = filter_rows(table, pc.fill_null(is_kept, False))
         columns = self.dataset_schema.names if self._columns is None else self._columns
-        found: list[pa.RecordBatch] = dataset.to_table(columns=columns, filter=self._rest).to_batches()
-        return found
+        return ds.dataset(table).to_table(columns=columns)
+
+
+def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    if table.schema.types == schema.types:
+        return table
+    columns = [conform(column, field.type) for column, field in zip(table.columns, schema, strict=True)]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _needs_storage(where: pc.Expression, schema: pa.Schema) -> bool:
+    """Return whether pyarrow evaluates a filter only on the storage of extension types.
+
+    Raises:
+        pyarrow.ArrowException: If pyarrow does not evaluate it at all.
+    """
+    try:
+        ds.dataset(no_rows(schema)).scanner(filter=where)
+    except pa.ArrowNotImplementedError:
+        ds.dataset(no_rows(_storage(schema))).scanner(filter=where)
+        return True
+    return False
+
+
+def _storage(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_type(with_leaves(field.type, storage_of)) for field in schema])
 
 
 def plain_schema(table: TableFiles) -> pa.Schema:
-    """Return the schema of a table with plain types of partition columns, not dictionaries."""
+    """Return the schema of a table in types that engines compare.
+
+    Partition columns have plain types, not dictionaries, and JSON is text.
+    """
     schema = table.schema
-    for name, data_type in table.partition_types.items():
-        schema = schema.set(schema.get_field_index(name), pa.field(name, data_type))
+    for ordinal, field in enumerate(schema):
+        data_type = table.partition_types.get(field.name) or with_leaves(field.type, text_of_json)
+        if data_type != field.type:
+            schema = schema.set(ordinal, field.with_type(data_type))
     return schema
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.arrow.selecting import take_values
 from intarsia.lake.column_names import ColumnNames
 from intarsia.lake.data_file import DataFile, DeletedRows
 from intarsia.lake.log_statistics import LogStatistics
@@ -59,7 +60,7 @@ class TableDefinition:
         default, values = self.defaults.get(path), self.partitions.values.get(path)
         if values is None:
             return None if default is None else pa.repeat(default, len(files))
-        found = values.take(pa.array(files, pa.int64()))
+        found = take_values(values, files)
         if default is None:
             return found
         return pc.if_else(pa.array(self.partitions.is_known(path)[files]), found, default)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from intarsia.arrow.selecting import take_values
 from intarsia.errors import FormatError
 from intarsia.lake.data_file import DataFile
 from intarsia.predicate import Path
@@ -77,7 +78,7 @@ class Partitions:
     @cached_property
     def values(self) -> dict[Path, pa.Array]:
         """The values of each partition column, one for each file."""
-        return {(name,): values.take(pa.array(self._codes)) for name, values in self._columns.items()}
+        return {(name,): take_values(values, self._codes) for name, values in self._columns.items()}
 
     @cached_property
     def _constants(self) -> list[Mapping[Path, pa.Scalar] | None]:
@@ -94,8 +95,7 @@ class Partitions:
 
     def part(self, ordinals: Sequence[int]) -> DeclaredPartitions:
         """Return the partition columns of some of the files, with the types of all."""
-        chosen = pa.array(ordinals, pa.int64())
-        columns = {path[0]: values.take(chosen) for path, values in self.values.items()}
+        columns = {path[0]: take_values(values, ordinals) for path, values in self.values.items()}
         return DeclaredPartitions([self._files[ordinal] for ordinal in ordinals], columns)
 
     @property
@@ -148,10 +148,9 @@ class DeclaredPartitions:
 
     def part(self, ordinals: Sequence[int]) -> DeclaredPartitions:
         """Return the partition columns of some of the files."""
-        chosen = pa.array(ordinals, pa.int64())
         return DeclaredPartitions(
             [self._files[ordinal] for ordinal in ordinals],
-            {path[0]: values.take(chosen) for path, values in self.values.items()},
+            {path[0]: take_values(values, ordinals) for path, values in self.values.items()},
             {name: is_known[list(ordinals)] for name, is_known in self._is_known.items()},
             replaces_columns=self.replaces_columns,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
@@ -123,3 +123,14 @@ class QueryResult(ABC):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Implement the Arrow PyCapsule protocol, which DuckDB, Polars, pandas and DataFusion read."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        """Raise an error: ``pandas.DataFrame(scan)`` would have one row for each batch.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError(
+            "rows with columns of several types are not a NumPy array; for a pandas DataFrame use "
+            "to_pandas(), for arrays to_arrow()['column'].to_numpy()"
+        )

@@ -8,9 +8,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
+from typing import Any
 
 import pyarrow as pa
 
+from intarsia.arrow.owned_rows import to_batches
 from intarsia.file import ParquetInput
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.file_runs import FileRuns, OnError
@@ -55,6 +57,9 @@ class Scan(QueryResult):
     ``polars.DataFrame(scan)`` and ``duckdb.sql("FROM scan")``. `to_pandas`, `to_polars` and `to_duckdb`
     return the data frames and relations of these libraries.
 
+    A scan can be pickled. The copy plans again, and reads the files as they are then. `Table.plan` plans
+    once, for many processes.
+
     Attributes:
         columns: The columns of the result.
         schema: The schema of the result.
@@ -81,6 +86,7 @@ class Scan(QueryResult):
         first_run: QueryRun | None = None,
     ) -> None:
         self._table = table
+        self._arguments = (table, predicate, columns, limit, order_by, on_error)
         # the first run includes the reads for the schema
         self._next_run: QueryRun | None = first_run or QueryRun(table.new_deadline())
         # footers that are read now for the schema need not be checked again by the first run
@@ -113,6 +119,9 @@ class Scan(QueryResult):
         """Begin a run."""
         run, self._next_run = self._next_run, None
         return run or QueryRun(self._table.new_deadline())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._arguments
 
     @property
     def report(self) -> ScanReport:
@@ -460,4 +469,4 @@ class Scan(QueryResult):
 
 def _to_batches(tables: Iterator[pa.Table]) -> Generator[pa.RecordBatch, None, None]:
     for table in tables:
-        yield from table.to_batches()
+        yield from to_batches(table)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from intarsia.arrow.selecting import take_values
 from intarsia.errors import FormatError, PredicateError
 from intarsia.file import Ignored
 from intarsia.file.schema import FileSchema
@@ -213,4 +214,4 @@ def _family(
 
 def _spread(values: pa.Array, positions: np.ndarray) -> pa.Array:
     """Arrange the values of some files by their positions in the family; null for the others."""
-    return values.take(pa.array(positions, mask=positions < 0))
+    return take_values(values, pa.array(positions, mask=positions < 0))

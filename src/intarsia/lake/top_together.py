@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from intarsia.arrow.selecting import take_values
 from intarsia.errors import IntarsiaError, ObjectStoreError, QueryTimeoutError
 from intarsia.file.joined import JoinedInput, JoinedPart
 from intarsia.lake.binding import TableBinder
@@ -217,7 +218,7 @@ class FamilySearch:
         constants = [values for path, values in family.constants.items() if path in used]
         groups: dict[tuple[object, ...], list[int]] = {}
         if constants:
-            columns = [values.take(pa.array(members)).to_pylist() for values in constants]
+            columns = [take_values(values, members).to_pylist() for values in constants]
             for member, values in zip(members.tolist(), zip(*columns, strict=True), strict=True):
                 groups.setdefault(values, []).append(member)
         else:

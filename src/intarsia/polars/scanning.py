@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from polars.io.plugins import register_io_source
 
+from intarsia.arrow.selecting import no_rows
 from intarsia.lake.dataset import TableDataset, TableScanner
 from intarsia.lake.opening import Source, open
 from intarsia.lake.table import Table
@@ -63,7 +64,7 @@ def scan(
             kept = frame if predicate is None else frame.filter(predicate)
             yield kept if with_columns is None else kept.select(with_columns)
 
-    return register_io_source(read, schema=lambda: _frame(dataset.schema.empty_table()).schema)
+    return register_io_source(read, schema=lambda: _frame(no_rows(dataset.schema)).schema)
 
 
 def _scanner(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -12,9 +12,13 @@ from intarsia.errors import ColumnNotFoundError, PredicateError
 from intarsia.predicate.nodes import dotted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from intarsia.predicate.nodes import ColumnName
+
+
+#: For names with more parts, the names of all fields are read, instead of a look-up of each run of parts.
+_FEW_PARTS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,7 @@ def find_column(schema: pa.Schema, column: ColumnName) -> tuple[tuple[str, ...],
     """
     shown = dotted(column)
     parts = column if isinstance(column, tuple) else tuple(column.split("."))
-    found = _descend(schema, parts, shown, (), exact=isinstance(column, tuple))
+    found = _descend(schema, parts, shown, exact=isinstance(column, tuple))
     if found is None:
         fields = [schema.field(ordinal) for ordinal in range(len(schema))]
         raise ColumnNotFoundError(shown, dict.fromkeys(_known(fields)))
@@ -89,13 +93,18 @@ def _descend(
     fields: pa.Schema | pa.StructType,
     parts: tuple[str, ...],
     shown: str,
-    above: tuple[str, ...],
+    above: tuple[str, ...] = (),
+    start: int = 0,
     *,
     exact: bool,
 ) -> tuple[tuple[str, ...], pa.DataType] | None:
-    """Match the longest run of parts that names a field first, because a name may contain dots."""
-    for count in (1,) if exact else range(len(parts), 0, -1):
-        name, rest = ".".join(parts[:count]), parts[count:]
+    """Match the longest run of parts that names a field first, because a name may contain dots.
+
+    Each field is reached by one run of parts, so that the work is linear in the fields and the parts.
+    """
+    for count in (1,) if exact else _counts(fields, len(parts) - start):
+        stop = start + count
+        name = ".".join(parts[start:stop])
         named = fields.get_all_field_indices(name)  # by hash: a field object for each column takes longer
         if len(named) > 1:
             raise PredicateError(
@@ -106,10 +115,10 @@ def _descend(
         if not named:
             continue
         path, type_ = (*above, name), fields.field(named[0]).type
-        if not rest:
+        if stop == len(parts):
             return path, type_
         if pa.types.is_struct(type_):
-            found = _descend(type_, rest, shown, path, exact=exact)
+            found = _descend(type_, parts, shown, path, stop, exact=exact)
             if found is not None:
                 return found
         elif pa.types.is_nested(type_):
@@ -120,6 +129,14 @@ def _descend(
                 column=shown,
             )
     return None
+
+
+def _counts(fields: pa.Schema | pa.StructType, most: int) -> Iterable[int]:
+    """Return the numbers of parts that the name of a field may have, the largest first."""
+    if most <= _FEW_PARTS:
+        return range(most, 0, -1)
+    known = {name.count(".") + 1 for name in fields.names}
+    return sorted((count for count in known if count <= most), reverse=True)
 
 
 def _nested_message(shown: str, declared: pa.DataType) -> str:

@@ -20,7 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.arrow.schema_metadata import metadata_pairs
+from intarsia.arrow.struct_fields import field_type
 from intarsia.errors import PredicateError
+from intarsia.predicate.arrow_lists import Agreement, list_agreement
 from intarsia.predicate.expression_functions import call_of
 from intarsia.predicate.nodes import (
     And,
@@ -110,6 +112,8 @@ class _Part:
     text: str
     function: str
     column: str | None
+    #: A condition that is true in all rows in which the part is true.
+    implied: Predicate | None = None
 
 
 _Value: TypeAlias = "Predicate | _Column | _Literal | _Part"
@@ -172,7 +176,7 @@ class Conjuncts:
     """The translated part of an expression.
 
     Attributes:
-        predicates: The conditions that can be translated, joined by AND in the expression.
+        predicates: Conditions that are true in all rows in which the expression is true.
         is_complete: Whether they are the whole expression. If not, other rows match them, too.
         columns: The top-level columns of the whole expression; None if they are unknown.
     """
@@ -182,33 +186,57 @@ class Conjuncts:
     columns: frozenset[str] | None
 
 
-def parse_conjuncts(expression: pc.Expression) -> Conjuncts:
+def parse_conjuncts(expression: pc.Expression, schema: pa.Schema) -> Conjuncts:
     """Translate the conditions of an expression that can be translated, and leave out the others.
+
+    Complete conditions select the rows that pyarrow selects, even for lists of floats in which pyarrow
+    distinguishes values that are equal.
 
     Args:
         expression: Any expression. Conditions joined by AND are translated one by one.
+        schema: The schema of the rows.
 
     Example:
-        >>> found = parse_conjuncts((pc.field("x") >= 3) & (pc.utf8_trim(pc.field("s"), " ") == "a"))
+        >>> schema = pa.schema({"s": pa.string(), "x": pa.float64()})
+        >>> found = parse_conjuncts((pc.field("x") >= 3) & (pc.utf8_trim(pc.field("s"), " ") == "a"), schema)
         >>> str(found.predicates[0]), found.is_complete, sorted(found.columns)
         ('x >= 3', False, ['s', 'x'])
     """
 
     def reduce(is_negated: bool, call: _Call) -> _Value:
         try:
-            return _reduce(call, is_negated=is_negated)
+            found = _reduce(call, is_negated=is_negated)
         except PredicateError:
             return _Part(call.function, call.function, None)
+        if call.function != "is_in" or isinstance(found, (_Part, _Column, _Literal)):
+            return found
+        agreement = _agreement(call, schema)
+        if agreement == "same":
+            return found
+        return _Part(call.function, call.function, None, implied=found if agreement == "wider" else None)
 
     try:
         read = _read_calls(expression, reduce)
     except PredicateError:  # pyarrow cannot serialize it
         return Conjuncts((), False, None)
     conditions: list[Predicate] = []
+    implied: list[Predicate] = []
     for value in read.conjuncts:
+        if isinstance(value, _Part) and value.implied is not None:
+            implied.append(value.implied)
+            continue
         with contextlib.suppress(PredicateError):
             conditions.append(_condition(value))
-    return Conjuncts(tuple(conditions), len(conditions) == len(read.conjuncts), frozenset(read.columns))
+    is_complete = len(conditions) == len(read.conjuncts)
+    return Conjuncts((*conditions, *implied), is_complete, frozenset(read.columns))
+
+
+def _agreement(call: _Call, schema: pa.Schema) -> Agreement:
+    column, values = call.arguments[0], call.options["value_set"]
+    if not isinstance(column, _Column) or isinstance(column.name, Call):
+        return list_agreement(values, None)
+    names = (column.name,) if isinstance(column.name, str) else column.name
+    return list_agreement(values, field_type(pa.struct(list(schema)), names))
 
 
 @dataclass(frozen=True)
@@ -239,7 +267,7 @@ def _read_calls(expression: pc.Expression, reduce: Callable[[bool, _Call], _Valu
                 roots.add(names[0])
                 names, num_names = [], 1
         elif token == "literal":
-            call.add(_Literal(_python_value(columns[int(text)][0])))
+            call.add(_Literal(_python_values(columns[int(text)])[0]))
         elif token == "options":
             calls[-1] = replace(call, options=_options(columns[int(text)]))
         elif token == "end":
@@ -283,12 +311,12 @@ def _column_name(names: list[str]) -> ColumnName:
     return names[0] if len(names) == 1 and "." not in names[0] else tuple(names)
 
 
-def _python_value(scalar: pa.Scalar) -> object:
-    """Return a literal as a Python value, or unchanged if Python has no exact equivalent."""
-    data_type = scalar.type
-    if pa.types.is_temporal(data_type) and not pa.types.is_date32(data_type):
-        return scalar if scalar.is_valid else None
-    return scalar.as_py()
+def _python_values(values: pa.Array) -> list[Any]:
+    """Return literals as Python values, or as scalars if Python has no exact equivalent."""
+    if not pa.types.is_temporal(values.type) or pa.types.is_date32(values.type):
+        with contextlib.suppress(OverflowError):  # dates after the year 9999
+            return list(values.to_pylist())
+    return [scalar if scalar.is_valid else None for scalar in values]
 
 
 def _options(column: pa.StructArray) -> dict[str, Any]:
@@ -385,9 +413,8 @@ def _membership(column: Operand, call: _Call, *, is_negated: bool) -> Predicate:
     if pa.types.is_floating(present.type):
         numbers = present.filter(pc.invert(pc.is_nan(present)))
         has_nan, present = len(numbers) < len(present), numbers
-    is_temporal = pa.types.is_temporal(present.type) and not pa.types.is_date32(present.type)
-    literals = tuple(present) if is_temporal else tuple(present.to_pylist())
-    conditions: list[Predicate] = [In(column, literals)] if literals else []
+    literals = _python_values(present)
+    conditions: list[Predicate] = [In(column, tuple(literals))] if literals else []
     conditions += [_is_nan(_Column(column))] if has_nan else []
     among = (
         conditions[0] if len(conditions) == 1 else Or(tuple(conditions)) if conditions else Constant(False)

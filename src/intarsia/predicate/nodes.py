@@ -9,6 +9,7 @@ the type of their column.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -77,9 +78,10 @@ class And:
     children: tuple[Predicate, ...]
 
     def __str__(self) -> str:
-        return (
-            " AND ".join(_operand(child, (And, Or)) for child in self.children) if self.children else "TRUE"
-        )
+        return _rendered(self, _sql_parts)
+
+    def __repr__(self) -> str:
+        return _rendered(self, _repr_parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +95,10 @@ class Or:
     children: tuple[Predicate, ...]
 
     def __str__(self) -> str:
-        return (
-            " OR ".join(_operand(child, (And, Or)) for child in self.children) if self.children else "FALSE"
-        )
+        return _rendered(self, _sql_parts)
+
+    def __repr__(self) -> str:
+        return _rendered(self, _repr_parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,10 @@ class Not:
     child: Predicate
 
     def __str__(self) -> str:
-        return f"NOT ({self.child})"
+        return _rendered(self, _sql_parts)
+
+    def __repr__(self) -> str:
+        return _rendered(self, _repr_parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,9 +344,43 @@ def escaped(text: str) -> str:
     return re.sub(r"([\\%_])", r"\\\1", text)
 
 
-def _operand(child: Predicate, weaker: tuple[type, ...]) -> str:
-    """Render a child, in parentheses if it is one of the ``weaker`` types."""
-    return f"({child})" if isinstance(child, weaker) else str(child)
+def _rendered(node: Predicate, parts_of: Callable[[Predicate], Iterable[Predicate | str]]) -> str:
+    """Join the texts of a node and those below it, without recursion: trees may have thousands of levels."""
+    texts: list[str] = []
+    pending: list[Predicate | str] = [node]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, str):
+            texts.append(part)
+        else:
+            pending += reversed([*parts_of(part)])
+    return "".join(texts)
+
+
+def _sql_parts(node: Predicate) -> Iterator[Predicate | str]:
+    if isinstance(node, Not):
+        yield from ("NOT (", node.child, ")")
+    elif not isinstance(node, (And, Or)):
+        yield str(node)
+    elif not node.children:
+        yield "TRUE" if isinstance(node, And) else "FALSE"
+    else:
+        for ordinal, child in enumerate(node.children):
+            if ordinal:
+                yield " AND " if isinstance(node, And) else " OR "
+            yield from ("(", child, ")") if isinstance(child, (And, Or)) else (child,)
+
+
+def _repr_parts(node: Predicate) -> Iterator[Predicate | str]:
+    if isinstance(node, Not):
+        yield from ("Not(child=", node.child, ")")
+    elif not isinstance(node, (And, Or)):
+        yield repr(node)
+    else:
+        yield f"{type(node).__name__}(children=("
+        for ordinal, child in enumerate(node.children):
+            yield from (", ", child) if ordinal else (child,)
+        yield ",))" if len(node.children) == 1 else "))"
 
 
 def dotted(column: Operand) -> str:

@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import operator
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from polars.io.plugins import register_io_source
 
+from intarsia.arrow.selecting import no_rows
 from intarsia.errors import ColumnNotFoundError, PredicateError
 from intarsia.predicate.expressions import parse_expression
 from intarsia.predicate.nodes import Predicate
@@ -46,6 +47,9 @@ _BOUNDS: Final = {
 
 #: Integers below this bound are equal to their 64-bit floats.
 _EXACT_FLOATS: Final = 2**53
+
+#: The types of floats in JSON.
+_FLOATS: Final = {"Float": pa.float64(), "Float64": pa.float64(), "Float32": pa.float32()}
 
 #: A regular expression that matches only its own text.
 _PLAIN_TEXT: Final = re.compile(r"[A-Za-z0-9 _/:,;@=-]*")
@@ -127,7 +131,7 @@ def _resolved(predicate: pl.Expr, schema: pa.Schema) -> Any:
     for name in names:
         if schema.get_field_index(name) < 0:
             raise ColumnNotFoundError(name, schema.names)
-    rows = pl.DataFrame(schema.empty_table().select(list(names) or schema.names[:1]))
+    rows = pl.DataFrame(no_rows(schema).select(list(names) or schema.names[:1]))
     passed: list[pl.Expr | None] = []
 
     def read(
@@ -258,8 +262,6 @@ class _Translator:
         if not value.is_valid:
             raise _UntranslatableError
         column, data_type = self._number(left, value)
-        if pa.types.is_floating(value.type) and not math.isfinite(value.as_py()):
-            raise _UntranslatableError
         if pa.types.is_dictionary(data_type) and op not in ("Eq", "NotEq"):
             raise _UntranslatableError  # the order of categories may be another one
         found = _COMPARISONS[op](column, value)
@@ -312,7 +314,10 @@ class _Translator:
             found = found.cast(data_type)
         if pa.types.is_floating(found.type) and pc.any(pc.is_nan(found)).as_py():
             raise _UntranslatableError
-        return pc.if_else(column.is_valid(), column.isin(found), pa.scalar(None, pa.bool_()))
+        among = column.isin(found)
+        if pa.types.is_floating(found.type) and pc.any(pc.equal(found, 0)).as_py():
+            among = among | (column == 0.0)  # pyarrow distinguishes zeros by sign in lists
+        return pc.if_else(column.is_valid(), among, pa.scalar(None, pa.bool_()))
 
     def _text(self, name: Any, node: Any, *rest: Any) -> pc.Expression:
         column, data_type = self._column(node)
@@ -390,13 +395,30 @@ def _function_name(function: Any) -> tuple[str, Any]:
 def _literal(node: Any) -> pa.Scalar:
     """Return the value of a literal.
 
+    Polars reads floats of its own JSON inexactly, so they are taken from the JSON.
+
     Raises:
         _UntranslatableError: If the node is not a literal, or JSON does not represent its value, as for NaN.
     """
-    if _parts(node)[0] != "Literal":
+    node_type, body = _parts(node)
+    if node_type != "Literal":
+        raise _UntranslatableError
+    kind, contents = _parts(_parts(body)[1])
+    if kind in _FLOATS:
+        return _float(contents, _FLOATS[kind])
+    if kind == "Struct":  # its fields may be floats
         raise _UntranslatableError
     try:
         literal = pl.Expr.deserialize(io.StringIO(json.dumps(node)), format="json")
         return pl.select(literal).to_series().to_arrow()[0]
     except pl.exceptions.PolarsError as error:
         raise _UntranslatableError from error
+
+
+def _float(number: Any, data_type: pa.DataType) -> pa.Scalar:
+    if not isinstance(number, float):  # NaN and infinite numbers are null in JSON
+        raise _UntranslatableError
+    value = pa.scalar(number, data_type)
+    if data_type == pa.float32() and float(str(np.float32(number))) != number:
+        raise _UntranslatableError  # it was rounded twice: to 64 bits, then to 32
+    return value

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 #: The maximum number of tokens that sqlglot parses: names, keywords, literals and signs.
 MAX_SQL_TOKENS: Final = 250_000
 
-_WORD: Final = re.compile(r"'[^']*'|[\w.]+|[^\w\s]")
+_WORD: Final = re.compile(r"'[^']*'|\d[\w.]*|\w+|[^\w\s]")
 _MIRRORED: Final[dict[Op, Op]] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _FOLD: Final[dict[Op, Callable[[Any, Any], bool]]] = {
     "=": operator.eq,

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from intarsia.arrow.comparison import comparison_array, comparison_type, sortable_type
+from intarsia.arrow.selecting import take_rows
 from intarsia.errors import ColumnNotFoundError, WriteError
 from intarsia.file import ParquetInput
 
@@ -89,7 +90,7 @@ def sorted_rows(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
         order = pc.sort_indices(named, sort_keys=list(keys))  # nulls at the end
         # rows that are already sorted, such as by Spark, are not copied; the sort is stable
         is_sorted = bool(np.array_equal(order.to_numpy(), np.arange(len(order))))
-        return table if is_sorted else table.take(order)
+        return table if is_sorted else take_rows(table, order)
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise WriteError(
             f"rows cannot be sorted by {keys}: {error}; cast the column, or sort the rows yourself",
