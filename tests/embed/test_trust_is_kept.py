@@ -27,12 +27,8 @@ from tests.reading.surgery import Patient
 CREATED_BY, COLUMN_ORDERS, STATISTICS = 6, 7, 12
 MAX, MIN, NULL_COUNT, MAX_VALUE, MIN_VALUE = 1, 2, 3, 5, 6
 
-#: Without files of fuzzers, whose footers contradict themselves.
 FILES = sorted(
-    path
-    for folder in (CORPUS, SHARED / "corpus")
-    for path in folder.rglob("*")
-    if ".parquet" in path.name and not path.name.startswith("fuzz-")
+    path for folder in (CORPUS, SHARED / "corpus") for path in folder.rglob("*") if ".parquet" in path.name
 )
 
 

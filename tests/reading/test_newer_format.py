@@ -84,3 +84,29 @@ def test_what_pyarrow_does_not_support_is_decoded_once(tmp_path, where):
     assert (caught.value.reason, caught.value.column) == ("unknown-encoding", "m")
     metas = [pq.read_metadata(path).row_group(0).column(ordinal) for ordinal in range(3)]
     assert sum(place.length for place in ranges) <= sum(meta.total_compressed_size for meta in metas)
+
+
+def test_an_unknown_logical_type_is_named(file):
+    (_, y) = ia.inspect(file).schema
+    assert y.logical_type == f"unknown logical type {NEW_TYPE}"
+
+
+def test_rows_with_an_unknown_logical_type_are_not_rewritten(file, tmp_path):
+    """The new file would lack the type, and readers would see plain numbers."""
+    for scan in (ia.open(file).scan(), ia.open(file).scan("y < 3", columns=["y"])):
+        with pytest.raises(ia.UnsupportedFeatureError, match=f"logical type {NEW_TYPE}") as caught:
+            ia.write_table(scan, tmp_path / "new.parquet")
+        assert (caught.value.reason, caught.value.column) == ("unknown-logical-type", "y")
+        assert caught.value.path == str(file)
+    assert not (tmp_path / "new.parquet").exists()
+
+
+def test_other_columns_are_rewritten(tmp_path):
+    path, copy = tmp_path / "newer.parquet", tmp_path / "copy.parquet"
+    pq.write_table(pa.table({"x": range(ROWS), "y": range(ROWS)}), path)
+    damage = Damage(path)
+    new_type = thrift.Struct({NEW_TYPE: (thrift.STRUCT, thrift.Struct())})
+    damage.tree.get(SCHEMA).items[2].set(LOGICAL_TYPE, thrift.STRUCT, new_type)
+    damage.write()
+    ia.write_table(ia.open(path).scan(columns=["x"]), copy)
+    assert pq.read_table(copy).equals(pa.table({"x": range(ROWS)}))

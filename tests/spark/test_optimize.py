@@ -12,6 +12,7 @@ import pytest
 import intarsia as ia
 from intarsia import spark as ias
 from intarsia.errors import ColumnNotFoundError, UnsupportedFeatureError, WriteError
+from intarsia.format import thrift
 from intarsia.spark.arrow_batches import batches_of_counted_rows, likely_row_bytes
 from intarsia.spark.checksums import Checksums, checksums, with_hashes
 from intarsia.spark.part_files import PartOptions, outcome_of, write_parts
@@ -19,6 +20,7 @@ from intarsia.spark.staging import Staging
 from tests.spark import lakes
 from tests.spark.comparing import rows
 from tests.spark.test_indexing import contents, write_lake
+from tests.verify.damage import Damage
 
 
 def quietly(spark, source, destination, **options):
@@ -244,6 +246,21 @@ def test_types_that_files_cannot_keep_are_refused(spark, tmp_path):
     with pytest.raises(UnsupportedFeatureError) as caught:
         quietly(spark, tmp_path / "lake", tmp_path / "out")
     assert (caught.value.reason, caught.value.column) == ("unsupported-type", "i")
+
+
+def test_a_logical_type_of_a_later_version_is_refused(spark, tmp_path):
+    """Spark reads plain numbers, so the new files would lack the type."""
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    for name in ("a.parquet", "b.parquet"):
+        pq.write_table(pa.table({"x": range(10), "y": range(10)}), folder / name)
+    damage = Damage(folder / "b.parquet")
+    damage.tree.get(2).items[2].set(10, thrift.STRUCT, thrift.Struct({19: (thrift.STRUCT, thrift.Struct())}))
+    damage.write()
+    with pytest.raises(UnsupportedFeatureError, match="logical type 19") as caught:
+        quietly(spark, folder, tmp_path / "new", sort_by="x")
+    assert caught.value.reason == "unknown-logical-type"
+    assert not (tmp_path / "new").exists()
 
 
 def test_an_empty_string_cannot_be_a_partition(spark, tmp_path):

@@ -5,22 +5,26 @@ Most files of a lake have the same schema, and building it takes longer than pru
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 
 import pyarrow as pa
 
 from intarsia.arrow.struct_fields import field_type
+from intarsia.errors import UnsupportedFeatureError
 from intarsia.file.synthetic import SyntheticSchema
 from intarsia.format import datafusion, directory
 from intarsia.format.enums import Type
 from intarsia.format.footer import Footer, Leaf, shared_leaves
-from intarsia.format.structs import KeyValue, SchemaElement
+from intarsia.format.structs import KeyValue, LogicalType, SchemaElement
 from intarsia.rows.int96 import int96_ordering
 from intarsia.rows.ordering import Ordering, ordering_for
 
 #: Keys of the key/value metadata with offsets of indexes in one file, which are wrong in a copy.
 INDEX_KEYS = (directory.KEY, datafusion.KEY)
+
+#: The reason of the error about a logical type of a later version of Parquet.
+UNKNOWN_TYPE = "unknown-logical-type"
 
 #: Number of cached schemas, and of cached parts of each.
 _REMEMBERED = 64
@@ -104,7 +108,30 @@ class FileSchema:
     @cached_property
     def variants(self) -> frozenset[tuple[str, ...]]:
         """The paths of VARIANT groups. Arrow shows them as structs of their encoded parts."""
-        return frozenset(_variant_paths(self._elements))
+        return frozenset(
+            path for path, logical in _logical_types(self._elements) if logical.VARIANT is not None
+        )
+
+    def refuse_unknown_types(self, path: str, columns: Collection[str] | None = None) -> None:
+        """Refuse columns with logical types of later versions of Parquet, which new files would lack.
+
+        Args:
+            path: The path of the file, for the error.
+            columns: The names of the top-level columns to be written; None for all.
+
+        Raises:
+            UnsupportedFeatureError: If there is such a column.
+        """
+        for names, logical in _logical_types(self._elements):
+            if logical.name is None and (columns is None or names[0] in columns):
+                column = ".".join(names)
+                raise UnsupportedFeatureError(
+                    f"column {column!r} has the {logical.shown}, which a new file would lack; leave the column "
+                    "out, or rewrite the file with a library that supports the type",
+                    reason=UNKNOWN_TYPE,
+                    path=path,
+                    column=column,
+                )
 
     def ordering(self, leaf: Leaf) -> Ordering | None:
         """Return the order of a leaf's values; None if it has none, or is in a list or map.
@@ -119,8 +146,8 @@ class FileSchema:
         return self._orderings[leaf.ordinal]
 
 
-def _variant_paths(elements: Sequence[SchemaElement]) -> Iterator[tuple[str, ...]]:
-    """Yield the paths of VARIANT groups in a flattened schema that is checked to be one tree."""
+def _logical_types(elements: Sequence[SchemaElement]) -> Iterator[tuple[tuple[str, ...], LogicalType]]:
+    """Yield the paths and logical types of elements in a flattened schema that is checked to be one tree."""
     names: list[str] = []
     open_children = [elements[0].num_children or 0]
     for element in elements[1:]:
@@ -128,8 +155,8 @@ def _variant_paths(elements: Sequence[SchemaElement]) -> Iterator[tuple[str, ...
             open_children.pop()
             names.pop()
         open_children[-1] -= 1
-        if element.logicalType is not None and element.logicalType.VARIANT is not None:
-            yield (*names, element.name)
+        if element.logicalType is not None:
+            yield (*names, element.name), element.logicalType
         if element.num_children:
             names.append(element.name)
             open_children.append(element.num_children)

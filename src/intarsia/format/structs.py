@@ -68,9 +68,16 @@ class GeometryType(NamedTuple):
     algorithm: Annotated[int | None, i32(2)] = None
 
 
+#: The start of the names of logical types that later versions of the specification define.
+_LATER = "LATER_"
+
+
 @declared
 class LogicalType(NamedTuple):
-    """Union: the field that is present is the type; without fields, the type is unknown to this version."""
+    """Union: the field that is present is the type.
+
+    A type without a name is unknown to this version. The next numbers are declared to be named in errors.
+    """
 
     STRING: Annotated[Empty | None, struct_(1, Empty)] = None
     MAP: Annotated[Empty | None, struct_(2, Empty)] = None
@@ -89,10 +96,25 @@ class LogicalType(NamedTuple):
     VARIANT: Annotated[VariantType | None, struct_(16, VariantType)] = None
     GEOMETRY: Annotated[GeometryType | None, struct_(17, GeometryType)] = None
     GEOGRAPHY: Annotated[GeometryType | None, struct_(18, GeometryType)] = None
+    LATER_19: Annotated[Empty | None, struct_(19, Empty)] = None
+    LATER_20: Annotated[Empty | None, struct_(20, Empty)] = None
+    LATER_21: Annotated[Empty | None, struct_(21, Empty)] = None
+    LATER_22: Annotated[Empty | None, struct_(22, Empty)] = None
 
     @property
     def name(self) -> str | None:
-        """The name of the type that is present."""
+        """The name of the type that is present; None if it is unknown to this version."""
+        field = self._field
+        return None if field is None or field.startswith(_LATER) else field
+
+    @property
+    def shown(self) -> str:
+        """The name of the type for messages, or its number in the specification."""
+        number = (self._field or "").removeprefix(_LATER)
+        return self.name or f"unknown logical type {number}".rstrip()
+
+    @property
+    def _field(self) -> str | None:
         return next((name for name, value in zip(self._fields, self, strict=True) if value is not None), None)
 
 

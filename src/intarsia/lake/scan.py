@@ -113,7 +113,7 @@ class Scan(QueryResult):
 
     def __dir__(self) -> list[str]:
         """List the attributes, without the methods that only other parts of Intarsia call."""
-        return sorted({*super().__dir__()} - {"new_run", "read_ahead", "totals"})
+        return sorted({*super().__dir__()} - {"new_run", "read_ahead", "refuse_unknown_types", "totals"})
 
     def new_run(self) -> QueryRun:
         """Begin a run."""
@@ -254,6 +254,20 @@ class Scan(QueryResult):
                 with self._runs.skipping(found.query.file.path):
                     record(totals.add_file(found.query, found.plan, found.pieces))
         return totals
+
+    @in_new_run
+    def refuse_unknown_types(self) -> None:
+        """Refuse columns whose logical types a new file with the rows would lack; see `FileSchema`.
+
+        Raises:
+            UnsupportedFeatureError: If a file has such a column.
+        """
+        columns = {column.path[0] for column in self.columns}
+        for entry in self._table.files:
+            with self._table.open_file(entry) as file:
+                names = self._table.names_in(file.schema, entry.path)
+                own = columns if names is None else {names.path((name,))[0] for name in columns}
+                file.schema.refuse_unknown_types(entry.path, own)
 
     @in_new_run
     def locate(self, column: str | None = None) -> pa.Table:

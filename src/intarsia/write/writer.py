@@ -13,6 +13,7 @@ from intarsia.arrow.owned_rows import needed_bytes
 from intarsia.embed.attach import Attachables
 from intarsia.embed.progress import Progress
 from intarsia.errors import IntarsiaError, NotTabularError, WriteError
+from intarsia.lake.scan import Scan
 from intarsia.storage import StorageOptions
 from intarsia.write.output import ROWS_PER_PAGE, Output, WriteOptions
 from intarsia.write.report import WriteReport
@@ -49,7 +50,7 @@ def write_table(
 
     Args:
         data: A `pyarrow.Table`, or anything that `pyarrow.table` accepts: a pandas or Polars
-            DataFrame, an object with ``__arrow_c_stream__``, a dictionary of columns.
+            DataFrame, an object with ``__arrow_c_stream__`` such as a `Scan`, a dictionary of columns.
         path: A local path, or the URL of an object.
         indexes: The indexes to embed, such as ``Distinct("country")``.
         rows_per_page: Maximum number of rows per data page, the unit that a lookup reads. A page is also
@@ -72,6 +73,8 @@ def write_table(
 
     Raises:
         WriteError: If the rows cannot be written as requested.
+        UnsupportedFeatureError: If the data is a scan of a column with a logical type of a later version of
+            Parquet, which the new file would lack.
         ColumnNotFoundError: If an index, ``sort_by`` or ``dictionary`` names a column that does not exist.
         IndexBuildError: If an index cannot be built on its columns.
         ReplaceError: If the file cannot be created. After any error, an existing file is untouched.
@@ -87,6 +90,8 @@ def write_table(
         >>> ia.open(path).scan("city = 'Bern' AND number < 5").to_arrow()["number"].to_pylist()
         [0, 2, 4]
     """
+    if isinstance(data, Scan):
+        data.refuse_unknown_types()
     table = _as_table(data)
     options = WriteOptions(rows_per_page, row_group_size, sort_by, compression, compression_level, dictionary)
     output = Output(path, table.schema, options, indexes, storage_options)

@@ -91,7 +91,7 @@ def type_name(leaf: Leaf) -> str | None:
         return f"{'INT' if integer.isSigned else 'UINT'}({integer.bitWidth})"
     if (time := logical.TIME or logical.TIMESTAMP) is not None:
         return f"{logical.name}({_unit(time) or '?'}{', UTC' if time.isAdjustedToUTC else ''})"
-    return logical.name or "unknown to this version"
+    return logical.shown
 
 
 def _unit(time: TimestampType) -> _Unit | None:
