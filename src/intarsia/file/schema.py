@@ -126,8 +126,8 @@ class FileSchema:
             if logical.name is None and (columns is None or names[0] in columns):
                 column = ".".join(names)
                 raise UnsupportedFeatureError(
-                    f"column {column!r} has the {logical.shown}, which a new file would lack; leave the column "
-                    "out, or rewrite the file with a library that supports the type",
+                    f"column {column!r} has the {logical.shown}, which a new file would lack; leave the "
+                    "column out, or rewrite the file with a library that supports the type",
                     reason=UNKNOWN_TYPE,
                     path=path,
                     column=column,

@@ -13,13 +13,10 @@ import pyarrow as pa
 
 from intarsia.embed.attach import Attachables, checked_indexes
 from intarsia.embed.progress import Progress
-from intarsia.errors import IntarsiaError, UnsupportedFeatureError, WriteError
-from intarsia.file import ParquetInput
-from intarsia.file.schema import UNKNOWN_TYPE
+from intarsia.errors import UnsupportedFeatureError, WriteError
 from intarsia.spark.arrow_batches import batches_of_counted_rows, likely_row_bytes
 from intarsia.spark.checksums import Checksums, checksums, different_columns, quoted, with_hashes
 from intarsia.spark.clustering import Clustering, arranged, check_partition_columns
-from intarsia.spark.each_file import run_on_files
 from intarsia.spark.job import TaskProgress, collect_rows
 from intarsia.spark.listing import exact_path, fixed_folder, list_files, python_path, uncached
 from intarsia.spark.optimize_report import OptimizeReport
@@ -27,11 +24,10 @@ from intarsia.spark.part_files import OUTCOME, PartOptions, outcome_of, write_pa
 from intarsia.spark.progress_line import reporter
 from intarsia.spark.sessions import map_in_arrow
 from intarsia.spark.shipping import pack_index
-from intarsia.spark.source_files import SourceFile, source_files
+from intarsia.spark.source_files import source_files
 from intarsia.spark.staging import Staging
 from intarsia.spark.tables import find_table, refuse_managed_folder
 from intarsia.storage import local_path
-from intarsia.storage.target import find_target
 from intarsia.write import Writer, WriteReport
 from intarsia.write.dry_run import dry_run
 from intarsia.write.sorting import SortBy
@@ -113,8 +109,7 @@ def optimize(
 
     Raises:
         UnsupportedFeatureError: If the source is a Delta, Iceberg or Hudi table, or a view, or has a column
-            of a type that the files cannot preserve, such as an interval or a logical type of a later
-            version of Parquet.
+            of a type that the files cannot preserve, such as an interval.
         WriteError: If the destination has files or is in the source, if the arguments are invalid, or if the
             new files differ from the source, which may have changed. The destination is then not created.
         ColumnNotFoundError: If an argument names a column that does not exist.
@@ -144,7 +139,6 @@ def optimize(
     with Staging(target) as staging:
         show(0, 0, "reading")
         files = source_files(spark, frame)
-        _refuse_unknown_types(spark, files, _phase(show, "reading footers"))
         num_bytes, num_rows = sum(file.size for file in files), frame.count()
         num_parts = max(1, -(-num_bytes // target_file_size))
         options = PartOptions(
@@ -187,30 +181,6 @@ def optimize(
         num_bytes,
         time.perf_counter() - started,
     )
-
-
-def _refuse_unknown_types(spark: SparkSession, files: Sequence[SourceFile], show: TaskProgress) -> None:
-    """Refuse logical types of later versions of Parquet, which Spark ignores.
-
-    Raises:
-        UnsupportedFeatureError: If a file has a column of such a type.
-    """
-
-    def check(path: str) -> str:
-        try:
-            with ParquetInput(find_target(path).open()) as file:
-                file.schema.refuse_unknown_types(path)
-        except UnsupportedFeatureError as error:
-            return str(error) if error.reason == UNKNOWN_TYPE else ""
-        except (IntarsiaError, OSError):  # Spark reports damaged files, and may have credentials of its own
-            return ""
-        return ""
-
-    # a footer takes about as long for a large file as for a small one
-    sizes = {python_path(file.uri): 1 for file in files}
-    for refusal in run_on_files(spark, sizes, check, lambda done: show(done, len(sizes))):
-        if refusal:
-            raise UnsupportedFeatureError(refusal, reason=UNKNOWN_TYPE)
 
 
 def _phase(show: Progress, label: str) -> TaskProgress:
