@@ -30,7 +30,7 @@ def assert_one_line(outcome, code, *words):
         (["query", "FILE", "--limit", "-1"], ["--limit"]),
         (["query", "FILE", "--limit", "many"], ["--limit", "integer"]),
         (["query", "FILE", "--order-by", "id"], ["--order-by", "--limit"]),
-        (["query", "FILE", "--order-by", "id, km", "--limit", "3"], ["id, km", "one column"]),
+        (["query", "FILE", "--order-by", "id,, km", "--limit", "3"], ["id,, km", "amount DESC"]),
         (["query", "FILE", "--format", "xml"], ["xml", "csv", "jsonl"]),
         (["query", "FILE", "--where", "id ="], ["id ="]),
         (["query", "FILE", "--where", "id = 'x'"], ["id"]),
