@@ -22,6 +22,7 @@ from intarsia.file.claims import check_claims
 from intarsia.file.decode import PageDecoder
 from intarsia.file.fetch import PageCache
 from intarsia.file.synthetic import decode_errors
+from intarsia.format.footer import chunk_range
 from intarsia.predicate import Bound
 from intarsia.read.ahead import ahead
 from intarsia.read.counts import ReadCounts
@@ -31,7 +32,7 @@ from intarsia.read.retry import WrongPageIndexError, retry_without_wrong_index
 from intarsia.read.row_group import RowGroupColumns, RowReader, select_columns
 from intarsia.read.row_group_run import RowGroupRun, RowGroupRuns, RunColumns
 from intarsia.rows.selection import RowSelection
-from intarsia.storage import SourceStream
+from intarsia.storage import ByteRange, SourceStream, SparseBytes
 
 #: Maximum number of row groups, or runs of small ones, that are decoded concurrently (contract C7).
 RUNS_AT_ONCE = 2
@@ -291,14 +292,18 @@ class FileReader:
         query = self._query
         for leaf in query.output_leaves:
             check_claims(query.file, group, leaf)
-        metas = (query.file.footer.chunk_metadata(group, leaf) for leaf in query.output_leaves)
+        metas = [query.file.footer.chunk_metadata(group, leaf) for leaf in query.output_leaves]
+        chunks = sorted({ByteRange(*chunk_range(meta)) for meta in metas})
         encodings = (encoding for meta in metas for encoding in meta.encodings)  # needed only for an error
+        # not in threads of pyarrow: one that still holds bytes of Python when Python exits aborts the process
+        source = query.file.source
+        held = SparseBytes(source.size(), chunks, source.read_ranges(chunks))
         try:
             with decode_errors(f"row group {group}", "RowGroup", encodings):
                 reader = pq.ParquetFile(
-                    pa.PythonFile(SourceStream(query.file.source), mode="r"),
+                    pa.PythonFile(SourceStream(held), mode="r"),
                     metadata=query.file.arrow_metadata,
-                    pre_buffer=True,
+                    pre_buffer=False,
                     page_checksum_verification=query.file.page_checksums,
                 ).reader
                 columns = [leaf.ordinal for leaf in query.output_leaves]
