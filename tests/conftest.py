@@ -79,6 +79,8 @@ SLOW_MODULES = (
     "lake/test_order_by.py",
     "lake/test_order_by_many_files.py",
     "lake/test_plan.py",
+    "lake/test_pushdown.py",
+    "lake/test_pushdown_engines.py",
     "lake/test_query_timeout.py",
     "lake/test_reading_together.py",
     "lake/test_requests.py",

@@ -103,3 +103,11 @@ def test_every_random_double_is_found(tmp_path):
     pq.write_table(pa.table({"x": doubles}), tmp_path / "t.parquet")
     opened = ia.open(tmp_path)
     assert [value for value in doubles if not scan(opened).filter(X.eq(value)).collect().height] == []
+
+
+@pytest.mark.parametrize("literal", [NAN, INFINITY, 1.5, -0.0])
+@pytest.mark.parametrize("data_type", [pl.Float16, pl.Float32, pl.Float64])
+def test_literals_of_each_float_type(opened, everything, literal, data_type):
+    for op in OPS:
+        check(opened, everything, op(X, pl.lit(literal, dtype=data_type)))
+        check(opened, everything, op(F, pl.lit(literal, dtype=data_type)))

@@ -264,6 +264,8 @@ class TableScanner:
         if conjuncts is not None and not is_complete and names is not None:
             names = None if conjuncts.columns is None else [*names, *sorted(conjuncts.columns - {*names})]
         self._names = self.dataset_schema.names if names is None else names
+        fields = [self.dataset_schema.field(name) for name in self._names]
+        self._read_schema = pa.schema(fields, self.dataset_schema.metadata)
         self._is_plain = is_complete and self._names == self.projected_schema.names
 
     def _is_usable(self, predicate: Predicate) -> bool:
@@ -334,15 +336,8 @@ class TableScanner:
     def _batches(self, scan: Scan) -> Generator[pa.RecordBatch, None, None]:
         with contextlib.closing(scan.read_ahead()) as found:
             for encoded in found:
-                rows = self._decoded(encoded)
+                rows = _conformed(pa.Table.from_batches([encoded]), self._read_schema)
                 yield from to_batches(rows if self._is_plain else self._computed(rows), self._batch_size)
-
-    def _decoded(self, rows: pa.RecordBatch) -> pa.Table:
-        """Return the rows in the types of the dataset."""
-        schema = pa.schema(
-            [self.dataset_schema.field(name) for name in self._names], self.dataset_schema.metadata
-        )
-        return _conformed(pa.Table.from_batches([rows]), schema)
 
     def _computed(self, table: pa.Table) -> pa.Table:
         """Evaluate the rest of the filter and the columns of the result with pyarrow."""

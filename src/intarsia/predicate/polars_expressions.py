@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import operator
 import re
 from collections.abc import Callable, Iterator
@@ -262,6 +263,8 @@ class _Translator:
         if not value.is_valid:
             raise _UntranslatableError
         column, data_type = self._number(left, value)
+        if pa.types.is_floating(value.type) and not math.isfinite(value.as_py()):
+            raise _UntranslatableError
         if pa.types.is_dictionary(data_type) and op not in ("Eq", "NotEq"):
             raise _UntranslatableError  # the order of categories may be another one
         found = _COMPARISONS[op](column, value)
