@@ -310,3 +310,36 @@ def test_a_missing_file(many, tmp_path, closes_by_hand):
         table.scan("a >= 0").to_arrow()
     assert caught
     assert open_files(many) == 0
+
+
+class WatchedFile(LocalFile):
+    """A local file that records the names of the threads that read it."""
+
+    def __init__(self, path, threads):
+        super().__init__(path)
+        self.threads = threads
+
+    def read_ranges(self, ranges):
+        self.threads.add(threading.current_thread().name)
+        return super().read_ranges(ranges)
+
+
+@dataclass(frozen=True)
+class WatchedDataFile(DataFile):
+    threads: set = field(default_factory=set)
+
+    def open(self, **_):
+        return WatchedFile(self.path, self.threads)
+
+
+@pytest.mark.parametrize("where", [None, "a > 3"])
+@pytest.mark.parametrize("run", [list, ia.Scan.to_arrow, lambda scan: list(scan.read_ahead())])
+def test_no_thread_of_pyarrow_reads(tmp_path, where, run):
+    """One that still holds bytes of Python when Python exits aborts the process."""
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": range(1000), "b": range(1000)}), path, row_group_size=300)
+    file = WatchedDataFile(str(path), path.stat().st_size)
+    run(Table([file]).scan(where))
+    # Python names threads that it did not start "Dummy"
+    assert file.threads
+    assert [name for name in file.threads if name.startswith("Dummy")] == []
