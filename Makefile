@@ -13,7 +13,8 @@ PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations
 # The supported versions of Spark that are older than the one in the development environment, and the tests of the Java
 # classes, which use internal classes of Spark.
 OLDER_SPARK := 4.1 4.2
-ENABLED_TESTS := $(addprefix tests/spark/,test_skipping.py test_enabling.py test_join_keys.py test_extensions.py)
+ENABLED_TESTS := $(addprefix tests/spark/,test_skipping.py test_enabling.py test_changed_files.py test_join_keys.py \
+	test_extensions.py test_killed_writes.py)
 # Programs of Spark that start slowly: spark-sql, spark-shell, and the Thrift server with beeline.
 PROGRAM_TESTS := tests/spark/test_programs.py
 
