@@ -92,6 +92,7 @@ def test_every_form_of_numbers(lake, rows):
         ([[1]], TypeError),
         (pa.array([1, None]), TypeError),
         (pa.table({"row": [1]}), ValueError),
+        (pa.table({"path": pa.nulls(1, pa.string()), "row": [1]}), ValueError),
         (pa.table({"path": ["elsewhere.parquet"], "row": [1]}), ValueError),
     ],
     ids=str,
@@ -99,6 +100,27 @@ def test_every_form_of_numbers(lake, rows):
 def test_rows_that_do_not_exist(lake, rows, error):
     with pytest.raises(error):
         ia.open(lake).scan(rows=rows)
+
+
+def test_rows_of_a_record_batch(lake):
+    table = ia.open(lake)
+    (batch,) = table.locate("x = 3").combine_chunks().to_batches()
+    assert table.scan(columns=["x"], rows=batch).to_pylist() == [{"x": 3}]
+
+
+def test_the_lake_index_keeps_the_files_without_these_rows(tmp_path):
+    """A table of some files must not take the others for deleted."""
+    write(tmp_path / "0.parquet", pa.table({"x": range(10)}))
+    for part in range(1, 12):  # as many segments as there may be
+        write(tmp_path / f"{part}.parquet", pa.table({"x": range(10)}))
+        ia.open(tmp_path).build_lake_index("beside")
+    for part in range(12, 60):  # too many to be added by a query of all files
+        write(tmp_path / f"{part}.parquet", pa.table({"x": range(10)}))
+    table = ia.open(tmp_path)
+    before = sorted((path.name, path.read_bytes()) for path in (tmp_path / "_intarsia").iterdir())
+    rows = pa.table({"path": [table.files[0].path, table.files[-1].path], "row": [1, 2]})
+    assert table.scan("x >= 0", rows=rows).count() == 2
+    assert before == sorted((path.name, path.read_bytes()) for path in (tmp_path / "_intarsia").iterdir())
 
 
 def test_a_row_that_its_file_does_not_have(lake):

@@ -611,3 +611,14 @@ def test_only_columns_that_readers_can_decode_are_written(path, nest, deepest):
         pq.write_table(nested(depth), path)
         with pytest.raises(OSError, match="nested"):
             pq.read_table(path)
+
+
+def test_a_scan_that_skips_damaged_files_is_written(tmp_path):
+    """Its files are checked for logical types that would be lost; that raises no other error."""
+    for part in range(3):
+        pq.write_table(pa.table({"x": [part] * 5}), tmp_path / f"{part}.parquet")
+    damaged = tmp_path / "1.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:-20])
+    with pytest.warns(ia.IntarsiaWarning):
+        report = ia.write_table(ia.open(tmp_path).scan(on_error="skip"), tmp_path / "new")
+    assert report.num_rows == 10

@@ -17,6 +17,7 @@ from intarsia.advice.obstacles import Obstacle, is_explained, of_condition, of_c
 from intarsia.advice.report import MeasuredIndex, NotBuilt, QueryAdvice, SampleSize
 from intarsia.advice.sampled_file import group_bytes
 from intarsia.advice.sampled_table import BoundQuery, SampledTable
+from intarsia.arrow.selecting import no_rows
 from intarsia.embed import PageIndex
 from intarsia.embed.attach import Attachable
 from intarsia.indexes.base import HasPurpose
@@ -240,7 +241,7 @@ class Measurement:
             most_bytes: The compressed size of the row groups to read; at least one is read.
         """
         found = [file.rows(self._table, most_bytes // len(self._files)) for file in self._files.values()]
-        tables = [self._table.schema.empty_table(), *(rows for rows, _ in found)]
+        tables = [no_rows(self._table.schema), *(rows for rows, _ in found)]
         return pa.concat_tables(tables), self.size.is_whole and all(is_whole for _, is_whole in found)
 
     @property

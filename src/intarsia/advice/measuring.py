@@ -13,6 +13,7 @@ from intarsia.advice.candidates import column_of, name_of
 from intarsia.advice.cost import QueryCost
 from intarsia.advice.sampled_file import BuiltIndex, SampledFile, group_bytes
 from intarsia.advice.sampling import spread
+from intarsia.arrow.selecting import no_rows
 from intarsia.embed.attach import Attachable
 from intarsia.errors import IntarsiaError
 from intarsia.file import ParquetInput
@@ -207,7 +208,7 @@ class MeasuredFile:
                 for piece in read_rows(query, FilePlan(rows, rows, rows))
             ]
             is_whole = len(picked) == query.num_row_groups
-            return pa.concat_tables([table.schema.empty_table(), *tables]), is_whole
+            return pa.concat_tables([no_rows(table.schema), *tables]), is_whole
 
     def _scale(self, ordinal: int) -> float:
         """Return the size of the plan of a query of the file divided by that of the sample."""

@@ -196,7 +196,10 @@ class PageDecoder:
             found = page.num_values if plan.leaf.is_flat else None
             if page.header.type == PageType.DATA_PAGE_V2 and page.header.data_page_header_v2 is not None:
                 found = page.header.data_page_header_v2.num_rows
-            check_expansion(page, plan.meta.codec)
+            try:
+                check_expansion(page, plan.meta.codec)
+            except CorruptFileError as error:  # or it is not a page
+                raise PageIndexMismatchError(f"a page of {plan.leaf.name!r}: {error.message}") from error
             if found is not None and found != rows:
                 raise PageIndexMismatchError(f"a page of {plan.leaf.name!r} has {found} rows, not {rows}")
             values += page.num_values

@@ -64,6 +64,14 @@ class SyntheticSchema:
     created_by: bytes | None
     key_values: tuple[KeyValue, ...] = ()
 
+    @property
+    def _decoded_as(self) -> bytes | None:
+        """The writer, if pyarrow has to know it to decode single pages.
+
+        For chunks of old parquet-mr, it would read bytes behind them, which are others here.
+        """
+        return self.created_by if self.created_by and self.created_by.startswith(b"parquet-cpp ") else None
+
     def part(self, roots: Sequence[int]) -> SyntheticSchema:
         """Return the part of the schema under top-level fields, given by ascending ordinals."""
         spans = _root_spans(self.elements)
@@ -111,7 +119,7 @@ class SyntheticSchema:
         """Return a file of ``body`` and a footer; pyarrow does not check the magic at the start."""
         key_values = list(self.key_values) or None
         metadata = FileMetaData(
-            2, list(self.elements), num_rows, row_groups, key_values, created_by=self.created_by
+            2, list(self.elements), num_rows, row_groups, key_values, created_by=self._decoded_as
         )
         return b"".join((*body, *footer_parts(thrift.serialize(metadata))))
 

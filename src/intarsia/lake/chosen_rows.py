@@ -17,7 +17,7 @@ from intarsia.lake.table_files import TableFiles
 from intarsia.read.ahead import ahead
 from intarsia.rows.selection import Rows, RowSelection
 
-RowNumbers: TypeAlias = "Sequence[int] | np.ndarray | pa.Array | pa.ChunkedArray | pa.Table"
+RowNumbers: TypeAlias = "Sequence[int] | np.ndarray | pa.Array | pa.ChunkedArray | pa.Table | pa.RecordBatch"
 """Numbers of rows in a table, or a table with the columns ``path`` and ``row``, as `Table.locate` returns."""
 
 _Files = TypeVar("_Files", bound=TableFiles)
@@ -36,6 +36,8 @@ def choose_rows(table: _Files, rows: RowNumbers) -> _Files:
         ValueError: If there is no such row, or no such file.
         TypeError: If the rows are not integers.
     """
+    if isinstance(rows, pa.RecordBatch):
+        rows = pa.Table.from_batches([rows])
     by_file = _by_path(table, rows) if isinstance(rows, pa.Table) else _by_number(table, _numbers(rows))
     chosen = {file: RowSelection.from_rows(np.unique(numbers)) for file, numbers in by_file.items()}
     ordinals = sorted(chosen) or list(range(len(table.files)))[:1]
@@ -58,18 +60,19 @@ def _by_number(table: TableFiles, numbers: Rows) -> Mapping[int, Rows]:
     wrong = numbers[(numbers < 0) | (numbers >= edges[-1])]
     if len(wrong):
         raise ValueError(f"there is no row {wrong[0]:,}; the rows of {table.name} are 0 to {edges[-1] - 1:,}")
-    files = np.searchsorted(edges, numbers, side="right") - 1
-    return {file: numbers[files == file] - edges[file] for file in np.unique(files).tolist()}
+    numbers = np.sort(numbers)
+    cuts = np.searchsorted(numbers, edges)
+    files = np.flatnonzero(np.diff(cuts)).tolist()
+    return {file: numbers[cuts[file] : cuts[file + 1]] - edges[file] for file in files}
 
 
 def _row_counts(table: TableFiles) -> list[int]:
     counts = []
     opened = ahead(table.open_file, table.files, table.files_at_once, ParquetInput.close)
     with contextlib.closing(opened):
-        for entry, future in opened:
+        for _, future in opened:
             with future.result() as file:
                 counts.append(file.footer.num_rows)
-                table.remember(entry, file)
     return counts
 
 
@@ -80,18 +83,19 @@ def _by_path(table: TableFiles, rows: pa.Table) -> Mapping[int, Rows]:
         raise ValueError(
             f"rows has no column {missing[0]!r}; pass the result of Table.locate, or row numbers"
         )
+    if rows["path"].null_count:
+        raise ValueError("rows contains null in the column 'path'; pass the path of each row")
     ordinals = {file.path: ordinal for ordinal, file in enumerate(table.files)}
     numbers, paths = _numbers(rows["row"]), rows["path"].combine_chunks().dictionary_encode()
     by_file = {}
     for code, path in enumerate(paths.dictionary.to_pylist()):
         if path not in ordinals:
             raise ValueError(f"{path} is not a file of the table {table.name}")
-        mine = pc.equal(paths.indices, code).fill_null(False).to_numpy(zero_copy_only=False)
+        mine = pc.equal(paths.indices, code).to_numpy(zero_copy_only=False)
         by_file[ordinals[path]] = numbers[mine]
     for file, mine in by_file.items():
         with table.open_file(table.files[file]) as opened:
             num_rows = opened.footer.num_rows
-            table.remember(table.files[file], opened)
         wrong = mine[(mine < 0) | (mine >= num_rows)]
         if len(wrong):
             path = table.files[file].path

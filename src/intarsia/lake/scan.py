@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from intarsia.arrow.owned_rows import to_batches
+from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.file_runs import FileRuns, OnError
@@ -262,12 +263,19 @@ class Scan(QueryResult):
         Raises:
             UnsupportedFeatureError: If a file has such a column.
         """
-        columns = {column.path[0] for column in self.columns}
-        for entry in self._table.files:
-            with self._table.open_file(entry) as file:
-                names = self._table.names_in(file.schema, entry.path)
+        table, columns = self._table, {column.path[0] for column in self.columns}
+        # cached footers suffice: no request is made for them
+        open_file = partial(table.open_file, is_current=True)
+        opened = ahead(open_file, table.files, table.files_at_once, ParquetInput.close)
+        with contextlib.closing(opened):
+            for entry, future in opened:
+                try:
+                    with future.result() as file:
+                        names, schema = table.names_in(file.schema, entry.path), file.schema
+                except (FormatError, FileNotFoundError):  # the scan raises it, or skips the file
+                    continue
                 own = columns if names is None else {names.path((name,))[0] for name in columns}
-                file.schema.refuse_unknown_types(entry.path, own)
+                schema.refuse_unknown_types(entry.path, own)
 
     @in_new_run
     def locate(self, column: str | None = None) -> pa.Table:

@@ -246,7 +246,8 @@ class Table(TableFiles):
                 not part of the text, so they need no quotes. ``IN ?`` takes a list.
             rows: Read only these rows, each once, in the order of the table: their numbers, from 0, in all
                 files in order, which reads every footer; or a table with the columns ``path`` and ``row``,
-                such as the result of `locate`. Only their pages are read. None for all rows.
+                such as the result of `locate`. Only their pages are read. Rows that a Delta or Iceberg table
+                has deleted keep their numbers and are not returned. None for all rows.
             on_error: ``"skip"`` to skip damaged, truncated and missing files with one warning; the report
                 lists them as ``files_failed``. `Scan.to_arrow`, data frames, counts and aggregates then
                 contain all matching rows of a file or none. Iterating and streams yield the rows that precede

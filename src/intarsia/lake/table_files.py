@@ -108,6 +108,7 @@ class TableFiles:
         self._definition = definition
         if not self.files and definition is None:
             raise FileNotFoundError("the source lists no files, so there is no schema")
+        self._is_part = False
         self._variants: frozenset[tuple[str, ...]] | None = None
         self.root = root
         self._segments = segments
@@ -131,7 +132,12 @@ class TableFiles:
         self.joined = JoinedCache()
         self._names: dict[FileSchema, FileNames | None] = {}
         self.lake_index = TableLakeIndex(
-            self.files, self.root, self.open_file, self.files_at_once, segments=self._segments
+            self.files,
+            self.root,
+            self.open_file,
+            self.files_at_once,
+            segments=self._segments,
+            is_part=self._is_part,
         )
 
     def part(self: _Files, ordinals: Sequence[int], files: Sequence[DataFile] | None = None) -> _Files:
@@ -147,6 +153,7 @@ class TableFiles:
         state: dict[str, Any] = {
             **self.__getstate__(),
             "files": files,
+            "_is_part": True,
             "table_schema": self.table_schema,
             "partition_columns": partitions,
         }

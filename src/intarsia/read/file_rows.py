@@ -32,7 +32,7 @@ from intarsia.read.retry import WrongPageIndexError, retry_without_wrong_index
 from intarsia.read.row_group import RowGroupColumns, RowReader, select_columns
 from intarsia.read.row_group_run import RowGroupRun, RowGroupRuns, RunColumns
 from intarsia.rows.selection import RowSelection
-from intarsia.storage import ByteRange, SourceStream, SparseBytes
+from intarsia.storage import BufferedSource, ByteRange, CountedSource, SourceStream
 
 #: Maximum number of row groups, or runs of small ones, that are decoded concurrently (contract C7).
 RUNS_AT_ONCE = 2
@@ -296,12 +296,14 @@ class FileReader:
         chunks = sorted({ByteRange(*chunk_range(meta)) for meta in metas})
         encodings = (encoding for meta in metas for encoding in meta.encodings)  # needed only for an error
         # not in threads of pyarrow: one that still holds bytes of Python when Python exits aborts the process
-        source = query.file.source
-        held = SparseBytes(source.size(), chunks, source.read_ranges(chunks))
+        data = query.file.source.read_ranges(chunks)
+        held = BufferedSource(query.file.source)  # pyarrow reads bytes behind the chunks of old parquet-mr
         try:
-            with decode_errors(f"row group {group}", "RowGroup", encodings):
+            with decode_errors(f"row group {group}", "RowGroup", encodings), held.buffering() as buffer:
+                for chunk, of_chunk in zip(chunks, data, strict=True):
+                    buffer(chunk.start, of_chunk)
                 reader = pq.ParquetFile(
-                    pa.PythonFile(SourceStream(held), mode="r"),
+                    pa.PythonFile(SourceStream(CountedSource(held)), mode="r"),
                     metadata=query.file.arrow_metadata,
                     pre_buffer=False,
                     page_checksum_verification=query.file.page_checksums,

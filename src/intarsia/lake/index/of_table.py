@@ -59,6 +59,7 @@ class TableLakeIndex:
         files_at_once: Number of files to open concurrently.
         segments: The segments beside the data in an object store, as listed with the files; None to list
             them.
+        is_part: Whether the table has other files, which the lake index may contain. It is then not updated.
 
     Attributes:
         ignored: Segments that are ignored, and updates that could not be written.
@@ -72,7 +73,9 @@ class TableLakeIndex:
         files_at_once: int,
         *,
         segments: Mapping[str, ObjectIdentity] | None = None,
+        is_part: bool = False,
     ) -> None:
+        self._is_part = is_part
         self._files = files
         self._root = root
         self._open_file = open_file
@@ -122,6 +125,8 @@ class TableLakeIndex:
         is_new = time.monotonic() - self._listed < LISTING_SECONDS
         known = self._index.known(as_listed=has_stamps and is_new)
         missing = np.flatnonzero(~known.is_known)
+        if self._is_part:
+            return known
         if 0 < len(missing) <= max(MAX_REFRESHED_FILES, len(self._files) // REFRESHED_PART):
             return self._refreshed(self._index, known, missing)
         return known
