@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
+from intarsia.lake.index.build import MAX_SEGMENTS
 from tests.effort import examples
 from tests.lake.index.lakes import write
 
@@ -110,17 +111,27 @@ def test_rows_of_a_record_batch(lake):
 
 def test_the_lake_index_keeps_the_files_without_these_rows(tmp_path):
     """A table of some files must not take the others for deleted."""
-    write(tmp_path / "0.parquet", pa.table({"x": range(10)}))
-    for part in range(1, 12):  # as many segments as there may be
-        write(tmp_path / f"{part}.parquet", pa.table({"x": range(10)}))
-        ia.open(tmp_path).build_lake_index("beside")
-    for part in range(12, 60):  # too many to be added by a query of all files
-        write(tmp_path / f"{part}.parquet", pa.table({"x": range(10)}))
-    table = ia.open(tmp_path)
-    before = sorted((path.name, path.read_bytes()) for path in (tmp_path / "_intarsia").iterdir())
+
+    def add(part):
+        write(tmp_path / f"{part:03}.parquet", pa.table({"x": range(10)}))
+
+    def segments():
+        return sorted((path.name, path.read_bytes()) for path in (tmp_path / "_intarsia").iterdir())
+
+    for part in range(10):
+        add(part)
+    ia.open(tmp_path).build_lake_index("beside")
+    last = 10
+    while len(segments()) < MAX_SEGMENTS:  # queries add the new file
+        add(last)
+        last += 1
+        assert ia.open(tmp_path).count("x = 1") == last
+    for part in range(last, last + 40):  # too many to be added by a query of all files
+        add(part)
+    table, before = ia.open(tmp_path), segments()
     rows = pa.table({"path": [table.files[0].path, table.files[-1].path], "row": [1, 2]})
     assert table.scan("x >= 0", rows=rows).count() == 2
-    assert before == sorted((path.name, path.read_bytes()) for path in (tmp_path / "_intarsia").iterdir())
+    assert segments() == before
 
 
 def test_a_row_that_its_file_does_not_have(lake):
