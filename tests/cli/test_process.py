@@ -165,6 +165,7 @@ def test_a_terminal_gets_the_first_rows_and_a_notice(many, output):
     assert code == 0
     assert len(lines) == 1 + 40 + 2  # the names, the notice, and the summary on stderr
     assert lines[41].startswith("(the first 40 rows; ")
+    assert "40 rows; read " in lines[42]
     shown, _ = on_terminal("query", many, "--where", "id < 1500", width=200)
     assert "(40 of 1,500 rows; " in shown
     shown, _ = on_terminal("query", many, "--where", "id < 40", width=200)

@@ -40,7 +40,7 @@ intarsia query lake/ --where "tailnum LIKE 'N10%'" --output found.parquet --repo
 intarsia query lake/ --where "arr_delay IS NULL" --format jsonl | head -3
 intarsia query lake/ --where "month = 11" --aggregate "count(*), sum(distance) AS far, max(dep_delay)"
 intarsia query lake/ --aggregate "approx_distinct(tailnum)" --format json --report -
-intarsia query lake/ --value-counts carrier --where "year(time_hour) = 2013" --limit 5
+intarsia query lake/ --value-counts carrier --where "lower(dest) = 'lex'" --limit 5
 intarsia query lake/ --where "dest = 'LEX'" --skip-bad-files
 intarsia query lake/ --sample 1000 --seed 1 --output sample.parquet
 """
@@ -228,9 +228,9 @@ def query(
         max_rows = TABLE_ROWS + 1 if shown is not None and predicate is None else limit
         answer = answers.matching_rows(table, predicate, names, max_rows, order_by, on_error)
     num_rows = 0
+    is_counted = predicate is not None or value_counts is not None
     try:
         with open_sink(output) as sink:
-            is_counted = predicate is not None or value_counts is not None
             rows = writer(
                 form,
                 sink,
@@ -248,7 +248,7 @@ def query(
         say(f"interrupted after {count(num_rows, 'row')}; {state}; run the command again", red)
         raise typer.Exit(INTERRUPTED) from None
     reports = answer.reports()
-    _write_reports(reports, report, to_file=output is not None)
+    _write_reports(reports, report, to_file=output is not None, most_rows=None if is_counted else shown)
     if any(found.files_failed for found in reports):
         raise typer.Exit(SKIPPED_FILES)
 
@@ -289,8 +289,17 @@ def _refuse_overwriting(table: Table, output: str) -> None:
         )
 
 
-def _write_reports(reports: Sequence[ScanReport], target: str | None, *, to_file: bool) -> None:
-    """Write the reports to the target, and a summary to stderr if that is a terminal."""
+def _write_reports(
+    reports: Sequence[ScanReport], target: str | None, *, to_file: bool, most_rows: int | None
+) -> None:
+    """Write the reports to the target, and a summary to stderr if that is a terminal.
+
+    Args:
+        reports: The reports.
+        target: A path, or ``-``; None for only the summary.
+        to_file: Whether the rows are written to a file.
+        most_rows: The number of rows that are shown, if one more was read; None if all are.
+    """
     if target is not None:
         documents = [report.to_dict() for report in reports]
         document = documents[0] if len(documents) == 1 else documents
@@ -303,4 +312,4 @@ def _write_reports(reports: Sequence[ScanReport], target: str | None, *, to_file
         from intarsia.cli.report_view import summary
 
         for report in reports:
-            print(dim(summary(report), sys.stderr), file=sys.stderr)
+            print(dim(summary(report, most_rows), sys.stderr), file=sys.stderr)

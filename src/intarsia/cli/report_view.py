@@ -104,8 +104,16 @@ def _excluded(report: ScanReport) -> RenderableType:
     return table
 
 
-def summary(report: ScanReport) -> str:
-    """Return a scan's report in one line."""
+def summary(report: ScanReport, most_rows: int | None = None) -> str:
+    """Return a scan's report in one line.
+
+    Args:
+        report: The report.
+        most_rows: The number of rows that are shown, if more were read; None if all are.
+    """
+    num_rows = report.rows_matched
+    if num_rows is not None and most_rows is not None:
+        num_rows = min(num_rows, most_rows)
     pages = report.to_dict()["pages"]
     parts = (
         f"{count(report.files_read)} of {count(report.files_total, 'file')}",
@@ -113,6 +121,4 @@ def summary(report: ScanReport) -> str:
         f"{size(report.bytes_read)} of {size(report.bytes_total)}",
     )
     others = f"; {count(report.files_other, 'other file')} ignored" if report.files_other else ""
-    return (
-        f"{count(report.rows_matched, 'row')}; read {', '.join(parts)} in {duration(report.seconds)}{others}"
-    )
+    return f"{count(num_rows, 'row')}; read {', '.join(parts)} in {duration(report.seconds)}{others}"

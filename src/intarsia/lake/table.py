@@ -84,15 +84,15 @@ class Table(TableFiles):
         """The number of rows and the number of columns; reads the footers of all files, as ``len`` does."""
         return len(self), len(self.schema)
 
-    def head(self, num_rows: int = 5, columns: Sequence[str] | None = None) -> pa.Table:
+    def head(self, n: int = 5, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the first rows.
 
         Args:
-            num_rows: The maximum number of rows.
+            n: The maximum number of rows.
             columns: As for `scan`.
 
         Raises:
-            ValueError: If ``num_rows`` is negative.
+            ValueError: If ``n`` is negative.
             ColumnNotFoundError: If the table has no such column; the message suggests similar names.
 
         Example:
@@ -103,7 +103,7 @@ class Table(TableFiles):
             >>> table.columns, table.shape, table.head(2, ["x"]).to_pylist()
             (['x', 'y'], (1000, 2), [{'x': 0}, {'x': 1}])
         """
-        return self.scan(columns=columns, limit=num_rows).to_arrow()
+        return self.scan(columns=columns, limit=n).to_arrow()
 
     def __len__(self) -> int:
         """Return the number of rows, from the footers of all files.

@@ -32,7 +32,8 @@ class PrunedBy:
     def __str__(self) -> str:
         counts = {"row": self.rows, "page": self.pages, "row group": self.row_groups, "file": self.files}
         parts = [count(number, noun) for noun, number in counts.items() if number]
-        return f"{', '.join(parts) or 'nothing'} by {self.index} of {self.column}"
+        of_column = "" if self.column == "*" else f" of {self.column}"
+        return f"{', '.join(parts) or 'nothing'} by {self.index}{of_column}"
 
     def add(self, *, files: int = 0, row_groups: int = 0, pages: int = 0, rows: int = 0) -> None:
         """Add to the counts."""
