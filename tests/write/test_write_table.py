@@ -622,3 +622,21 @@ def test_a_scan_that_skips_damaged_files_is_written(tmp_path):
     with pytest.warns(ia.IntarsiaWarning):
         report = ia.write_table(ia.open(tmp_path).scan(on_error="skip"), tmp_path / "new")
     assert report.num_rows == 10
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_small_row_groups_do_not_repeat_a_large_dictionary(path, ordered):
+    """pyarrow writes all values of a dictionary into each row group; the first one keeps unused values."""
+    words = pa.array([f"{number:04}" * 50 for number in range(400)])
+    numbers = pa.array([None if number == 7 else number for number in range(399)], pa.int16())
+    column = pa.DictionaryArray.from_arrays(numbers, words, ordered=ordered)
+    table = pa.table({"word": column, "few": pa.array(["a", "b", "a"] * 133).dictionary_encode()})
+    ia.write_table(table, path, row_group_size=1, compression="none", rows_per_page=1)
+    assert path.stat().st_size < 10 * 400 * 200
+    for found in (pq.read_table(path), ia.open(path).scan().to_arrow()):
+        assert found.schema.equals(table.schema)
+        assert found.to_pylist() == table.to_pylist()
+        assert set(found["word"].unify_dictionaries().chunk(0).dictionary.to_pylist()) == set(
+            words.to_pylist()
+        )
+    assert ia.verify(path).ok

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.arrow.selecting import take_values
 from intarsia.errors import WriteError
 from intarsia.format.footer import MAX_SCHEMA_DEPTH
 
@@ -111,6 +112,35 @@ def _plain_type(data_type: pa.DataType) -> pa.DataType:
         field = data_type.value_field
         return pa.list_(field.with_type(_plain_type(field.type)), data_type.list_size)
     return data_type
+
+
+def with_used_values(table: pa.Table) -> pa.Table:
+    """Drop the values that no row has from dictionaries with more values than the table has rows.
+
+    pyarrow writes a whole dictionary into each row group.
+
+    Example:
+        >>> words = pa.array(["a", "b", "c"]).dictionary_encode()
+        >>> with_used_values(pa.table({"word": words.slice(2)}))["word"].chunk(0).dictionary.to_pylist()
+        ['c']
+    """
+    for ordinal, field in enumerate(table.schema):
+        column = table.column(ordinal)
+        if not pa.types.is_dictionary(field.type) or not column.num_chunks:
+            continue
+        if max(len(chunk.dictionary) for chunk in column.chunks) <= table.num_rows:
+            continue
+        chunks = [_with_used_values(chunk) for chunk in column.chunks]
+        table = table.set_column(ordinal, field, pa.chunked_array(chunks, field.type))
+    return table
+
+
+def _with_used_values(values: pa.DictionaryArray) -> pa.DictionaryArray:
+    used = pa.array(np.unique(values.indices.drop_null().to_numpy(zero_copy_only=False)))
+    indices = pc.index_in(values.indices, value_set=used.cast(values.indices.type))
+    return pa.DictionaryArray.from_arrays(
+        indices.cast(values.indices.type), take_values(values.dictionary, used), ordered=values.type.ordered
+    )
 
 
 def contains_nan(leaf: list[pa.Array]) -> bool:

@@ -22,7 +22,7 @@ from intarsia.storage import ByteSource, LocalFile, StorageOptions
 from intarsia.storage.target import NewTarget, new_target
 from intarsia.write.bounds import repair_page_index, write_tail
 from intarsia.write.dry_run import dry_run
-from intarsia.write.leaves import contains_nan, leaf_arrays, repeats, writable_schema
+from intarsia.write.leaves import contains_nan, leaf_arrays, repeats, with_used_values, writable_schema
 from intarsia.write.report import WriteReport
 from intarsia.write.sorting import SortBy, sort_keys, sorting_columns
 
@@ -114,6 +114,8 @@ class Output:
         with self._named_errors():
             if self._arrow is None:
                 self._arrow = self._open(self._with_dictionary(table))
+            else:  # the first row group keeps the values that no row has
+                table = with_used_values(table)
             self._arrow.write_table(table, row_group_size=table.num_rows)
         self._row_group_rows.append(table.num_rows)
 
