@@ -640,3 +640,15 @@ def test_small_row_groups_do_not_repeat_a_large_dictionary(path, ordered):
             words.to_pylist()
         )
     assert ia.verify(path).ok
+
+
+def test_the_report_of_a_scan_that_is_written_has_all_of_its_reads(tmp_path):
+    """Those for the schema, and for the check of logical types, belong to the run of the rows."""
+    for part in range(3):
+        pq.write_table(pa.table({"x": range(5)}), tmp_path / f"{part}.parquet")
+        os.utime(tmp_path / f"{part}.parquet", (1_700_000_000, 1_700_000_000))
+    read, written = ia.open(tmp_path).scan(), ia.open(tmp_path).scan()
+    read.to_reader().read_all()
+    ia.write_table(written, tmp_path / "new")
+    assert written.report.requests == read.report.requests > 3
+    assert written.report.bytes_read == read.report.bytes_read

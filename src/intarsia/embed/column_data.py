@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from intarsia.arrow.selecting import take_rows
+from intarsia.arrow.selecting import no_rows, take_rows
 from intarsia.arrow.struct_fields import field_values
 from intarsia.embed.chunk_pages import locate_pages
 from intarsia.embed.leaf_values import may_be_dictionary
@@ -78,7 +78,7 @@ class FileColumns:
         for row_group in np.unique(positions).tolist():
             table = self._read_columns(self._row_groups[row_group], self._file.footer.leaves)
             parts.append(take_rows(table, ordinals[positions == row_group] - edges[row_group]))
-        return pa.concat_tables(parts) if parts else pa.Table.from_batches([], self._file.arrow_schema)
+        return pa.concat_tables(parts) if parts else no_rows(self._file.arrow_schema)
 
     def type_of(self, column: ColumnName) -> pa.DataType:
         """Return the Arrow type of a column (a dotted name or a path).

@@ -23,9 +23,6 @@ from intarsia.rows.ordering import Ordering, ordering_for
 #: Keys of the key/value metadata with offsets of indexes in one file, which are wrong in a copy.
 INDEX_KEYS = (directory.KEY, datafusion.KEY)
 
-#: The reason of the error about a logical type of a later version of Parquet.
-UNKNOWN_TYPE = "unknown-logical-type"
-
 #: Number of cached schemas, and of cached parts of each.
 _REMEMBERED = 64
 
@@ -128,7 +125,7 @@ class FileSchema:
                 raise UnsupportedFeatureError(
                     f"column {column!r} has the {logical.shown}, which a new file would lack; leave the "
                     "column out, or rewrite the file with a library that supports the type",
-                    reason=UNKNOWN_TYPE,
+                    reason="unknown-logical-type",
                     path=path,
                     column=column,
                 )

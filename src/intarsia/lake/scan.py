@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from intarsia.arrow.owned_rows import to_batches
+from intarsia.arrow.selecting import no_rows
 from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
 from intarsia.lake.binding import TableBinder
@@ -256,7 +257,6 @@ class Scan(QueryResult):
                     record(totals.add_file(found.query, found.plan, found.pieces))
         return totals
 
-    @in_new_run
     def refuse_unknown_types(self) -> None:
         """Refuse columns whose logical types a new file with the rows would lack; see `FileSchema`.
 
@@ -267,7 +267,8 @@ class Scan(QueryResult):
         # cached footers suffice: no request is made for them
         open_file = partial(table.open_file, is_current=True)
         opened = ahead(open_file, table.files, table.files_at_once, ParquetInput.close)
-        with contextlib.closing(opened):
+        self._next_run = run = self.new_run()  # the run of the rows, whose report has these reads, too
+        with run.running(), contextlib.closing(opened):
             for entry, future in opened:
                 try:
                     with future.result() as file:
@@ -417,7 +418,7 @@ class Scan(QueryResult):
         self._runs.continue_with_new_footers()
         with self._runs.each_file(self.columns) as files:
             pieces = list(sample_rows(sizes, files, n, seed, self._finish))
-        return concat_rows([pa.Table.from_batches([], self.schema), *pieces])
+        return concat_rows([no_rows(self.schema), *pieces])
 
     def _tables(self, *, whole_files: bool, runs_at_once: int) -> Iterator[pa.Table]:
         if self._key is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import xxhash
 
+from intarsia.arrow.selecting import no_rows
 from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import FileMetadata, ParquetInput
 from intarsia.lake.data_file import DataFile
@@ -97,7 +98,7 @@ class Split:
             CorruptFileError: If a part of the file that has to be read is damaged.
         """
         shared = self._shared
-        empty = pa.Table.from_batches([], shared.schema)
+        empty = no_rows(shared.schema)
         return concat_rows([empty, *self._tables()])
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:

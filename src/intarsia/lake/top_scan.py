@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from intarsia.arrow.selecting import take_rows
+from intarsia.arrow.selecting import no_rows, take_rows
 from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import ParquetInput
 from intarsia.file.joined import JoinedPart
@@ -284,7 +284,7 @@ class TopScan:
         """Read the rows that were found, in order."""
         rows = self._top.rows
         files, numbers = rows["file"].to_numpy(), rows["row"].to_numpy()
-        nothing = pa.Table.from_batches([], self._schema)
+        nothing = no_rows(self._schema)
         binder = TableBinder(self._table, None, self._columns)
         wanted = np.unique(files).tolist()
         read = ahead(

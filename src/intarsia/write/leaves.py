@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.arrow.nested_types import with_leaves
 from intarsia.arrow.selecting import take_values
 from intarsia.errors import WriteError
 from intarsia.format.footer import MAX_SCHEMA_DEPTH
@@ -17,8 +18,6 @@ _SAMPLED_VALUES = 1 << 16
 
 #: A leaf gets a dictionary if at most this share of its sampled values is distinct.
 _MAX_DISTINCT = 0.5
-
-_LISTS = ((pa.types.is_list, pa.list_), (pa.types.is_large_list, pa.large_list))
 
 
 def leaf_arrays(column: pa.ChunkedArray) -> list[list[pa.Array]]:
@@ -67,7 +66,10 @@ def writable_schema(schema: pa.Schema) -> pa.Schema:
     """
     for ordinal, field in enumerate(schema):
         _check_depth(field)
-        if pa.types.is_nested(field.type) and (data_type := _plain_type(field.type)) != field.type:
+        if (
+            pa.types.is_nested(field.type)
+            and (data_type := with_leaves(field.type, _plain_leaf)) != field.type
+        ):
             schema = schema.set(ordinal, field.with_type(data_type))
     return schema
 
@@ -90,28 +92,12 @@ def _check_depth(column: pa.Field) -> None:
         pending += [(data_type.field(child).type, depth + levels) for child in range(data_type.num_fields)]
 
 
-def _plain_type(data_type: pa.DataType) -> pa.DataType:
+def _plain_leaf(data_type: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(data_type):
-        return _plain_type(data_type.value_type)
+        return with_leaves(data_type.value_type, _plain_leaf)
     if pa.types.is_string_view(data_type):
         return pa.large_string()
-    if pa.types.is_binary_view(data_type):
-        return pa.large_binary()
-    if pa.types.is_struct(data_type):
-        return pa.struct([field.with_type(_plain_type(field.type)) for field in data_type])
-    if pa.types.is_map(data_type):
-        key, item = (
-            field.with_type(_plain_type(field.type)) for field in (data_type.key_field, data_type.item_field)
-        )
-        return pa.map_(key, item, keys_sorted=data_type.keys_sorted)
-    for is_list, make in _LISTS:
-        if is_list(data_type):
-            field = data_type.value_field
-            return make(field.with_type(_plain_type(field.type)))
-    if pa.types.is_fixed_size_list(data_type):
-        field = data_type.value_field
-        return pa.list_(field.with_type(_plain_type(field.type)), data_type.list_size)
-    return data_type
+    return pa.large_binary() if pa.types.is_binary_view(data_type) else data_type
 
 
 def with_used_values(table: pa.Table) -> pa.Table:

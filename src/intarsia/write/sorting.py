@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from intarsia.arrow.comparison import comparison_array, comparison_type, sortable_type
-from intarsia.arrow.selecting import take_rows
+from intarsia.arrow.selecting import no_rows, take_rows
 from intarsia.errors import ColumnNotFoundError, WriteError
 from intarsia.file import ParquetInput
 
@@ -58,7 +58,7 @@ def sort_keys(sort_by: SortBy | None, schema: pa.Schema) -> list[SortKey]:
             )
         keys.append((name, direction))
     if keys:
-        sorted_rows(pa.Table.from_batches([], schema), keys)
+        sorted_rows(no_rows(schema), keys)
     return keys
 
 
