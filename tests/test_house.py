@@ -101,7 +101,7 @@ CHANGED_FROM_OUTSIDE = {
     ("format/row_groups.py", "reader.position"): _CURSOR,
     ("format/thrift.py", "error.offset"): _CONTEXT,
     ("lake/file_runs.py", "table.tails"): _CLEARED,
-    ("lake/joined_files.py", "table.tails"): _CLEARED,
+    ("lake/axes.py", "table.tails"): _CLEARED,
     ("lake/top_scan.py", "table.tails"): _CLEARED,
     ("predicate/sql_lists.py", "node.meta"): _LIBRARY,
     ("predicate/sql_parameters.py", "node.meta"): _LIBRARY,

@@ -22,16 +22,18 @@ from intarsia.errors import FormatError, PredicateError
 from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
 from intarsia.file.schema import FileSchema
 from intarsia.indexes.statistics import column_statistics, exact_bounds
+from intarsia.lake.axes import axes as families
+from intarsia.lake.axes import read_footers
 from intarsia.lake.binding import TableBinder
-from intarsia.lake.families import families, read_footers
 from intarsia.lake.index.known_files import FamilyFiles
 from intarsia.lake.metadata_cache import MAX_METADATA_BYTES
 from intarsia.lake.survivors import find_survivors
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Path, Predicate
 from intarsia.read.aggregate.answers import values_of_keys
+from intarsia.read.file_plan import plan_file
 from intarsia.read.output_columns import OutputColumn
-from intarsia.read.prune import prune_joined
+from intarsia.read.pruner import Constants
 from intarsia.read.report import ScanReport
 from intarsia.read.sort_key import Ranks, SortKey
 from intarsia.rows.bounds import Bools, Bounds
@@ -171,13 +173,11 @@ class TopCandidates:
             return
         file = JoinedInput(joined)
         query = binder.query(replace(first, deletes=None), file)
-        pruned, known, _ = prune_joined(
-            file, predicate, constants, query.estimated_bytes_by_group, reads=False
-        )
-        edges = joined.row_edges
-        gone = mine & ~pruned.candidates.overlaps(edges[:-1], edges[1:])
+        query = replace(query, predicate=predicate)
+        plan = plan_file(query, Constants(constants, joined.row_edges), reads=False)
+        gone = mine & ~joined.files_with(plan.candidates)
         if gone.any():
-            self._report.add_excluded_together(query, joined, known, gone)
+            self._report.add_excluded_together(query, joined, plan.steps, gone)
             self._pending[family.files[gone]] = False
 
     # --- the order of the files --------------------------------------------------------------------

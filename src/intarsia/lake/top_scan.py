@@ -15,9 +15,11 @@ from intarsia.arrow.selecting import no_rows, take_rows
 from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import ParquetInput
 from intarsia.file.joined import JoinedPart
+from intarsia.lake.axes import AxisPlan as PlannedFamily
+from intarsia.lake.axes import PlannedParts as KnownFacts
+from intarsia.lake.axes import plan_together
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.joined_files import KnownFacts, PlannedFamily, plan_together
 from intarsia.lake.planning import OpenPlan, plan_files
 from intarsia.lake.split import file_identity
 from intarsia.lake.survivors import find_survivors

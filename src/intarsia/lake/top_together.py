@@ -20,8 +20,8 @@ import pyarrow as pa
 from intarsia.arrow.selecting import take_values
 from intarsia.errors import IntarsiaError, ObjectStoreError, QueryTimeoutError
 from intarsia.file.joined import JoinedInput, JoinedPart
+from intarsia.lake.axes import AxisPlan as PlannedFamily
 from intarsia.lake.binding import TableBinder
-from intarsia.lake.joined_files import PlannedFamily
 from intarsia.lake.planning import SMALL_BYTES
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Bound
@@ -152,7 +152,7 @@ class FamilySearch:
             except (IntarsiaError, OSError):
                 continue
             report.add_searched_together(
-                query.for_columns(columns), self._family.joined, self._family.known, members, counts
+                query.for_columns(columns), self._family.joined, self._family.plan.steps, members, counts
             )
             pages_of = partial(self._pages_of, query.pages)
             yield SearchedFiles(dict(parts[one] for one in members.tolist()), found.top, matching, pages_of)
@@ -231,7 +231,7 @@ class FamilySearch:
         query = family.query.for_columns(self._key.columns)
         first_groups = joined.group_edges[:-1]
         has_digests = self._has_digests[family.ordinals] & (np.diff(joined.group_edges) == 1)
-        found = family.is_left & family.is_whole & ~self._table.has_deletes[family.ordinals]
+        found = family.is_left & family.needs_no_pages & ~self._table.has_deletes[family.ordinals]
         found &= ~family.has_indexes(found & ~has_digests)
         if joined.is_remote or not query.leaves or not found.any():
             return np.zeros_like(found)

@@ -22,8 +22,8 @@ from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, current_plan, plan_file
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import Piece, read_known_rows
-from intarsia.read.known import PruneStep
 from intarsia.read.output_columns import with_constants
+from intarsia.read.pruner import PruneStep
 from intarsia.read.report import FileOutcome
 from intarsia.read.retry import retry_without_wrong_index
 from intarsia.read.sort_key import SortKey, TopRows
