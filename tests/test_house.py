@@ -102,7 +102,7 @@ CHANGED_FROM_OUTSIDE = {
     ("format/thrift.py", "error.offset"): _CONTEXT,
     ("lake/file_runs.py", "table.tails"): _CLEARED,
     ("lake/axes.py", "table.tails"): _CLEARED,
-    ("lake/top_scan.py", "table.tails"): _CLEARED,
+    ("lake/first_rows.py", "table.tails"): _CLEARED,
     ("predicate/sql_lists.py", "node.meta"): _LIBRARY,
     ("predicate/sql_parameters.py", "node.meta"): _LIBRARY,
     ("read/file_rows.py", "error.column"): _CONTEXT,

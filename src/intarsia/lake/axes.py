@@ -12,8 +12,7 @@ all objects are planned separately, so that the error is raised where the object
 from __future__ import annotations
 
 import contextlib
-import itertools
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Protocol, TypeAlias
@@ -69,25 +68,24 @@ def read_footers(
     files: Sequence[int],
     *,
     makes_requests: bool = True,
-    only_settled: bool = True,
     is_current: bool = False,
 ) -> Generator[tuple[int, JoinedPart], None, None]:
     """Yield the footers of files, without damaged ones, whose errors are raised when they are opened.
+
+    Files whose changes might not be detected are left out: the bytes of two reads must not be combined.
 
     Args:
         table: The table.
         files: Ordinals of the files.
         makes_requests: Whether footers of objects are read, several at a time; else only those that are
             cached are yielded.
-        only_settled: Whether to leave out files whose changes might not be detected. They must not be read as
-            parts of a joined file, but their bounds can be used.
         is_current: The table's metadata was read in the same run.
 
     Raises:
         ObjectStoreError: If a store is unreachable or refuses access.
         QueryTimeoutError: If the time limit of the query has passed.
     """
-    read = partial(_read, table, only_settled=only_settled, is_current=is_current)
+    read = partial(_read, table, is_current=is_current)
     requests = table.settling_requests(files, is_current=is_current)
     with contextlib.closing(_results(table, files, read, requests, makes_requests=makes_requests)) as results:
         for ordinal, result in results:
@@ -103,17 +101,11 @@ def read_footers(
                 return
 
 
-def _read(table: TableFiles, ordinal: int, *, only_settled: bool, is_current: bool) -> JoinedPart | None:
+def _read(table: TableFiles, ordinal: int, *, is_current: bool) -> JoinedPart | None:
     """Return the footer of a file; None if the file cannot be joined."""
     entry = table.files[ordinal]
     settled = table.settled_metadata(entry, is_current=is_current)
-    if settled is not None:
-        return entry.joined_part(settled.metadata, settled.identity)
-    if only_settled:
-        return None
-    with table.open_file(entry, is_current=is_current) as file:
-        _ = file.footer
-        return entry.joined_part(file.metadata, file.source.identity)
+    return None if settled is None else entry.joined_part(settled.metadata, settled.identity)
 
 
 def _results(
@@ -183,7 +175,7 @@ class AxisPlan:
     parts: Mapping[int, JoinedPart]
     constants: Mapping[Path, pa.Array]
     query: FileQuery
-    predicate: Bound
+    predicate: Bound | None
     plan: FilePlan
     is_left: Bools
 
@@ -262,16 +254,9 @@ class PlannedParts:
         self._table = table
         self._memory_bytes = 0
 
-    def add(self, axis: AxisPlan, others: Set[int] = frozenset()) -> None:
-        """Add the plans of the files of an axis that are left.
-
-        Args:
-            axis: The axis.
-            others: The ordinals of files whose plans are not needed.
-        """
+    def add(self, axis: AxisPlan) -> None:
+        """Add the plans of the files of an axis that are left."""
         for ordinal, found in axis.planned():
-            if ordinal in others:
-                continue
             self._memory_bytes += sum(map(len, found.plan.dictionary_pages.values()))
             if self._memory_bytes > MAX_MEMORY_BYTES:  # the rest is read again
                 found = found.without_dictionary_pages()
@@ -316,32 +301,29 @@ def plan_together(
     files: Sequence[int],
     *,
     reads: bool,
+    makes_requests: bool | None = None,
     is_current: bool = False,
-    footers: Mapping[int, JoinedPart] | None = None,
 ) -> Iterator[AxisPlan]:
     """Plan files with the same columns as one file, and add those that are excluded to the report.
 
     Args:
         table: The table.
-        binder: The query, which has a predicate.
+        binder: The query.
         report: The report.
         files: Ordinals of the files.
         reads: See `exclude_joined`.
+        makes_requests: Whether footers of objects are read; by default, if indexes are.
         is_current: See `exclude_joined`.
-        footers: Footers that have been read in the same run, by ordinal of the file.
 
     Yields:
         The plans. Files that are in none of them have not been planned.
     """
     if len(files) < 2:
         return
-    known = footers or {}
-    settled = {file: known[file] for file in files if file in known and known[file].identity is not None}
-    others = [file for file in files if file not in settled]
-    # without reads, the first files may suffice
-    read = read_footers(table, others, makes_requests=reads, is_current=is_current)
+    makes_requests = reads if makes_requests is None else makes_requests  # else the first files may suffice
+    read = read_footers(table, files, makes_requests=makes_requests, is_current=is_current)
     with contextlib.suppress(ObjectStoreError), contextlib.closing(read):  # raised when objects are read
-        for members in axes(itertools.chain(settled.items(), read)):
+        for members in axes(read):
             yield from _planned(table, binder, report, members, reads=reads)
     table.tails.clear()
 
@@ -378,8 +360,7 @@ def _planned(
         except PredicateError:  # opening the files raises it
             return
         else:
-            if planned is not None:
-                yield planned
+            yield planned
             return
 
 
@@ -391,12 +372,10 @@ def _planned_once(
     file: JoinedInput,
     *,
     reads: bool,
-) -> AxisPlan | None:
+) -> AxisPlan:
     joined, first = file.joined, table.files[next(iter(members))]
     ordinals = np.fromiter(members, dtype=np.int64)
     predicate, constants = binder.bind_family(joined.schema, first.path, ordinals)
-    if predicate is None:
-        return None
     query = binder.query(replace(first, deletes=None), file)
     absent = {path: pa.scalar(None) for path in constants if path not in query.constants}
     query = replace(query, predicate=predicate, constants={**query.constants, **absent})

@@ -18,13 +18,13 @@ from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.file_runs import FileRuns, OnError
+from intarsia.lake.first_rows import FirstRows
 from intarsia.lake.order_by import OrderBy, parse_order
 from intarsia.lake.planning import OpenPlan
 from intarsia.lake.query_result import QueryResult
 from intarsia.lake.query_run import QueryRun, in_new_run
 from intarsia.lake.split import Split, SplitQuery, file_identity, make_splits
 from intarsia.lake.table_files import TableFiles
-from intarsia.lake.top_scan import TopScan
 from intarsia.predicate import Predicate
 from intarsia.read.aggregate import Aggregate, Totals
 from intarsia.read.aggregate.calls import Requested, requested_functions
@@ -452,7 +452,7 @@ class Scan(QueryResult):
     def _first_rows(self, key: SortKey) -> pa.Table:
         assert self._limit is not None
         with self._runs.reporting() as report:
-            search = TopScan(self._table, self._where, self.columns, self.schema, key, self._limit, report)
+            search = FirstRows(self._table, self._where, self.columns, self.schema, key, self._limit, report)
             return search.rows(is_current=self._runs.starts_with_new_footers())
 
     def _rows_of_file(

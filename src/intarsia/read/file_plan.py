@@ -142,7 +142,8 @@ def plan_file(query: FileQuery, constants: Constants | None = None, *, reads: bo
 
 def with_estimates(query: FileQuery, plan: FilePlan) -> FilePlan:
     """Return the plan of a file that was planned with others, in the order that its indexes suggest."""
-    assert query.predicate is not None
+    if query.predicate is None:
+        return plan
     before = query.file.source.counts.bytes
     stages = stages_of(query, query.predicate, plan.candidates)
     index_bytes = plan.index_bytes + query.file.source.counts.bytes - before

@@ -65,6 +65,7 @@ def prune(
     constants: Constants | None = None,
     group_bytes: Callable[[RowSelection], Int64s] | None = None,
     embedded: EmbeddedIndexes | None = None,
+    candidates: RowSelection | None = None,
     reads: bool = True,
 ) -> Pruned:
     """Find the rows that might match, with the indexes of a file, or of several that are joined.
@@ -76,6 +77,7 @@ def prune(
         group_bytes: Estimates the bytes that a scan of some rows would read, for each row group.
             An index that is larger than the bytes it could save is not read.
         embedded: The embedded indexes of the file, if they are open already.
+        candidates: The relevant rows; None for all.
         reads: Whether indexes outside the footers are read.
 
     Returns:
@@ -87,6 +89,7 @@ def prune(
         predicate,
         edges,
         bytes_of=group_bytes,
+        candidates=candidates,
         request_bytes=file.source.coalesce_bytes,
         column_bytes=partial(_column_bytes, file),
     )

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from intarsia.errors import IntarsiaError, IntarsiaWarning
 from intarsia.file import Ignored
@@ -249,7 +248,8 @@ class ScanReport:
         query: FileQuery,
         joined: JoinedMetadata,
         steps: Sequence[PruneStep],
-        members: npt.NDArray[np.int64],
+        files: Bools,
+        done: RowSelection,
         counts: ReadCounts,
     ) -> None:
         """Add files that were read together.
@@ -258,14 +258,13 @@ class ScanReport:
             query: The query of the joined files, which read only these files.
             joined: The joined files.
             steps: The rows that each index excluded.
-            members: The positions of the files that were read.
+            files: Whether each file was searched.
+            done: The rows that were read.
             counts: The counts of reading them.
         """
-        files = np.zeros(len(joined.lengths), dtype=bool)
-        files[members] = True
         self._add_joined(query, joined, steps, files)
         self._add_counts(counts)
-        self.files_read += len(members)
+        self.files_read += int(joined.files_with(done).sum())
         self.row_groups_read += counts.row_groups
         self.rows_candidate += counts.rows_candidate
         if self.bytes_planned is not None:
