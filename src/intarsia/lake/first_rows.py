@@ -157,7 +157,7 @@ class FirstRows:
             ordinals.append(one.files)
             num_rows.append(np.where(among[one.files], one.family.num_rows[one.within], 0))
         if not parts:
-            return np.flatnonzero(among)[:MAX_FILES].tolist()
+            return list(map(int, np.flatnonzero(among)[:MAX_FILES]))
         files, counts = np.concatenate(ordinals), np.concatenate(num_rows)
         missing = max(self._top.num_missing, 1)
         best = self._key.next_granules(parts, counts, missing, missing)
