@@ -100,7 +100,7 @@ CHANGED_FROM_OUTSIDE = {
     ("format/row_groups.py", "error.offset"): _CONTEXT,
     ("format/row_groups.py", "reader.position"): _CURSOR,
     ("format/thrift.py", "error.offset"): _CONTEXT,
-    ("lake/file_runs.py", "table.tails"): _CLEARED,
+    ("lake/query_run.py", "table.tails"): _CLEARED,
     ("lake/joined_files.py", "table.tails"): _CLEARED,
     ("lake/top_scan.py", "table.tails"): _CLEARED,
     ("predicate/sql_lists.py", "node.meta"): _LIBRARY,

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from intarsia.file import ParquetInput
 from intarsia.lake.data_file import RowsNotChosen
+from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.ahead import ahead
 from intarsia.rows.selection import Rows, RowSelection
@@ -23,7 +24,7 @@ RowNumbers: TypeAlias = "Sequence[int] | np.ndarray | pa.Array | pa.ChunkedArray
 _Files = TypeVar("_Files", bound=TableFiles)
 
 
-def choose_rows(table: _Files, rows: RowNumbers) -> _Files:
+def choose_rows(table: _Files, rows: RowNumbers, snapshot: Snapshot) -> _Files:
     """Return a table that has only some of the rows, and only the files with them.
 
     Numbers of rows in a table of several files need the number of rows of each file, from the footers.
@@ -31,6 +32,7 @@ def choose_rows(table: _Files, rows: RowNumbers) -> _Files:
     Args:
         table: The table.
         rows: The rows, in any order; one that is repeated is chosen once.
+        snapshot: The run of the scan.
 
     Raises:
         ValueError: If there is no such row, or no such file.
@@ -38,7 +40,11 @@ def choose_rows(table: _Files, rows: RowNumbers) -> _Files:
     """
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
-    by_file = _by_path(table, rows) if isinstance(rows, pa.Table) else _by_number(table, _numbers(rows))
+    by_file = (
+        _by_path(table, rows, snapshot)
+        if isinstance(rows, pa.Table)
+        else _by_number(table, _numbers(rows), snapshot)
+    )
     chosen = {file: RowSelection.from_rows(np.unique(numbers)) for file, numbers in by_file.items()}
     ordinals = sorted(chosen) or list(range(len(table.files)))[:1]
     files = [table.files[ordinal] for ordinal in ordinals]
@@ -52,11 +58,11 @@ def choose_rows(table: _Files, rows: RowNumbers) -> _Files:
     )
 
 
-def _by_number(table: TableFiles, numbers: Rows) -> Mapping[int, Rows]:
+def _by_number(table: TableFiles, numbers: Rows, snapshot: Snapshot) -> Mapping[int, Rows]:
     """Return the numbers of rows in each file, given those in the table."""
     if not len(numbers):
         return {}
-    edges = np.cumsum([0, *_row_counts(table)])
+    edges = np.cumsum([0, *_row_counts(table, snapshot)])
     wrong = numbers[(numbers < 0) | (numbers >= edges[-1])]
     if len(wrong):
         raise ValueError(f"there is no row {wrong[0]:,}; the rows of {table.name} are 0 to {edges[-1] - 1:,}")
@@ -66,9 +72,9 @@ def _by_number(table: TableFiles, numbers: Rows) -> Mapping[int, Rows]:
     return {file: numbers[cuts[file] : cuts[file + 1]] - edges[file] for file in files}
 
 
-def _row_counts(table: TableFiles) -> list[int]:
+def _row_counts(table: TableFiles, snapshot: Snapshot) -> list[int]:
     counts = []
-    opened = ahead(table.open_file, table.files, table.files_at_once, ParquetInput.close)
+    opened = ahead(snapshot.open, table.files, table.files_at_once, ParquetInput.close)
     with contextlib.closing(opened):
         for _, future in opened:
             with future.result() as file:
@@ -76,7 +82,7 @@ def _row_counts(table: TableFiles) -> list[int]:
     return counts
 
 
-def _by_path(table: TableFiles, rows: pa.Table) -> Mapping[int, Rows]:
+def _by_path(table: TableFiles, rows: pa.Table, snapshot: Snapshot) -> Mapping[int, Rows]:
     """Return the numbers of rows in each file, given the locations of rows."""
     missing = [name for name in ("path", "row") if name not in rows.column_names]
     if missing:
@@ -94,7 +100,7 @@ def _by_path(table: TableFiles, rows: pa.Table) -> Mapping[int, Rows]:
         mine = pc.equal(paths.indices, code).to_numpy(zero_copy_only=False)
         by_file[ordinals[path]] = numbers[mine]
     for file, mine in by_file.items():
-        with table.open_file(table.files[file]) as opened:
+        with snapshot.open(table.files[file]) as opened:
             num_rows = opened.footer.num_rows
         wrong = mine[(mine < 0) | (mine >= num_rows)]
         if len(wrong):

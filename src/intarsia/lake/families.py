@@ -10,7 +10,7 @@ from typing import TypeAlias
 from intarsia.errors import FormatError, ObjectStoreError, QueryTimeoutError
 from intarsia.file.joined import JoinedPart
 from intarsia.file.schema import INDEX_KEYS
-from intarsia.lake.table_files import TableFiles
+from intarsia.lake.snapshot import Snapshot
 from intarsia.read.ahead import ahead
 
 #: The maximum number of files to join, and of bytes of their metadata in memory.
@@ -48,60 +48,61 @@ def _family_of(part: JoinedPart) -> Hashable:
 
 
 def read_footers(
-    table: TableFiles,
+    snapshot: Snapshot,
     files: Sequence[int],
+    at_once: int,
     *,
     makes_requests: bool = True,
     only_settled: bool = True,
-    is_current: bool = False,
 ) -> Generator[tuple[int, JoinedPart], None, None]:
     """Yield the footers of files, without damaged ones, whose errors are raised when they are opened.
 
     Args:
-        table: The table.
+        snapshot: The run of the query.
         files: Ordinals of the files.
+        at_once: Maximum number of footers that are read at the same time.
         makes_requests: Whether footers of objects are read, several at a time; else only those that are
             cached are yielded.
         only_settled: Whether to leave out files whose changes might not be detected. They must not be read as
             parts of a joined file, but their bounds can be used.
-        is_current: The table's metadata was read in the same run.
 
     Raises:
         ObjectStoreError: If a store is unreachable or refuses access.
         QueryTimeoutError: If the time limit of the query has passed.
     """
-    read = partial(_read, table, only_settled=only_settled, is_current=is_current)
-    requests = table.settling_requests(files, is_current=is_current)
-    with contextlib.closing(_results(table, files, read, requests, makes_requests=makes_requests)) as results:
+    read = partial(_read, snapshot, only_settled=only_settled)
+    requests = snapshot.requested(files)
+    found = _results(files, at_once, read, requests, makes_requests=makes_requests)
+    with contextlib.closing(found) as results:
         for ordinal, result in results:
             try:
-                found = result()
+                part = result()
             except (ObjectStoreError, QueryTimeoutError):
                 raise
             except (FormatError, OSError):  # opening the file raises it
                 continue
-            if found is not None:
-                yield ordinal, found
-            elif table.files[ordinal].is_remote:  # its store has no ETags, so no object can be joined
+            if part is not None:
+                yield ordinal, part
+            elif snapshot.files[ordinal].is_remote:  # its store has no ETags, so no object can be joined
                 return
 
 
-def _read(table: TableFiles, ordinal: int, *, only_settled: bool, is_current: bool) -> JoinedPart | None:
+def _read(snapshot: Snapshot, ordinal: int, *, only_settled: bool) -> JoinedPart | None:
     """Return the footer of a file; None if the file cannot be joined."""
-    entry = table.files[ordinal]
-    settled = table.settled_metadata(entry, is_current=is_current)
+    entry = snapshot.files[ordinal]
+    settled = snapshot.settled(entry)
     if settled is not None:
         return entry.joined_part(settled.metadata, settled.identity)
     if only_settled:
         return None
-    with table.open_file(entry, is_current=is_current) as file:
+    with snapshot.open(entry) as file:
         _ = file.footer
         return entry.joined_part(file.metadata, file.source.identity)
 
 
 def _results(
-    table: TableFiles,
     files: Sequence[int],
+    at_once: int,
     read: Callable[[int], JoinedPart | None],
     requests: set[int],
     *,
@@ -113,6 +114,6 @@ def _results(
             if ordinal not in requests:
                 yield ordinal, partial(read, ordinal)
         return
-    with contextlib.closing(ahead(read, files, table.files_at_once)) as results:
+    with contextlib.closing(ahead(read, files, at_once)) as results:
         for ordinal, future in results:
             yield ordinal, future.result

@@ -31,6 +31,7 @@ from intarsia.file.schema import FileSchema
 from intarsia.indexes.embedded import indexed_columns
 from intarsia.lake.families import families, read_footers
 from intarsia.lake.planning import Binder, KnownFile
+from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Bound, Path
 from intarsia.read.file_plan import FilePlan, stages_of
@@ -166,7 +167,7 @@ def exclude_joined(
     files: Sequence[int],
     *,
     reads: bool,
-    is_current: bool = False,
+    snapshot: Snapshot,
 ) -> tuple[list[int], dict[str, KnownFile]]:
     """Exclude files by their footers, and by their Bloom filters and dictionary pages.
 
@@ -176,14 +177,14 @@ def exclude_joined(
         report: The report.
         files: Ordinals of the files, ascending.
         reads: Whether Bloom filters and dictionary pages are read; else only the footers are used.
-        is_current: The table's metadata was read in the same run.
+        snapshot: The run of the query.
 
     Returns:
         The files that are left, in the same order, and the facts about them by path. Damaged files are
         left, and opening them raises their errors.
     """
     left, facts = set(files), KnownFacts(table)
-    for family in plan_together(table, binder, report, files, reads=reads, is_current=is_current):
+    for family in plan_together(table, binder, report, files, reads=reads, snapshot=snapshot):
         left.difference_update(family.ordinals[~family.is_left].tolist())
         facts.add(family)
     return [ordinal for ordinal in files if ordinal in left], facts.by_path
@@ -196,7 +197,7 @@ def plan_together(
     files: Sequence[int],
     *,
     reads: bool,
-    is_current: bool = False,
+    snapshot: Snapshot,
     footers: Mapping[int, JoinedPart] | None = None,
 ) -> Iterator[PlannedFamily]:
     """Plan files with the same columns as one file, and add those that are excluded to the report.
@@ -207,7 +208,7 @@ def plan_together(
         report: The report.
         files: Ordinals of the files.
         reads: See `exclude_joined`.
-        is_current: See `exclude_joined`.
+        snapshot: The run of the query.
         footers: Footers that have been read in the same run, by ordinal of the file.
 
     Yields:
@@ -219,10 +220,10 @@ def plan_together(
     settled = {file: known[file] for file in files if file in known and known[file].identity is not None}
     others = [file for file in files if file not in settled]
     # without reads, the first files may suffice
-    read = read_footers(table, others, makes_requests=reads, is_current=is_current)
+    read = read_footers(snapshot, others, table.files_at_once, makes_requests=reads)
     with contextlib.suppress(ObjectStoreError), contextlib.closing(read):  # raised when objects are read
         for family in families(itertools.chain(settled.items(), read)):
-            yield from _pruned(table, binder, report, family, reads=reads)
+            yield from _pruned(table, binder, report, family, reads=reads, snapshot=snapshot)
     table.tails.clear()
 
 
@@ -233,6 +234,7 @@ def _pruned(
     family: Mapping[int, JoinedPart],
     *,
     reads: bool,
+    snapshot: Snapshot,
 ) -> Iterator[PlannedFamily]:
     """Plan a family, without the files that have no rows, are damaged or were replaced."""
     members = {ordinal: one for ordinal, one in family.items() if one.metadata.footer.num_rows}
@@ -259,6 +261,8 @@ def _pruned(
             }
             if len(rest) == len(members):
                 return
+            # they may have been replaced: their identities are not used when they are opened
+            snapshot.forget(one.metadata.path for ordinal, one in members.items() if ordinal not in rest)
             members = rest
         except PredicateError:  # opening the files raises it
             return

@@ -32,19 +32,6 @@ _TASK_FILES = 64
 _BATCHES_AT_ONCE = 2
 
 
-class Opener(Protocol):
-    """A function that opens a file of a table."""
-
-    def __call__(self, entry: DataFile, /, *, is_current: bool = ...) -> ParquetInput:
-        """Open a file.
-
-        Args:
-            entry: The file.
-            is_current: Its cached metadata was read, or compared with the file, in the same run.
-        """
-        ...
-
-
 class Binder(Protocol):
     """An object that binds one query to each file."""
 
@@ -108,7 +95,7 @@ _Task: TypeAlias = "list[tuple[DataFile, Future[OpenPlan]]]"
 def plan_files(
     files: Sequence[DataFile],
     binder: Binder,
-    open_file: Opener,
+    open_file: Callable[[DataFile], ParquetInput],
     at_once: int,
     *,
     reads: bool = False,
@@ -143,7 +130,7 @@ def plan_files(
 
     def plan(entry: DataFile) -> OpenPlan:
         facts = None if known is None else known.get(entry.path)
-        file = open_file(entry) if facts is None else open_file(entry, is_current=True)
+        file = open_file(entry)
         try:
             with file.named_errors():
                 query = binder.query(entry, file)

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, SupportsIndex, get_args
 import pyarrow as pa
 
 from intarsia.lake.chosen_rows import RowNumbers, choose_rows
-from intarsia.lake.file_runs import OnError
 from intarsia.lake.index.build import LakeIndexReport
 from intarsia.lake.index.folder import Location
 from intarsia.lake.order_by import OrderBy
-from intarsia.lake.query_run import QueryRun
+from intarsia.lake.query_run import OnError
 from intarsia.lake.scan import Scan
 from intarsia.lake.split import Split
 from intarsia.lake.table_files import TableFiles
@@ -292,11 +291,18 @@ class Table(TableFiles):
             raise ValueError(f"on_error is {on_error!r}; it must be 'raise' or 'skip'")
         if order_by is not None and on_error == "skip":
             raise ValueError("order_by cannot skip bad files; scan without on_error")
-        run = QueryRun(self.new_deadline())
-        with run.running():  # expressions are parsed with the schema, and rows are found by the footers
-            predicate = parse_predicate(where, lambda: self.dataset().schema, parameters)
-            table = self if rows is None else choose_rows(self, rows)
-        return Scan(table, predicate, columns, limit, order_by, on_error, run)
+        snapshot = self.new_snapshot()
+
+        def schema() -> pa.Schema:
+            self.read_schema(snapshot)
+            return self.dataset().schema
+
+        with snapshot.running():  # expressions are parsed with the schema, and rows are found by the footers
+            predicate = parse_predicate(where, schema, parameters)
+            table = self if rows is None else choose_rows(self, rows, snapshot)
+        if table is not self:
+            snapshot = table.new_snapshot(snapshot)
+        return Scan(table, predicate, columns, limit, order_by, on_error, snapshot)
 
     def dataset(self) -> TableDataset:
         """Return the table as a ``pyarrow.dataset.Dataset``, which DuckDB, Polars and DataFusion query.

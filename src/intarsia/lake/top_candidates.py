@@ -26,6 +26,7 @@ from intarsia.lake.binding import TableBinder
 from intarsia.lake.families import families, read_footers
 from intarsia.lake.index.known_files import FamilyFiles
 from intarsia.lake.metadata_cache import MAX_METADATA_BYTES
+from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.survivors import find_survivors
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Path, Predicate
@@ -83,7 +84,7 @@ class TopCandidates:
         columns: The columns of the query, for the report.
         report: The report.
         files: The ordinals of the files.
-        is_current: The table's metadata was read in the same run.
+        snapshot: The run of the query.
 
     Attributes:
         footers: The footers that were read for the order of the files.
@@ -101,7 +102,7 @@ class TopCandidates:
         report: ScanReport,
         files: Sequence[int],
         *,
-        is_current: bool,
+        snapshot: Snapshot,
     ) -> None:
         self._table = table
         self._key = key
@@ -109,14 +110,15 @@ class TopCandidates:
         self._report = report
         self._pending = np.zeros(len(table.files), dtype=bool)
         self._pending[list(files)] = True
-        self._known = table.known_files(is_current=True)
+        self._snapshot = snapshot
+        self._known = snapshot.known
         unknown = self._pending if self._known is None else self._pending & ~self._known.is_known
         self.footers: dict[int, JoinedPart] = {}
         self._families: list[_Family] = []
         self._granules: list[_Granules] = []
         self._granule_order = self._order = np.array(files, dtype=np.int64)
         if len(files) > 1:
-            self._families += self._join(np.flatnonzero(unknown).tolist(), is_current=is_current)
+            self._families += self._join(np.flatnonzero(unknown).tolist())
             self._granules += self._found_granules()
             self._granule_order = self._key.best_first([part.ranks for part in self._granules])
             self._order = self._best_first()
@@ -143,9 +145,9 @@ class TopCandidates:
         binder = TableBinder(self._table, better, self._columns)
         known = np.zeros_like(self._pending) if self._known is None else self._pending & self._known.is_known
         if known.any():
-            left = find_survivors(self._table, binder, self._report, is_current=True, among=known).files
+            found = find_survivors(self._table, binder, self._report, snapshot=self._snapshot, among=known)
             self._pending &= ~known
-            self._pending[list(left)] = True
+            self._pending[list(found.files)] = True
         self._exclude_by_footers(binder)
 
     def exclude_by_footers(self, where: Predicate) -> None:
@@ -315,10 +317,10 @@ class TopCandidates:
 
     # --- footers -----------------------------------------------------------------------------------
 
-    def _join(self, files: Sequence[int], *, is_current: bool) -> Iterator[_Family]:
+    def _join(self, files: Sequence[int]) -> Iterator[_Family]:
         """Read and join the footers of files, except those for which there is no memory."""
         num_bytes = 0
-        read = read_footers(self._table, files, only_settled=False, is_current=is_current)
+        read = read_footers(self._snapshot, files, self._table.files_at_once, only_settled=False)
         with contextlib.closing(read):
             for family in families(read):
                 self.footers |= family

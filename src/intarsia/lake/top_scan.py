@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.joined_files import KnownFacts, PlannedFamily, plan_together
 from intarsia.lake.planning import OpenPlan, plan_files
+from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.split import file_identity
 from intarsia.lake.survivors import find_survivors
 from intarsia.lake.table_files import TableFiles
@@ -92,6 +92,7 @@ class TopScan:
         key: The order.
         limit: The maximum number of rows.
         report: The report of the scan.
+        snapshot: The run of the scan.
     """
 
     def __init__(
@@ -103,8 +104,10 @@ class TopScan:
         key: SortKey,
         limit: int,
         report: ScanReport,
+        snapshot: Snapshot,
     ) -> None:
         self._table = table
+        self._snapshot = snapshot
         self._where = where
         self._columns = list(columns)
         self._schema = schema
@@ -118,27 +121,23 @@ class TopScan:
         # files that were searched for all rows that match, and those of them that have any
         self._num_searched = self._num_matching = 0
 
-    def rows(self, *, is_current: bool) -> pa.Table:
-        """Return the rows in order.
-
-        Args:
-            is_current: The table's metadata was read in the same run.
-        """
+    def rows(self) -> pa.Table:
+        """Return the rows in order."""
         if self._top.limit:
-            self._search_all(is_current=is_current, uses_floor=True)
+            self._search_all(uses_floor=True)
             if self._top.has_wrong_floor:  # bounds that are not values, although the files claim it
                 self._top = TopRows(self._key, self._top.limit)
-                self._search_all(is_current=is_current, uses_floor=False)
+                self._search_all(uses_floor=False)
         return self._winners()
 
-    def _search_all(self, *, is_current: bool, uses_floor: bool) -> None:
+    def _search_all(self, *, uses_floor: bool) -> None:
         table, report = self._table, self._report
         binder = self._binder(None)
-        known = table.known_files(is_current=is_current)
+        known = self._snapshot.known
         if known is not None:
             self._has_digests = known.is_known
-        found = find_survivors(table, binder, report, is_current=is_current).files
-        candidates = TopCandidates(table, self._key, binder.queried, report, found, is_current=is_current)
+        found = find_survivors(table, binder, report, snapshot=self._snapshot).files
+        candidates = TopCandidates(table, self._key, binder.queried, report, found, snapshot=self._snapshot)
         if self._where is not None:
             candidates.exclude_by_footers(self._where)
         num_files = 1
@@ -151,12 +150,11 @@ class TopScan:
                 candidates.exclude(condition)
                 num_files = min(self._top.limit, _FIRST_FILES)
         while files := candidates.take(num_files):
-            current = is_current or candidates.footers.keys() >= set(files)
             if len(files) > 1 and (self._where is not None or condition is not None):
-                self._search_together(files, candidates.footers, is_current=current)
+                self._search_together(files, candidates.footers)
             else:
                 for file in files:
-                    self._search(file, is_current=current)
+                    self._search(file)
             if self._top.condition is not None and self._top.condition != condition:
                 condition = self._top.condition
                 candidates.exclude(condition)
@@ -172,9 +170,9 @@ class TopScan:
 
     # --- the search --------------------------------------------------------------------------------
 
-    def _search(self, file: int, *, is_current: bool) -> None:
+    def _search(self, file: int) -> None:
         entry = self._table.files[file]
-        with self._table.open_file(entry, is_current=is_current) as opened:
+        with self._snapshot.open(entry) as opened:
             self._search_open(file, opened)
 
     def _search_open(self, file: int, opened: ParquetInput) -> None:
@@ -191,17 +189,14 @@ class TopScan:
             self._num_matching += self._top.rows.num_rows > num_rows
         self._report.add_file(query, outcome)
         self._sources[file] = _Source(opened.source.identity, file_identity(opened), query.pages)
-        self._table.remember(entry, opened)
+        self._snapshot.remember(entry, opened)
 
-    def _search_together(
-        self, files: Sequence[int], footers: Mapping[int, JoinedPart], *, is_current: bool
-    ) -> None:
+    def _search_together(self, files: Sequence[int], footers: Mapping[int, JoinedPart]) -> None:
         """Search files with a query that has a condition; the small ones are planned and read together.
 
         Args:
             files: The files.
             footers: The footers that have been read for the order of the files.
-            is_current: The footers of these files are among them.
         """
         table, binder = self._table, self._binder(self._top.condition)
         ordinals = {table.files[file].path: file for file in files}
@@ -210,7 +205,7 @@ class TopScan:
         most_match = 2 * self._num_matching > self._num_searched
         reads = table.has_objects or not most_match
         for family in plan_together(
-            table, binder, self._report, files, reads=reads, is_current=is_current, footers=footers
+            table, binder, self._report, files, reads=reads, snapshot=self._snapshot, footers=footers
         ):
             left.difference_update(family.ordinals[~family.is_left].tolist())
             done = self._search_family(family, binder, most_match=most_match)
@@ -219,7 +214,7 @@ class TopScan:
         planned = plan_files(
             [table.files[file] for file in files if file in left],
             _KeyColumns(binder, self._key),
-            partial(table.open_file, is_current=is_current),
+            self._snapshot.open,
             min(table.files_at_once, max(len(left), 1)),
             reads_all=True,
             known=facts.by_path,
@@ -276,7 +271,7 @@ class TopScan:
                 identity = query.file.source.identity
                 self._sources[file] = _Source(identity, file_identity(query.file), query.pages)
         self._report.add_file(query.for_columns(self._searched), FileOutcome(plan.plan, counts))
-        self._table.remember(self._table.files[file], query.file)
+        self._snapshot.remember(self._table.files[file], query.file)
 
     # --- the rows ----------------------------------------------------------------------------------
 
@@ -316,7 +311,7 @@ class TopScan:
         """
         entry = self._table.files[file]
         wanted = RowSelection.from_rows(np.sort(numbers))
-        with self._table.open_file(entry, is_current=True) as opened:
+        with self._snapshot.open(entry) as opened:
             source = self._sources[file]
             if not source.is_same(opened):
                 raise ReplacedWhileReadError(

@@ -23,6 +23,7 @@ import numpy as np
 
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.metadata_cache import MetadataCache
+from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.amounts import size
 from intarsia.read.report import ScanReport
@@ -86,12 +87,14 @@ class _Table(NamedTuple):
 
     Attributes:
         files: The files.
+        snapshot: What is known about them; their listing has their stamps, so it is valid for all plans.
         metadata: Their cached metadata.
         opened: When a lake index was searched for; None if one was found.
         lock: The lock of the thread that plans them.
     """
 
     files: TableFiles
+    snapshot: Snapshot
     metadata: MetadataCache
     opened: float | None
     lock: threading.Lock
@@ -175,8 +178,8 @@ class SkippingPlanner:
                 clock=self._clock,
             )
             # the key of the table has the stamps of its files, which have just been read
-            planned = planner.planned(table.files, is_current=True)
-            has_lake_index = table.files.known_files(is_current=True) is not None
+            planned = planner.planned(table.files, table.snapshot)
+            has_lake_index = table.files.lake_index.exists
         finally:
             table.lock.release()
         planner.report.add_time(started)
@@ -201,10 +204,11 @@ class SkippingPlanner:
             table, now = self._tables.get(listing.key), self._clock()
             if table is None:
                 metadata = MetadataCache()
-                table = _Table(TableFiles(listing.files, metadata=metadata), metadata, now, threading.Lock())
+                files = TableFiles(listing.files, metadata=metadata)
+                table = _Table(files, files.new_snapshot(), metadata, now, threading.Lock())
             elif table.opened is not None and now - table.opened >= _LAKE_INDEX_SECONDS:
                 files = TableFiles(listing.files, metadata=table.metadata)
-                table = table._replace(files=files, opened=now)
+                table = table._replace(files=files, snapshot=files.new_snapshot(), opened=now)
             _keep(self._tables, listing.key, table, _TABLES)
         return table
 
