@@ -224,7 +224,7 @@ def plan_together(
     with contextlib.suppress(ObjectStoreError), contextlib.closing(read):  # raised when objects are read
         for family in families(itertools.chain(settled.items(), read)):
             yield from _pruned(table, binder, report, family, reads=reads, snapshot=snapshot)
-    table.tails.clear()
+    table.cache.drop_tails()
 
 
 def _pruned(
@@ -239,13 +239,15 @@ def _pruned(
     """Plan a family, without the files that have no rows, are damaged or were replaced."""
     members = {ordinal: one for ordinal, one in family.items() if one.metadata.footer.num_rows}
     remote = {ordinal: one for ordinal, one in members.items() if one.is_remote}
-    tails = {ordinal: table.tails.take(one.metadata.path, one.identity) for ordinal, one in remote.items()}
+    tails = {
+        ordinal: table.cache.take_tail(one.metadata.path, one.identity) for ordinal, one in remote.items()
+    }
     for _ in range(_MAX_TRIES):
         if len(members) < 2:
             return
         file: JoinedInput | None = None
         try:
-            file = JoinedInput(table.joined.join(list(members.values())))
+            file = JoinedInput(table.cache.join(list(members.values())))
             ends = enumerate(map(tails.get, members))
             file.keep_known({position: tail for position, tail in ends if tail is not None})
             planned = _pruned_once(table, binder, report, members, file, reads=reads)

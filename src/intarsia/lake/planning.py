@@ -11,8 +11,8 @@ from typing import Protocol, TypeAlias
 
 from intarsia.file import FileMetadata, ParquetInput
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.metadata_cache import JoinedCache
 from intarsia.lake.reading_together import PlannedFile, can_be_together, read_together
+from intarsia.lake.table_cache import TableCache
 from intarsia.read.ahead import ahead, done
 from intarsia.read.file_plan import FilePlan, plan_file
 from intarsia.read.file_query import FileQuery
@@ -102,7 +102,7 @@ def plan_files(
     reads_all: bool = False,
     counts_certain: bool = False,
     known: Mapping[str, KnownFile] | None = None,
-    joined: JoinedCache | None = None,
+    joined: TableCache | None = None,
 ) -> Generator[tuple[DataFile, Future[OpenPlan]], None, None]:
     """Plan files in several threads, a little ahead of the caller that reads them.
 
@@ -152,7 +152,7 @@ def plan_files(
         task = [(entry, done(plan, entry)) for entry in entries]
         return with_rows(task) if reads_all and not _waits(task) else task
 
-    cache = JoinedCache() if joined is None else joined
+    cache = TableCache() if joined is None else joined
     has_objects = reads_all and any(entry.is_remote for entry in files)
     tasks = _tasks(files, at_once) if reads_all else [[entry] for entry in files]
     with contextlib.closing(ahead(work, tasks, at_once, _close)) as results:
@@ -227,7 +227,7 @@ def _tasks(files: Sequence[DataFile], at_once: int) -> Iterator[list[DataFile]]:
         yield task
 
 
-def _with_rows(task: _Task, joined: JoinedCache, *, counts_certain: bool) -> _Task:
+def _with_rows(task: _Task, joined: TableCache, *, counts_certain: bool) -> _Task:
     """Read the matching rows of planned files, several files together if possible."""
     planned = {
         ordinal: (entry, future.result())

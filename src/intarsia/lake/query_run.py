@@ -202,10 +202,10 @@ class QueryRun:
             binder=binder,
             open_file=snapshot.open,
             counts_certain=counts_certain,
-            joined=table.joined,
+            joined=table.cache,
         )
         files, known = survivors.files, survivors.known
-        table.tails.clear()
+        table.cache.drop_tails()
         if self._is_limited:
             num_first = len(files) if binder.predicate is None else _FIRST_FILES
             first = [table.files[ordinal] for ordinal in files[:num_first]]

@@ -21,7 +21,7 @@ from intarsia.file.schema import FileSchema
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.index.known_files import KnownFiles
 from intarsia.lake.index.of_table import TableLakeIndex
-from intarsia.lake.metadata_cache import MetadataCache, Tails
+from intarsia.lake.table_cache import TableCache
 from intarsia.storage import ByteSource, CountedSource, QueryReads, current_reads, identity_of
 from intarsia.storage.deadline import Deadline, applied
 
@@ -47,8 +47,7 @@ class Snapshot:
     Args:
         files: The files as they were listed.
         has_objects: Whether some of them are in object stores.
-        metadata: The cache of their metadata.
-        tails: The ends of objects.
+        cache: The cache of the table.
         lake_index: The lake index.
         deadline: The deadline of the run; None without a time limit.
         of: The snapshot of the same run for a table with more files.
@@ -58,16 +57,14 @@ class Snapshot:
         self,
         files: Sequence[DataFile],
         has_objects: bool,
-        metadata: MetadataCache,
-        tails: Tails,
+        cache: TableCache,
         lake_index: TableLakeIndex,
         deadline: Deadline | None,
         of: Snapshot | None = None,
     ) -> None:
         self.files = files
         self._has_objects = has_objects
-        self._metadata = metadata
-        self._tails = tails
+        self._cache = cache
         self._lake_index = lake_index
         self._deadline: Deadline | None = deadline if of is None else of._deadline
         self.reads: QueryReads = QueryReads(current_reads()) if of is None else of.reads
@@ -118,7 +115,7 @@ class Snapshot:
 
     def remember(self, entry: DataFile, file: ParquetInput) -> None:
         """Cache the metadata that was parsed from a file that `open` returned."""
-        self._metadata.put(entry.path, file.source.identity, file.metadata)
+        self._cache.put_metadata(entry.path, file.source.identity, file.metadata)
 
     def settled(self, entry: DataFile) -> Settled | None:
         """Return the metadata of a file, read only if it is not cached.
@@ -134,9 +131,9 @@ class Snapshot:
         """
         identity = self._identities.get(entry.path)
         is_remote = self._has_objects and entry.is_remote
-        if identity is None and not is_remote and entry.path in self._metadata:
+        if identity is None and not is_remote and self._cache.latest_metadata(entry.path) is not None:
             identity = self._identities[entry.path] = identity_of(os.stat(entry.path))
-        found = self._metadata.get(entry.path, identity)
+        found = self._cache.metadata(entry.path, identity)
         if identity is not None and found is not None:
             return None if found.contradictions else Settled(found, identity)
 
@@ -168,8 +165,8 @@ class Snapshot:
 
     def cached_schema(self, entry: DataFile) -> FileSchema:
         """Return the schema that a file had when its footer was cached; read only if it is not cached."""
-        cached = self._metadata.latest(entry.path)
-        return self.schema(entry) if cached is None else cached[0].schema
+        cached = self._cache.latest_metadata(entry.path)
+        return self.schema(entry) if cached is None else cached.schema
 
     def _footer(self, entry: DataFile, source: ByteSource, known: FileMetadata | None) -> FileMetadata:
         """Return the parsed footer of a file, and cache it with the end of an object."""
@@ -177,8 +174,8 @@ class Snapshot:
         with naming_errors(entry.path):
             found = known or FileMetadata(entry.path, read_raw_footer(counted))
         _ = found.footer
-        self._tails.put(counted, found.footer_start)
-        self._metadata.put(entry.path, source.identity, found)
+        self._cache.keep_tail(counted, found.footer_start)
+        self._cache.put_metadata(entry.path, source.identity, found)
         return found
 
     def requested(self, ordinals: Iterable[int]) -> set[int]:
@@ -190,7 +187,7 @@ class Snapshot:
             ordinal
             for ordinal, entry in entries.items()
             if entry.is_remote
-            and (self._identities.get(entry.path) is None or entry.path not in self._metadata)
+            and (self._identities.get(entry.path) is None or self._cache.latest_metadata(entry.path) is None)
         }
 
     def forget(self, paths: Iterable[str]) -> None:
@@ -204,7 +201,7 @@ class Snapshot:
         if identity is not None:  # it may have been replaced since it was listed
             source = entry.as_opened(identity).open()
         else:
-            source = entry.open(fresh=entry.path in self._metadata)
+            source = entry.open(fresh=self._cache.latest_metadata(entry.path) is not None)
         try:
             found = read(source, self._known_metadata(entry, source))
         except ReplacedWhileReadError:
@@ -214,5 +211,5 @@ class Snapshot:
         return found
 
     def _known_metadata(self, entry: DataFile, source: ByteSource) -> FileMetadata | None:
-        found = self._metadata.get(entry.path, source.identity)
+        found = self._cache.metadata(entry.path, source.identity)
         return found or self._lake_index.metadata(entry, source.identity)

@@ -41,8 +41,8 @@ class Table(TableFiles):
     predicates are bound to the types of each file. If there is no such type, as for text and numbers, an
     error names two of the files. See ``schema`` of `open` for the columns of the first file instead.
 
-    Parsed metadata of unchanged files (footers, page indexes, directories) is cached, up to about 256 MiB.
-    Their opened indexes are cached, too, up to about 64 MiB.
+    Parsed metadata of unchanged files (footers, page indexes, directories) and their opened indexes are
+    cached, up to about 512 MiB.
 
     Attributes:
         files: The files, ordered by path for a folder or glob, in the given order for a list. Each has

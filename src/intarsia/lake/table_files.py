@@ -19,10 +19,10 @@ from intarsia.lake.data_file import DataFile
 from intarsia.lake.definition import TableDefinition
 from intarsia.lake.index.of_table import TableLakeIndex
 from intarsia.lake.log_statistics import LogStatistics
-from intarsia.lake.metadata_cache import JoinedCache, MetadataCache, Tails
 from intarsia.lake.partitions import DeclaredPartitions, Partitions, PartitionTypes
 from intarsia.lake.schema import SchemaOf, TableSchema, table_schema
 from intarsia.lake.snapshot import Snapshot
+from intarsia.lake.table_cache import TableCache
 from intarsia.predicate import Path
 from intarsia.read.ahead import ahead
 from intarsia.read.file_names import FileNames
@@ -46,7 +46,7 @@ _MAX_SCHEMAS = 64
 
 
 #: Attributes that copies of a table in other processes create for themselves.
-_UNSHARED = ("_metadata", "kept_indexes", "tails", "joined", "_names", "lake_index", "_segments")
+_UNSHARED = ("cache", "kept_indexes", "_names", "lake_index", "_segments")
 
 
 class TableFiles:
@@ -64,7 +64,7 @@ class TableFiles:
             files, whose footers determine the schema.
         segments: The segments of the lake index beside the data in an object store, as listed with the files;
             None to list them.
-        metadata: The cache of the metadata of the files.
+        cache: The cache, if other tables of the same files share it.
         query_timeout_seconds: The time after which a query ends with an error; None for no limit.
         page_checksums: Whether pages that have a checksum are compared with it when they are read.
 
@@ -82,7 +82,7 @@ class TableFiles:
         partition_types: PartitionTypes = "infer",
         definition: TableDefinition | None = None,
         segments: Mapping[str, ObjectIdentity] | None = None,
-        metadata: MetadataCache | None = None,
+        cache: TableCache | None = None,
         query_timeout_seconds: float | None = None,
         page_checksums: bool = True,
     ) -> None:
@@ -100,22 +100,20 @@ class TableFiles:
         self._segments = segments
         self._schema_of = schema_of
         self._partition_types = partition_types
-        self._start_caches(MetadataCache() if metadata is None else metadata)
+        self._start_caches(cache)
 
     def __getstate__(self) -> dict[str, object]:
         # copies read the footers and the lake index again
         return {**self.__dict__, **dict.fromkeys(_UNSHARED)}
 
-    def __setstate__(self, state: dict[str, object], metadata: MetadataCache | None = None) -> None:
+    def __setstate__(self, state: dict[str, object], cache: TableCache | None = None) -> None:
         self.__dict__.update(state)
-        self._start_caches(MetadataCache() if metadata is None else metadata)
+        self._start_caches(cache)
 
-    def _start_caches(self, metadata: MetadataCache) -> None:
+    def _start_caches(self, cache: TableCache | None) -> None:
         """Set the attributes that copies do not share."""
-        self._metadata = metadata
-        self.kept_indexes = KeptIndexes()
-        self.tails = Tails()
-        self.joined = JoinedCache()
+        self.cache = cache or TableCache()
+        self.kept_indexes = KeptIndexes(self.cache)
         self._names: dict[FileSchema, FileNames | None] = {}
         self.lake_index = TableLakeIndex(
             self.files,
@@ -131,9 +129,9 @@ class TableFiles:
 
         Args:
             ordinals: The ordinals of the files.
-            files: The files, if more of their rows are deleted; the metadata is then shared with this table.
+            files: The files, if more of their rows are deleted; the cache is then shared with this table.
         """
-        metadata = None if files is None else self._metadata
+        cache = None if files is None else self.cache
         files = tuple(self.files[ordinal] for ordinal in ordinals) if files is None else tuple(files)
         partitions = self.partition_columns.part(ordinals)
         state: dict[str, Any] = {
@@ -154,7 +152,7 @@ class TableFiles:
         ):  # they are of all files
             state.pop(name, None)
         part = type(self).__new__(type(self))
-        part.__setstate__(state, metadata)
+        part.__setstate__(state, cache)
         return part
 
     @property
@@ -181,9 +179,7 @@ class TableFiles:
         """
         seconds = self.query_timeout_seconds
         deadline = None if seconds is None else Deadline(seconds)
-        return Snapshot(
-            self.files, self.has_objects, self._metadata, self.tails, self.lake_index, deadline, of
-        )
+        return Snapshot(self.files, self.has_objects, self.cache, self.lake_index, deadline, of)
 
     @cached_property
     def file_bytes(self) -> npt.NDArray[np.int64]:

@@ -25,7 +25,6 @@ from intarsia.indexes.statistics import column_statistics, exact_bounds
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.families import families, read_footers
 from intarsia.lake.index.known_files import FamilyFiles
-from intarsia.lake.metadata_cache import MAX_METADATA_BYTES
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.survivors import find_survivors
 from intarsia.lake.table_files import TableFiles
@@ -37,6 +36,9 @@ from intarsia.read.report import ScanReport
 from intarsia.read.sort_key import Ranks, SortKey
 from intarsia.rows.bounds import Bools, Bounds
 from intarsia.storage import reading_indexes
+
+#: Approximate memory limit of the footers that are joined for the order of the files.
+MAX_FOOTER_BYTES = 256 << 20
 
 #: The minimum number of granules, those with the best bounds, from which `TopCandidates.floor` is computed.
 _FLOOR_GRANULES = 64
@@ -324,7 +326,7 @@ class TopCandidates:
         with contextlib.closing(read):
             for family in families(read):
                 self.footers |= family
-                yield _Family(self._table.joined.join(list(family.values())), np.array(list(family)))
+                yield _Family(self._table.cache.join(list(family.values())), np.array(list(family)))
                 num_bytes += sum(part.metadata.memory_bytes for part in family.values())
-                if num_bytes > MAX_METADATA_BYTES:
+                if num_bytes > MAX_FOOTER_BYTES:
                     break

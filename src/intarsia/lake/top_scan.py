@@ -159,7 +159,7 @@ class TopScan:
                 condition = self._top.condition
                 candidates.exclude(condition)
             num_files *= 2
-        table.tails.clear()
+        table.cache.drop_tails()
 
     def _binder(self, condition: Predicate | None) -> TableBinder:
         """Bind the query for the rows that match another condition, too."""
@@ -218,7 +218,7 @@ class TopScan:
             min(table.files_at_once, max(len(left), 1)),
             reads_all=True,
             known=facts.by_path,
-            joined=table.joined,
+            joined=table.cache,
         )
         found = FoundRows(self._top)
         with contextlib.closing(planned):

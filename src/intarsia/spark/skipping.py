@@ -22,8 +22,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.metadata_cache import MetadataCache
 from intarsia.lake.snapshot import Snapshot
+from intarsia.lake.table_cache import TableCache
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.amounts import size
 from intarsia.read.report import ScanReport
@@ -88,14 +88,14 @@ class _Table(NamedTuple):
     Attributes:
         files: The files.
         snapshot: What is known about them; their listing has their stamps, so it is valid for all plans.
-        metadata: Their cached metadata.
+        cache: Their cache.
         opened: When a lake index was searched for; None if one was found.
         lock: The lock of the thread that plans them.
     """
 
     files: TableFiles
     snapshot: Snapshot
-    metadata: MetadataCache
+    cache: TableCache
     opened: float | None
     lock: threading.Lock
 
@@ -203,11 +203,11 @@ class SkippingPlanner:
         with self._lock:
             table, now = self._tables.get(listing.key), self._clock()
             if table is None:
-                metadata = MetadataCache()
-                files = TableFiles(listing.files, metadata=metadata)
-                table = _Table(files, files.new_snapshot(), metadata, now, threading.Lock())
+                cache = TableCache()
+                files = TableFiles(listing.files, cache=cache)
+                table = _Table(files, files.new_snapshot(), cache, now, threading.Lock())
             elif table.opened is not None and now - table.opened >= _LAKE_INDEX_SECONDS:
-                files = TableFiles(listing.files, metadata=table.metadata)
+                files = TableFiles(listing.files, cache=table.cache)
                 table = table._replace(files=files, snapshot=files.new_snapshot(), opened=now)
             _keep(self._tables, listing.key, table, _TABLES)
         return table
