@@ -22,8 +22,8 @@ from intarsia.file.parquet_file import parse_column_index, parse_offset_index
 from intarsia.indexes.kept_indexes import KeptIndexes
 from intarsia.indexes.sample import OpenSample
 from intarsia.lake.data_file import DataFile
+from intarsia.lake.snapshot import TableCache
 from intarsia.lake.table import Table
-from intarsia.lake.table_cache import TableCache
 from intarsia.storage import CountedSource, LocalFile
 from intarsia.storage.memory_cache import MemoryCache
 from tests.counting import calls

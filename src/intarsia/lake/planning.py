@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 from intarsia.file import FileMetadata, ParquetInput
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.reading_together import PlannedFile, can_be_together, read_together
-from intarsia.lake.table_cache import TableCache
+from intarsia.lake.snapshot import TableCache
 from intarsia.read.ahead import ahead, done
 from intarsia.read.file_plan import FilePlan, plan_file
 from intarsia.read.file_query import FileQuery

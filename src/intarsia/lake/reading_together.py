@@ -16,7 +16,7 @@ import numpy as np
 from intarsia.errors import IntarsiaError
 from intarsia.file.joined import JoinedInput, JoinedMetadata
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.table_cache import TableCache
+from intarsia.lake.snapshot import TableCache
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import Piece

@@ -16,10 +16,10 @@ from intarsia.arrow.selecting import no_rows
 from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
 from intarsia.lake.binding import TableBinder
-from intarsia.lake.order_by import OrderBy, parse_order
 from intarsia.lake.planning import OpenPlan
 from intarsia.lake.query_result import QueryResult
 from intarsia.lake.query_run import OnError, QueryRun
+from intarsia.lake.scan_arguments import OrderBy, parse_order
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.split import Split, SplitQuery, file_identity, make_splits
 from intarsia.lake.table_files import TableFiles

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, SupportsIndex, get_args
 
 import pyarrow as pa
 
-from intarsia.lake.chosen_rows import RowNumbers, choose_rows
 from intarsia.lake.index.build import LakeIndexReport
 from intarsia.lake.index.folder import Location
-from intarsia.lake.order_by import OrderBy
 from intarsia.lake.query_run import OnError
 from intarsia.lake.scan import Scan
+from intarsia.lake.scan_arguments import OrderBy, RowNumbers, choose_rows
 from intarsia.lake.split import Split
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Parameters, Where, parse_predicate

@@ -21,8 +21,7 @@ from intarsia.lake.index.of_table import TableLakeIndex
 from intarsia.lake.log_statistics import LogStatistics
 from intarsia.lake.partitions import DeclaredPartitions, Partitions, PartitionTypes
 from intarsia.lake.schema import SchemaOf, TableSchema, table_schema
-from intarsia.lake.snapshot import Snapshot
-from intarsia.lake.table_cache import TableCache
+from intarsia.lake.snapshot import Snapshot, TableCache
 from intarsia.predicate import Path
 from intarsia.read.ahead import ahead
 from intarsia.read.file_names import FileNames

@@ -22,8 +22,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.snapshot import Snapshot
-from intarsia.lake.table_cache import TableCache
+from intarsia.lake.snapshot import Snapshot, TableCache
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.amounts import size
 from intarsia.read.report import ScanReport

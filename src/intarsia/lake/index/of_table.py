@@ -24,10 +24,9 @@ from intarsia.lake.index.build import (
     build_segments,
     replaced_segments,
 )
-from intarsia.lake.index.folder import LakeIndexFolder, Location
+from intarsia.lake.index.facts import wait_until_settled
+from intarsia.lake.index.folder import LakeIndexFolder, LakeLocation, Location, locate
 from intarsia.lake.index.known_files import KnownFiles, LakeIndex, open_lake_index
-from intarsia.lake.index.location import LakeLocation, locate
-from intarsia.lake.index.stamps import wait_until_settled
 from intarsia.lake.index.store_folder import find_folders, folder_at
 from intarsia.read.report import LAKE_INDEX
 from intarsia.storage import ObjectIdentity
