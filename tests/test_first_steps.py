@@ -58,7 +58,7 @@ def test_completion_offers_what_is_documented(path, of_class):
     for name in shown:
         assert inspect.getdoc(getattr(of_class, name, None)) or f"        {name}: " in described, name
     assert "scan" in shown or "to_arrow" in shown
-    internal = {"open_file", "settled_metadata", "tails", "joined", "kept_indexes", "totals", "read_ahead"}
+    internal = {"new_snapshot", "read_schema", "cache", "kept_indexes", "totals", "read_ahead"}
     assert not shown & internal
     assert public(dir(ia)) == public(ia.__all__)
 

@@ -72,7 +72,6 @@ def run_python(program):
 
 _CONTEXT = "context is added to an error where it is known: the file, the place in it, the struct"
 _CURSOR = "a cursor is moved by its parser"
-_CLEARED = "`clear` is a method of `Tails`"
 _LIBRARY = "the interface of another library"
 _PROCESS = "the state of the process"
 
@@ -100,9 +99,6 @@ CHANGED_FROM_OUTSIDE = {
     ("format/row_groups.py", "error.offset"): _CONTEXT,
     ("format/row_groups.py", "reader.position"): _CURSOR,
     ("format/thrift.py", "error.offset"): _CONTEXT,
-    ("lake/file_runs.py", "table.tails"): _CLEARED,
-    ("lake/axes.py", "table.tails"): _CLEARED,
-    ("lake/first_rows.py", "table.tails"): _CLEARED,
     ("predicate/sql_lists.py", "node.meta"): _LIBRARY,
     ("predicate/sql_parameters.py", "node.meta"): _LIBRARY,
     ("read/file_rows.py", "error.column"): _CONTEXT,

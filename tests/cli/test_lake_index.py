@@ -7,7 +7,7 @@ import json
 import pytest
 
 import intarsia as ia
-from intarsia.lake.folder import LAKE_INDEX_FOLDER
+from intarsia.lake.discovery import LAKE_INDEX_FOLDER
 from intarsia.lake.index.folder import LakeIndexFolder
 from tests.lake.index.lakes import make_lake, opened_files, rows_of_day, write
 

@@ -22,9 +22,10 @@ from intarsia.file.parquet_file import parse_column_index, parse_offset_index
 from intarsia.indexes.kept_indexes import KeptIndexes
 from intarsia.indexes.sample import OpenSample
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.metadata_cache import MetadataCache
+from intarsia.lake.snapshot import TableCache
 from intarsia.lake.table import Table
 from intarsia.storage import CountedSource, LocalFile
+from intarsia.storage.memory_cache import MemoryCache
 from tests.counting import calls
 from tests.reading.pages import RecordedFile
 
@@ -236,24 +237,25 @@ def test_the_least_recently_used_are_evicted_first(tmp_path):
         write(tmp_path / name, range(2000))
         found[name] = read_metadata(tmp_path / name)
     each = found["a"].memory_bytes
-    cache = MetadataCache(2 * each)
-    cache.put("a", 1, found["a"])
-    cache.put("b", 1, found["b"])
-    assert cache.get("a", 1) is found["a"]
-    cache.put("c", 1, found["c"])
-    assert [cache.get(name, 1) for name in "abc"] == [found["a"], None, found["c"]]
+    cache = TableCache(2 * each)
+    cache.put_metadata("a", 1, found["a"])
+    cache.put_metadata("b", 1, found["b"])
+    assert cache.metadata("a", 1) is found["a"]
+    cache.put_metadata("c", 1, found["c"])
+    assert [cache.metadata(name, 1) for name in "abc"] == [found["a"], None, found["c"]]
     assert cache.memory_bytes == 2 * each
-    assert cache.get("a", 2) is None  # the file has changed
-    assert cache.get("a", None) is None
-    cache.put("a", None, found["a"])  # without an identity a change cannot be detected
-    assert "a" not in cache
+    assert cache.metadata("a", 2) is None  # the file has changed
+    assert cache.metadata("a", None) is None
+    cache.put_metadata("a", None, found["a"])  # without an identity a change cannot be detected
+    assert cache.latest_metadata("a") is None
     assert cache.memory_bytes == each
 
 
 def test_the_least_recently_used_indexes_are_evicted_first(tmp_path):
     write(tmp_path / "a", range(10))
     old, new = read_metadata(tmp_path / "a"), read_metadata(tmp_path / "a")
-    kept, opened = KeptIndexes(100), dict.fromkeys("abc")
+    cache = MemoryCache(100)
+    kept, opened = KeptIndexes(cache), dict.fromkeys("abc")
     for name in opened:
         opened[name] = OpenSample(10, np.arange(1), pa.table({"a": [1]}))
     kept.put(old, "a", opened["a"], 50)
@@ -261,26 +263,40 @@ def test_the_least_recently_used_indexes_are_evicted_first(tmp_path):
     assert kept.get(old, "a") is opened["a"]
     kept.put(old, "c", opened["c"], 40)
     assert [kept.get(old, name) for name in "abc"] == [opened["a"], None, opened["c"]]
-    assert kept.memory_bytes == 90
+    assert cache.memory_bytes == 90
     assert kept.get(new, "a") is None  # the file has changed
     kept.put(new, "a", opened["b"], 60)
-    assert (kept.get(old, "a"), kept.get(new, "a"), kept.memory_bytes) == (None, opened["b"], 100)
+    assert (kept.get(old, "a"), kept.get(new, "a"), cache.memory_bytes) == (None, opened["b"], 100)
     kept.put(new, "a", opened["a"], 101)
-    assert (kept.get(new, "a"), kept.memory_bytes) == (None, 40)
+    assert (kept.get(new, "a"), cache.memory_bytes) == (None, 40)
+
+
+def test_all_kinds_share_one_limit(tmp_path):
+    """The ends of objects have an eighth of it, because those of a large lake would evict its footers."""
+    write(tmp_path / "a", range(2000))
+    found = read_metadata(tmp_path / "a")
+    cache = TableCache(found.memory_bytes)
+    cache.put_metadata("a", 1, found)
+    KeptIndexes(cache).put(found, "index", OpenSample(10, np.arange(1), pa.table({"a": [1]})), 10)
+    assert (cache.latest_metadata("a"), cache.memory_bytes) == (None, 10)
+    cache.put("tail", "a", 1, b"", 20)
+    assert (cache.memory_bytes, cache.bytes_of("tail")) == (30, 20)
+    cache.drop_tails()
+    assert cache.memory_bytes == 10
 
 
 def test_metadata_larger_than_the_limit_is_not_cached(tmp_path):
     write(tmp_path / "a", range(2000))
     found = read_metadata(tmp_path / "a")
-    cache = MetadataCache(found.memory_bytes - 1)
-    cache.put("a", 1, found)
-    assert ("a" in cache, cache.memory_bytes) == (False, 0)
+    cache = TableCache(found.memory_bytes - 1)
+    cache.put_metadata("a", 1, found)
+    assert (cache.latest_metadata("a"), cache.memory_bytes) == (None, 0)
 
 
 def test_metadata_that_is_parsed_later_counts(tmp_path):
     """A page index, and pyarrow's own copy of the footer."""
     write(tmp_path / "a", range(2000))
-    cache = MetadataCache()
+    cache = TableCache()
     with ParquetInput.open(tmp_path / "a") as file:
         sizes = []
         for learn in (
@@ -289,7 +305,7 @@ def test_metadata_that_is_parsed_later_counts(tmp_path):
             lambda: file.metadata.arrow_metadata,
         ):
             learn()
-            cache.put("a", 1, file.metadata)
+            cache.put_metadata("a", 1, file.metadata)
             sizes.append(cache.memory_bytes)
     assert sizes[0] < sizes[1] < sizes[2]
 
@@ -298,8 +314,8 @@ def test_a_table_of_many_files_respects_the_limit(tmp_path):
     for ordinal in range(12):
         write(tmp_path / f"{ordinal}.parquet", range(2000))
     limit = 4 * 20 * read_raw_bytes(tmp_path / "0.parquet")
-    cache = MetadataCache(limit)
-    table = Table(ia.open(tmp_path).files, metadata=cache)
+    cache = TableCache(limit)
+    table = Table(ia.open(tmp_path).files, cache=cache)
     assert table.count("a = 7 OR b = 1999") == 24
     assert limit / 4 < cache.memory_bytes <= limit
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.lake.widening import widest
+from intarsia.lake.schema import widest
 from tests.effort import examples
 from tests.lake.index.lakes import write
 

@@ -345,7 +345,7 @@ def test_random_mixed_lakes_equal_full_reads_in_the_common_schema(tmp_path_facto
         if data.draw(st.booleans(), label="lake index"):
             table.build_lake_index("beside")
             with_index = ia.open(folder)
-            assert with_index.known_files() is not None
+            assert with_index.lake_index.exists
             assert with_index.schema.equals(table.schema, check_metadata=True)
             check(with_index, node, full, keep)
         chosen = data.draw(st.lists(st.sampled_from(names), unique=True, min_size=1), label="columns")

@@ -119,7 +119,7 @@ def has_hidden_lies(base, mutant, table):
     with ParquetInput(MemorySource(base.data, NAME)) as file:
         expected = read_bounds(file)
     try:
-        with table.open_file(table.files[0]) as file:
+        with table.new_snapshot().open(table.files[0]) as file:
             found = read_bounds(file)
             refuted = {ChunkKey(*one) for one in file.metadata.contradictions}
     except ia.IntarsiaError:

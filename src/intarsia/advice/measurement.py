@@ -247,7 +247,7 @@ class Measurement:
     @property
     def lake_index(self) -> bool:
         """Whether queries open many files without matches, and there is no lake index."""
-        if not self._bound or self._table.known_files() is not None:
+        if not self._bound or self._table.lake_index.exists:
             return False
         num_files, now = len(self._table.files), self._sampled.now.values()
         unmatched = [sum(cost.files == 0 for cost in now) / max(1, len(now))]

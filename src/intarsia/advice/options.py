@@ -10,8 +10,8 @@ from intarsia.advice.choosing import RUNS_TO_PAY
 from intarsia.advice.measurement import Measurement
 from intarsia.advice.report import Option
 from intarsia.advice.rewrites import Rewrite
+from intarsia.lake.discovery import is_table_url
 from intarsia.lake.table import Table
-from intarsia.lake.table_formats import is_table_url
 
 
 def can_rewrite(source: object, table: Table) -> bool:

@@ -14,7 +14,7 @@ from intarsia.cli.failures import UsageError
 from intarsia.errors import IntarsiaError
 from intarsia.indexes.hll import is_counted
 from intarsia.indexes.summaries import sum_type
-from intarsia.lake.file_runs import OnError
+from intarsia.lake.query_run import OnError
 from intarsia.lake.scan import Scan
 from intarsia.lake.table import Table
 from intarsia.predicate import Predicate, find_column

@@ -14,7 +14,7 @@ from intarsia.cli.terminal import line, plain_table, print_json, show
 from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:
-    from intarsia.lake.index.cached_lakes import CachedLake
+    from intarsia.lake.index.folder import CachedLake
 
 LIST_EXAMPLES = """
 intarsia cache list
@@ -35,8 +35,7 @@ def list_cache(json: AsJson = False) -> None:
 
     The state of a lake is whether its folder still exists; stores of URLs are not asked.
     """
-    from intarsia.lake.index.cached_lakes import cached_lakes
-    from intarsia.lake.index.folder import cache_folder
+    from intarsia.lake.index.folder import cache_folder, cached_lakes
 
     found = cached_lakes()
     if json:
@@ -64,7 +63,7 @@ def clear_cache(
     json: AsJson = False,
 ) -> None:
     """Delete lake indexes in the user's cache folder. Queries remain correct, and open more files."""
-    from intarsia.lake.index.cached_lakes import cached_lakes
+    from intarsia.lake.index.folder import cached_lakes
 
     if lakes and gone:
         raise UsageError(

@@ -28,7 +28,7 @@ from intarsia.cli.terminal import dim, red
 from intarsia.read.amounts import count
 
 if TYPE_CHECKING:
-    from intarsia.lake.file_runs import OnError
+    from intarsia.lake.query_run import OnError
     from intarsia.lake.table import Table
     from intarsia.read.report import ScanReport
 

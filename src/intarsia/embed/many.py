@@ -18,10 +18,9 @@ from intarsia.embed.progress import Progress, no_progress
 from intarsia.embed.report import AttachReport, DetachReport
 from intarsia.embed.restore_report import RestoreReport
 from intarsia.errors import CorruptFileError, FilesFailedError, RunInterrupted
-from intarsia.lake.discovery import FoundFiles, find_files
+from intarsia.lake.discovery import FoundFiles, find_files, is_table_url
 from intarsia.lake.each_file import FileFailure, FileResults, ShowDone, for_each_file
 from intarsia.lake.index.folder import Location
-from intarsia.lake.table_formats import is_table_url
 from intarsia.storage import StorageOptions, local_path
 
 Path: TypeAlias = "str | os.PathLike[str]"

@@ -465,9 +465,10 @@ class _ShiftedChunks(Sequence[ColumnChunk]):
         # 0, which some writers write for "absent", remains, because rules of trust distinguish the two
         dictionary = meta.dictionary_page_offset
         return ColumnChunk(
-            offset_index_offset=_shifted(chunk.offset_index_offset, shift),
+            # 0, like None, is no offset
+            offset_index_offset=chunk.offset_index_offset and chunk.offset_index_offset + shift,
             offset_index_length=chunk.offset_index_length,
-            column_index_offset=_shifted(chunk.column_index_offset, shift),
+            column_index_offset=chunk.column_index_offset and chunk.column_index_offset + shift,
             column_index_length=chunk.column_index_length,
             meta_data=meta._replace(
                 data_page_offset=meta.data_page_offset + shift,
@@ -475,8 +476,3 @@ class _ShiftedChunks(Sequence[ColumnChunk]):
                 bloom_filter_offset=bloom,
             ),
         )
-
-
-def _shifted(offset: int | None, shift: int) -> int | None:
-    """Return an offset in the joined file; 0, like None, is no offset."""
-    return offset + shift if offset else offset

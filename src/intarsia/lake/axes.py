@@ -27,6 +27,7 @@ from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
 from intarsia.file.schema import INDEX_KEYS, FileSchema
 from intarsia.indexes.embedded import indexed_columns
 from intarsia.lake.planning import Binder, PlannedPart
+from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Bound, Path
 from intarsia.read.ahead import ahead
@@ -64,53 +65,54 @@ class AxisBinder(Binder, Protocol):
 
 
 def read_footers(
-    table: TableFiles,
+    snapshot: Snapshot,
     files: Sequence[int],
+    at_once: int,
     *,
     makes_requests: bool = True,
-    is_current: bool = False,
 ) -> Generator[tuple[int, JoinedPart], None, None]:
     """Yield the footers of files, without damaged ones, whose errors are raised when they are opened.
 
     Files whose changes might not be detected are left out: the bytes of two reads must not be combined.
 
     Args:
-        table: The table.
+        snapshot: The run of the query.
         files: Ordinals of the files.
+        at_once: Maximum number of footers that are read at the same time.
         makes_requests: Whether footers of objects are read, several at a time; else only those that are
             cached are yielded.
-        is_current: The table's metadata was read in the same run.
 
     Raises:
         ObjectStoreError: If a store is unreachable or refuses access.
         QueryTimeoutError: If the time limit of the query has passed.
     """
-    read = partial(_read, table, is_current=is_current)
-    requests = table.settling_requests(files, is_current=is_current)
-    with contextlib.closing(_results(table, files, read, requests, makes_requests=makes_requests)) as results:
+    read = partial(_read, snapshot)
+    requests = snapshot.requested(files)
+    found = _results(files, at_once, read, requests, makes_requests=makes_requests)
+    with contextlib.closing(found) as results:
         for ordinal, result in results:
             try:
-                found = result()
+                part = result()
             except (ObjectStoreError, QueryTimeoutError):
                 raise
             except (FormatError, OSError):  # opening the file raises it
                 continue
-            if found is not None:
-                yield ordinal, found
-            elif table.files[ordinal].is_remote:  # its store has no ETags, so no object can be joined
+            if part is not None:
+                yield ordinal, part
+            elif snapshot.files[ordinal].is_remote:  # its store has no ETags, so no object can be joined
                 return
 
 
-def _read(table: TableFiles, ordinal: int, *, is_current: bool) -> JoinedPart | None:
+def _read(snapshot: Snapshot, ordinal: int) -> JoinedPart | None:
     """Return the footer of a file; None if the file cannot be joined."""
-    entry = table.files[ordinal]
-    settled = table.settled_metadata(entry, is_current=is_current)
+    entry = snapshot.files[ordinal]
+    settled = snapshot.settled(entry)
     return None if settled is None else entry.joined_part(settled.metadata, settled.identity)
 
 
 def _results(
-    table: TableFiles,
     files: Sequence[int],
+    at_once: int,
     read: Callable[[int], JoinedPart | None],
     requests: set[int],
     *,
@@ -122,7 +124,7 @@ def _results(
             if ordinal not in requests:
                 yield ordinal, partial(read, ordinal)
         return
-    with contextlib.closing(ahead(read, files, table.files_at_once)) as results:
+    with contextlib.closing(ahead(read, files, at_once)) as results:
         for ordinal, future in results:
             yield ordinal, future.result
 
@@ -150,7 +152,7 @@ def _key_of(part: JoinedPart) -> Hashable:
     struct, keys = metadata.footer.metadata, metadata.footer.key_values
     orders = None if struct.column_orders is None else tuple(struct.column_orders)
     computed = None
-    if any(key in keys for key in INDEX_KEYS):
+    if not keys.keys().isdisjoint(INDEX_KEYS):
         directory = metadata.directory
         computed = () if directory is None else tuple(directory.computed_statistics)
     return part.is_remote, metadata.schema, struct.created_by, orders, computed
@@ -270,7 +272,7 @@ def exclude_joined(
     files: Sequence[int],
     *,
     reads: bool,
-    is_current: bool = False,
+    snapshot: Snapshot,
 ) -> tuple[list[int], dict[str, PlannedPart]]:
     """Exclude files by their footers and indexes.
 
@@ -280,14 +282,14 @@ def exclude_joined(
         report: The report.
         files: Ordinals of the files, ascending.
         reads: Whether indexes are read; else only the footers are used.
-        is_current: The table's metadata was read in the same run.
+        snapshot: The run of the query.
 
     Returns:
         The files that are left, in the same order, and the plans of most of them by path. Damaged files are
         left, and opening them raises their errors.
     """
     left, plans = set(files), PlannedParts(table)
-    for axis in plan_together(table, binder, report, files, reads=reads, is_current=is_current):
+    for axis in plan_together(table, binder, report, files, reads=reads, snapshot=snapshot):
         left.difference_update(axis.ordinals[~axis.is_left].tolist())
         if reads:
             plans.add(axis)
@@ -302,7 +304,7 @@ def plan_together(
     *,
     reads: bool,
     makes_requests: bool | None = None,
-    is_current: bool = False,
+    snapshot: Snapshot,
 ) -> Iterator[AxisPlan]:
     """Plan files with the same columns as one file, and add those that are excluded to the report.
 
@@ -313,7 +315,7 @@ def plan_together(
         files: Ordinals of the files.
         reads: See `exclude_joined`.
         makes_requests: Whether footers of objects are read; by default, if indexes are.
-        is_current: See `exclude_joined`.
+        snapshot: The run of the query.
 
     Yields:
         The plans. Files that are in none of them have not been planned.
@@ -321,26 +323,34 @@ def plan_together(
     if len(files) < 2:
         return
     makes_requests = reads if makes_requests is None else makes_requests  # else the first files may suffice
-    read = read_footers(table, files, makes_requests=makes_requests, is_current=is_current)
+    read = read_footers(snapshot, files, table.files_at_once, makes_requests=makes_requests)
     with contextlib.suppress(ObjectStoreError), contextlib.closing(read):  # raised when objects are read
         for members in axes(read):
-            yield from _planned(table, binder, report, members, reads=reads)
-    table.tails.clear()
+            yield from _planned(table, binder, report, members, reads=reads, snapshot=snapshot)
+    table.cache.drop_tails()
 
 
 def _planned(
-    table: TableFiles, binder: AxisBinder, report: ScanReport, members: Members, *, reads: bool
+    table: TableFiles,
+    binder: AxisBinder,
+    report: ScanReport,
+    members: Members,
+    *,
+    reads: bool,
+    snapshot: Snapshot,
 ) -> Iterator[AxisPlan]:
     """Plan an axis, without the files that have no rows, are damaged or were replaced."""
     members = {ordinal: one for ordinal, one in members.items() if one.metadata.footer.num_rows}
     remote = {ordinal: one for ordinal, one in members.items() if one.is_remote}
-    tails = {ordinal: table.tails.take(one.metadata.path, one.identity) for ordinal, one in remote.items()}
+    tails = {
+        ordinal: table.cache.take_tail(one.metadata.path, one.identity) for ordinal, one in remote.items()
+    }
     for _ in range(_MAX_TRIES):
         if len(members) < 2:
             return
         file: JoinedInput | None = None
         try:
-            file = JoinedInput(table.joined.join(list(members.values())))
+            file = JoinedInput(table.cache.join(list(members.values())))
             ends = enumerate(map(tails.get, members))
             file.keep_known({position: tail for position, tail in ends if tail is not None})
             planned = _planned_once(table, binder, report, members, file, reads=reads)
@@ -356,6 +366,8 @@ def _planned(
             }
             if len(rest) == len(members):
                 return
+            # they may have been replaced: their identities are not used when they are opened
+            snapshot.forget(one.metadata.path for ordinal, one in members.items() if ordinal not in rest)
             members = rest
         except PredicateError:  # opening the files raises it
             return

@@ -16,8 +16,8 @@ from intarsia.arrow.nested_types import storage_of, text_of_json, with_leaves
 from intarsia.arrow.owned_rows import to_batches
 from intarsia.arrow.selecting import filter_rows, no_rows, take_rows
 from intarsia.errors import ColumnNotFoundError, PredicateError, UnsupportedFeatureError
-from intarsia.lake.query_run import QueryRun
 from intarsia.lake.scan import Scan
+from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import And, Predicate
 from intarsia.predicate.expressions import parse_conjuncts
@@ -241,9 +241,9 @@ class TableScanner:
         self._dataset = dataset
         self._table = dataset.table
         self._batch_size = BATCH_ROWS if batch_size is None else batch_size
-        self._first_run: QueryRun | None = QueryRun(self._table.new_deadline())
-        with self._first_run.running():  # it may read the footers
-            self.dataset_schema = dataset.schema
+        self._snapshot: Snapshot | None = self._table.new_snapshot()
+        self._table.read_schema(self._snapshot)
+        self.dataset_schema = dataset.schema
         self._columns = columns if columns is None or isinstance(columns, Mapping) else list(columns)
         if isinstance(where, pa.Scalar):  # DataFusion passes one for a condition that no row satisfies
             where = pc.scalar(where)
@@ -290,8 +290,9 @@ class TableScanner:
         return sorted(found)
 
     def _scan(self, limit: int | None = None) -> Scan:
-        run, self._first_run = self._first_run, None
-        return self._dataset.record(Scan(self._table, self._predicate, self._names, limit, first_run=run))
+        snapshot, self._snapshot = self._snapshot, None
+        scan = Scan(self._table, self._predicate, self._names, limit, snapshot=snapshot)
+        return self._dataset.record(scan)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Run the scan, and yield batches."""

@@ -1,10 +1,11 @@
-"""The definition of a table by a table format: its files, its schema, and values that files lack."""
+"""The definition of a table by a table format: files, schema, names of columns in files, values they lack."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +13,161 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.arrow.selecting import take_values
-from intarsia.lake.column_names import ColumnNames
+from intarsia.errors import UnsupportedFeatureError
 from intarsia.lake.data_file import DataFile, DeletedRows
 from intarsia.lake.log_statistics import LogStatistics
 from intarsia.lake.partitions import DeclaredPartitions
+from intarsia.lake.schema import is_list, list_of
 from intarsia.predicate import Path
+from intarsia.read.file_names import FileNames
+
+#: The key of the field id in the metadata of an Arrow field.
+FIELD_ID = b"PARQUET:field_id"
+
+
+@dataclass(frozen=True)
+class NamedField:
+    """A column of a table, or a field in one, and its names in files.
+
+    Attributes:
+        name: Its name in the table.
+        field_id: Its field id in files; None if it has none.
+        aliases: Its names in files without field ids.
+        children: The fields of a struct; the item of a list; the key and the value of a map.
+    """
+
+    name: str
+    field_id: int | None
+    aliases: tuple[str, ...]
+    children: tuple[NamedField, ...] = ()
+
+
+#: Returns the field of the table for a field of a file; None if it is not in the table.
+_Match: TypeAlias = Callable[[Sequence[NamedField], pa.Field], "NamedField | None"]
+
+
+def named_fields(
+    fields: Iterable[pa.Field],
+    field_id: Callable[[pa.Field], int | None],
+    aliases: Callable[[pa.Field], tuple[str, ...]],
+) -> tuple[NamedField, ...]:
+    """Describe the columns of a table from its schema.
+
+    Args:
+        fields: The fields, with metadata of the table format.
+        field_id: Returns the field id of a field.
+        aliases: Returns the names of a field in files without field ids.
+    """
+    return tuple(
+        NamedField(
+            field.name,
+            field_id(field),
+            aliases(field),
+            named_fields(_children(field.type), field_id, aliases),
+        )
+        for field in fields
+    )
+
+
+def _children(data_type: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_struct(data_type):
+        return list(data_type)
+    if pa.types.is_map(data_type):
+        return [data_type.key_field, data_type.item_field]
+    return [data_type.value_field] if is_list(data_type) else []
+
+
+@dataclass(frozen=True)
+class ColumnNames:
+    """The names of the columns of a table in its files.
+
+    Attributes:
+        fields: The columns.
+        by_id: Whether fields are found by field id. Otherwise, and in files without field ids, they are found
+            by their aliases.
+    """
+
+    fields: tuple[NamedField, ...]
+    by_id: bool
+
+    def in_file(self, path: str, schema: pa.Schema) -> FileNames | None:
+        """Return the names in files with one schema; None if they are those of the table.
+
+        Args:
+            path: The path of such a file, for errors.
+            schema: The schema of the file, with field ids in the metadata of its fields.
+
+        Raises:
+            UnsupportedFeatureError: If the table needs field ids, and the file has none.
+
+        Example:
+            >>> names = ColumnNames((NamedField("new", 1, ()),), by_id=True)
+            >>> old = pa.field("old", pa.int8(), metadata={"PARQUET:field_id": "1"})
+            >>> names.in_file("1.parquet", pa.schema([old])).schema.names
+            ['new']
+        """
+        match: _Match = _by_alias
+        if self.by_id and any(map(_has_id, schema)):
+            match = _by_id
+        elif self.by_id and not any(field.aliases for field in self.fields) and len(schema):
+            raise UnsupportedFeatureError(
+                "the file has no field ids, and the table has no name mapping, so its columns cannot be "
+                "found; set the property schema.name-mapping.default of the table, or rewrite the file",
+                reason="no-field-ids",
+                path=path,
+            )
+        renamed = [_renamed(field, match(self.fields, field), match) for field in schema]
+        known = {field.name for field in self.fields}
+        is_same = all(
+            own.name not in known if field is None else own.name == field.name and own.type == field.type
+            for own, field in zip(schema, renamed, strict=True)
+        )
+        return None if is_same else FileNames(schema, tuple(renamed))
+
+
+def _has_id(field: pa.Field) -> bool:
+    return FIELD_ID in (field.metadata or {}) or any(map(_has_id, _children(field.type)))
+
+
+def _by_id(fields: Sequence[NamedField], own: pa.Field) -> NamedField | None:
+    text = (own.metadata or {}).get(FIELD_ID)
+    if text is None:
+        return None
+    field_id = int(text)
+    return next((field for field in fields if field.field_id == field_id), None)
+
+
+def _by_alias(fields: Sequence[NamedField], own: pa.Field) -> NamedField | None:
+    return next((field for field in fields if own.name in field.aliases), None)
+
+
+def _renamed(own: pa.Field, named: NamedField | None, match: _Match) -> pa.Field | None:
+    if named is None:
+        return None
+    return pa.field(named.name, _renamed_type(own.type, named.children, match), own.nullable)
+
+
+def _renamed_type(own: pa.DataType, children: Sequence[NamedField], match: _Match) -> pa.DataType:
+    """Return a type of the same shape with the names of the table."""
+    if pa.types.is_struct(own):
+        fields = [
+            # a name that no field of the table has
+            _renamed(field, match(children, field), match) or pa.field(f"\0{ordinal}", field.type)
+            for ordinal, field in enumerate(own)
+        ]
+        return pa.struct(fields)
+    if pa.types.is_map(own) and len(children) == 2:
+        key, item = (
+            field.with_type(_renamed_type(field.type, child.children, match))
+            for field, child in zip((own.key_field, own.item_field), children, strict=True)
+        )
+        return pa.map_(key, item, own.keys_sorted)
+    if is_list(own) and len(children) == 1:
+        item_type = _renamed_type(own.value_type, children[0].children, match)
+        if pa.types.is_fixed_size_list(own):
+            return pa.list_(own.value_field.with_type(item_type), own.list_size)
+        return list_of(own, item_type)
+    return own
 
 
 @dataclass(frozen=True)

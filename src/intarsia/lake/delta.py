@@ -13,14 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import CorruptFileError, UnsupportedFeatureError
-from intarsia.lake.column_names import ColumnNames, named_fields
 from intarsia.lake.data_file import with_stores
-from intarsia.lake.definition import TableDefinition, listed_file, plain_type
-from intarsia.lake.libraries import import_extra
-from intarsia.lake.library_errors import translated_errors
+from intarsia.lake.definition import ColumnNames, TableDefinition, listed_file, named_fields, plain_type
+from intarsia.lake.libraries import delta_options, import_extra, translated_errors
 from intarsia.lake.log_statistics import LogColumn, LogStatistics
 from intarsia.lake.partitions import DeclaredPartitions
-from intarsia.lake.table_stores import delta_options
 from intarsia.predicate import Path
 from intarsia.rows.bounds import UNKNOWN
 from intarsia.rows.selection import RowSelection

@@ -1,4 +1,8 @@
-"""Find the files of a table: a file, a folder, a glob or a list of these, at local paths or URLs."""
+"""Find the files of a table: a file, a folder, a glob, a list, or the objects of a store.
+
+Folders of a lake also contain markers, checksums, logs of table formats and other files. In folders, names
+and first bytes decide; a glob or a list may name any file.
+"""
 
 from __future__ import annotations
 
@@ -9,31 +13,20 @@ import os
 import re
 import stat
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
-from intarsia.errors import ObjectStoreError, SourceError
+from intarsia.errors import ListingError, ObjectStoreError, SourceError
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.folder import (
-    LAKE_INDEX_FOLDER,
-    PARQUET_SUFFIXES,
-    SEGMENT_SUFFIX,
-    FileRole,
-    begins_as_parquet,
-    is_visible,
-    is_visible_folder,
-    loop_error,
-    refuse_loop,
-    role_of_name,
-    walk,
-)
-from intarsia.lake.table_formats import define_table, is_table_url
+from intarsia.lake.delta import open_delta_url
 from intarsia.read.ahead import ahead
 from intarsia.storage import (
     MAX_CONCURRENT_REQUESTS,
+    CountedSource,
     IoCounts,
     ObjectIdentity,
     QueryReads,
@@ -46,6 +39,142 @@ from intarsia.storage import (
 from intarsia.storage.deadline import in_time
 from intarsia.storage.object_errors import object_errors
 from intarsia.storage.objects import fetch_identity
+
+#: File extensions of Parquet, in lower case.
+PARQUET_SUFFIXES = (".parquet", ".parq", ".pq")
+
+#: The name of the folder with a lake index beside the data. Names that start with ``_`` are hidden from
+#: Spark, Hive, pyarrow and globs.
+LAKE_INDEX_FOLDER = "_intarsia"
+
+#: The end of the name of a segment of a lake index.
+SEGMENT_SUFFIX = ".lake"
+
+#: The first bytes of a Parquet file. Files with an encrypted footer start with the second magic; they are
+#: refused when they are opened.
+_MAGICS = (b"PAR1", b"PARE")
+
+#: Two magics and the length of the footer.
+_SMALLEST_FILE_BYTES = 12
+
+
+class FileRole(Enum):
+    """The role of a file in a folder, according to its name."""
+
+    PARQUET = "a Parquet file"
+    UNCERTAIN = "a file without an extension; its first bytes decide"
+    OTHER = "another file; it is counted"
+    SIDE = "a hidden file or checksum; it is not counted"
+
+
+def role_of_name(name: str) -> FileRole:
+    """Return the role of a file in a folder, according to its name.
+
+    Example:
+        >>> [role_of_name(name).name for name in ("a.PARQUET", "000000_0", "notes.txt", "_SUCCESS", "a.crc")]
+        ['PARQUET', 'UNCERTAIN', 'OTHER', 'SIDE', 'SIDE']
+    """
+    if not is_visible(name):
+        return FileRole.SIDE
+    # the usual case first, for lakes of many files
+    if name.endswith(PARQUET_SUFFIXES) or name.lower().endswith(PARQUET_SUFFIXES):
+        return FileRole.PARQUET
+    if name.endswith(".crc"):
+        return FileRole.SIDE
+    return FileRole.OTHER if "." in name else FileRole.UNCERTAIN
+
+
+def is_visible(name: str) -> bool:
+    """Return whether a name is not hidden; Spark and pyarrow hide the same names."""
+    return not name.startswith((".", "_"))
+
+
+def is_visible_folder(name: str) -> bool:
+    """Return whether a folder is searched; folders of partition columns always are."""
+    return is_visible(name) or "=" in name
+
+
+def begins_as_parquet(file: DataFile) -> bool:
+    """Return whether a file starts with the magic of Parquet.
+
+    Four bytes are read, or none if the file is too small for Parquet.
+    """
+    if file.size_bytes < _SMALLEST_FILE_BYTES:
+        return False
+    with contextlib.closing(CountedSource(file.open())) as source:
+        return source.read(0, len(_MAGICS[0])) in _MAGICS
+
+
+def walk(folder: str) -> Iterator[tuple[str, FileRole]]:
+    """Yield the visible files in a local folder and its subfolders, following links.
+
+    Yields:
+        The path of a file, and its role.
+
+    Raises:
+        ListingError: If a symbolic link points to one of its parent folders.
+        OSError: If a folder cannot be listed, because its files may belong to the table.
+    """
+    for root, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
+        folders[:] = sorted(name for name in folders if is_visible_folder(name))
+        for name in folders:
+            refuse_loop(os.path.join(root, name), folder)
+        prefix = os.path.join(root, "")
+        for name in names:
+            role = role_of_name(name)
+            if role is not FileRole.SIDE:
+                yield prefix + name, role
+
+
+def refuse_loop(path: str, root: str) -> None:
+    """Raise an error if a path is a symbolic link to one of its parent folders.
+
+    Its files would be listed repeatedly, until the system refuses to follow the link.
+
+    Args:
+        path: A folder, or a link to one.
+        root: The folder from which the walk started.
+
+    Raises:
+        ListingError: If the path is such a link.
+    """
+    if not os.path.islink(path):
+        return
+    try:
+        os.stat(path)
+    except OSError as error:
+        raise loop_error(path) if error.errno == errno.ELOOP else error from None
+    target = os.path.realpath(path)
+    parent = os.path.dirname(path)
+    while True:
+        if _is_inside(os.path.realpath(parent), target):
+            raise loop_error(path)
+        if len(parent) <= len(root) or parent == os.path.dirname(parent):
+            return
+        parent = os.path.dirname(parent)
+
+
+def loop_error(path: str) -> ListingError:
+    """Return the error for a symbolic link to one of its parent folders."""
+    return ListingError(
+        f"{path}: this symbolic link points to one of its parent folders, or to itself; remove it, or name "
+        "the folders to read",
+        reason="symbolic-link-loop",
+        path=path,
+    )
+
+
+def _is_inside(folder: str, outer: str) -> bool:
+    """Return whether a folder is equal to or inside another one; both are real paths."""
+    return os.path.commonpath([folder, outer]) == outer
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+#: URLs of Delta tables start with this.
+DELTA_PREFIX = "delta+"
 
 #: Hive and Spark write this for a partition value that is null.
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -81,6 +210,16 @@ class FoundFiles:
     def paths(self) -> list[str]:
         """The paths of the files, each once."""
         return list(dict.fromkeys(file.path for file in self.files))
+
+
+def is_table_url(source: object) -> bool:
+    """Return whether a path is the URL of a table in a table format.
+
+    Example:
+        >>> is_table_url("delta+s3://lake/trips"), is_table_url("s3://lake/trips")
+        (True, False)
+    """
+    return isinstance(source, str) and source.startswith(DELTA_PREFIX)
 
 
 def find_files(
@@ -151,8 +290,8 @@ def _not_a_path(source: object, *, has_bytes: bool) -> SourceError:
 def _find(name: str, stores: Stores, options: StorageOptions | None) -> FoundFiles:
     if not name:
         raise FileNotFoundError("the path is empty; pass a file, a folder, a glob or a URL")
-    table = define_table(name, options) if is_table_url(name) else None
-    if table is not None:
+    if is_table_url(name):
+        table = open_delta_url(name.removeprefix(DELTA_PREFIX), options)
         if not table.files:
             raise FileNotFoundError(f"{name}: the table has no files")
         return FoundFiles(table.files, root=table.name)

@@ -29,6 +29,7 @@ from intarsia.file.joined import JoinedInput
 from intarsia.lake.axes import MAX_FILES, AxisPlan, plan_together
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.index.known_files import FamilyFiles
+from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.split import file_identity
 from intarsia.lake.survivors import find_survivors
 from intarsia.lake.table_files import TableFiles
@@ -82,6 +83,7 @@ class FirstRows:
         key: The order.
         limit: The maximum number of rows.
         report: The report of the scan.
+        snapshot: The run of the scan.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class FirstRows:
         key: SortKey,
         limit: int,
         report: ScanReport,
+        snapshot: Snapshot,
     ) -> None:
         self._table = table
         self._columns = list(columns)
@@ -100,26 +103,23 @@ class FirstRows:
         self._key = key
         self._top = TopRows(key, limit)
         self._report = report
+        self._snapshot = snapshot
         known = {column.path for column in columns}
         searched = [*columns, *(column for column in key.columns if column.path not in known)]
         self._binder = TableBinder(table, where, searched)
         self._searches: list[_Searched] = []
 
-    def rows(self, *, is_current: bool) -> pa.Table:
-        """Return the rows in order.
-
-        Args:
-            is_current: The table's metadata was read in the same run.
-        """
+    def rows(self) -> pa.Table:
+        """Return the rows in order."""
         if self._top.limit:
-            self._search_all(is_current=is_current)
+            self._search_all()
         return self._winners()
 
-    def _search_all(self, *, is_current: bool) -> None:
-        table, report = self._table, self._report
+    def _search_all(self) -> None:
+        table, report, snapshot = self._table, self._report, self._snapshot
         pending = np.zeros(len(table.files), dtype=bool)
-        pending[list(find_survivors(table, self._binder, report, is_current=is_current).files)] = True
-        known = table.known_files(is_current=True)
+        pending[list(find_survivors(table, self._binder, report, snapshot=snapshot).files)] = True
+        known = snapshot.known
         is_known = np.zeros_like(pending) if known is None else known.is_known
         members = [] if known is None else list(known.families())
         threshold: Predicate | None = None
@@ -128,19 +128,19 @@ class FirstRows:
             # the others have no bounds before their footers are read
             batch = batch or np.flatnonzero(pending & ~is_known)[:MAX_FILES].tolist()
             pending[batch] = False
-            self._search(batch, is_current=is_current)
+            self._search(batch)
             if (pending & ~is_known).any() and not self._top.num_missing:
                 rest = np.flatnonzero(pending & ~is_known)[:MAX_FILES].tolist()
                 pending[rest] = False
-                self._search(rest, is_current=is_current)
+                self._search(rest)
             condition = self._top.condition
             if condition is not None and condition != threshold and (pending & is_known).any():
                 threshold = condition
                 binder, among = self._binder_of(condition), pending & is_known
-                left = find_survivors(table, binder, report, is_current=True, among=among).files
+                left = find_survivors(table, binder, report, snapshot=snapshot, among=among).files
                 pending &= ~is_known
                 pending[list(left)] = True
-        table.tails.clear()
+        table.cache.drop_tails()
 
     def _binder_of(self, condition: Predicate) -> TableBinder:
         return TableBinder(self._table, condition, self._binder.queried)
@@ -183,7 +183,7 @@ class FirstRows:
 
     # --- the search --------------------------------------------------------------------------------
 
-    def _search(self, files: Sequence[int], *, is_current: bool) -> None:
+    def _search(self, files: Sequence[int]) -> None:
         """Search files; those with the same columns as one, unless one of them is damaged or was replaced."""
         files = sorted(files)
         left = set(files)
@@ -195,14 +195,14 @@ class FirstRows:
                 files,
                 reads=False,
                 makes_requests=True,
-                is_current=is_current,
+                snapshot=self._snapshot,
             )
             for axis in axes:
                 left.difference_update(axis.ordinals[~axis.is_left].tolist())
                 if axis.is_left.any() and self._search_axis(axis):
                     left.difference_update(axis.ordinals.tolist())
         for file in sorted(left):
-            self._search_file(file, is_current=is_current or len(files) > 1)
+            self._search_file(file)
 
     def _search_axis(self, axis: AxisPlan) -> bool:
         """Search files as one; return False if they have to be searched one by one."""
@@ -245,9 +245,9 @@ class FirstRows:
         self._searches.append(_Searched(search))
         return True
 
-    def _search_file(self, file: int, *, is_current: bool) -> None:
+    def _search_file(self, file: int) -> None:
         entry = self._table.files[file]
-        with self._table.open_file(entry, is_current=is_current) as opened:
+        with self._snapshot.open(entry) as opened:
             ordinals = np.array([file])
             with opened.named_errors():
                 query = self._binder.query(entry, opened)
@@ -262,7 +262,7 @@ class FirstRows:
                 query, FileOutcome(replace(search.plan, steps=self._steps(search)), search.counts)
             )
             self._searches.append(_Searched(search, opened.source.identity, file_identity(opened)))
-            self._table.remember(entry, opened)
+            self._snapshot.remember(entry, opened)
 
     def _bind(
         self, ordinals: np.ndarray, query: FileQuery, condition: Predicate
@@ -307,7 +307,7 @@ class FirstRows:
         if isinstance(search.file, JoinedInput):
             return self._read(search, search.file, wanted)
         entry = self._table.files[int(search.ordinals[0])]
-        with self._table.open_file(entry, is_current=True) as opened:
+        with self._snapshot.open(entry) as opened:
             if not one.is_same(opened):
                 raise ReplacedWhileReadError(
                     f"{entry.path}: the file was replaced while it was read; scan again",

@@ -2,30 +2,239 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import UnsupportedFeatureError
-from intarsia.lake.column_names import FIELD_ID, ColumnNames, named_fields
 from intarsia.lake.data_file import DataFile, with_stores
-from intarsia.lake.definition import TableDefinition, listed_file, plain_type
-from intarsia.lake.iceberg_deletes import DeletedPositions, DeleteFile
-from intarsia.lake.iceberg_statistics import iceberg_statistics
-from intarsia.lake.library_errors import translated_errors
+from intarsia.lake.definition import (
+    FIELD_ID,
+    ColumnNames,
+    TableDefinition,
+    listed_file,
+    named_fields,
+    plain_type,
+)
+from intarsia.lake.libraries import iceberg_options, translated_errors
+from intarsia.lake.log_statistics import LogColumn, LogStatistics
 from intarsia.lake.partitions import DeclaredPartitions
-from intarsia.lake.table_stores import iceberg_options
-from intarsia.predicate import Path
-from intarsia.storage import StorageOptions
+from intarsia.lake.scan import Scan
+from intarsia.lake.table_files import TableFiles
+from intarsia.predicate import Comparison, Path
+from intarsia.rows.selection import Rows, RowSelection
+from intarsia.storage import ByteRange, StorageOptions
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile as IcebergFile
     from pyiceberg.schema import Schema
     from pyiceberg.table import DataScan, FileScanTask
     from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.types import NestedField
+    from pyiceberg.types import IcebergType, NestedField
+
+
+@dataclass(frozen=True)
+class DeletedPositions:
+    """The deleted rows of one data file, read from delete files on first use.
+
+    Attributes:
+        location: The location of the data file, as in delete files.
+        delete_files: The delete files that may have rows of the data file.
+    """
+
+    location: str
+    delete_files: tuple[DeleteFile, ...]
+
+    @cached_property
+    def _rows(self) -> RowSelection:
+        found = [delete_file.rows_of(self.location) for delete_file in self.delete_files]
+        return RowSelection.from_rows(np.concatenate(found))
+
+    def rows(self) -> RowSelection:
+        """Return the deleted rows, as row numbers of the file.
+
+        Raises:
+            CorruptFileError: If a delete file is damaged.
+            FileNotFoundError: If a delete file does not exist.
+        """
+        return self._rows
+
+
+class DeleteFile:
+    """A file with rows that are deleted from data files.
+
+    Args:
+        file: The file.
+        file_format: Its format, as in manifests.
+
+    Raises:
+        UnsupportedFeatureError: If its format is neither Parquet nor Puffin.
+    """
+
+    def __init__(self, file: DataFile, file_format: str) -> None:
+        self._file = file
+        self._has_vectors = file_format == "PUFFIN"
+        if file_format not in ("PARQUET", "PUFFIN"):
+            raise UnsupportedFeatureError(
+                f"the delete file is {file_format}, and Intarsia reads only Parquet and Puffin; rewrite the "
+                "data files of the table",
+                reason="not-parquet",
+                path=file.path,
+            )
+
+    @cached_property
+    def _table(self) -> TableFiles:
+        return TableFiles([self._file])
+
+    def rows_of(self, location: str) -> Rows:
+        """Return the numbers of the deleted rows of a data file, which may repeat.
+
+        Args:
+            location: The location of the data file.
+
+        Raises:
+            CorruptFileError: If the delete file is damaged.
+        """
+        if self._has_vectors:
+            return self._vectors.get(location, np.array([], dtype=np.int64))
+        scan = Scan(self._table, Comparison("file_path", "=", location), ["pos"], None)
+        return np.asarray(scan.to_arrow()["pos"].to_numpy(), dtype=np.int64)
+
+    @cached_property
+    def _vectors(self) -> dict[str, Rows]:
+        """The deleted rows of all data files in a Puffin file, by location."""
+        from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
+        from pyiceberg.table.puffin import PuffinFile
+
+        with contextlib.closing(self._file.open()) as source:
+            (data,) = source.read_ranges([ByteRange(0, source.size())])
+        with translated_errors("pyiceberg", "the deletion vectors", self._file.path, "damaged-deletes"):
+            vectors: Iterable[Any] = deletion_vectors_from_puffin_file(PuffinFile(data))
+            return {one.referenced_data_file: one.to_vector().to_numpy() for one in vectors}
+
+
+def iceberg_statistics(
+    entries: Sequence[IcebergFile], schema: Schema, arrow: pa.Schema
+) -> LogStatistics | None:
+    """Return the statistics in the manifests; None if the files have none.
+
+    Args:
+        entries: The data files.
+        schema: The columns of the table.
+        arrow: The same columns as Arrow fields.
+    """
+    columns: dict[Path, _Column] = {}
+    for path, field, data_type in _leaves(schema.fields, arrow, ()):
+        low, high, nulls = (
+            [(values or {}).get(field.field_id) for values in found]
+            for found in (
+                [one.lower_bounds for one in entries],
+                [one.upper_bounds for one in entries],
+                [one.null_value_counts for one in entries],
+            )
+        )
+        columns[path] = _Column(
+            field.field_type,
+            data_type,
+            pa.array(low, pa.binary()),
+            pa.array(high, pa.binary()),
+            pa.array(nulls, pa.int64()),
+        )
+    num_rows = np.array([one.record_count for one in entries], dtype=np.int64)
+    return LogStatistics("iceberg_manifests", num_rows, columns) if columns else None
+
+
+@dataclass(frozen=True)
+class _Column:
+    """The statistics of one column.
+
+    Attributes:
+        iceberg_type: Its type.
+        data_type: The same as an Arrow type.
+        low: The lower bounds as bytes.
+        high: The upper bounds as bytes.
+        null_counts: The number of nulls.
+    """
+
+    iceberg_type: IcebergType
+    data_type: pa.DataType
+    low: pa.Array
+    high: pa.Array
+    null_counts: pa.Array
+
+    def parsed(self) -> LogColumn:
+        return LogColumn(self._values(self.low), self._values(self.high), self.null_counts)
+
+    def take(self, ordinals: pa.Array) -> _Column:
+        low, high, nulls = (part.take(ordinals) for part in (self.low, self.high, self.null_counts))
+        return _Column(self.iceberg_type, self.data_type, low, high, nulls)
+
+    def _values(self, bounds: pa.Array) -> pa.Array:
+        parse = _parser(self.iceberg_type)
+        if parse is None:
+            return pa.nulls(len(bounds), self.data_type)
+        values = [None if bound is None else parse(bound) for bound in bounds.to_pylist()]
+        if not pa.types.is_temporal(self.data_type):
+            return pa.array(values, self.data_type)
+        number = pa.int32() if self.data_type.bit_width == 32 else pa.int64()  # dates and times are numbers
+        return pa.array(values, number).cast(self.data_type)
+
+
+def _leaves(
+    fields: Iterable[NestedField], arrow: Iterable[pa.Field], parents: Path
+) -> Iterator[tuple[Path, NestedField, pa.DataType]]:
+    """Yield primitive columns, and those in structs: the path, the field, and its type."""
+    from pyiceberg.types import StructType
+
+    for field, found in zip(fields, arrow, strict=True):
+        path = (*parents, field.name)
+        if isinstance(field.field_type, StructType):
+            yield from _leaves(field.field_type.fields, found.type, path)
+        elif field.field_type.is_primitive:
+            yield path, field, plain_type(found.type)
+
+
+def _parser(iceberg_type: IcebergType) -> Callable[[bytes], Any] | None:
+    """Return a function that parses a bound of a type, to None if it is not one; None for other types.
+
+    A column may have had a narrower type when a file was written. A bound of fewer bytes than its type has is
+    that of an integer or a float; dates, which have become times, are not parsed.
+    """
+    from pyiceberg import types as t
+    from pyiceberg.conversions import from_bytes
+
+    if isinstance(iceberg_type, (t.LongType, t.DoubleType)):
+        width, narrow = 8, (t.IntegerType() if isinstance(iceberg_type, t.LongType) else t.FloatType())
+    elif isinstance(iceberg_type, (t.TimeType, t.TimestampType, t.TimestamptzType)):
+        width, narrow = 8, None
+    elif isinstance(iceberg_type, (t.IntegerType, t.FloatType, t.DateType)):
+        width, narrow = 4, None
+    elif isinstance(iceberg_type, (t.BooleanType, t.StringType, t.BinaryType, t.DecimalType)):
+        width, narrow = None, None
+    else:
+        return None
+
+    def parse(bound: bytes) -> Any:
+        if width in (None, len(bound)):
+            return _or_none(partial(from_bytes, iceberg_type, bound))
+        if narrow is not None and len(bound) == 4:
+            return _or_none(partial(from_bytes, narrow, bound))
+        return None
+
+    return parse
+
+
+def _or_none(parse: Callable[[], Any]) -> Any:
+    try:
+        return parse()
+    except (ValueError, ArithmeticError, struct.error):  # it is not a bound of the type
+        return None
 
 
 def define_iceberg_scan(

@@ -12,8 +12,8 @@ from typing import Protocol, TypeAlias
 from intarsia.file import FileMetadata, ParquetInput
 from intarsia.indexes.embedded import indexed_columns
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.metadata_cache import JoinedCache
 from intarsia.lake.reading_together import PlannedFile, can_be_together, read_together
+from intarsia.lake.snapshot import TableCache
 from intarsia.read.ahead import ahead, done
 from intarsia.read.file_plan import FilePlan, plan_file, with_estimates, without_deleted
 from intarsia.read.file_query import FileQuery
@@ -30,19 +30,6 @@ _TASK_FILES = 64
 
 #: Batches of objects whose rows are read concurrently, after their pages have been requested.
 _BATCHES_AT_ONCE = 2
-
-
-class Opener(Protocol):
-    """A function that opens a file of a table."""
-
-    def __call__(self, entry: DataFile, /, *, is_current: bool = ...) -> ParquetInput:
-        """Open a file.
-
-        Args:
-            entry: The file.
-            is_current: Its cached metadata was read, or compared with the file, in the same run.
-        """
-        ...
 
 
 class Binder(Protocol):
@@ -108,14 +95,14 @@ _Task: TypeAlias = "list[tuple[DataFile, Future[OpenPlan]]]"
 def plan_files(
     files: Sequence[DataFile],
     binder: Binder,
-    open_file: Opener,
+    open_file: Callable[[DataFile], ParquetInput],
     at_once: int,
     *,
     reads: bool = False,
     reads_all: bool = False,
     counts_certain: bool = False,
     known: Mapping[str, PlannedPart] | None = None,
-    joined: JoinedCache | None = None,
+    joined: TableCache | None = None,
 ) -> Generator[tuple[DataFile, Future[OpenPlan]], None, None]:
     """Plan files in several threads, a little ahead of the caller that reads them.
 
@@ -138,7 +125,7 @@ def plan_files(
 
     def plan(entry: DataFile) -> OpenPlan:
         found = None if known is None else known.get(entry.path)
-        file = open_file(entry) if found is None else open_file(entry, is_current=True)
+        file = open_file(entry)
         try:
             with file.named_errors():
                 query = binder.query(entry, file)
@@ -160,7 +147,7 @@ def plan_files(
         task = [(entry, done(plan, entry)) for entry in entries]
         return with_rows(task) if reads_all and not _waits(task) else task
 
-    cache = JoinedCache() if joined is None else joined
+    cache = TableCache() if joined is None else joined
     has_objects = reads_all and any(entry.is_remote for entry in files)
     tasks = _tasks(files, at_once) if reads_all else [[entry] for entry in files]
     with contextlib.closing(ahead(work, tasks, at_once, _close)) as results:
@@ -235,7 +222,7 @@ def _tasks(files: Sequence[DataFile], at_once: int) -> Iterator[list[DataFile]]:
         yield task
 
 
-def _with_rows(task: _Task, joined: JoinedCache, *, counts_certain: bool) -> _Task:
+def _with_rows(task: _Task, joined: TableCache, *, counts_certain: bool) -> _Task:
     """Read the matching rows of planned files, several files together if possible."""
     planned = {
         ordinal: (entry, future.result())

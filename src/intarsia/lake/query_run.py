@@ -1,68 +1,219 @@
-"""One run of a query: its reads are counted, and it may have a time limit."""
+"""One run of a query, file by file: which files are opened, their plans, and what is reported about them."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterator
-from functools import wraps
-from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, Literal, TypeAlias
 
-from intarsia.storage import QueryReads, current_reads
-from intarsia.storage.deadline import Deadline, applied
+from intarsia.errors import CorruptFileError, ReplacedWhileReadError
+from intarsia.lake.axes import exclude_joined
+from intarsia.lake.binding import TableBinder
+from intarsia.lake.data_file import DataFile
+from intarsia.lake.planning import OpenPlan, plan_files
+from intarsia.lake.snapshot import Snapshot
+from intarsia.lake.survivors import Survivors, find_survivors
+from intarsia.lake.table_files import TableFiles
+from intarsia.read.aggregate import Totals
+from intarsia.read.file_plan import FilePlan
+from intarsia.read.file_query import FileQuery
+from intarsia.read.output_columns import OutputColumn
+from intarsia.read.report import FileOutcome, ScanReport, warn_of_failed, warn_of_ignored
 
-_Parameters = ParamSpec("_Parameters")
-_Result = TypeVar("_Result")
-_Item = TypeVar("_Item")
+#: What happens to damaged and missing files: an error, or they are skipped with one warning.
+OnError: TypeAlias = Literal["raise", "skip"]
+
+#: With a limit and a predicate, this many files are planned and read one by one, the others together.
+_FIRST_FILES = 8
+
+#: Errors of one file. Errors of a whole store, such as of its credentials, are always raised.
+_BAD_FILE_ERRORS = (CorruptFileError, FileNotFoundError, ReplacedWhileReadError)
 
 
 class QueryRun:
     """One run of a query.
 
     Args:
-        deadline: Its deadline; None without a time limit.
+        table: The table.
+        binder: The query.
+        snapshot: What the run has learnt about the files.
+        is_limited: Whether the first rows may suffice, so that the first files are not planned ahead.
+        on_error: What happens to bad files.
+
+    Attributes:
+        report: What the run read and skipped, and why.
     """
 
-    def __init__(self, deadline: Deadline | None) -> None:
-        self._deadline = deadline
-        self._reads = QueryReads(current_reads())
+    def __init__(
+        self,
+        table: TableFiles,
+        binder: TableBinder,
+        snapshot: Snapshot,
+        *,
+        is_limited: bool,
+        on_error: OnError,
+    ) -> None:
+        self._table = table
+        self._binder = binder
+        self.snapshot = snapshot
+        self._is_limited = is_limited
+        self._on_error = on_error
+        self.report = self.new_report()
+
+    def new_report(self, **fields: Any) -> ScanReport:
+        """Return an empty report of the run, with some other attributes."""
+        table = self._table
+        return ScanReport(
+            files_total=len(table.files),
+            files_other=len(table.other_files),
+            reads=self.snapshot.reads,
+            **fields,
+        )
 
     @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
-        """Count the reads within the block, and end it at the deadline."""
-        with applied(self._deadline), self._reads.counting():
+    def reporting(self) -> Generator[ScanReport, None, None]:
+        """Complete the report after the block, and warn of what is in it."""
+        started, report = time.perf_counter(), self.report
+        try:
+            yield report
+        finally:
+            report.add_time(started)
+            warn_of_ignored(report.ignored)
+            warn_of_failed(report.files_failed)
+
+    @contextlib.contextmanager
+    def skipping(self, path: str, report: ScanReport | None = None) -> Generator[None, None, None]:
+        """Add errors of a bad file to the report instead of raising them, if bad files are skipped."""
+        try:
             yield
+        except _BAD_FILE_ERRORS as error:
+            if self._on_error == "raise":
+                raise
+            (report or self.report).add_failed(path, error)
 
-    def in_steps(self, items: Generator[_Item, None, None]) -> Generator[_Item, None, None]:
-        """Yield the items of a query; the time that the caller takes between two of them does not count."""
-        with contextlib.closing(items):
-            while True:
-                with self.running():
-                    try:
-                        item = next(items)
-                    except StopIteration:
-                        return
-                yield item
+    @contextlib.contextmanager
+    def each_file(
+        self, columns: Sequence[OutputColumn]
+    ) -> Generator[Iterator[tuple[FileQuery, FilePlan, Callable[[FileOutcome], None]]], None, None]:
+        """Iterate over each file that is not excluded, its plan, and a callback for its outcome.
 
+        Args:
+            columns: The columns to read.
+        """
+        with contextlib.closing(self.each_plan(columns)) as plans:
+            yield ((found.query, found.plan, record) for found, record in plans)
 
-class Runnable(Protocol):
-    """A query that can be run several times."""
+    def each_plan(
+        self, columns: Sequence[OutputColumn], totals: Totals | None = None, *, reads_all: bool = False
+    ) -> Generator[tuple[OpenPlan, Callable[[FileOutcome], None]], None, None]:
+        """Yield as `each_file`, with the rows of small files if the caller reads all rows.
 
-    def new_run(self) -> QueryRun:
-        """Begin a run."""
-        ...
+        Args:
+            columns: The columns to read.
+            totals: Aggregates; files for which a lake index answers all of them are added to it and not
+                yielded.
+            reads_all: See `plan_files`.
+        """
+        binder = self._binder.for_columns(columns)
+        with (
+            self.reporting() as report,
+            contextlib.closing(
+                self.planned_files(report, binder, totals, reads=True, reads_all=reads_all)
+            ) as files,
+        ):
+            for _, opened in files:
+                outcome = FileOutcome(opened.plan)
 
+                def record(found: FileOutcome) -> None:
+                    nonlocal outcome
+                    outcome = found
 
-_Query = TypeVar("_Query", bound=Runnable)
+                try:
+                    yield opened, record
+                finally:
+                    with self.skipping(opened.query.file.path, report):
+                        report.add_file(opened.query, outcome)
 
+    def planned_files(
+        self,
+        report: ScanReport,
+        binder: TableBinder,
+        totals: Totals | None = None,
+        *,
+        reads: bool = False,
+        reads_all: bool = False,
+    ) -> Generator[tuple[DataFile, OpenPlan], None, None]:
+        """Open, plan and yield each file that neither partition values nor a lake index exclude or answer.
 
-def in_new_run(
-    method: Callable[Concatenate[_Query, _Parameters], _Result],
-) -> Callable[Concatenate[_Query, _Parameters], _Result]:
-    """Let each call of a method be a run of its query."""
+        Args:
+            report: The report.
+            binder: Binds the query to each file.
+            totals: Aggregates; see `each_plan`.
+            reads: The caller reads the planned rows.
+            reads_all: See `plan_files`.
+        """
+        table = self._table
+        questions = None if totals is None else totals.questions
+        snapshot = self.snapshot
+        joins = binder if binder.predicate is not None else None
+        survivors = find_survivors(
+            table, binder, report, questions, snapshot=snapshot, joins=joins, reads=not self._is_limited
+        )
+        for answers in survivors.answers:
+            assert totals is not None
+            totals.add_summaries(answers.summaries)
+        planned = self._plan_survivors(
+            report,
+            binder,
+            survivors,
+            reads=reads,
+            reads_all=reads_all,
+            counts_certain=totals is not None,
+        )
+        with contextlib.closing(planned):
+            for entry, future in planned:
+                with self.skipping(entry.path, report):
+                    outcome = future.result()
+                if report.has_failed(entry.path):
+                    continue
+                try:
+                    yield entry, outcome
+                finally:
+                    snapshot.remember(entry, outcome.query.file)
+                    outcome.query.close()
 
-    @wraps(method)
-    def run(query: _Query, *args: _Parameters.args, **options: _Parameters.kwargs) -> _Result:
-        with query.new_run().running():
-            return method(query, *args, **options)
-
-    return cast("Callable[Concatenate[_Query, _Parameters], _Result]", run)
+    def _plan_survivors(
+        self,
+        report: ScanReport,
+        binder: TableBinder,
+        survivors: Survivors,
+        *,
+        reads: bool,
+        reads_all: bool,
+        counts_certain: bool,
+    ) -> Generator[tuple[DataFile, Future[OpenPlan]], None, None]:
+        """Plan the files to open; with a limit, first those that may suffice, one by one."""
+        table, snapshot = self._table, self.snapshot
+        plan = partial(
+            plan_files,
+            binder=binder,
+            open_file=snapshot.open,
+            counts_certain=counts_certain,
+            joined=table.cache,
+        )
+        files, known = survivors.files, survivors.known
+        table.cache.drop_tails()
+        if self._is_limited:
+            num_first = len(files) if binder.predicate is None else _FIRST_FILES
+            first = [table.files[ordinal] for ordinal in files[:num_first]]
+            yield from plan(first, at_once=1, known=known)
+            files = files[num_first:]
+            if files:
+                files, found = exclude_joined(table, binder, report, files, reads=True, snapshot=snapshot)
+                known = {**known, **found}
+        left = [table.files[ordinal] for ordinal in files]
+        at_once = min(table.files_at_once, max(len(left), 1))
+        yield from plan(left, at_once=at_once, reads=reads, reads_all=reads_all, known=known)

@@ -16,7 +16,7 @@ import numpy as np
 from intarsia.errors import IntarsiaError
 from intarsia.file.joined import JoinedInput, JoinedMetadata
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.metadata_cache import JoinedCache
+from intarsia.lake.snapshot import TableCache
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import Piece
@@ -42,7 +42,7 @@ def can_be_together(query: FileQuery, plan: FilePlan) -> bool:
         return False
 
 
-def read_together(files: Sequence[PlannedFile], joined: JoinedCache) -> dict[int, list[Piece]]:
+def read_together(files: Sequence[PlannedFile], joined: TableCache) -> dict[int, list[Piece]]:
     """Read the matching rows of files with the same columns, if each needs only whole row groups of one page.
 
     Args:
@@ -76,7 +76,7 @@ def _family_of(query: FileQuery) -> Hashable:
     return query.file.schema, predicate, values, tuple(column.path for column in query.columns)
 
 
-def _read_family(files: Sequence[PlannedFile], cache: JoinedCache) -> dict[int, list[Piece]]:
+def _read_family(files: Sequence[PlannedFile], cache: TableCache) -> dict[int, list[Piece]]:
     """Read files of one family; see `read_together`."""
     inputs = [file.query.file for file in files]
     joined = cache.join(

@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -17,12 +16,12 @@ from intarsia.arrow.selecting import no_rows
 from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
 from intarsia.lake.binding import TableBinder
-from intarsia.lake.file_runs import FileRuns, OnError
 from intarsia.lake.first_rows import FirstRows
-from intarsia.lake.order_by import OrderBy, parse_order
 from intarsia.lake.planning import OpenPlan
 from intarsia.lake.query_result import QueryResult
-from intarsia.lake.query_run import QueryRun, in_new_run
+from intarsia.lake.query_run import OnError, QueryRun
+from intarsia.lake.scan_arguments import OrderBy, parse_order
+from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.split import Split, SplitQuery, file_identity, make_splits
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Predicate
@@ -53,7 +52,7 @@ class Scan(QueryResult):
     """One query of a table, made by `Table.scan`; it runs each time that its result is requested.
 
     Each run checks whether the objects in a store have changed, and reads their current version. The first
-    run omits this check if `Table.scan` has just read the footers.
+    run omits this check for the footers that `Table.scan` has just read.
 
     Get the rows with `to_arrow`, by iterating over batches, or as an Arrow stream, as in
     ``polars.DataFrame(scan)`` and ``duckdb.sql("FROM scan")``. `to_pandas`, `to_polars` and `to_duckdb`
@@ -85,19 +84,16 @@ class Scan(QueryResult):
         limit: int | None,
         order_by: OrderBy | None = None,
         on_error: OnError = "raise",
-        first_run: QueryRun | None = None,
+        snapshot: Snapshot | None = None,
     ) -> None:
         self._table = table
         self._arguments = (table, predicate, columns, limit, order_by, on_error)
-        # the first run includes the reads for the schema
-        self._next_run: QueryRun | None = first_run or QueryRun(table.new_deadline())
-        # footers that are read now for the schema need not be checked again by the first run
-        has_new_footers = not table.has_schema
+        # the first run includes the reads for the schema, and does not check these footers again
+        self._snapshot: Snapshot | None = snapshot or table.new_snapshot()
         self._limit = limit
         self._on_error = on_error
         self._where = predicate
-        with self._next_run.running():
-            table_schema = table.schema
+        table_schema = table.read_schema(self._snapshot).schema
         if columns is None:
             refuse_repeated(table_schema, table_schema.names, table.name)
         self.columns = output_columns(table_schema, columns)
@@ -105,22 +101,33 @@ class Scan(QueryResult):
         fields = [column.field(table_schema) for column in self.columns]
         self.schema = pa.schema(fields, metadata=table_schema.metadata)
         self._key = None if order_by is None else parse_order(order_by, table_schema)
-        self._runs = FileRuns(
-            table,
-            self._binder,
-            is_limited=limit is not None,
-            on_error=on_error,
-            has_new_footers=has_new_footers,
-        )
+        self._run = self._new_run(self._snapshot)
 
     def __dir__(self) -> list[str]:
         """List the attributes, without the methods that only other parts of Intarsia call."""
-        return sorted({*super().__dir__()} - {"new_run", "read_ahead", "refuse_unknown_types", "totals"})
+        return sorted({*super().__dir__()} - {"read_ahead", "refuse_unknown_types", "totals"})
 
-    def new_run(self) -> QueryRun:
-        """Begin a run."""
-        run, self._next_run = self._next_run, None
-        return run or QueryRun(self._table.new_deadline())
+    def _new_run(self, snapshot: Snapshot | None = None) -> QueryRun:
+        if snapshot is None:
+            snapshot, self._snapshot = self._snapshot or self._table.new_snapshot(), None
+        is_limited = self._limit is not None
+        return QueryRun(self._table, self._binder, snapshot, is_limited=is_limited, on_error=self._on_error)
+
+    @contextlib.contextmanager
+    def _running(self) -> Iterator[QueryRun]:
+        """Run the scan within the block."""
+        self._run = run = self._new_run()
+        with run.snapshot.running():
+            yield run
+
+    def _in_steps(self, *, runs_at_once: int) -> Generator[pa.RecordBatch, None, None]:
+        run = self._new_run()
+
+        def batches() -> Generator[pa.RecordBatch, None, None]:
+            self._run = run
+            yield from _to_batches(self._tables(run, whole_files=False, runs_at_once=runs_at_once))
+
+        return run.snapshot.in_steps(batches())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._arguments
@@ -128,7 +135,7 @@ class Scan(QueryResult):
     @property
     def report(self) -> ScanReport:
         """What the last run read and skipped, and why. Complete when all rows have been consumed."""
-        return self._runs.report
+        return self._run.report
 
     def __repr__(self) -> str:
         names = [column.name for column in self.columns]
@@ -136,7 +143,6 @@ class Scan(QueryResult):
         order = f", order_by={keys}" if keys else ""
         return f"Scan(where={self._where!r}, columns={names}{order}, limit={self._limit})"
 
-    @in_new_run
     def to_arrow(self) -> pa.Table:
         """Run the scan and collect the rows.
 
@@ -144,36 +150,35 @@ class Scan(QueryResult):
             CorruptFileError: If a part of a file that has to be read is damaged, and bad files are not
                 skipped.
         """
-        tables = self._tables(whole_files=True, runs_at_once=RUNS_AT_ONCE)
-        return pa.Table.from_batches(_to_batches(tables), schema=self.schema)
+        with self._running() as run:
+            tables = self._tables(run, whole_files=True, runs_at_once=RUNS_AT_ONCE)
+            return pa.Table.from_batches(_to_batches(tables), schema=self.schema)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Run the scan, and yield batches row group by row group."""
         # a caller that takes one batch after the other may stop early
-        return self.new_run().in_steps(_to_batches(self._tables(whole_files=False, runs_at_once=1)))
+        return self._in_steps(runs_at_once=1)
 
     def read_ahead(self) -> Generator[pa.RecordBatch, None, None]:
         """Run the scan, and yield batches as iterating does, while the next row group is being read.
 
         This is for engines, which usually take all batches.
         """
-        batches = _to_batches(self._tables(whole_files=False, runs_at_once=RUNS_AT_ONCE))
-        return self.new_run().in_steps(batches)
+        return self._in_steps(runs_at_once=RUNS_AT_ONCE)
 
-    @in_new_run
     def explain(self, *, analyze: bool = False) -> ScanReport:
         """Plan without reading data pages; see `Table.explain`. The limit is ignored."""
-        started = time.perf_counter()
-        report = self._runs.new_report(
+        started, run = time.perf_counter(), self._new_run()
+        report = run.new_report(
             rows_estimated=0.0,
             rows_matched=0 if analyze else None,
             bytes_planned=None if analyze else 0,
         )
         hints = Hints()
-        with contextlib.closing(self._runs.planned_files(report, self._binder)) as files:
+        with run.snapshot.running(), contextlib.closing(run.planned_files(report, self._binder)) as files:
             for _, opened in files:
                 query, plan = opened.query, opened.plan
-                with self._runs.skipping(query.file.path, report):
+                with run.skipping(query.file.path, report):
                     estimate, index_bytes = estimate_rows(query, plan)
                     counts = ReadCounts(index_bytes=index_bytes)
                     if analyze:
@@ -183,13 +188,11 @@ class Scan(QueryResult):
                         counts += count_planned(query, plan.candidates)
                     report.add_file(query, FileOutcome(plan, counts, rows_estimated=estimate))
                     hints.add(query, plan)
-        has_lake_index = self._table.known_files(is_current=True) is not None
-        report.advise(hints.best(has_lake_index=has_lake_index))
+            report.advise(hints.best(has_lake_index=self._table.lake_index.exists))
         report.add_time(started)
         warn_of_failed(report.files_failed)
         return report
 
-    @in_new_run
     def plan(self, split_bytes: int | None = None) -> list[Split]:
         """Return the scan as splits that any process can read; see `Table.plan`.
 
@@ -201,8 +204,9 @@ class Scan(QueryResult):
             raise ValueError(f"split_bytes is {split_bytes}; it must be 1 or more, or None")
         splits: list[Split] = []
         with (
-            self._runs.reporting() as report,
-            contextlib.closing(self._runs.planned_files(report, self._binder)) as files,
+            self._running() as run,
+            run.reporting() as report,
+            contextlib.closing(run.planned_files(report, self._binder)) as files,
         ):
             for entry, opened in files:
                 query, plan = opened.query, opened.plan
@@ -244,16 +248,18 @@ class Scan(QueryResult):
         """
         return Aggregate(self.totals(functions).values(), self.report)
 
-    @in_new_run
     def totals(self, requested: Requested) -> Totals:
         """Compute aggregates as `aggregate` does, in a form that can be merged with those of other files."""
         self._refuse_limit()
         functions = requested_functions(requested)
         columns = output_columns(self._table.schema, [name for name in functions if name != ROWS])
         totals = Totals(functions, columns)
-        with contextlib.closing(self._runs.each_plan(columns, totals, reads_all=True)) as plans:
+        with (
+            self._running() as run,
+            contextlib.closing(run.each_plan(columns, totals, reads_all=True)) as plans,
+        ):
             for found, record in plans:
-                with self._runs.skipping(found.query.file.path):
+                with run.skipping(found.query.file.path):
                     record(totals.add_file(found.query, found.plan, found.pieces))
         return totals
 
@@ -264,21 +270,19 @@ class Scan(QueryResult):
             UnsupportedFeatureError: If a file has such a column.
         """
         table, columns = self._table, {column.path[0] for column in self.columns}
-        # cached footers suffice: no request is made for them
-        open_file = partial(table.open_file, is_current=True)
-        opened = ahead(open_file, table.files, table.files_at_once, ParquetInput.close)
-        self._next_run = run = self.new_run()  # the run of the rows, whose report has these reads, too
-        with run.running(), contextlib.closing(opened):
-            for entry, future in opened:
+        # the run of the rows continues with this snapshot, so its report has these reads
+        snapshot = self._snapshot = self._snapshot or table.new_snapshot()
+        schemas = ahead(snapshot.cached_schema, table.files, table.files_at_once)
+        with snapshot.running(), contextlib.closing(schemas):
+            for entry, future in schemas:
                 try:
-                    with future.result() as file:
-                        names, schema = table.names_in(file.schema, entry.path), file.schema
+                    schema = future.result()
+                    names = table.names_in(schema, entry.path)
                 except (FormatError, FileNotFoundError):  # the scan raises it, or skips the file
                     continue
                 own = columns if names is None else {names.path((name,))[0] for name in columns}
                 schema.refuse_unknown_types(entry.path, own)
 
-    @in_new_run
     def locate(self, column: str | None = None) -> pa.Table:
         """Return the locations of the rows that match; see `Table.locate`.
 
@@ -293,15 +297,14 @@ class Scan(QueryResult):
             column = next((name for name in names if name not in partition), names[0])
         numbered = self._one_column(column)
         found = [LOCATIONS.empty_table()]
-        with self._runs.each_file([]) as files:
+        with self._running() as run, run.each_file([]) as files:
             for query, plan, record in files:
-                with self._runs.skipping(query.file.path):
+                with run.skipping(query.file.path):
                     locations, outcome = locate_rows(query, plan, numbered)
                     record(outcome)
                     found.append(locations)
         return pa.concat_tables(found)
 
-    @in_new_run
     def approx_distinct(self, column: str) -> ApproximateCount:
         """Estimate the number of distinct values of a column in the rows that match.
 
@@ -315,11 +318,10 @@ class Scan(QueryResult):
         self._refuse_limit()
         queried = self._one_column(column)
         values = DistinctValues(queried)
-        with self._runs.each_file([queried]) as files:
-            estimate, lower, upper = values.count(files, self._runs.skipping)
+        with self._running() as run, run.each_file([queried]) as files:
+            estimate, lower, upper = values.count(files, run.skipping)
         return ApproximateCount(estimate, lower, upper, tuple(values.unindexed), self.report)
 
-    @in_new_run
     def count_distinct(self, column: str) -> int:
         """Count the distinct values of a column in the rows that match; see `Table.count_distinct`.
 
@@ -330,7 +332,6 @@ class Scan(QueryResult):
         """
         return self._values_of(column, counted=False).count_distinct()
 
-    @in_new_run
     def value_counts(self, column: str, limit: int | None = None) -> pa.Table:
         """Return the values of a column in the rows that match, with their counts; see `Table.value_counts`.
 
@@ -351,13 +352,12 @@ class Scan(QueryResult):
         self._refuse_limit()
         queried = self._one_column(column)
         values = ValueCounts(queried, counted=counted)
-        with self._runs.each_file([queried]) as files:
+        with self._running() as run, run.each_file([queried]) as files:
             for query, plan, record in files:
-                with self._runs.skipping(query.file.path):
+                with run.skipping(query.file.path):
                     record(values.add_file(query, plan))
         return values
 
-    @in_new_run
     def sketches(self, column: str, lg_config_k: int = 12) -> pa.Table:
         """Return a HyperLogLog sketch of the rows that match for each file; see `Table.sketches`.
 
@@ -370,9 +370,9 @@ class Scan(QueryResult):
         queried = self._one_column(column)
         values = DistinctValues(queried, lg_config_k)
         paths, sketches = [], []
-        with self._runs.each_file([queried]) as files:
+        with self._running() as run, run.each_file([queried]) as files:
             for query, plan, record in files:
-                with self._runs.skipping(query.file.path):
+                with run.skipping(query.file.path):
                     sketches.append(values.of_file(query, plan, record).to_sketch()[0])
                     paths.append(query.file.path)
         return pa.table({"path": pa.array(paths, pa.string()), "sketch": pa.array(sketches, pa.binary())})
@@ -389,7 +389,6 @@ class Scan(QueryResult):
                 f"the scan has limit={self._limit}, but this method needs all rows; scan without a limit"
             )
 
-    @in_new_run
     def sample(self, n: int | None = None, seed: int | None = None) -> pa.Table:
         """Draw rows as `Table.sample` does; `report` lists what was read.
 
@@ -408,25 +407,24 @@ class Scan(QueryResult):
         if self._on_error != "raise":
             raise ValueError("a sample is drawn from all files; use a scan without on_error")
         table = self._table
-        open_file = partial(table.open_file, is_current=self._runs.starts_with_new_footers())
-        opened = ahead(open_file, table.files, table.files_at_once, ParquetInput.close)
         sizes = []
-        with contextlib.closing(opened):
-            for entry, future in opened:
-                with future.result() as file:
-                    sizes.append(FileSize.of(file, entry.deleted_rows()))
-        self._runs.continue_with_new_footers()
-        with self._runs.each_file(self.columns) as files:
-            pieces = list(sample_rows(sizes, files, n, seed, self._finish))
+        with self._running() as run:
+            opened = ahead(run.snapshot.open, table.files, table.files_at_once, ParquetInput.close)
+            with contextlib.closing(opened):
+                for entry, future in opened:
+                    with future.result() as file:
+                        sizes.append(FileSize.of(file, entry.deleted_rows()))
+            with run.each_file(self.columns) as files:
+                pieces = list(sample_rows(sizes, files, n, seed, self._finish))
         return concat_rows([no_rows(self.schema), *pieces])
 
-    def _tables(self, *, whole_files: bool, runs_at_once: int) -> Iterator[pa.Table]:
+    def _tables(self, run: QueryRun, *, whole_files: bool, runs_at_once: int) -> Iterator[pa.Table]:
         if self._key is not None:
-            yield self._first_rows(self._key)
+            yield self._first_rows(run, self._key)
             return
         left = self._limit
         reads_all = runs_at_once > 1
-        with contextlib.closing(self._runs.each_plan(self.columns, reads_all=reads_all)) as files:
+        with contextlib.closing(run.each_plan(self.columns, reads_all=reads_all)) as files:
             for found, record in files:
                 query, plan = found.query, found.plan
                 is_whole = query.predicate is None and whole_files and left is None
@@ -435,13 +433,13 @@ class Scan(QueryResult):
                 if whole_files and self._on_error == "skip":
                     # all rows of a file or none
                     tables = []
-                    with self._runs.skipping(query.file.path):
+                    with run.skipping(query.file.path):
                         tables = list(rows)
-                    if self.report.has_failed(query.file.path):
+                    if run.report.has_failed(query.file.path):
                         record(FileOutcome(plan))
                         tables = []
                     rows = iter(tables)
-                with self._runs.skipping(query.file.path):
+                with run.skipping(query.file.path):
                     for table in rows:
                         if left is not None:
                             left -= table.num_rows
@@ -449,11 +447,19 @@ class Scan(QueryResult):
                 if left == 0:
                     return
 
-    def _first_rows(self, key: SortKey) -> pa.Table:
+    def _first_rows(self, run: QueryRun, key: SortKey) -> pa.Table:
         assert self._limit is not None
-        with self._runs.reporting() as report:
-            search = FirstRows(self._table, self._where, self.columns, self.schema, key, self._limit, report)
-            return search.rows(is_current=self._runs.starts_with_new_footers())
+        with run.reporting() as report:
+            return FirstRows(
+                self._table,
+                self._where,
+                self.columns,
+                self.schema,
+                key,
+                self._limit,
+                report,
+                run.snapshot,
+            ).rows()
 
     def _rows_of_file(
         self,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from intarsia.lake.binding import TableBinder
-from intarsia.lake.file_runs import OnError
+from intarsia.lake.query_run import OnError
 from intarsia.lake.survivors import find_survivors
 from intarsia.lake.table import Table
 from intarsia.predicate import Predicate, Where, parse_predicate

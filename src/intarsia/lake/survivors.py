@@ -20,6 +20,7 @@ from intarsia.lake.index.answers import FileAnswers, answer_files
 from intarsia.lake.index.known_files import FamilyFiles
 from intarsia.lake.index.prune import FamilyProofs
 from intarsia.lake.planning import PlannedPart
+from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Bound, Path, Predicate
 from intarsia.read.aggregate.result import Question
@@ -78,7 +79,7 @@ def find_survivors(
     report: ScanReport,
     questions: Sequence[Question] | None = None,
     *,
-    is_current: bool = False,
+    snapshot: Snapshot | None = None,
     among: Bools | None = None,
     joins: AxisBinder | None = None,
     reads: bool = True,
@@ -90,12 +91,13 @@ def find_survivors(
         binder: The query.
         report: The report.
         questions: Aggregates to answer for files in which all rows match; None if rows are needed.
-        is_current: The table's metadata was read in the same run.
+        snapshot: The run of the query; None for a run of this call.
         among: The files that matter, one boolean per file; None for all.
         joins: Binds the query to open files, to plan files together that the lake index does not contain;
             None not to.
         reads: Whether planning them reads Bloom filters and dictionary pages, too.
     """
+    snapshot = snapshot or table.new_snapshot()
     keep = np.ones(len(table.files), dtype=bool) if among is None else among.copy()
     for step in binder.exclude_unopened(keep):
         gone = (step.before - step.after).to_mask(len(keep))
@@ -111,10 +113,10 @@ def find_survivors(
         )
     if binder.predicate is None and questions is None:
         return Survivors(np.flatnonzero(keep).tolist())
-    known = table.known_files(is_current=is_current)
+    known = snapshot.known
     if known is None:
         report.add_ignored(table.lake_index.ignored)
-        return _joined(table, report, keep, keep, [], joins, reads=reads, is_current=is_current)
+        return _joined(table, report, keep, keep, [], joins, reads=reads, snapshot=snapshot)
     answers: list[FileAnswers] = []
     faults = [*table.lake_index.ignored]
     with reading_indexes():
@@ -129,7 +131,7 @@ def find_survivors(
                     keep[files.files[np.isin(files.within, answered.files)]] = False
     report.add_ignored(dict.fromkeys(faults))
     unknown = keep & ~known.is_known
-    return _joined(table, report, keep, unknown, answers, joins, reads=reads, is_current=is_current)
+    return _joined(table, report, keep, unknown, answers, joins, reads=reads, snapshot=snapshot)
 
 
 def _joined(
@@ -141,7 +143,7 @@ def _joined(
     joins: AxisBinder | None,
     *,
     reads: bool,
-    is_current: bool,
+    snapshot: Snapshot,
 ) -> Survivors:
     """Plan the files together that no lake index contains, or all files if the lake index leaves many."""
     if np.count_nonzero(keep) >= _MIN_JOINED and not table.has_objects:
@@ -149,7 +151,7 @@ def _joined(
     if joins is None or not unknown.any():
         return Survivors(np.flatnonzero(keep).tolist(), answers)
     ordinals = np.flatnonzero(unknown).tolist()
-    left, known = exclude_joined(table, joins, report, ordinals, reads=reads, is_current=is_current)
+    left, known = exclude_joined(table, joins, report, ordinals, reads=reads, snapshot=snapshot)
     files = sorted([*np.flatnonzero(keep & ~unknown).tolist(), *left])
     return Survivors(files, answers, known)
 

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, SupportsIndex, get_args
 
 import pyarrow as pa
 
-from intarsia.lake.chosen_rows import RowNumbers, choose_rows
-from intarsia.lake.file_runs import OnError
 from intarsia.lake.index.build import LakeIndexReport
 from intarsia.lake.index.folder import Location
-from intarsia.lake.order_by import OrderBy
-from intarsia.lake.query_run import QueryRun
+from intarsia.lake.query_run import OnError
 from intarsia.lake.scan import Scan
+from intarsia.lake.scan_arguments import OrderBy, RowNumbers, choose_rows
 from intarsia.lake.split import Split
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Parameters, Where, parse_predicate
@@ -42,8 +40,8 @@ class Table(TableFiles):
     predicates are bound to the types of each file. If there is no such type, as for text and numbers, an
     error names two of the files. See ``schema`` of `open` for the columns of the first file instead.
 
-    Parsed metadata of unchanged files (footers, page indexes, directories) is cached, up to about 256 MiB.
-    Their opened indexes are cached, too, up to about 64 MiB.
+    Parsed metadata of unchanged files (footers, page indexes, directories) and their opened indexes are
+    cached, up to about 512 MiB.
 
     Attributes:
         files: The files, ordered by path for a folder or glob, in the given order for a list. Each has
@@ -292,11 +290,18 @@ class Table(TableFiles):
             raise ValueError(f"on_error is {on_error!r}; it must be 'raise' or 'skip'")
         if order_by is not None and on_error == "skip":
             raise ValueError("order_by cannot skip bad files; scan without on_error")
-        run = QueryRun(self.new_deadline())
-        with run.running():  # expressions are parsed with the schema, and rows are found by the footers
-            predicate = parse_predicate(where, lambda: self.dataset().schema, parameters)
-            table = self if rows is None else choose_rows(self, rows)
-        return Scan(table, predicate, columns, limit, order_by, on_error, run)
+        snapshot = self.new_snapshot()
+
+        def schema() -> pa.Schema:
+            self.read_schema(snapshot)
+            return self.dataset().schema
+
+        with snapshot.running():  # expressions are parsed with the schema, and rows are found by the footers
+            predicate = parse_predicate(where, schema, parameters)
+            table = self if rows is None else choose_rows(self, rows, snapshot)
+        if table is not self:
+            snapshot = table.new_snapshot(snapshot)
+        return Scan(table, predicate, columns, limit, order_by, on_error, snapshot)
 
     def dataset(self) -> TableDataset:
         """Return the table as a ``pyarrow.dataset.Dataset``, which DuckDB, Polars and DataFusion query.

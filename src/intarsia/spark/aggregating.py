@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from intarsia.embed.progress import Progress
 from intarsia.errors import FilesFailedError
-from intarsia.lake.file_runs import OnError
 from intarsia.lake.opening import open as open_table
+from intarsia.lake.query_run import OnError
 from intarsia.lake.shared_aggregate import SharedAggregate
 from intarsia.predicate import Where
 from intarsia.read.aggregate import Aggregate

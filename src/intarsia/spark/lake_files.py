@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from intarsia.errors import ListingError
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.discovery import find_files
-from intarsia.lake.folder import FileRole, role_of_name
+from intarsia.lake.discovery import FileRole, find_files, role_of_name
 from intarsia.spark.listing import list_by_spark, python_path
 from intarsia.spark.tables import find_table
 

@@ -94,12 +94,13 @@ def plan_pages(
     others: list[RemainingFile] = []
     saved_bytes = 0
     wanted = [field for field in schema.fields if field.name not in partition_columns]
+    snapshot = table.new_snapshot()
     for one in planned:
         values = {name.lower(): value for name, value in one.file.partition}
         if one.rows is None or not all(name.lower() in values for name in partition_columns):
             others.append(one)
             continue
-        with table.open_file(one.file) as file:
+        with snapshot.open(one.file) as file:
             columns = _columns(file, wanted, case_sensitive=case_sensitive, keeps_dates=keeps_dates)
             if columns is None or file_identity(file) != one.identity:  # it may have been replaced
                 others.append(one)

@@ -14,6 +14,7 @@ from intarsia.file.trust import Claim
 from intarsia.lake.axes import exclude_joined
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.planning import OpenPlan, plan_files
+from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.split import file_identity
 from intarsia.lake.survivors import find_survivors
 from intarsia.lake.table_files import TableFiles
@@ -88,27 +89,28 @@ class FilePlanner:
         """Return the files that might contain matching rows, and those that cannot be planned, in order."""
         return [planned.file for planned in self.planned(TableFiles(files))] if files else []
 
-    def planned(self, table: TableFiles, *, is_current: bool = False) -> list[RemainingFile]:
+    def planned(self, table: TableFiles, snapshot: Snapshot | None = None) -> list[RemainingFile]:
         """Return the files of `surviving` with the rows to read.
 
         Args:
             table: The table.
-            is_current: Its files are those that were last compared with the lake index, unchanged.
+            snapshot: What is known about its files, which have not changed since; None to compare them with
+                the lake index.
         """
         reads = QueryReads()
         self.report = _new_report(table, reads)
         with reads.counting():
-            return self._remaining(table, is_current=is_current)
+            return self._remaining(table, snapshot or table.new_snapshot())
 
-    def _remaining(self, table: TableFiles, *, is_current: bool) -> list[RemainingFile]:
+    def _remaining(self, table: TableFiles, snapshot: Snapshot) -> list[RemainingFile]:
         binder = SparkTableBinder(self._binder, table.files)
-        left = self._not_excluded(table, binder, is_current)
+        left = self._not_excluded(table, binder, snapshot)
         found: dict[int, RemainingFile | None] = {}
         for batch in self._batches(left, found, table):
-            possible, known = exclude_joined(table, binder, self.report, batch, reads=True)
+            possible, known = exclude_joined(table, binder, self.report, batch, reads=True, snapshot=snapshot)
             found |= dict.fromkeys(batch)
             files = [table.files[ordinal] for ordinal in possible]
-            plans = plan_files(files, self._binder, table.open_file, table.files_at_once, known=known)
+            plans = plan_files(files, self._binder, snapshot.open, table.files_at_once, known=known)
             with closing(plans):
                 for ordinal, (entry, future) in zip(possible, plans, strict=True):
                     found[ordinal] = self._planned(entry, future)
@@ -120,10 +122,10 @@ class FilePlanner:
             found[ordinal] = RemainingFile(entry, None, entry.size_bytes)
         return [planned for _, planned in sorted(found.items()) if planned is not None]
 
-    def _not_excluded(self, table: TableFiles, binder: SparkTableBinder, is_current: bool) -> Sequence[int]:
+    def _not_excluded(self, table: TableFiles, binder: SparkTableBinder, snapshot: Snapshot) -> Sequence[int]:
         """Return the ordinals of the files that partition values and the lake index do not exclude."""
         try:
-            return find_survivors(table, binder, self.report, is_current=is_current).files
+            return find_survivors(table, binder, self.report, snapshot=snapshot).files
         except (IntarsiaError, OSError) as error:  # such as a store that only Spark can reach
             note = Ignored(table.files[0].path, LAKE_INDEX, str(error), "storage-error")
             self.report = _new_report(table, self.report.reads)

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.metadata_cache import MetadataCache
+from intarsia.lake.snapshot import Snapshot, TableCache
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.amounts import size
 from intarsia.read.report import ScanReport
@@ -86,13 +86,15 @@ class _Table(NamedTuple):
 
     Attributes:
         files: The files.
-        metadata: Their cached metadata.
+        snapshot: What is known about them; their listing has their stamps, so it is valid for all plans.
+        cache: Their cache.
         opened: When a lake index was searched for; None if one was found.
         lock: The lock of the thread that plans them.
     """
 
     files: TableFiles
-    metadata: MetadataCache
+    snapshot: Snapshot
+    cache: TableCache
     opened: float | None
     lock: threading.Lock
 
@@ -175,8 +177,8 @@ class SkippingPlanner:
                 clock=self._clock,
             )
             # the key of the table has the stamps of its files, which have just been read
-            planned = planner.planned(table.files, is_current=True)
-            has_lake_index = table.files.known_files(is_current=True) is not None
+            planned = planner.planned(table.files, table.snapshot)
+            has_lake_index = table.files.lake_index.exists
         finally:
             table.lock.release()
         planner.report.add_time(started)
@@ -200,11 +202,12 @@ class SkippingPlanner:
         with self._lock:
             table, now = self._tables.get(listing.key), self._clock()
             if table is None:
-                metadata = MetadataCache()
-                table = _Table(TableFiles(listing.files, metadata=metadata), metadata, now, threading.Lock())
+                cache = TableCache()
+                files = TableFiles(listing.files, cache=cache)
+                table = _Table(files, files.new_snapshot(), cache, now, threading.Lock())
             elif table.opened is not None and now - table.opened >= _LAKE_INDEX_SECONDS:
-                files = TableFiles(listing.files, metadata=table.metadata)
-                table = table._replace(files=files, opened=now)
+                files = TableFiles(listing.files, cache=table.cache)
+                table = table._replace(files=files, snapshot=files.new_snapshot(), opened=now)
             _keep(self._tables, listing.key, table, _TABLES)
         return table
 

@@ -17,8 +17,8 @@ import xxhash
 
 import intarsia as ia
 from intarsia.file import ParquetInput
+from intarsia.lake.index.build import serialize_segment
 from intarsia.lake.index.facts import read_facts
-from intarsia.lake.index.segment_writer import serialize_segment
 from intarsia.storage import LocalFile
 from tests.lake.index.lakes import opened_files, rows
 

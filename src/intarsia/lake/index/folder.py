@@ -21,12 +21,77 @@ import xxhash
 
 from intarsia.errors import FormatError, IntarsiaError
 from intarsia.file import Ignored
-from intarsia.lake.folder import LAKE_INDEX_FOLDER, SEGMENT_SUFFIX
+from intarsia.lake.data_file import DataFile
+from intarsia.lake.discovery import LAKE_INDEX_FOLDER, SEGMENT_SUFFIX
 from intarsia.lake.index.segment import Segment
 from intarsia.read.report import LAKE_INDEX
-from intarsia.storage import CountedSource
+from intarsia.storage import ByteRange, CountedSource, local_path
 from intarsia.storage.guarded_folder import GuardedFolder, trusted_users
 from intarsia.storage.readers import Readers
+
+
+@dataclass(frozen=True)
+class LakeLocation:
+    """The root of a table, and the paths of its files.
+
+    Attributes:
+        root: An absolute path or a URL.
+        relative_paths: The path of each file relative to the root.
+        is_whole: Whether these are all files below the root.
+    """
+
+    root: str
+    relative_paths: list[str]
+    is_whole: bool = False
+
+    def prefix_in(self, folder: str) -> str:
+        """Return the path of the root relative to a folder that contains it, with a slash if not empty."""
+        below = self.root[len(folder) :].strip("/")
+        return f"{below}/" if below else ""
+
+
+def locate(files: Sequence[DataFile], root: str | None) -> LakeLocation | None:
+    """Find the root of files.
+
+    Args:
+        files: The files.
+        root: The folder or URL below which they were found, as in their paths; None to find a common one.
+
+    Returns:
+        The root and the paths; None if the files have no common root.
+
+    Example:
+        >>> locate([DataFile("/lake/a=1/x.parquet", 1), DataFile("/lake/y.parquet", 1)], "/lake/")
+        LakeLocation(root='/lake', relative_paths=['a=1/x.parquet', 'y.parquet'], is_whole=True)
+    """
+    paths = [file.path for file in files]
+    if root is not None:
+        plain = local_path(root)
+        prefix = (root if plain is None else plain).rstrip("/") + "/"
+        # if the first and the last in order have a prefix, so have all between them
+        if min(paths, default=prefix).startswith(prefix) and max(paths, default=prefix).startswith(prefix):
+            absolute = prefix.rstrip("/") if plain is None else os.path.abspath(prefix)
+            return LakeLocation(absolute, _without(prefix, paths), is_whole=True)
+    if any("://" in path for path in paths):
+        # the longest common prefix is that of the first and the last in order
+        first, last = min(paths), max(paths)
+        same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+        common = first[:same].rpartition("/")[0]
+        has_host = "://" in common and not common.endswith((":/", "://"))
+        return LakeLocation(common, _without(f"{common}/", paths)) if has_host else None
+    paths = [os.path.abspath(path) for path in paths]
+    try:
+        common = os.path.commonpath([os.path.dirname(path) for path in paths])
+    except ValueError:  # on different drives
+        return None
+    return LakeLocation(common, _without(common.rstrip("/") + "/", paths))
+
+
+def _without(prefix: str, paths: Sequence[str]) -> list[str]:
+    """Return paths without a prefix that all of them have."""
+    start = len(prefix)
+    return [path[start:] for path in paths]
+
 
 #: Sets the user's cache folder.
 CACHE_VARIABLE = "INTARSIA_CACHE_DIR"
@@ -270,3 +335,66 @@ def _ancestors(root: str) -> Iterator[str]:
         if not parent or parent == rest:
             return
         rest = parent
+
+
+@dataclass(frozen=True)
+class CachedLake:
+    """A lake index in the user's cache folder.
+
+    Attributes:
+        lake: The root of the lake, an absolute path or a URL; None if an older version of Intarsia wrote it.
+        folder: The folder of the lake index.
+        is_copy: Whether it is a copy of one beside the data in an object store.
+        num_bytes: Its size in bytes.
+        modified: Time of its last change in seconds since 1970.
+    """
+
+    lake: str | None
+    folder: str
+    is_copy: bool
+    num_bytes: int
+    modified: float
+
+    @property
+    def lake_exists(self) -> bool | None:
+        """Whether the folder of the lake exists; None for a URL, whose store is not asked."""
+        return None if self.lake is None or "://" in self.lake else os.path.isdir(self.lake)
+
+    def clear(self) -> None:
+        """Delete the lake index.
+
+        Raises:
+            OSError: If it cannot be deleted.
+        """
+        LakeIndexFolder(self.folder, self.lake or "", "cache").clear()
+
+
+def cached_lakes() -> list[CachedLake]:
+    """Return the lake indexes in the user's cache folder that this user can use, ordered by lake."""
+    found = []
+    for kind in (CACHED_LAKES, CACHED_COPIES):
+        parent = os.path.join(cache_folder(), kind)
+        with contextlib.suppress(FileNotFoundError):
+            for name in os.listdir(parent):
+                with (
+                    contextlib.suppress(OSError),
+                    GuardedFolder(os.path.join(parent, name), trusted_users()) as folder,
+                ):
+                    found.append(_cached_lake(folder, is_copy=kind == CACHED_COPIES))
+    return sorted(found, key=lambda lake: (lake.lake or "", lake.folder))
+
+
+def _cached_lake(folder: GuardedFolder, *, is_copy: bool) -> CachedLake:
+    names = folder.names()
+    lake = None
+    if ROOT_NAME in names:
+        with contextlib.closing(folder.open(ROOT_NAME)) as file:
+            lake = os.fsdecode(file.read_ranges([ByteRange(0, file.size())])[0])
+    statuses = [os.stat(os.path.join(folder.path, name)) for name in names if name.endswith(SEGMENT_SUFFIX)]
+    return CachedLake(
+        lake,
+        folder.path,
+        is_copy,
+        sum(status.st_size for status in statuses),
+        max((status.st_mtime for status in statuses), default=0.0),
+    )

@@ -10,10 +10,9 @@ import numpy as np
 from intarsia.errors import FormatError, ListingError
 from intarsia.file import FileMetadata, Ignored
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.index.folder import LakeIndexFolder, ignored_segment
-from intarsia.lake.index.location import LakeLocation
+from intarsia.lake.index.facts import Stamps, opened_stamp
+from intarsia.lake.index.folder import LakeIndexFolder, LakeLocation, ignored_segment
 from intarsia.lake.index.segment import Family, Segment
-from intarsia.lake.index.stamps import Stamps, opened_stamp
 from intarsia.rows.bounds import Bools
 from intarsia.storage import CountedSource, MemorySource
 

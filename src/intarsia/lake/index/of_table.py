@@ -24,10 +24,9 @@ from intarsia.lake.index.build import (
     build_segments,
     replaced_segments,
 )
-from intarsia.lake.index.folder import LakeIndexFolder, Location
+from intarsia.lake.index.facts import wait_until_settled
+from intarsia.lake.index.folder import LakeIndexFolder, LakeLocation, Location, locate
 from intarsia.lake.index.known_files import KnownFiles, LakeIndex, open_lake_index
-from intarsia.lake.index.location import LakeLocation, locate
-from intarsia.lake.index.stamps import wait_until_settled
 from intarsia.lake.index.store_folder import find_folders, folder_at
 from intarsia.read.report import LAKE_INDEX
 from intarsia.storage import ObjectIdentity
@@ -95,22 +94,24 @@ class TableLakeIndex:
     def _ordinals(self) -> dict[str, int]:
         return {file.path: ordinal for ordinal, file in enumerate(self._files)}
 
-    def known_files(self, *, is_current: bool = False) -> KnownFiles | None:
-        """Return the files that the lake index contains; None without a lake index.
+    def known_files(self) -> KnownFiles | None:
+        """Return the files that the lake index contains unchanged; None without a lake index.
 
         The first call opens the lake index. If it lacks a few of the files, their footers and indexes
-        are read, and the lake index is updated.
-
-        Args:
-            is_current: The result of the last call belongs to the same run. Otherwise, the stamps of local
-                files are read again, unless they have just been listed.
+        are read, and the lake index is updated. Each call reads the stamps of local files again, unless they
+        have just been listed.
         """
         if not self._is_opened:
             self._is_opened = True
             self._known = self._opened()
-        elif self._index is not None and not is_current:
+        elif self._index is not None:
             self._known = self._index.known()
         return self._known
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a lake index, which is opened on first use."""
+        return (self.known_files() if not self._is_opened else self._index) is not None
 
     def _opened(self) -> KnownFiles | None:
         if len(self._files) < 2 or self._location is None:

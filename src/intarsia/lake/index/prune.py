@@ -13,9 +13,8 @@ from intarsia.file import Ignored
 from intarsia.indexes.calling import call_index
 from intarsia.indexes.gathering import CertainFiles
 from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted
-from intarsia.lake.index.bounds import FileBounds
 from intarsia.lake.index.folder import ignored_segment
-from intarsia.lake.index.segment import Family, Gathered
+from intarsia.lake.index.segment import Family, FileBounds, Gathered
 from intarsia.predicate import Condition, Path
 from intarsia.rows.bounds import Bools, certainly_matches, might_match
 from intarsia.rows.selection import RowSelection

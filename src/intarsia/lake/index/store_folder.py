@@ -17,8 +17,7 @@ import xxhash
 from intarsia.errors import ObjectStoreError
 from intarsia.file import Ignored
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.discovery import list_segments
-from intarsia.lake.folder import LAKE_INDEX_FOLDER
+from intarsia.lake.discovery import LAKE_INDEX_FOLDER, list_segments
 from intarsia.lake.index.folder import (
     CACHED_COPIES,
     LakeIndexFolder,

@@ -1,0 +1,218 @@
+"""Arguments of a scan: the order of its rows, and the rows chosen by their numbers."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias, TypeGuard, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.errors import PredicateError
+from intarsia.file import ParquetInput
+from intarsia.lake.data_file import RowsNotChosen
+from intarsia.lake.snapshot import Snapshot
+from intarsia.lake.table_files import TableFiles
+from intarsia.predicate import find_column, resolve_column
+from intarsia.read.ahead import ahead
+from intarsia.read.output_columns import OutputColumn
+from intarsia.read.sort_key import SortKey
+from intarsia.rows.selection import Rows, RowSelection
+
+OrderBy: TypeAlias = "str | tuple[str, str] | Sequence[str | tuple[str, str]]"
+"""SQL text, or a list of columns, each as SQL text or as pyarrow's ``(name, "descending")``."""
+
+_COLUMN = re.compile(
+    r"\s*(?P<name>\"(?:[^\"]|\"\")+\"|[^\s\",()]+)"
+    r"(?:\s+(?P<direction>ASC|DESC))?"
+    r"(?:\s+NULLS\s+(?P<nulls>FIRST|LAST))?\s*(?P<end>,|\Z)",
+    re.IGNORECASE,
+)
+
+
+def parse_order(order: OrderBy, schema: pa.Schema) -> SortKey:
+    """Parse an order.
+
+    Args:
+        order: Columns separated by commas, or a list of columns. A column is its name, which may be quoted or
+            dotted; ``ASC`` (the default) or ``DESC``; and ``NULLS LAST`` (the default) or ``NULLS FIRST``. Or
+            it is a tuple of its name and ``"ascending"`` or ``"descending"``.
+        schema: The schema of the table.
+
+    Raises:
+        PredicateError: If the order has another form, or the values of a column have no order.
+        ColumnNotFoundError: If the table has no such column.
+
+    Example:
+        >>> key = parse_order("x desc, y", pa.schema({"x": pa.int64(), "y": pa.int64()}))
+        >>> [(one.column.name, one.descending, one.nulls_first) for one in (key, *key.then)]
+        [('x', True, False), ('y', False, False)]
+    """
+    by_column: dict[tuple[str, ...], SortKey] = {}
+    for name, descending, nulls_first in _columns(order):
+        resolve_column(schema, name)
+        path, data_type = find_column(schema, name)
+        column = OutputColumn(path[-1], path, data_type)
+        by_column.setdefault(path, SortKey(column, descending=descending, nulls_first=nulls_first))
+    if not by_column:
+        raise _not_an_order(order)
+    first, *others = by_column.values()
+    return replace(first, then=tuple(others))
+
+
+def _columns(order: object) -> Iterator[tuple[str, bool, bool]]:
+    """Yield the name of each column, whether it is descending, and whether nulls come first."""
+    if isinstance(order, str):
+        yield from _in_text(order)
+    elif _is_named(order):
+        yield order[0], order[1] == "descending", False
+    elif isinstance(order, (list, tuple)):
+        for column in order:
+            if not isinstance(column, str) and not _is_named(column):
+                raise _not_an_order(column)
+            yield from _columns(column)
+    else:
+        raise _not_an_order(order)
+
+
+def _is_named(order: object) -> TypeGuard[tuple[str, str]]:
+    """Return whether an order is pyarrow's form of one column."""
+    return (
+        isinstance(order, tuple)
+        and len(order) == 2
+        and isinstance(order[0], str)
+        and order[1] in ("ascending", "descending")
+    )
+
+
+def _in_text(text: str) -> Iterator[tuple[str, bool, bool]]:
+    position, end = 0, ","
+    while end:
+        match = _COLUMN.match(text, position)
+        if match is None:
+            raise _not_an_order(text)
+        name, position, end = match["name"], match.end(), match["end"]
+        if name.startswith('"'):
+            name = name[1:-1].replace('""', '"')
+        yield (
+            name,
+            (match["direction"] or "").upper() == "DESC",
+            (match["nulls"] or "").upper() == "FIRST",
+        )
+
+
+def _not_an_order(order: object) -> PredicateError:
+    return PredicateError(
+        f"cannot order by {order!r:.80}; write columns, such as 'amount DESC, day NULLS FIRST', or "
+        "[('amount', 'descending'), 'day']",
+        reason="unsupported-order",
+    )
+
+
+RowNumbers: TypeAlias = "Sequence[int] | np.ndarray | pa.Array | pa.ChunkedArray | pa.Table | pa.RecordBatch"
+"""Numbers of rows in a table, or a table with the columns ``path`` and ``row``, as `Table.locate` returns."""
+
+_Files = TypeVar("_Files", bound=TableFiles)
+
+
+def choose_rows(table: _Files, rows: RowNumbers, snapshot: Snapshot) -> _Files:
+    """Return a table that has only some of the rows, and only the files with them.
+
+    Numbers of rows in a table of several files need the number of rows of each file, from the footers.
+
+    Args:
+        table: The table.
+        rows: The rows, in any order; one that is repeated is chosen once.
+        snapshot: The run of the scan.
+
+    Raises:
+        ValueError: If there is no such row, or no such file.
+        TypeError: If the rows are not integers.
+    """
+    if isinstance(rows, pa.RecordBatch):
+        rows = pa.Table.from_batches([rows])
+    by_file = (
+        _by_path(table, rows, snapshot)
+        if isinstance(rows, pa.Table)
+        else _by_number(table, _numbers(rows), snapshot)
+    )
+    chosen = {file: RowSelection.from_rows(np.unique(numbers)) for file, numbers in by_file.items()}
+    ordinals = sorted(chosen) or list(range(len(table.files)))[:1]
+    files = [table.files[ordinal] for ordinal in ordinals]
+    nothing = RowSelection.none()
+    return table.part(
+        ordinals,
+        [
+            replace(file, deletes=RowsNotChosen(chosen.get(ordinal, nothing), file.deletes))
+            for ordinal, file in zip(ordinals, files, strict=True)
+        ],
+    )
+
+
+def _by_number(table: TableFiles, numbers: Rows, snapshot: Snapshot) -> Mapping[int, Rows]:
+    """Return the numbers of rows in each file, given those in the table."""
+    if not len(numbers):
+        return {}
+    edges = np.cumsum([0, *_row_counts(table, snapshot)])
+    wrong = numbers[(numbers < 0) | (numbers >= edges[-1])]
+    if len(wrong):
+        raise ValueError(f"there is no row {wrong[0]:,}; the rows of {table.name} are 0 to {edges[-1] - 1:,}")
+    numbers = np.sort(numbers)
+    cuts = np.searchsorted(numbers, edges)
+    files = np.flatnonzero(np.diff(cuts)).tolist()
+    return {file: numbers[cuts[file] : cuts[file + 1]] - edges[file] for file in files}
+
+
+def _row_counts(table: TableFiles, snapshot: Snapshot) -> list[int]:
+    counts = []
+    opened = ahead(snapshot.open, table.files, table.files_at_once, ParquetInput.close)
+    with contextlib.closing(opened):
+        for _, future in opened:
+            with future.result() as file:
+                counts.append(file.footer.num_rows)
+    return counts
+
+
+def _by_path(table: TableFiles, rows: pa.Table, snapshot: Snapshot) -> Mapping[int, Rows]:
+    """Return the numbers of rows in each file, given the locations of rows."""
+    missing = [name for name in ("path", "row") if name not in rows.column_names]
+    if missing:
+        raise ValueError(
+            f"rows has no column {missing[0]!r}; pass the result of Table.locate, or row numbers"
+        )
+    if rows["path"].null_count:
+        raise ValueError("rows contains null in the column 'path'; pass the path of each row")
+    ordinals = {file.path: ordinal for ordinal, file in enumerate(table.files)}
+    numbers, paths = _numbers(rows["row"]), rows["path"].combine_chunks().dictionary_encode()
+    by_file = {}
+    for code, path in enumerate(paths.dictionary.to_pylist()):
+        if path not in ordinals:
+            raise ValueError(f"{path} is not a file of the table {table.name}")
+        mine = pc.equal(paths.indices, code).to_numpy(zero_copy_only=False)
+        by_file[ordinals[path]] = numbers[mine]
+    for file, mine in by_file.items():
+        with snapshot.open(table.files[file]) as opened:
+            num_rows = opened.footer.num_rows
+        wrong = mine[(mine < 0) | (mine >= num_rows)]
+        if len(wrong):
+            path = table.files[file].path
+            raise ValueError(f"there is no row {wrong[0]:,} in {path}; its rows are 0 to {num_rows - 1:,}")
+    return by_file
+
+
+def _numbers(rows: object) -> Rows:
+    if isinstance(rows, (pa.Array, pa.ChunkedArray)):
+        if rows.null_count:
+            raise TypeError("rows contains null; pass integers")
+        found = np.asarray(rows.to_numpy() if isinstance(rows, pa.ChunkedArray) else rows.to_numpy(False))
+    else:
+        found = np.asarray(rows)
+    if found.size == 0 and found.ndim == 1:
+        return np.empty(0, dtype=np.int64)
+    if found.ndim != 1 or found.dtype.kind not in "iu":
+        raise TypeError(f"rows is {rows!r:.80}; pass a list of integers, or the result of Table.locate")
+    return found.astype(np.int64)

@@ -1,0 +1,305 @@
+"""The cache of an open table, and one run of a query: its files, what it knows of them, and its deadline.
+
+What a run has learnt is not asked again: a file whose identity was read or compared is opened with this
+identity, and the lake index is compared with the files once. Each run starts with nothing but the cache,
+whose entries it compares with the files. If a file was replaced after it was listed, or after its identity
+was read, the new file is opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple, TypeVar
+
+from intarsia.errors import ReplacedWhileReadError
+from intarsia.file import FileMetadata, ParquetInput, read_raw_footer
+from intarsia.file.joined import JoinedMetadata, JoinedPart
+from intarsia.file.metadata import naming_errors
+from intarsia.file.parquet_file import REMOTE_TAIL_BYTES
+from intarsia.file.schema import FileSchema
+from intarsia.lake.data_file import DataFile
+from intarsia.lake.index.known_files import KnownFiles
+from intarsia.lake.index.of_table import TableLakeIndex
+from intarsia.storage import ByteRange, ByteSource, CountedSource, QueryReads, current_reads, identity_of
+from intarsia.storage.deadline import Deadline, applied
+from intarsia.storage.memory_cache import MAX_CACHE_BYTES, MemoryCache
+
+#: The ends of objects take at most this part of a cache.
+_TAIL_PART = 8
+
+_METADATA, _JOINED, _TAIL = "metadata", "joined", "tail"
+
+
+class Tail(NamedTuple):
+    """The bytes before the footer of an object that were read with the footer.
+
+    Attributes:
+        start: Their offset in the object.
+        data: The bytes.
+    """
+
+    start: int
+    data: bytes
+
+
+class TableCache(MemoryCache):
+    """The cache of a table; tables of the same files can share it.
+
+    Args:
+        max_bytes: Approximate memory limit.
+    """
+
+    def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
+        super().__init__(max_bytes)
+        self._max_tail_bytes = max_bytes // _TAIL_PART
+
+    # --- metadata ----------------------------------------------------------------------------------
+
+    def metadata(self, path: str, identity: Hashable | None) -> FileMetadata | None:
+        """Return the metadata of a file; None if there is none, or if the file has changed."""
+        found: FileMetadata | None = self.get(_METADATA, path, identity)
+        return found
+
+    def latest_metadata(self, path: str) -> FileMetadata | None:
+        """Return the metadata of a file, which may have changed since; None if there is none."""
+        found = self.latest(_METADATA, path)
+        return None if found is None else found[1]
+
+    def put_metadata(self, path: str, identity: Hashable | None, metadata: FileMetadata) -> None:
+        """Store the metadata of a file; its size is measured again if it is known."""
+        self.put(_METADATA, path, identity, metadata, metadata.memory_bytes)
+
+    # --- many files --------------------------------------------------------------------------------
+
+    def join(self, parts: Sequence[JoinedPart]) -> JoinedMetadata:
+        """Return the joined metadata of files, the same object as before if all of them are unchanged."""
+        key = tuple([part.metadata for part in parts])
+        found: JoinedMetadata | None = self.get(_JOINED, key, key)
+        if found is None:
+            found = JoinedMetadata(parts)
+            self.put(_JOINED, key, key, found, sum([metadata.memory_bytes for metadata in key]))
+        return found
+
+    # --- the ends of objects -----------------------------------------------------------------------
+
+    def keep_tail(self, source: CountedSource, footer_start: int) -> None:
+        """Keep the end of an object if it has been read, until the query that reads its footer is planned.
+
+        The ends contain Bloom filters of many objects, and all of a small object. A query that opens a table
+        reads the footers of all objects for the schema first.
+
+        Args:
+            source: The object; nothing is kept of a local file, or if changes cannot be detected.
+            footer_start: The offset of its footer.
+        """
+        start = max(0, source.size() - REMOTE_TAIL_BYTES)
+        if not source.coalesce_bytes or source.identity is None or start >= footer_start:
+            return
+        if source.missing([ByteRange(start, footer_start)]):  # the footer was cached
+            return
+        num_bytes = footer_start - start
+        if self.bytes_of(_TAIL) + num_bytes <= self._max_tail_bytes:
+            tail = Tail(start, source.read(start, footer_start))
+            self.put(_TAIL, source.path, source.identity, tail, num_bytes)
+
+    def take_tail(self, path: str, identity: Hashable) -> Tail | None:
+        """Remove the end of an object; return None if there is none, or if the object has changed."""
+        found: Tail | None = self.take(_TAIL, path, identity)
+        return found
+
+    def drop_tails(self) -> None:
+        """Remove the ends of all objects."""
+        self.drop_all(_TAIL)
+
+
+_Result = TypeVar("_Result")
+_Item = TypeVar("_Item")
+
+
+class Settled(NamedTuple):
+    """The metadata of a file whose changes would be detected.
+
+    Attributes:
+        metadata: The metadata.
+        identity: The identity of the file.
+    """
+
+    metadata: FileMetadata
+    identity: Hashable
+
+
+class Snapshot:
+    """The files of a table as one run of a query sees them.
+
+    Args:
+        files: The files as they were listed.
+        has_objects: Whether some of them are in object stores.
+        cache: The cache of the table.
+        lake_index: The lake index.
+        deadline: The deadline of the run; None without a time limit.
+        of: The snapshot of the same run for a table with more files.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[DataFile],
+        has_objects: bool,
+        cache: TableCache,
+        lake_index: TableLakeIndex,
+        deadline: Deadline | None,
+        of: Snapshot | None = None,
+    ) -> None:
+        self.files = files
+        self._has_objects = has_objects
+        self._cache = cache
+        self._lake_index = lake_index
+        self._deadline: Deadline | None = deadline if of is None else of._deadline
+        self.reads: QueryReads = QueryReads(current_reads()) if of is None else of.reads
+        # the identities of the files that were read or compared in this run
+        self._identities: dict[str, Hashable] = {} if of is None else of._identities
+
+    # --- the run -----------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Count the reads within the block, and end it at the deadline."""
+        with applied(self._deadline), self.reads.counting():
+            yield
+
+    def in_steps(self, items: Generator[_Item, None, None]) -> Generator[_Item, None, None]:
+        """Yield the items of a query; the time that the caller takes between two of them does not count."""
+        with contextlib.closing(items):
+            while True:
+                with self.running():
+                    try:
+                        item = next(items)
+                    except StopIteration:
+                        return
+                yield item
+
+    # --- the lake index ----------------------------------------------------------------------------
+
+    @cached_property
+    def known(self) -> KnownFiles | None:
+        """The files that the lake index contains; None without a lake index.
+
+        Raises:
+            ObjectStoreError: If the store cannot be reached or refuses the request.
+        """
+        return self._lake_index.known_files()
+
+    # --- the files ---------------------------------------------------------------------------------
+
+    def open(self, entry: DataFile) -> ParquetInput:
+        """Open one of the files; its footer is read only if it is not cached, or if the file has changed.
+
+        A local file costs a stat. An object costs one request in each run: for its footer, or if that is
+        cached, to check whether the object has changed.
+        """
+        file = self._read(entry, entry.input_of)
+        self.remember(entry, file)
+        return file
+
+    def remember(self, entry: DataFile, file: ParquetInput) -> None:
+        """Cache the metadata that was parsed from a file that `open` returned."""
+        self._cache.put_metadata(entry.path, file.source.identity, file.metadata)
+
+    def settled(self, entry: DataFile) -> Settled | None:
+        """Return the metadata of a file, read only if it is not cached.
+
+        Returns:
+            The metadata; None for a file whose changes might not be detected: a local file that was written
+            in the last seconds, or an object in a store without ETags. None, too, for a file with metadata
+            that was found to be wrong: it is planned separately.
+
+        Raises:
+            FormatError: If the footer is damaged.
+            OSError: If the file cannot be read.
+        """
+        identity = self._identities.get(entry.path)
+        is_remote = self._has_objects and entry.is_remote
+        if identity is None and not is_remote and self._cache.latest_metadata(entry.path) is not None:
+            identity = self._identities[entry.path] = identity_of(os.stat(entry.path))
+        found = self._cache.metadata(entry.path, identity)
+        if identity is not None and found is not None:
+            return None if found.contradictions else Settled(found, identity)
+
+        def read(source: ByteSource, known: FileMetadata | None) -> Settled | None:
+            with contextlib.closing(source):
+                if source.identity is None:
+                    return None
+                found = self._footer(entry, source, known)
+                return None if found.contradictions else Settled(found, source.identity)
+
+        return self._read(entry, read)
+
+    def schema(self, entry: DataFile) -> FileSchema:
+        """Return the schema of a file, and cache its footer.
+
+        Raises:
+            FormatError: If the footer is damaged, or pyarrow cannot read it.
+            OSError: If the file cannot be read.
+        """
+
+        def read(source: ByteSource, known: FileMetadata | None) -> FileSchema:
+            with contextlib.closing(source):
+                found = self._footer(entry, source, known)
+            with found.named_errors():
+                _ = found.schema.arrow
+            return found.schema
+
+        return self._read(entry, read)
+
+    def cached_schema(self, entry: DataFile) -> FileSchema:
+        """Return the schema that a file had when its footer was cached; read only if it is not cached."""
+        cached = self._cache.latest_metadata(entry.path)
+        return self.schema(entry) if cached is None else cached.schema
+
+    def _footer(self, entry: DataFile, source: ByteSource, known: FileMetadata | None) -> FileMetadata:
+        """Return the parsed footer of a file, and cache it with the end of an object."""
+        counted = CountedSource(source)
+        with naming_errors(entry.path):
+            found = known or FileMetadata(entry.path, read_raw_footer(counted))
+        _ = found.footer
+        self._cache.keep_tail(counted, found.footer_start)
+        self._cache.put_metadata(entry.path, source.identity, found)
+        return found
+
+    def requested(self, ordinals: Iterable[int]) -> set[int]:
+        """Return the files for which `settled` makes a request to an object store."""
+        if not self._has_objects:
+            return set()
+        entries = {ordinal: self.files[ordinal] for ordinal in ordinals}
+        return {
+            ordinal
+            for ordinal, entry in entries.items()
+            if entry.is_remote
+            and (self._identities.get(entry.path) is None or self._cache.latest_metadata(entry.path) is None)
+        }
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """Compare files with the caches again when they are opened, because they may have been replaced."""
+        for path in paths:
+            self._identities.pop(path, None)
+
+    def _read(self, entry: DataFile, read: Callable[[ByteSource, FileMetadata | None], _Result]) -> _Result:
+        """Read a file with its cached metadata; if it was replaced after it was listed, read the new file."""
+        identity = self._identities.get(entry.path)
+        if identity is not None:  # it may have been replaced since it was listed
+            source = entry.as_opened(identity).open()
+        else:
+            source = entry.open(fresh=self._cache.latest_metadata(entry.path) is not None)
+        try:
+            found = read(source, self._known_metadata(entry, source))
+        except ReplacedWhileReadError:
+            source = entry.open(fresh=True)
+            found = read(source, None)
+        self._identities[entry.path] = source.identity
+        return found
+
+    def _known_metadata(self, entry: DataFile, source: ByteSource) -> FileMetadata | None:
+        found = self._cache.metadata(entry.path, source.identity)
+        return found or self._lake_index.metadata(entry, source.identity)

@@ -1,0 +1,92 @@
+"""A cache in memory of facts about files, each of which is valid for one identity of its file."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+#: Memory limit of a cache: footers, page indexes and directories, joined footers, opened indexes and the ends
+#: of objects of one table.
+MAX_CACHE_BYTES = 512 << 20
+
+
+class _Entry(NamedTuple):
+    identity: Hashable
+    value: Any
+    num_bytes: int
+
+
+class MemoryCache:
+    """A thread-safe LRU cache with one memory limit for values of several kinds.
+
+    Args:
+        max_bytes: Approximate memory limit.
+    """
+
+    def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._held: OrderedDict[tuple[str, Hashable], _Entry] = OrderedDict()
+        self._bytes_of: Counter[str] = Counter()
+        self._num_bytes = 0
+
+    @property
+    def memory_bytes(self) -> int:
+        """The approximate memory of all values."""
+        return self._num_bytes
+
+    def bytes_of(self, kind: str) -> int:
+        """Return the approximate memory of the values of a kind."""
+        return self._bytes_of[kind]
+
+    def latest(self, kind: str, key: Hashable) -> tuple[Hashable, Any] | None:
+        """Return a value and its identity, which may have changed since; None if there is none."""
+        with self._lock:
+            found = self._held.get((kind, key))
+            return None if found is None else found[:2]
+
+    def get(self, kind: str, key: Hashable, identity: Hashable | None) -> Any:
+        """Return a value; None if there is none, or if its identity is unknown or has changed."""
+        with self._lock:
+            found = self._held.get((kind, key))
+            if found is None or identity is None or found.identity != identity:
+                return None
+            self._held.move_to_end((kind, key))
+            return found.value
+
+    def put(self, kind: str, key: Hashable, identity: Hashable | None, value: Any, num_bytes: int) -> None:
+        """Store a value in place of the one with the same key, unless it has no identity or is too large."""
+        with self._lock:
+            self._drop((kind, key))
+            if identity is None or num_bytes > self._max_bytes:
+                return
+            self._held[kind, key] = _Entry(identity, value, num_bytes)
+            self._count(kind, num_bytes)
+            while self._num_bytes > self._max_bytes:
+                self._drop(next(iter(self._held)))
+
+    def take(self, kind: str, key: Hashable, identity: Hashable | None) -> Any:
+        """Remove a value, and return it as `get` does."""
+        with self._lock:
+            found = self._drop((kind, key))
+            return None if found is None or found.identity != identity else found.value
+
+    def drop_all(self, kind: str) -> None:
+        """Remove all values of a kind."""
+        if not self._bytes_of[kind]:
+            return
+        with self._lock:
+            for key in [key for key in self._held if key[0] == kind]:
+                self._drop(key)
+
+    def _drop(self, key: tuple[str, Hashable]) -> _Entry | None:
+        found = self._held.pop(key, None)
+        if found is not None:
+            self._count(key[0], -found.num_bytes)
+        return found
+
+    def _count(self, kind: str, num_bytes: int) -> None:
+        self._bytes_of[kind] += num_bytes
+        self._num_bytes += num_bytes
