@@ -16,7 +16,6 @@ from intarsia.file.schema import FileSchema
 from intarsia.format.arrow_stream import ExpansionBudget
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.log_statistics import LogExclusion
-from intarsia.lake.partitions import DeclaredPartitions
 from intarsia.lake.schema import file_view
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import (
@@ -144,10 +143,7 @@ class TableBinder:
             return None
         mask = condition_mask(condition, values.cast(condition.type))
         matches = np.asarray(mask.to_numpy(zero_copy_only=False), dtype=bool)
-        partitions = self._table.partition_columns
-        if isinstance(partitions, DeclaredPartitions):
-            matches = matches | ~partitions.is_known(condition.path)
-        return matches
+        return matches | ~self._table.partition_columns.is_known(condition.path)
 
     def bind_family(
         self, schema: FileSchema, path: str, files: npt.NDArray[np.int64]
