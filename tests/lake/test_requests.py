@@ -10,6 +10,7 @@ from collections import Counter
 
 import obstore
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from obstore.store import LocalStore, MemoryStore
@@ -106,6 +107,25 @@ def test_a_second_run_checks_whether_objects_have_changed(asked):
     assert scan.to_arrow().num_rows == 1
     asked.take()
     assert scan.to_arrow().num_rows == 1
+    assert asked.take() == {"head": NUM_OBJECTS, "get": 1}
+
+
+@pytest.mark.parametrize(
+    "rows_of",
+    [
+        lambda table: table.scan(pc.field("a") == 57).to_arrow(),
+        lambda table: table.dataset().to_table(filter=pc.field("a") == 57),
+        lambda table: table.scan(rows=[57]).to_arrow(),
+    ],
+    ids=["expression", "dataset", "rows"],
+)
+def test_the_schema_and_the_rows_belong_to_one_run(asked, rows_of):
+    """Whatever a run reads footers for first, it does not check them again; the next run does."""
+    table = ia.open("s3://bucket/lake/")
+    asked.take()
+    assert rows_of(table)["a"].to_pylist() == [57]
+    assert asked.take() == {"get": NUM_OBJECTS + 1}
+    assert rows_of(table)["a"].to_pylist() == [57]
     assert asked.take() == {"head": NUM_OBJECTS, "get": 1}
 
 

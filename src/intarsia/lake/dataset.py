@@ -16,6 +16,7 @@ from intarsia.arrow.nested_types import storage_of, text_of_json, with_leaves
 from intarsia.arrow.owned_rows import to_batches
 from intarsia.arrow.selecting import filter_rows, no_rows, take_rows
 from intarsia.errors import ColumnNotFoundError, PredicateError, UnsupportedFeatureError
+from intarsia.lake.binding import TableBinder
 from intarsia.lake.scan import Scan
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles
@@ -271,7 +272,7 @@ class TableScanner:
     def _is_usable(self, predicate: Predicate) -> bool:
         """Return whether a condition can be compared with the columns of the table."""
         try:
-            Scan(self._table, predicate, [], None)
+            TableBinder(self._table, predicate, [])
         except (PredicateError, ColumnNotFoundError):
             return False
         return True

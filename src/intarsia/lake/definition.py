@@ -16,7 +16,7 @@ from intarsia.arrow.selecting import take_values
 from intarsia.errors import UnsupportedFeatureError
 from intarsia.lake.data_file import DataFile, DeletedRows
 from intarsia.lake.log_statistics import LogStatistics
-from intarsia.lake.partitions import DeclaredPartitions
+from intarsia.lake.partitions import Partitions
 from intarsia.lake.schema import is_list, list_of
 from intarsia.predicate import Path
 from intarsia.read.file_names import FileNames
@@ -187,7 +187,7 @@ class TableDefinition:
     name: str
     files: tuple[DataFile, ...]
     schema: pa.Schema
-    partitions: DeclaredPartitions
+    partitions: Partitions
     names: ColumnNames | None = None
     defaults: Mapping[Path, pa.Scalar] = field(default_factory=dict)
     statistics: LogStatistics | None = None

@@ -17,7 +17,7 @@ from intarsia.lake.data_file import with_stores
 from intarsia.lake.definition import ColumnNames, TableDefinition, listed_file, named_fields, plain_type
 from intarsia.lake.libraries import delta_options, import_extra, translated_errors
 from intarsia.lake.log_statistics import LogColumn, LogStatistics
-from intarsia.lake.partitions import DeclaredPartitions
+from intarsia.lake.partitions import Partitions
 from intarsia.predicate import Path
 from intarsia.rows.bounds import UNKNOWN
 from intarsia.rows.selection import RowSelection
@@ -120,7 +120,7 @@ def _definition(root: str, table: DeltaTable, options: StorageOptions | None) ->
         root,
         tuple(with_stores(files, options or delta_options(getattr(table, "_storage_options", None)))),
         _without_metadata(schema),
-        DeclaredPartitions(files, columns),
+        Partitions(files, columns),
         names,
         statistics=_statistics(actions, schema, is_mapped=names is not None),
     )

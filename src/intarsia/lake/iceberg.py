@@ -24,7 +24,7 @@ from intarsia.lake.definition import (
 )
 from intarsia.lake.libraries import iceberg_options, translated_errors
 from intarsia.lake.log_statistics import LogColumn, LogStatistics
-from intarsia.lake.partitions import DeclaredPartitions
+from intarsia.lake.partitions import Partitions
 from intarsia.lake.scan import Scan
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Comparison, Path
@@ -346,7 +346,7 @@ def _listed(tasks: Sequence[FileScanTask], options: StorageOptions | None) -> tu
 
 def _partitions(
     files: Sequence[DataFile], entries: Sequence[IcebergFile], metadata: TableMetadata, schema: Schema
-) -> DeclaredPartitions:
+) -> Partitions:
     """Return the values of identity partitions. Other transforms determine no value of a column.
 
     Raises:
@@ -373,7 +373,7 @@ def _partitions(
         name: _partition_values(values, plain_type(arrow.field(name).type)) for name, values in found.items()
     }
     partial = {name: is_known for name, is_known in known.items() if not is_known.all()}
-    return DeclaredPartitions(files, columns, partial, replaces_columns=False)
+    return Partitions(files, columns, partial, replaces_columns=False)
 
 
 def _refuse_promoted(metadata: TableMetadata, field_id: int, name: str) -> None:

@@ -6,11 +6,13 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
 
 from intarsia.errors import UnsupportedFeatureError
 from intarsia.lake.data_file import FileSource, with_stores
 from intarsia.lake.definition import TableDefinition
+from intarsia.lake.delta import define_delta_table, open_delta_url
 from intarsia.lake.discovery import DELTA_PREFIX, find_files, is_table_url
 from intarsia.lake.partitions import PartitionTypes
 from intarsia.lake.schema import SchemaOf
@@ -50,21 +52,16 @@ def define_table(source: Any, options: StorageOptions | None) -> TableDefinition
             )
         source = source[0]
     if is_table_url(source):
-        from intarsia.lake.delta import open_delta_url
-
         return open_delta_url(source.removeprefix(DELTA_PREFIX), options)
     if isinstance(source, _loaded("deltalake", "DeltaTable")):
-        from intarsia.lake.delta import define_delta_table
-
         return define_delta_table(source, options)
+    name = ""
     if isinstance(source, _loaded("pyiceberg.table", "Table")):
-        from intarsia.lake.iceberg import define_iceberg_scan
-
-        return define_iceberg_scan(source.scan(), options, ".".join(source.name()))
+        source, name = source.scan(), ".".join(source.name())
     if isinstance(source, _loaded("pyiceberg.table", "DataScan")):
         from intarsia.lake.iceberg import define_iceberg_scan
 
-        return define_iceberg_scan(source, options)
+        return define_iceberg_scan(source, options, name)
     return None
 
 
@@ -154,28 +151,17 @@ def open(
     if partition_types not in get_args(PartitionTypes):
         raise ValueError(f"partition_types is {partition_types!r}; it must be 'infer' or 'text'")
     seconds = _checked_seconds(query_timeout_seconds)
+    table = partial(Table, query_timeout_seconds=seconds, page_checksums=page_checksums)
     definition = define_table(source, storage_options)
     if definition is not None:
         if schema != "union" or partition_types != "infer":
             raise ValueError(
                 f"{definition.name}: the table defines its schema; open it without schema and partition_types"
             )
-        return Table(
-            definition.files,
-            root=definition.name,
-            definition=definition,
-            query_timeout_seconds=seconds,
-            page_checksums=page_checksums,
-        )
+        return table(definition.files, root=definition.name, definition=definition)
     if isinstance(source, FileSource):
         files = with_stores(source.list_files(), storage_options)
-        return Table(
-            files,
-            schema_of=schema,
-            partition_types=partition_types,
-            query_timeout_seconds=seconds,
-            page_checksums=page_checksums,
-        )
+        return table(files, schema_of=schema, partition_types=partition_types)
     with applied(None if seconds is None else Deadline(seconds)):
         listed = find_files(cast(Paths, source), storage_options)
     if listed.root is not None and has_delta_log(listed.root):
@@ -183,7 +169,7 @@ def open(
             f"{listed.root}: this is the folder of a Delta table, and files that the table has dropped are "
             f"read as well; open 'delta+{listed.root}' instead"
         )
-    return Table(
+    return table(
         listed.files,
         listed.others,
         listed.reads,
@@ -191,8 +177,6 @@ def open(
         schema,
         partition_types,
         segments=listed.segments,
-        query_timeout_seconds=seconds,
-        page_checksums=page_checksums,
     )
 
 

@@ -41,89 +41,9 @@ class Partitions:
 
     Args:
         files: The files.
-        types: Whether types are inferred.
-
-    Raises:
-        FormatError: If not all files have the same partition columns.
-    """
-
-    def __init__(self, files: Sequence[DataFile], types: PartitionTypes = "infer") -> None:
-        self._files = files
-        found = [file.partition for file in files]
-        code_of = {partition: code for code, partition in enumerate(dict.fromkeys(found))}
-        codes = [*map(code_of.__getitem__, found)]
-        self._distinct = list(code_of)
-        self._codes: npt.NDArray[np.int64] = np.array(codes, dtype=np.int64)
-        self._code_of = code_of
-        names = [name for name, _ in self._distinct[0]] if files else []
-        for ordinal, partition in enumerate(self._distinct):
-            own_names = [name for name, _ in partition]
-            if own_names != names:
-                raise FormatError(
-                    f"its folders have the partition columns {own_names}, but the folders of other files "
-                    f"have {names}; open them as separate tables",
-                    reason="mixed-partition-columns",
-                    path=files[codes.index(ordinal)].path,
-                )
-        self._columns: dict[str, pa.Array] = {}
-        for ordinal, name in enumerate(names):
-            texts = [partition[ordinal][1] for partition in self._distinct]
-            self._columns[name] = typed_values(texts) if types == "infer" else pa.array(texts, _TEXT)
-
-    @cached_property
-    def types(self) -> dict[str, pa.DataType]:
-        """The type of each partition column."""
-        return {name: values.type for name, values in self._columns.items()}
-
-    @cached_property
-    def values(self) -> dict[Path, pa.Array]:
-        """The values of each partition column, one for each file."""
-        return {(name,): take_values(values, self._codes) for name, values in self._columns.items()}
-
-    @cached_property
-    def _constants(self) -> list[Mapping[Path, pa.Scalar] | None]:
-        return [None] * len(self._distinct)
-
-    def of_file(self, file: DataFile) -> Mapping[Path, pa.Scalar]:
-        """Return the values of the partition columns in one of the files."""
-        code = self._code_of[file.partition]
-        known = self._constants[code]
-        if known is None:
-            known = {(name,): values[code] for name, values in self._columns.items()}
-            self._constants[code] = known
-        return known
-
-    def part(self, ordinals: Sequence[int]) -> DeclaredPartitions:
-        """Return the partition columns of some of the files, with the types of all."""
-        columns = {path[0]: take_values(values, ordinals) for path, values in self.values.items()}
-        return DeclaredPartitions([self._files[ordinal] for ordinal in ordinals], columns)
-
-    @property
-    def replaces_columns(self) -> bool:
-        """Whether the values replace columns of the same names in files."""
-        return True
-
-    @property
-    def is_known(self) -> Mapping[Path, npt.NDArray[np.bool_]]:
-        """For the columns whose value is not known in all files, those in which it is: none."""
-        return {}
-
-    def listed(self) -> pa.Table:
-        """Return the distinct values, with ``num_files`` and ``num_bytes``; see `Table.partitions`."""
-        num_bytes = np.array([file.size_bytes for file in self._files], dtype=np.int64)
-        counts = np.bincount(self._codes, minlength=len(self._distinct))
-        sizes = np.zeros(len(self._distinct), dtype=np.int64)
-        np.add.at(sizes, self._codes, num_bytes)
-        return _listed(self._columns, counts, sizes)
-
-
-class DeclaredPartitions:
-    """The partition columns of a table whose format records their values for each file.
-
-    Args:
-        files: The files.
-        columns: For each column, a value for each file; null where it is not known.
-        is_known: For each column, whether the value in each file is known; all are if it is missing.
+        columns: For each column, a value for each group of files; null where it is not known.
+        is_known: For each column, whether the value in each group is known; all are if it is missing.
+        groups: The group of each file, by ordinal; None if each file is one.
         replaces_columns: Whether the values replace columns of the same names in files. Otherwise they are
             used to exclude files, and where a file lacks the column.
     """
@@ -134,63 +54,95 @@ class DeclaredPartitions:
         columns: Mapping[str, pa.Array],
         is_known: Mapping[str, npt.NDArray[np.bool_]] | None = None,
         *,
+        groups: npt.NDArray[np.int64] | None = None,
         replaces_columns: bool = True,
     ) -> None:
         self._files = files
+        self._columns = columns
         self._is_known = is_known or {}
-        self._ordinals = {file.path: ordinal for ordinal, file in enumerate(files)}
-        self.values: Mapping[Path, pa.Array] = {(name,): values for name, values in columns.items()}
+        self._groups: npt.NDArray[np.int64] = np.arange(len(files)) if groups is None else groups
+        self._constants: dict[int, Mapping[Path, pa.Scalar]] = {}
         self.replaces_columns = replaces_columns
+        self.types: dict[str, pa.DataType] = {name: values.type for name, values in columns.items()}
 
-    @property
-    def types(self) -> dict[str, pa.DataType]:
-        """The type of each partition column."""
-        return {path[0]: values.type for path, values in self.values.items()}
+    @classmethod
+    def of_folders(cls, files: Sequence[DataFile], types: PartitionTypes = "infer") -> Partitions:
+        """Return the partition columns in the names of folders.
 
-    def part(self, ordinals: Sequence[int]) -> DeclaredPartitions:
-        """Return the partition columns of some of the files."""
-        return DeclaredPartitions(
+        Raises:
+            FormatError: If not all files have the same partition columns.
+        """
+        found = [file.partition for file in files]
+        group_of = {partition: group for group, partition in enumerate(dict.fromkeys(found))}
+        groups = [*map(group_of.__getitem__, found)]
+        names = [name for name, _ in next(iter(group_of), ())]
+        for group, partition in enumerate(group_of):
+            own_names = [name for name, _ in partition]
+            if own_names != names:
+                raise FormatError(
+                    f"its folders have the partition columns {own_names}, but the folders of other files "
+                    f"have {names}; open them as separate tables",
+                    reason="mixed-partition-columns",
+                    path=files[groups.index(group)].path,
+                )
+        columns: dict[str, pa.Array] = {}
+        for ordinal, name in enumerate(names):
+            texts = [partition[ordinal][1] for partition in group_of]
+            columns[name] = typed_values(texts) if types == "infer" else pa.array(texts, _TEXT)
+        return cls(files, columns, groups=np.array(groups, dtype=np.int64))
+
+    @cached_property
+    def values(self) -> Mapping[Path, pa.Array]:
+        """The values of each partition column, one for each file; null where they are not known."""
+        return {(name,): take_values(values, self._groups) for name, values in self._columns.items()}
+
+    @cached_property
+    def _group_of(self) -> Mapping[str, int]:
+        return {file.path: group for file, group in zip(self._files, self._groups.tolist(), strict=True)}
+
+    def of_file(self, file: DataFile) -> Mapping[Path, pa.Scalar]:
+        """Return the known values of the partition columns in one of the files."""
+        group = self._group_of[file.path]
+        if group not in self._constants:
+            self._constants[group] = {
+                (name,): values[group]
+                for name, values in self._columns.items()
+                if name not in self._is_known or self._is_known[name][group]
+            }
+        return self._constants[group]
+
+    def part(self, ordinals: Sequence[int]) -> Partitions:
+        """Return the partition columns of some of the files, with the types of all."""
+        groups, new = np.unique(self._groups[list(ordinals)], return_inverse=True)
+        return Partitions(
             [self._files[ordinal] for ordinal in ordinals],
-            {path[0]: take_values(values, ordinals) for path, values in self.values.items()},
-            {name: is_known[list(ordinals)] for name, is_known in self._is_known.items()},
+            {name: take_values(values, groups) for name, values in self._columns.items()},
+            {name: is_known[groups] for name, is_known in self._is_known.items()},
+            groups=new.ravel(),
             replaces_columns=self.replaces_columns,
         )
 
     @property
     def is_known(self) -> Mapping[Path, npt.NDArray[np.bool_]]:
         """For the columns whose value is not known in all files, whether it is in each file."""
-        return {(name,): is_known for name, is_known in self._is_known.items()}
-
-    def of_file(self, file: DataFile) -> Mapping[Path, pa.Scalar]:
-        """Return the known values of the partition columns in one of the files."""
-        ordinal = self._ordinals[file.path]
-        return {
-            path: values[ordinal]
-            for path, values in self.values.items()
-            if path[0] not in self._is_known or self._is_known[path[0]][ordinal]
-        }
+        return {(name,): known[self._groups] for name, known in self._is_known.items()}
 
     def listed(self) -> pa.Table:
         """Return the distinct values, with ``num_files`` and ``num_bytes``; see `Table.partitions`."""
-        columns = {path[0]: values for path, values in self.values.items() if path[0] not in self._is_known}
-        sizes = np.array([file.size_bytes for file in self._files], dtype=np.int64)
-        return _listed(columns, np.ones(len(self._files), dtype=np.int64), sizes)
-
-
-def _listed(columns: Mapping[str, pa.Array], counts: np.ndarray, sizes: np.ndarray) -> pa.Table:
-    """Add up the numbers and sizes of files by the values of columns."""
-    names = list(columns)
-    # by position, because a column may have any name; different texts may have one value: 07 and 7
-    keys = pa.table(
-        [*columns.values(), pa.array(counts.astype(np.int64)), pa.array(sizes)],
-        names=[*map(str, range(len(names))), "files", "bytes"],
-    )
-    sums = [("files", "sum"), ("bytes", "sum")]
-    found = keys.group_by([*map(str, range(len(names)))], use_threads=False).aggregate(sums)
-    grouped = [found[str(ordinal)] for ordinal in range(len(names))]
-    return pa.table(
-        [*grouped, found["files_sum"], found["bytes_sum"]], names=[*names, "num_files", "num_bytes"]
-    )
+        columns = {name: values for name, values in self._columns.items() if name not in self._is_known}
+        num_groups = int(self._groups.max(initial=-1)) + 1
+        counts, sizes = np.bincount(self._groups, minlength=num_groups), np.zeros(num_groups, dtype=np.int64)
+        np.add.at(sizes, self._groups, np.array([file.size_bytes for file in self._files], dtype=np.int64))
+        # by position, because a column may have any name; different texts may have one value: 07 and 7
+        keys = [*map(str, range(len(columns)))]
+        found = pa.table(
+            [*columns.values(), pa.array(counts, pa.int64()), pa.array(sizes)],
+            names=[*keys, "files", "bytes"],
+        )
+        sums = found.group_by(keys, use_threads=False).aggregate([("files", "sum"), ("bytes", "sum")])
+        return sums.select([*keys, "files_sum", "bytes_sum"]).rename_columns(
+            [*columns, "num_files", "num_bytes"]
+        )
 
 
 def typed_values(texts: Iterable[str | None]) -> pa.Array:

@@ -26,6 +26,9 @@ from intarsia.read.report import FileOutcome, ScanReport, warn_of_failed, warn_o
 #: What happens to damaged and missing files: an error, or they are skipped with one warning.
 OnError: TypeAlias = Literal["raise", "skip"]
 
+#: `plan_files` with most of its arguments.
+_Plan: TypeAlias = Callable[..., Generator[tuple[DataFile, "Future[OpenPlan]"], None, None]]
+
 #: With a limit and a predicate, this many files are planned and read one by one, the others together.
 _FIRST_FILES = 8
 
@@ -42,6 +45,7 @@ class QueryRun:
         snapshot: What the run has learnt about the files.
         is_limited: Whether the first rows may suffice, so that the first files are not planned ahead.
         on_error: What happens to bad files.
+        **fields: Other attributes of the report.
 
     Attributes:
         report: What the run read and skipped, and why.
@@ -55,21 +59,17 @@ class QueryRun:
         *,
         is_limited: bool,
         on_error: OnError,
+        **fields: Any,
     ) -> None:
         self._table = table
         self._binder = binder
         self.snapshot = snapshot
         self._is_limited = is_limited
         self._on_error = on_error
-        self.report = self.new_report()
-
-    def new_report(self, **fields: Any) -> ScanReport:
-        """Return an empty report of the run, with some other attributes."""
-        table = self._table
-        return ScanReport(
+        self.report = ScanReport(
             files_total=len(table.files),
             files_other=len(table.other_files),
-            reads=self.snapshot.reads,
+            reads=snapshot.reads,
             **fields,
         )
 
@@ -85,14 +85,14 @@ class QueryRun:
             warn_of_failed(report.files_failed)
 
     @contextlib.contextmanager
-    def skipping(self, path: str, report: ScanReport | None = None) -> Generator[None, None, None]:
+    def skipping(self, path: str) -> Generator[None, None, None]:
         """Add errors of a bad file to the report instead of raising them, if bad files are skipped."""
         try:
             yield
         except _BAD_FILE_ERRORS as error:
             if self._on_error == "raise":
                 raise
-            (report or self.report).add_failed(path, error)
+            self.report.add_failed(path, error)
 
     @contextlib.contextmanager
     def each_file(
@@ -117,13 +117,8 @@ class QueryRun:
                 yielded.
             reads_all: See `plan_files`.
         """
-        binder = self._binder.for_columns(columns)
-        with (
-            self.reporting() as report,
-            contextlib.closing(
-                self.planned_files(report, binder, totals, reads=True, reads_all=reads_all)
-            ) as files,
-        ):
+        planned = self.planned_files(columns, totals, reads=True, reads_all=reads_all)
+        with self.reporting() as report, contextlib.closing(planned) as files:
             for _, opened in files:
                 outcome = FileOutcome(opened.plan)
 
@@ -134,13 +129,12 @@ class QueryRun:
                 try:
                     yield opened, record
                 finally:
-                    with self.skipping(opened.query.file.path, report):
+                    with self.skipping(opened.query.file.path):
                         report.add_file(opened.query, outcome)
 
     def planned_files(
         self,
-        report: ScanReport,
-        binder: TableBinder,
+        columns: Sequence[OutputColumn] | None = None,
         totals: Totals | None = None,
         *,
         reads: bool = False,
@@ -149,15 +143,14 @@ class QueryRun:
         """Open, plan and yield each file that neither partition values nor a lake index exclude or answer.
 
         Args:
-            report: The report.
-            binder: Binds the query to each file.
+            columns: The columns to read; None for those of the query.
             totals: Aggregates; see `each_plan`.
             reads: The caller reads the planned rows.
             reads_all: See `plan_files`.
         """
-        table = self._table
+        table, snapshot, report = self._table, self.snapshot, self.report
+        binder = self._binder if columns is None else self._binder.for_columns(columns)
         questions = None if totals is None else totals.questions
-        snapshot = self.snapshot
         joins = binder if binder.predicate is not None else None
         survivors = find_survivors(
             table, binder, report, questions, snapshot=snapshot, joins=joins, reads=not self._is_limited
@@ -165,17 +158,18 @@ class QueryRun:
         for answers in survivors.answers:
             assert totals is not None
             totals.add_summaries(answers.summaries)
-        planned = self._plan_survivors(
-            report,
-            binder,
-            survivors,
-            reads=reads,
-            reads_all=reads_all,
+        plan = partial(
+            plan_files,
+            binder=binder,
+            open_file=snapshot.open,
             counts_certain=totals is not None,
+            joined=table.cache,
         )
+        with_rows = partial(plan, reads=reads, reads_all=reads_all)
+        planned = self._plan_survivors(survivors, binder, plan, with_rows)
         with contextlib.closing(planned):
             for entry, future in planned:
-                with self.skipping(entry.path, report):
+                with self.skipping(entry.path):
                     outcome = future.result()
                 if report.has_failed(entry.path):
                     continue
@@ -186,34 +180,22 @@ class QueryRun:
                     outcome.query.close()
 
     def _plan_survivors(
-        self,
-        report: ScanReport,
-        binder: TableBinder,
-        survivors: Survivors,
-        *,
-        reads: bool,
-        reads_all: bool,
-        counts_certain: bool,
+        self, survivors: Survivors, binder: TableBinder, plan_first: _Plan, plan: _Plan
     ) -> Generator[tuple[DataFile, Future[OpenPlan]], None, None]:
         """Plan the files to open; with a limit, first those that may suffice, one by one."""
         table, snapshot = self._table, self.snapshot
-        plan = partial(
-            plan_files,
-            binder=binder,
-            open_file=snapshot.open,
-            counts_certain=counts_certain,
-            joined=table.cache,
-        )
         files, known = survivors.files, survivors.known
         table.cache.drop_tails()
         if self._is_limited:
             num_first = len(files) if binder.predicate is None else _FIRST_FILES
             first = [table.files[ordinal] for ordinal in files[:num_first]]
-            yield from plan(first, at_once=1, known=known)
+            yield from plan_first(first, at_once=1, known=known)
             files = files[num_first:]
             if files:
-                files, found = exclude_joined(table, binder, report, files, reads=True, snapshot=snapshot)
+                files, found = exclude_joined(
+                    table, binder, self.report, files, reads=True, snapshot=snapshot
+                )
                 known = {**known, **found}
         left = [table.files[ordinal] for ordinal in files]
         at_once = min(table.files_at_once, max(len(left), 1))
-        yield from plan(left, at_once=at_once, reads=reads, reads_all=reads_all, known=known)
+        yield from plan(left, at_once=at_once, known=known)

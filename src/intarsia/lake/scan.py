@@ -107,11 +107,13 @@ class Scan(QueryResult):
         """List the attributes, without the methods that only other parts of Intarsia call."""
         return sorted({*super().__dir__()} - {"read_ahead", "refuse_unknown_types", "totals"})
 
-    def _new_run(self, snapshot: Snapshot | None = None) -> QueryRun:
+    def _new_run(self, snapshot: Snapshot | None = None, **fields: Any) -> QueryRun:
         if snapshot is None:
             snapshot, self._snapshot = self._snapshot or self._table.new_snapshot(), None
-        is_limited = self._limit is not None
-        return QueryRun(self._table, self._binder, snapshot, is_limited=is_limited, on_error=self._on_error)
+        limited = self._limit is not None
+        return QueryRun(
+            self._table, self._binder, snapshot, is_limited=limited, on_error=self._on_error, **fields
+        )
 
     @contextlib.contextmanager
     def _running(self) -> Iterator[QueryRun]:
@@ -168,17 +170,14 @@ class Scan(QueryResult):
 
     def explain(self, *, analyze: bool = False) -> ScanReport:
         """Plan without reading data pages; see `Table.explain`. The limit is ignored."""
-        started, run = time.perf_counter(), self._new_run()
-        report = run.new_report(
-            rows_estimated=0.0,
-            rows_matched=0 if analyze else None,
-            bytes_planned=None if analyze else 0,
-        )
-        hints = Hints()
-        with run.snapshot.running(), contextlib.closing(run.planned_files(report, self._binder)) as files:
+        started, hints = time.perf_counter(), Hints()
+        matched, planned = (0, None) if analyze else (None, 0)
+        run = self._new_run(rows_estimated=0.0, rows_matched=matched, bytes_planned=planned)
+        report = run.report
+        with run.snapshot.running(), contextlib.closing(run.planned_files()) as files:
             for _, opened in files:
                 query, plan = opened.query, opened.plan
-                with run.skipping(query.file.path, report):
+                with run.skipping(query.file.path):
                     estimate, index_bytes = estimate_rows(query, plan)
                     counts = ReadCounts(index_bytes=index_bytes)
                     if analyze:
@@ -206,7 +205,7 @@ class Scan(QueryResult):
         with (
             self._running() as run,
             run.reporting() as report,
-            contextlib.closing(run.planned_files(report, self._binder)) as files,
+            contextlib.closing(run.planned_files()) as files,
         ):
             for entry, opened in files:
                 query, plan = opened.query, opened.plan

@@ -144,6 +144,7 @@ def choose_rows(table: _Files, rows: RowNumbers, snapshot: Snapshot) -> _Files:
     ordinals = sorted(chosen) or list(range(len(table.files)))[:1]
     files = [table.files[ordinal] for ordinal in ordinals]
     nothing = RowSelection.none()
+    table.read_schema(snapshot)
     return table.part(
         ordinals,
         [

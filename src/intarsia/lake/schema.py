@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -59,40 +59,21 @@ def widest(a: pa.DataType, b: pa.DataType, fields: FieldsOf = "union") -> pa.Dat
     return None
 
 
-def _is_number(data_type: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_integer(data_type) or pa.types.is_floating(data_type) or pa.types.is_decimal(data_type)
-    )
+def _any_of(*tests: Callable[[pa.DataType], bool]) -> Callable[[pa.DataType], bool]:
+    return lambda data_type: any(test(data_type) for test in tests)
 
 
-def is_text(data_type: pa.DataType) -> bool:
-    """Return whether a type is text, in any physical layout."""
-    return bool(
-        pa.types.is_string(data_type)
-        or pa.types.is_large_string(data_type)
-        or pa.types.is_string_view(data_type)
-    )
+_types = pa.types
+_is_number = _any_of(_types.is_integer, _types.is_floating, _types.is_decimal)
+_is_plain_bytes = _any_of(_types.is_binary, _types.is_large_binary, _types.is_binary_view)
 
+#: Whether a type is text, in any physical layout.
+is_text = _any_of(_types.is_string, _types.is_large_string, _types.is_string_view)
 
-def _is_plain_bytes(data_type: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_binary(data_type)
-        or pa.types.is_large_binary(data_type)
-        or pa.types.is_binary_view(data_type)
-    )
+_is_bytes = _any_of(is_text, _is_plain_bytes, _types.is_fixed_size_binary)
 
-
-def _is_bytes(data_type: pa.DataType) -> bool:
-    return is_text(data_type) or _is_plain_bytes(data_type) or bool(pa.types.is_fixed_size_binary(data_type))
-
-
-def is_list(data_type: pa.DataType) -> bool:
-    """Return whether a type is a list of any physical layout but a view."""
-    return bool(
-        pa.types.is_list(data_type)
-        or pa.types.is_large_list(data_type)
-        or pa.types.is_fixed_size_list(data_type)
-    )
+#: Whether a type is a list of any physical layout but a view.
+is_list = _any_of(_types.is_list, _types.is_large_list, _types.is_fixed_size_list)
 
 
 def list_of(like: pa.DataType, item: pa.DataType) -> pa.DataType:

@@ -45,6 +45,18 @@ class Tail(NamedTuple):
     data: bytes
 
 
+class Settled(NamedTuple):
+    """The metadata of a file whose changes would be detected.
+
+    Attributes:
+        metadata: The metadata.
+        identity: The identity of the file.
+    """
+
+    metadata: FileMetadata
+    identity: Hashable
+
+
 class TableCache(MemoryCache):
     """The cache of a table; tables of the same files can share it.
 
@@ -63,10 +75,10 @@ class TableCache(MemoryCache):
         found: FileMetadata | None = self.get(_METADATA, path, identity)
         return found
 
-    def latest_metadata(self, path: str) -> FileMetadata | None:
+    def latest_metadata(self, path: str) -> Settled | None:
         """Return the metadata of a file, which may have changed since; None if there is none."""
-        found = self.latest(_METADATA, path)
-        return None if found is None else found[1]
+        found = self._held.get((_METADATA, path))
+        return None if found is None else Settled(found[1], found[0])
 
     def put_metadata(self, path: str, identity: Hashable | None, metadata: FileMetadata) -> None:
         """Store the metadata of a file; its size is measured again if it is known."""
@@ -117,18 +129,6 @@ class TableCache(MemoryCache):
 
 _Result = TypeVar("_Result")
 _Item = TypeVar("_Item")
-
-
-class Settled(NamedTuple):
-    """The metadata of a file whose changes would be detected.
-
-    Attributes:
-        metadata: The metadata.
-        identity: The identity of the file.
-    """
-
-    metadata: FileMetadata
-    identity: Hashable
 
 
 class Snapshot:
@@ -219,13 +219,13 @@ class Snapshot:
             FormatError: If the footer is damaged.
             OSError: If the file cannot be read.
         """
-        identity = self._identities.get(entry.path)
-        is_remote = self._has_objects and entry.is_remote
-        if identity is None and not is_remote and self._cache.latest_metadata(entry.path) is not None:
-            identity = self._identities[entry.path] = identity_of(os.stat(entry.path))
-        found = self._cache.metadata(entry.path, identity)
-        if identity is not None and found is not None:
-            return None if found.contradictions else Settled(found, identity)
+        cached = self._cache.latest_metadata(entry.path)
+        if cached is not None:
+            identity = self._identities.get(entry.path)
+            if identity is None and not (self._has_objects and entry.is_remote):
+                identity = self._identities[entry.path] = identity_of(os.stat(entry.path))
+            if identity == cached.identity:
+                return None if cached.metadata.contradictions else cached
 
         def read(source: ByteSource, known: FileMetadata | None) -> Settled | None:
             with contextlib.closing(source):
@@ -234,7 +234,8 @@ class Snapshot:
                 found = self._footer(entry, source, known)
                 return None if found.contradictions else Settled(found, source.identity)
 
-        return self._read(entry, read)
+        with naming_errors(entry.path):
+            return self._read(entry, read)
 
     def schema(self, entry: DataFile) -> FileSchema:
         """Return the schema of a file, and cache its footer.
@@ -246,23 +247,22 @@ class Snapshot:
 
         def read(source: ByteSource, known: FileMetadata | None) -> FileSchema:
             with contextlib.closing(source):
-                found = self._footer(entry, source, known)
-            with found.named_errors():
-                _ = found.schema.arrow
-            return found.schema
+                return self._footer(entry, source, known).schema
 
-        return self._read(entry, read)
+        with naming_errors(entry.path):
+            schema = self._read(entry, read)
+            _ = schema.arrow
+            return schema
 
     def cached_schema(self, entry: DataFile) -> FileSchema:
         """Return the schema that a file had when its footer was cached; read only if it is not cached."""
         cached = self._cache.latest_metadata(entry.path)
-        return self.schema(entry) if cached is None else cached.schema
+        return self.schema(entry) if cached is None else cached.metadata.schema
 
     def _footer(self, entry: DataFile, source: ByteSource, known: FileMetadata | None) -> FileMetadata:
         """Return the parsed footer of a file, and cache it with the end of an object."""
         counted = CountedSource(source)
-        with naming_errors(entry.path):
-            found = known or FileMetadata(entry.path, read_raw_footer(counted))
+        found = known or FileMetadata(entry.path, read_raw_footer(counted))
         _ = found.footer
         self._cache.keep_tail(counted, found.footer_start)
         self._cache.put_metadata(entry.path, source.identity, found)

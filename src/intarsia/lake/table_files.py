@@ -19,7 +19,7 @@ from intarsia.lake.data_file import DataFile
 from intarsia.lake.definition import TableDefinition
 from intarsia.lake.index.of_table import TableLakeIndex
 from intarsia.lake.log_statistics import LogStatistics
-from intarsia.lake.partitions import DeclaredPartitions, Partitions, PartitionTypes
+from intarsia.lake.partitions import Partitions, PartitionTypes
 from intarsia.lake.schema import SchemaOf, TableSchema, table_schema
 from intarsia.lake.snapshot import Snapshot, TableCache
 from intarsia.predicate import Path
@@ -191,7 +191,7 @@ class TableFiles:
         return np.array([file.deletes is not None for file in self.files], dtype=bool)
 
     @cached_property
-    def partition_columns(self) -> Partitions | DeclaredPartitions:
+    def partition_columns(self) -> Partitions:
         """The partition columns.
 
         Raises:
@@ -199,7 +199,7 @@ class TableFiles:
         """
         if self._definition is not None:
             return self._definition.partitions
-        return Partitions(self.files, self._partition_types)
+        return Partitions.of_folders(self.files, self._partition_types)
 
     @property
     def partition_types(self) -> dict[str, pa.DataType]:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Hashable
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 #: Memory limit of a cache: footers, page indexes and directories, joined footers, opened indexes and the ends
 #: of objects of one table.
 MAX_CACHE_BYTES = 512 << 20
 
 
-class _Entry(NamedTuple):
-    identity: Hashable
-    value: Any
-    num_bytes: int
+#: The identity, the value, and its size in bytes.
+_Entry: TypeAlias = tuple[Hashable, Any, int]
 
 
 class MemoryCache:
@@ -41,29 +39,25 @@ class MemoryCache:
         """Return the approximate memory of the values of a kind."""
         return self._bytes_of[kind]
 
-    def latest(self, kind: str, key: Hashable) -> tuple[Hashable, Any] | None:
-        """Return a value and its identity, which may have changed since; None if there is none."""
-        with self._lock:
-            found = self._held.get((kind, key))
-            return None if found is None else found[:2]
-
     def get(self, kind: str, key: Hashable, identity: Hashable | None) -> Any:
         """Return a value; None if there is none, or if its identity is unknown or has changed."""
         with self._lock:
             found = self._held.get((kind, key))
-            if found is None or identity is None or found.identity != identity:
+            if found is None or identity is None or found[0] != identity:
                 return None
             self._held.move_to_end((kind, key))
-            return found.value
+            return found[1]
 
     def put(self, kind: str, key: Hashable, identity: Hashable | None, value: Any, num_bytes: int) -> None:
         """Store a value in place of the one with the same key, unless it has no identity or is too large."""
         with self._lock:
-            self._drop((kind, key))
-            if identity is None or num_bytes > self._max_bytes:
-                return
-            self._held[kind, key] = _Entry(identity, value, num_bytes)
-            self._count(kind, num_bytes)
+            old = self._held.pop((kind, key), None)
+            change = 0 if old is None else -old[2]
+            if identity is not None and num_bytes <= self._max_bytes:
+                self._held[kind, key] = identity, value, num_bytes
+                change += num_bytes
+            self._bytes_of[kind] += change
+            self._num_bytes += change
             while self._num_bytes > self._max_bytes:
                 self._drop(next(iter(self._held)))
 
@@ -71,7 +65,7 @@ class MemoryCache:
         """Remove a value, and return it as `get` does."""
         with self._lock:
             found = self._drop((kind, key))
-            return None if found is None or found.identity != identity else found.value
+            return None if found is None or found[0] != identity else found[1]
 
     def drop_all(self, kind: str) -> None:
         """Remove all values of a kind."""
@@ -84,9 +78,6 @@ class MemoryCache:
     def _drop(self, key: tuple[str, Hashable]) -> _Entry | None:
         found = self._held.pop(key, None)
         if found is not None:
-            self._count(key[0], -found.num_bytes)
+            self._bytes_of[key[0]] -= found[2]
+            self._num_bytes -= found[2]
         return found
-
-    def _count(self, kind: str, num_bytes: int) -> None:
-        self._bytes_of[kind] += num_bytes
-        self._num_bytes += num_bytes

@@ -94,7 +94,10 @@ def _answer(
     column = question.column
     num_rows = family.num_rows
     if column is None:
-        return _Found(None, np.ones(len(num_rows), dtype=bool), _counts(num_rows, np.zeros_like(num_rows)))
+        nothing, zeros = pa.nulls(len(num_rows)), pa.array(np.zeros_like(num_rows))
+        columns = [nothing, nothing, nothing, pa.array(num_rows), zeros, zeros]
+        counts = pa.table(columns, schema=summary_schema(pa.null()))
+        return _Found(None, np.ones(len(num_rows), dtype=bool), counts)
     path = column.path if names is None else names.path(column.path)
     if path in constant:
         return None
@@ -165,17 +168,3 @@ def _by_structure(
     positions[structure.files] = np.arange(len(structure.files))
     spread = table.take(pa.array(positions, mask=positions < 0))
     return _Found((structure.name, leaf.name), is_exact, as_data_type(spread, question.data_type))
-
-
-def _counts(num_rows: np.ndarray, nulls: np.ndarray) -> pa.Table:
-    schema = summary_schema(pa.null())
-    nothing = pa.nulls(len(num_rows))
-    columns = [
-        nothing,
-        nothing,
-        nothing,
-        pa.array(num_rows),
-        pa.array(nulls),
-        pa.array(np.zeros_like(num_rows)),
-    ]
-    return pa.table(columns, schema=schema)

@@ -53,18 +53,9 @@ def serialize_segment(facts: Mapping[str, FileFacts]) -> bytes:
     about: list[dict[str, Any]] = []
     for ordinal, files in enumerate(families.values()):
         for path, found in files:
-            footer = found.file.footer
-            raw = footer.raw
-            rows.append(
-                (path, *found.stamp[:3], found.stamp.e_tag, ordinal, footer.num_rows)
-                + (
-                    len(footer.metadata.row_groups),
-                    footer.start,
-                    offset,
-                    len(raw),
-                    xxhash.xxh3_64_intdigest(raw),
-                )
-            )
+            footer, raw = found.file.footer, found.file.footer.raw
+            numbers = footer.num_rows, len(footer.metadata.row_groups), footer.start, offset, len(raw)
+            rows.append((path, *found.stamp, ordinal, *numbers, xxhash.xxh3_64_intdigest(raw)))
             footers.append(raw)
             offset += len(raw)
         gathered, parts = _gathered_sections(ordinal, [found for _, found in files])

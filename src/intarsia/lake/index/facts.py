@@ -173,17 +173,8 @@ class GatheredKey(NamedTuple):
 
 def index_of(key: GatheredKey) -> Gathers | None:
     """Construct the index object of a key; None if its kind is unknown or does not gather."""
-    entry = Entry(
-        key.name,
-        key.kind,
-        key.kind_version,
-        key.columns,
-        key.granularity,
-        json.loads(key.parameters),
-        0,
-        0,
-        "0" * 16,
-    )
+    kind, version, name, columns, granularity, parameters = key
+    entry = Entry(name, kind, version, columns, granularity, json.loads(parameters), 0, 0, "0" * 16)
     found = find_index(entry).index
     return found if isinstance(found, Gathers) else None
 
@@ -350,8 +341,6 @@ def _bloom_bits(file: ParquetInput, leaf: Leaf) -> list[bytes] | None:
 
 
 def _digests(file: ParquetInput) -> Iterator[tuple[GatheredKey, bytes]]:
-    import json
-
     embedded = EmbeddedIndexes(file)
     layout = Layout(file.footer.num_rows, file.footer.row_group_starts, {})
     for entry in embedded.entries:

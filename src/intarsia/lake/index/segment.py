@@ -170,20 +170,20 @@ MAX_STRUCTURES_OF_COLUMN = 64
 _TRIED_FOOTERS = 3
 
 FILE_COLUMNS = pa.schema(
-    [
-        pa.field("path", pa.string()),
-        pa.field("size_bytes", pa.int64()),
-        pa.field("modified_ns", pa.int64()),
-        pa.field("changed_ns", pa.int64()),
-        pa.field("e_tag", pa.string()),
-        pa.field("family", pa.int32()),
-        pa.field("num_rows", pa.int64()),
-        pa.field("num_row_groups", pa.int64()),
-        pa.field("footer_start", pa.int64()),
-        pa.field("footer_offset", pa.int64()),
-        pa.field("footer_bytes", pa.int64()),
-        pa.field("footer_xxh3", pa.uint64()),
-    ]
+    {
+        "path": pa.string(),
+        "size_bytes": pa.int64(),
+        "modified_ns": pa.int64(),
+        "changed_ns": pa.int64(),
+        "e_tag": pa.string(),
+        "family": pa.int32(),
+        "num_rows": pa.int64(),
+        "num_row_groups": pa.int64(),
+        "footer_start": pa.int64(),
+        "footer_offset": pa.int64(),
+        "footer_bytes": pa.int64(),
+        "footer_xxh3": pa.uint64(),
+    }
 )
 
 
@@ -198,49 +198,47 @@ class Segment:
         UnsupportedFeatureError: If a later version of Intarsia wrote it.
 
     Attributes:
+        source: The bytes, which count what is read.
+        sections: The container.
         paths: The paths of its files, relative to the root of the lake.
         stamps: Their stamps.
+        num_rows, num_row_groups: The number of rows and of row groups of each file.
+        families: The families.
+        family_of: The ordinal of the family of each file.
     """
 
     def __init__(self, source: CountedSource) -> None:
-        self._sections = Sections(source)
-        if self._sections.about.get("segment_version") != SEGMENT_VERSION:
+        self.source = source
+        self.sections = Sections(source)
+        if self.sections.about.get("segment_version") != SEGMENT_VERSION:
             raise CorruptFileError(
                 "another version of Intarsia wrote it", reason="segment-version", path=source.path
             )
         try:
-            batch = batch_from_bytes(self._sections.read("files"))
+            batch = batch_from_bytes(self.sections.read("files"))
             if batch.schema != FILE_COLUMNS:
                 raise ValueError(f"its files have the columns {batch.schema.to_string()}")
             if any(column.null_count for column in batch.columns):
                 raise ValueError("a field of a file is null")
-            families = self._sections.about["families"]
+            families = self.sections.about["families"]
             if len(families) > MAX_FAMILIES:
                 raise ValueError(f"it has {len(families):,} families")
-            self._families = [Family(self, ordinal, about) for ordinal, about in enumerate(families)]
+            self.families = [Family(self, ordinal, about) for ordinal, about in enumerate(families)]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise self._damaged(error) from error
+            raise self.damaged(error) from error
         column = {name: batch.column(name) for name in FILE_COLUMNS.names}
         self.paths: list[str] = column.pop("path").to_pylist()
         tags = np.array(column.pop("e_tag").to_pylist(), dtype=object)
         self._numbers = {name: np.asarray(values.to_numpy()) for name, values in column.items()}
         numbers = self._numbers
+        self.num_rows, self.num_row_groups = numbers["num_rows"], numbers["num_row_groups"]
+        self.family_of = numbers["family"]
         self.stamps = Stamps(numbers["size_bytes"], numbers["modified_ns"], numbers["changed_ns"], tags)
-        if not np.array_equal(np.unique(numbers["family"]), np.arange(len(self._families))):
-            raise self._damaged("a family has no files, or a file belongs to no family")
-        rows, groups = numbers["num_rows"], numbers["num_row_groups"]
-        if min(rows.min(initial=0), groups.min(initial=0)) < 0 or rows.sum(dtype=float) > _MAX_ROWS:
-            raise self._damaged("files with impossible numbers of rows")
-
-    @property
-    def source(self) -> CountedSource:
-        """The bytes, which count what is read."""
-        return self._sections.source
-
-    @property
-    def sections(self) -> Sections:
-        """The container."""
-        return self._sections
+        if not np.array_equal(np.unique(numbers["family"]), np.arange(len(self.families))):
+            raise self.damaged("a family has no files, or a file belongs to no family")
+        least = min(self.num_rows.min(initial=0), self.num_row_groups.min(initial=0))
+        if least < 0 or self.num_rows.sum(dtype=float) > _MAX_ROWS:
+            raise self.damaged("files with impossible numbers of rows")
 
     @cached_property
     def position_of(self) -> Mapping[str, int]:
@@ -251,32 +249,12 @@ class Segment:
     def part_names(self) -> Mapping[str, list[str]]:
         """The names of the parts of each structure, by the name of the structure's section."""
         found: dict[str, list[str]] = {}
-        for name in self._sections.names():
+        for name in self.sections.names():
             family, gathered, rest = name.partition("/gathered/")
             ordinal, separator, part = rest.partition("/")
             if separator:
                 found.setdefault(f"{family}{gathered}{ordinal}", []).append(part)
         return found
-
-    @property
-    def num_rows(self) -> np.ndarray:
-        """The number of rows of each file."""
-        return self._numbers["num_rows"]
-
-    @property
-    def num_row_groups(self) -> np.ndarray:
-        """The number of row groups of each file."""
-        return self._numbers["num_row_groups"]
-
-    @property
-    def family_of(self) -> np.ndarray:
-        """The ordinal of the family of each file."""
-        return self._numbers["family"]
-
-    @property
-    def families(self) -> Sequence[Family]:
-        """The families."""
-        return self._families
 
     def stamp(self, ordinal: int) -> FileStamp:
         """Return the stamp of a file."""
@@ -297,16 +275,17 @@ class Segment:
             int(self._numbers[name][ordinal])
             for name in ("footer_start", "footer_offset", "footer_bytes", "size_bytes", "footer_xxh3")
         )
-        raw = self._sections.read_range("footers", offset, offset + length)
+        raw = self.sections.read_range("footers", offset, offset + length)
         if xxhash.xxh3_64_intdigest(raw) != checksum:
-            raise self._damaged(f"the checksum of the footer of {self.paths[ordinal]} is wrong")
+            raise self.damaged(f"the checksum of the footer of {self.paths[ordinal]} is wrong")
         return FileMetadata(path, RawFooter(raw, start, file_length))
 
     def close(self) -> None:
         """Close the file."""
         self.source.close()
 
-    def _damaged(self, fault: object) -> CorruptFileError:
+    def damaged(self, fault: object) -> CorruptFileError:
+        """Return the error for a part that is damaged."""
         return CorruptFileError(str(fault), reason="segment-damaged", path=self.source.path)
 
 
@@ -403,11 +382,7 @@ class Family:
                 data = self._segment.sections.read(name)
                 self._bounds[leaf.ordinal] = parse_bounds(data, self.schema.ordering(leaf), self.num_rows)
             except (ValueError, OverflowError) as error:
-                raise CorruptFileError(
-                    f"bounds of {leaf.name!r}: {error}",
-                    reason="segment-damaged",
-                    path=self._segment.source.path,
-                ) from error
+                raise self._segment.damaged(f"bounds of {leaf.name!r}: {error}") from error
         return self._bounds[leaf.ordinal]
 
     def gathered(self, path: Path) -> list[Gathered]:
@@ -432,22 +407,14 @@ class Family:
         data = self._segment.sections.read(name)
         files = np.frombuffer(data[: len(data) // 4 * 4], dtype="<u4").astype(np.int64)
         if len(data) % 4 or (np.diff(files) <= 0).any() or files.max(initial=-1) >= len(self.positions):
-            raise CorruptFileError(
-                f"structure {name} covers other files",
-                reason="segment-damaged",
-                path=self._segment.source.path,
-            )
+            raise self._segment.damaged(f"structure {name} covers other files")
         if entry.get("kind") == BLOOM_KIND:
             leaf = self.schema.leaves_by_path[path]
             opened = GatheredBloom(leaf, self.schema.leaf_types[leaf.ordinal], parts, len(files))
             return Gathered(BLOOM_KIND, path, files, opened)
         key = key_of(entry)
         if key is None:
-            raise CorruptFileError(
-                f"structure {name} is not described",
-                reason="segment-damaged",
-                path=self._segment.source.path,
-            )
+            raise self._segment.damaged(f"structure {name} is not described")
         index = index_of(key)
         if index is None:
             return None
