@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
-from intarsia.file.metadata import ChunkKey, Contradiction, FileMetadata, RawFooter
+from intarsia.file.metadata import ChunkKey, Contradiction, FileMetadata, Ignored, RawFooter
 from intarsia.file.outlines import ChunkOutlines, outlines_of
-from intarsia.file.parquet_file import ParquetInput
+from intarsia.file.parquet_file import Extent, ParquetInput
 from intarsia.file.schema import INDEX_KEYS
 from intarsia.format.directory import Directory
 from intarsia.format.footer import Footer, Leaf
@@ -255,6 +255,16 @@ class JoinedInput(ParquetInput):
         self.joined = joined
         self._joined_source = _JoinedSource(joined, sources)
         super().__init__(self._joined_source, joined, page_checksums=joined.parts[0].page_checksums)
+
+    @property
+    def ignored(self) -> list[Ignored]:
+        """The indexes of all files that were found and are not trusted."""
+        return [note for part in self.joined.parts if part.metadata.ignored for note in part.metadata.ignored]
+
+    @cached_property
+    def extent(self) -> Extent:
+        """See `ParquetInput`."""
+        return Extent(self.joined.row_edges, self.joined.lengths)
 
     def part(self, ordinal: int) -> ParquetInput:
         """Return one of the files; it reads through this one, and need not be closed."""

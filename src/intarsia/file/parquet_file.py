@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
+from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -56,6 +57,23 @@ class _Wanted(NamedTuple):
     location: ByteRange
 
 
+class Extent(NamedTuple):
+    """The rows and bytes of files that are laid end to end.
+
+    Attributes:
+        row_edges: The first row of each file, and the end of the last one.
+        num_bytes: The length of each file in bytes.
+    """
+
+    row_edges: npt.NDArray[np.int64]
+    num_bytes: npt.NDArray[np.int64]
+
+    @property
+    def num_files(self) -> int:
+        """The number of files."""
+        return len(self.num_bytes)
+
+
 class ParquetInput:
     """An open Parquet file.
 
@@ -95,6 +113,11 @@ class ParquetInput:
         """Read the bytes before the footer of a remote file together when some of them are needed."""
         stop = self.metadata.footer_start
         self.source.keep_when_read(ByteRange(max(0, stop - REMOTE_INDEX_BYTES), stop))
+
+    @cached_property
+    def extent(self) -> Extent:
+        """The rows and bytes of the file; of each file, if several are joined."""
+        return Extent(np.array([0, self.footer.num_rows]), np.array([self.source.size()]))
 
     @property
     def ignored(self) -> list[Ignored]:

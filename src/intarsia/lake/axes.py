@@ -133,9 +133,7 @@ def _key_of(part: JoinedPart) -> Hashable:
     struct, keys = metadata.footer.metadata, metadata.footer.key_values
     orders = None if struct.column_orders is None else tuple(struct.column_orders)
     computed = frozenset[int]()
-    if b"computed_statistics" in keys.get(
-        KEY, b""
-    ):  # parsing all directories would take longer than it saves
+    if b"computed_statistics" in keys.get(KEY, b""):  # few directories have to be parsed for this
         directory = metadata.directory
         computed = computed if directory is None else directory.computed_statistics
     return part.is_remote, metadata.schema, struct.created_by, orders, computed

@@ -41,7 +41,7 @@ from intarsia.read.file_rows import read_known_rows
 from intarsia.read.first_rows import AxisSearch
 from intarsia.read.output_columns import OutputColumn, concat_rows
 from intarsia.read.page_states import pages_read
-from intarsia.read.pruner import Constants, PruneStep
+from intarsia.read.pruner import Constants
 from intarsia.read.report import FileOutcome, ScanReport
 from intarsia.read.retry import retry_without_wrong_index
 from intarsia.read.sort_key import Ranks, SortKey, TopRows
@@ -233,8 +233,7 @@ class FirstRows:
         except (IntarsiaError, OSError):  # its error names the file
             self._top.restore(rows_before)
             return False
-        steps = self._steps(search)
-        self._report.add_searched_together(query, joined, steps, axis.is_left, search.done, search.counts)
+        self._report.add_file(query, self._outcome(search), axis.is_left)
         self._searches.append(_Searched(search))
         return True
 
@@ -251,9 +250,7 @@ class FirstRows:
                 bind = partial(self._bind, ordinals, query)
                 search = AxisSearch(query, plan, constants, edges, ordinals, bind)
                 search.search(self._key, self._top)
-            self._report.add_file(
-                query, FileOutcome(replace(search.plan, steps=self._steps(search)), search.counts)
-            )
+            self._report.add_file(query, self._outcome(search))
             self._searches.append(_Searched(search, opened.source.identity, file_identity(opened)))
             self._snapshot.remember(entry, opened)
 
@@ -263,13 +260,15 @@ class FirstRows:
         path = self._table.files[int(ordinals[0])].path
         return self._binder_of(condition).bind_family(query.file.schema, path, ordinals)
 
-    def _steps(self, search: AxisSearch) -> tuple[PruneStep, ...]:
-        """Return the rows that each index excluded, and those that the order did."""
-        plan, column = search.plan, ".".join(search.query.own(self._key.column).path)
-        steps = (*plan.steps, *search.steps)
-        if search.done == plan.candidates:
-            return steps
-        return (*steps, PruneStep("order_by", column, plan.candidates, search.done))
+    def _outcome(self, search: AxisSearch) -> FileOutcome:
+        """Return the counts of a search, and the rows that each index and the order excluded."""
+        plan, edges = search.plan, search.edges
+        is_counted = isinstance(search.file, JoinedInput)  # when the files were planned
+        plan = replace(
+            plan, steps=tuple(search.steps(self._key)), index_bytes=0 if is_counted else plan.index_bytes
+        )
+        files_read = int(np.count_nonzero(search.done.overlaps(edges[:-1], edges[1:])))
+        return FileOutcome(plan, search.counts, files_read=files_read)
 
     # --- the rows ----------------------------------------------------------------------------------
 

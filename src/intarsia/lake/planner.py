@@ -33,7 +33,7 @@ from intarsia.predicate import Bound, Path, Predicate
 from intarsia.read.aggregate.result import Question
 from intarsia.read.file_plan import plan_file
 from intarsia.read.pruner import Constants, PruneStep, compares, over_files
-from intarsia.read.report import ScanReport
+from intarsia.read.report import FileOutcome, ScanReport
 from intarsia.rows.bounds import Bools
 from intarsia.storage import reading_indexes
 
@@ -317,8 +317,9 @@ class Planner:
         with contextlib.closing(query.embedded):
             plan = plan_file(query, Constants(constants, joined.row_edges), reads=reads)
         is_left = joined.files_with(plan.candidates)
-        self._report.add_excluded_together(query, joined, plan.steps, ~is_left)
         self._report.add_index_bytes(file.source.counts.bytes)
+        excluded = FileOutcome(replace(plan, index_bytes=0), rows_estimated=0.0)
+        self._report.add_file(query, excluded, ~is_left)
         return AxisPlan(dict(members), constants, query, predicate, plan, is_left)
 
 

@@ -51,7 +51,7 @@ class AxisSearch:
         ordinals: The ordinal of each file in the table.
         bind: Binds the condition that a row precedes those that have been found.
         done: The rows that were read, or excluded by indexes in its course.
-        steps: The rows that these indexes excluded.
+        excluded: The rows that these indexes excluded, by the name of the index and the column.
         counts: The counts of the reads.
     """
 
@@ -62,7 +62,7 @@ class AxisSearch:
     ordinals: Rows
     bind: BindTo
     done: RowSelection = field(default_factory=RowSelection.none)
-    steps: tuple[PruneStep, ...] = ()
+    excluded: dict[tuple[str, str], RowSelection] = field(default_factory=dict)
     counts: ReadCounts = field(default_factory=ReadCounts)
 
     @property
@@ -82,7 +82,7 @@ class AxisSearch:
             if self.plan.contradictions != self.file.metadata.contradictions:
                 constants = Constants(self.constants, self.edges)
                 self.plan = plan_file(self.query, constants, reads=False)
-            self.done, self.steps = RowSelection.none(), ()
+            self.done, self.excluded = RowSelection.none(), {}
             self._search(key, top)
 
         retry_without_wrong_index(self.file, search)
@@ -130,7 +130,9 @@ class AxisSearch:
             embedded=query.embedded,
             candidates=rows,
         )
-        self.steps += pruned.steps
+        for step in pruned.steps:
+            gone = self.excluded.get((step.index, step.column), RowSelection.none())
+            self.excluded[step.index, step.column] = gone | (step.before - step.after)
         return rows & pruned.candidates
 
     def _pruned(self, key: SortKey, better: Bound, left: RowSelection) -> RowSelection:
@@ -147,6 +149,18 @@ class AxisSearch:
         pruner.use(RowGroupStatistics(file))
         pruner.use_all([ColumnIndexes(file)])
         return pruner.candidates
+
+    def steps(self, key: SortKey) -> Iterator[PruneStep]:
+        """Yield the rows that each index excluded, and those that the order did."""
+        yield from self.plan.steps
+        before = self.plan.candidates
+        for (index, column), rows in self.excluded.items():
+            after = before - rows
+            yield PruneStep(index, column, before, after)
+            before = after
+        after = before & self.done
+        if after.num_rows < before.num_rows:
+            yield PruneStep("order_by", ".".join(self.query.own(key.column).path), before, after)
 
     def files_of(self, numbers: Rows) -> Rows:
         """Return the position among the files of each row."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from intarsia.file import ParquetInput
 from intarsia.read.amounts import count
 from intarsia.read.pruner import PruneStep
+from intarsia.rows.selection import Rows
 
 
 @dataclass
@@ -46,15 +49,18 @@ class PrunedBy:
         """Add the rows that the index excluded in one file.
 
         Args:
-            file: The file.
+            file: The file, or several that are joined.
             step: The rows.
             pages: The number of pages that lost their last candidate rows.
         """
-        edges = file.footer.row_group_starts
-        before, after = step.before.count_between(edges), step.after.count_between(edges)
+
+        def emptied(edges: Rows) -> int:
+            before, after = step.before.count_between(edges), step.after.count_between(edges)
+            return int(np.count_nonzero((before > 0) & (after == 0)))
+
         self.add(
-            files=int(step.after.is_empty),
-            row_groups=int(((before > 0) & (after == 0)).sum()),
+            files=emptied(file.extent.row_edges),
+            row_groups=emptied(file.footer.row_group_starts),
             pages=pages,
-            rows=int(before.sum() - after.sum()),
+            rows=step.before.num_rows - step.after.num_rows,
         )

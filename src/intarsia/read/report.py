@@ -17,7 +17,6 @@ import numpy as np
 
 from intarsia.errors import IntarsiaError, IntarsiaWarning
 from intarsia.file import Ignored
-from intarsia.file.joined import JoinedMetadata
 from intarsia.read.amounts import count
 from intarsia.read.counts import PageCounts, ReadCounts
 from intarsia.read.file_plan import FilePlan
@@ -41,6 +40,7 @@ class FileOutcome:
         answered: The rows that were summarized by indexes instead of read.
         rows_estimated: The estimated number of matching rows; None if no index of the file gives an estimate.
         counts_pages: Whether the pages that the query reads are known.
+        files_read: The number of files from which a row group was read, if several are joined.
     """
 
     plan: FilePlan
@@ -48,6 +48,7 @@ class FileOutcome:
     answered: tuple[PruneStep, ...] = ()
     rows_estimated: float | None = None
     counts_pages: bool = True
+    files_read: int = 1
 
 
 @dataclass(frozen=True)
@@ -230,78 +231,6 @@ class ScanReport:
         self.rows_total += rows
         _entry(self.pruned_by, index, column).add(files=files, row_groups=row_groups, rows=rows)
 
-    def add_excluded_together(
-        self, query: FileQuery, joined: JoinedMetadata, steps: Sequence[PruneStep], files: Bools
-    ) -> None:
-        """Add files that indexes excluded together, and whose footers were read.
-
-        Args:
-            query: The query of the joined files.
-            joined: The joined files.
-            steps: The rows that each index excluded.
-            files: Whether each file is excluded.
-        """
-        self._add_joined(query, joined, steps, files)
-
-    def add_searched_together(
-        self,
-        query: FileQuery,
-        joined: JoinedMetadata,
-        steps: Sequence[PruneStep],
-        files: Bools,
-        done: RowSelection,
-        counts: ReadCounts,
-    ) -> None:
-        """Add files that were read together.
-
-        Args:
-            query: The query of the joined files, which read only these files.
-            joined: The joined files.
-            steps: The rows that each index excluded.
-            files: Whether each file was searched.
-            done: The rows that were read.
-            counts: The counts of reading them.
-        """
-        self._add_joined(query, joined, steps, files)
-        self._add_counts(counts)
-        self.files_read += int(joined.files_with(done).sum())
-        self.row_groups_read += counts.row_groups
-        self.rows_candidate += counts.rows_candidate
-        if self.bytes_planned is not None:
-            self.bytes_planned += counts.planned_bytes
-
-    def _add_joined(
-        self, query: FileQuery, joined: JoinedMetadata, steps: Sequence[PruneStep], files: Bools
-    ) -> None:
-        """Add some of several joined files, and the rows of them that indexes excluded."""
-        edges, file_edges = joined.footer.row_group_starts, joined.row_edges
-        own = RowSelection.union_of(file_edges[:-1][files], file_edges[1:][files])
-        groups = own.covers(edges[:-1], edges[1:])
-        states = PageStates(query.file, query.leaves, query.pages, groups)
-        excluded_pages = np.zeros(len(query.leaves), dtype=np.int64)
-        self.files_opened += int(files.sum())
-        self.row_groups_total += int(groups.sum())
-        self.rows_total += own.num_rows
-        self.bytes_total += int(joined.lengths[files].sum())
-        for step in steps:
-            before, after = step.before & own, step.after & own
-            pages = states.excluded_by(replace(step, before=before, after=after))
-            excluded_pages += pages
-            if after.num_rows == before.num_rows:
-                continue
-            excluded = before.overlaps(edges[:-1], edges[1:]) & ~after.overlaps(edges[:-1], edges[1:])
-            were = before.overlaps(file_edges[:-1], file_edges[1:])
-            _entry(self.pruned_by, step.index, query.shown(step.column)).add(
-                files=int((were & ~after.overlaps(file_edges[:-1], file_edges[1:])).sum()),
-                row_groups=int(excluded.sum()),
-                pages=int(pages.sum()),
-                rows=before.num_rows - after.num_rows,
-            )
-        self._add_pages(query, states.totals, states.read, excluded_pages)
-        for position in np.flatnonzero(files).tolist():
-            ignored = joined.parts[position].metadata.ignored
-            self.ignored += [note for note in ignored if note not in self.ignored]
-
     def add_answered(
         self, sources: Iterable[tuple[str, str]], *, files: int, num_bytes: int, row_groups: int, rows: int
     ) -> None:
@@ -346,15 +275,16 @@ class ScanReport:
                 self._failed_paths.add(failed.file)
                 self.files_failed.append(failed)
 
-    def add_file(self, query: FileQuery, outcome: FileOutcome) -> None:
-        """Add a file whose footer was read.
+    def add_file(self, query: FileQuery, outcome: FileOutcome, among: Bools | None = None) -> None:
+        """Add a file whose footer was read, or several that are joined.
 
         Args:
             query: The query of the file.
             outcome: The outcome of the query.
+            among: The files that count, if several are joined; None for all.
         """
         with query.file.named_errors():
-            self._add_file(query, outcome)
+            self._add_file(query, outcome, among)
 
     def add_further_reads(self, query: FileQuery, counts: ReadCounts, read_before: Sequence[int]) -> None:
         """Add reads of a file that was added before.
@@ -374,22 +304,18 @@ class ScanReport:
         self.dictionary_pages_read += counts.dictionary_pages
         self.add_index_bytes(counts.index_bytes)
 
-    def _add_pages(
-        self, query: FileQuery, totals: Iterable[int | None], read: Iterable[int], excluded: Iterable[int]
-    ) -> None:
-        """Add the pages of each leaf of a query."""
-        leaves = zip(query.leaves, totals, read, map(int, excluded), strict=True)
-        for leaf, total, num_read, num_excluded in leaves:
-            pages = self.pages.setdefault(query.shown(leaf.name), PageCounts())
-            pages.add(PageCounts(total, num_read, num_excluded))
-
-    def _add_file(self, query: FileQuery, outcome: FileOutcome) -> None:
-        plan, counts, file = outcome.plan, outcome.counts, query.file
-        self.files_opened += 1
-        self.files_read += counts.row_groups > 0
-        self.row_groups_total += query.num_row_groups
+    def _add_file(self, query: FileQuery, outcome: FileOutcome, among: Bools | None) -> None:
+        plan, counts, extent = outcome.plan, outcome.counts, query.file.extent
+        own, groups = None, None
+        if among is not None:
+            own = RowSelection.union_of(extent.row_edges[:-1][among], extent.row_edges[1:][among])
+            edges = query.file.footer.row_group_starts
+            groups = own.covers(edges[:-1], edges[1:])
+        self.files_opened += extent.num_files if among is None else int(among.sum())
+        self.files_read += outcome.files_read if counts.row_groups else 0
+        self.row_groups_total += query.num_row_groups if groups is None else int(groups.sum())
         self.row_groups_read += counts.row_groups
-        self.rows_total += file.footer.num_rows
+        self.rows_total += query.file.footer.num_rows if own is None else own.num_rows
         self.rows_candidate += counts.rows_candidate
         if outcome.rows_estimated is None or self.rows_estimated is None:
             self.rows_estimated = None
@@ -397,23 +323,30 @@ class ScanReport:
             self.rows_estimated += outcome.rows_estimated
         self._add_counts(counts)
         self.add_index_bytes(plan.index_bytes)
-        self.bytes_total += file.source.size()
+        self.bytes_total += int((extent.num_bytes if among is None else extent.num_bytes[among]).sum())
         if self.bytes_planned is not None:
             self.bytes_planned += counts.planned_bytes
-        states = PageStates(file, query.leaves, query.pages)
+        states = PageStates(query.file, query.leaves, query.pages, groups)
         excluded = np.zeros(len(query.leaves), dtype=np.int64)
         for step in plan.steps:
+            if own is not None:
+                step = replace(step, before=step.before & own, after=step.after & own)
             pages = states.excluded_by(step)
             excluded += pages
-            entry = _entry(self.pruned_by, step.index, query.shown(step.column))
-            entry.add_step(file, step, int(pages.sum()))
+            if step.after.num_rows < step.before.num_rows:
+                entry = _entry(self.pruned_by, step.index, query.shown(step.column))
+                entry.add_step(query.file, step, int(pages.sum()))
         totals = states.totals if outcome.counts_pages else [None] * len(query.leaves)
-        self._add_pages(query, totals, states.read, excluded)
+        found = zip(query.leaves, totals, states.read, excluded.tolist(), strict=True)
+        for leaf, total, num_read, num_excluded in found:
+            pages_of = self.pages.setdefault(query.shown(leaf.name), PageCounts())
+            pages_of.add(PageCounts(total, num_read, num_excluded))
         for step in outcome.answered:
-            own = [leaf.name == step.column for leaf in query.leaves]
-            num_pages = int(states.excluded_by(step)[own].sum())
-            _entry(self.answered_by, step.index, query.shown(step.column)).add_step(file, step, num_pages)
-        self.ignored += [note for note in file.ignored if note not in self.ignored]
+            is_own = [leaf.name == step.column for leaf in query.leaves]
+            num_pages = int(states.excluded_by(step)[is_own].sum())
+            entry = _entry(self.answered_by, step.index, query.shown(step.column))
+            entry.add_step(query.file, step, num_pages)
+        self.ignored += [note for note in query.file.ignored if note not in self.ignored]
 
     def __str__(self) -> str:
         total, read = self._all_pages.total, self._all_pages.read
