@@ -14,19 +14,23 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import overload
+from typing import TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
-from intarsia.file.metadata import FileMetadata, RawFooter
+from intarsia.file.metadata import ChunkKey, Contradiction, FileMetadata, RawFooter
 from intarsia.file.outlines import ChunkOutlines, outlines_of
 from intarsia.file.parquet_file import ParquetInput
 from intarsia.file.schema import INDEX_KEYS
 from intarsia.format.footer import Footer, Leaf
-from intarsia.format.structs import ColumnChunk
+from intarsia.format.page_index import PageLocations
+from intarsia.format.structs import ColumnChunk, ColumnIndex
+from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, ByteSource, CountedSource, ObjectStoreFile
+
+Bools: TypeAlias = "npt.NDArray[np.bool_]"
 
 #: Number of concurrent requests for ranges of objects.
 REQUESTS_AT_ONCE = 32
@@ -79,7 +83,9 @@ class JoinedPart:
 class JoinedMetadata(FileMetadata):
     """The metadata of files with equal schemas, writers and column orders, as that of one file.
 
-    The page index and embedded indexes of the files are left out. Errors name the file that they belong to.
+    What is learnt about a row group, such as its page index or a contradiction, is kept in the metadata of
+    its file. The files are the parts of the joined file; each has its own embedded indexes. Errors name the
+    file that they belong to.
 
     Args:
         parts: The files, at least one.
@@ -106,6 +112,8 @@ class JoinedMetadata(FileMetadata):
         self.group_edges: npt.NDArray[np.int64] = np.zeros(len(parts) + 1, dtype=np.int64)
         counts = [len(footer.metadata.row_groups) for footer in footers]
         np.cumsum(counts, dtype=np.int64, out=self.group_edges[1:])
+        self._first_groups: list[int] = self.group_edges[:-1].tolist()
+        self._part_of_group: list[int] = np.repeat(np.arange(len(parts)), counts).tolist()
         end = self.starts[-1]
         super().__init__(parts[0].metadata.path, RawFooter(b"", end, end))
 
@@ -142,6 +150,89 @@ class JoinedMetadata(FileMetadata):
         """Return the ordinal of the file that has the byte at an offset."""
         return bisect_right(self.starts, offset) - 1
 
+    def rows_of(self, files: Bools) -> RowSelection:
+        """Return the rows of some of the files."""
+        return RowSelection.union_of(self.row_edges[:-1][files], self.row_edges[1:][files])
+
+    def files_with(self, rows: RowSelection) -> Bools:
+        """Return which files have some of the rows."""
+        return rows.overlaps(self.row_edges[:-1], self.row_edges[1:])
+
+    # --- what is kept in the metadata of the files -------------------------------------------------
+
+    def part_of(self, row_group: int) -> tuple[FileMetadata, int]:
+        """See `FileMetadata`."""
+        part = self._part_of_group[row_group]
+        return self.parts[part].metadata, row_group - self._first_groups[part]
+
+    def shift_of(self, row_group: int) -> int:
+        """See `FileMetadata`."""
+        return self.starts[self._part_of_group[row_group]]
+
+    def _own(self, key: ChunkKey) -> tuple[FileMetadata, ChunkKey]:
+        part, row_group = self.part_of(key.row_group)
+        return part, ChunkKey(row_group, key.leaf)
+
+    def has_loaded_locations(self, key: ChunkKey) -> bool:
+        """See `FileMetadata`."""
+        part, own = self._own(key)
+        return part.has_loaded_locations(own)
+
+    def has_loaded_column_index(self, key: ChunkKey) -> bool:
+        """See `FileMetadata`."""
+        part, own = self._own(key)
+        return part.has_loaded_column_index(own)
+
+    def keep_locations(self, key: ChunkKey, locations: PageLocations | None, num_bytes: int = 0) -> None:
+        """See `FileMetadata`; the locations are those in the file."""
+        part, own = self._own(key)
+        part.keep_locations(own, locations, num_bytes)
+
+    def keep_column_index(self, key: ChunkKey, column_index: ColumnIndex | None, num_bytes: int = 0) -> None:
+        """See `FileMetadata`."""
+        part, own = self._own(key)
+        part.keep_column_index(own, column_index, num_bytes)
+
+    def locations(self, key: ChunkKey) -> PageLocations | None:
+        """See `FileMetadata`; the locations are those in the joined file."""
+        part = self._part_of_group[key.row_group]  # without further calls, because all pruning asks for these
+        shift, first_group = self.starts[part], self._first_groups[part]
+        found = self.parts[part].metadata.locations(ChunkKey(key.row_group - first_group, key.leaf))
+        if found is None or not shift:
+            return found
+        moved = self._locations.get(key)
+        if moved is None:
+            moved = self._locations[key] = PageLocations(found.offsets + shift, found.sizes_bytes, found.rows)
+        return moved
+
+    def column_index(self, key: ChunkKey) -> ColumnIndex | None:
+        """See `FileMetadata`."""
+        part, own = self._own(key)
+        return part.column_index(own)
+
+    def distrust_page_index(self, row_group: int, reason: str) -> None:
+        """See `FileMetadata`."""
+        part, own = self.part_of(row_group)
+        part.distrust_page_index(own, reason)
+        with self._changing:
+            self._contradictions |= {Contradiction(row_group)}
+
+    def drop_bounds(self, key: ChunkKey) -> None:
+        """See `FileMetadata`."""
+        part, own = self._own(key)
+        part.drop_bounds(own)
+        with self._changing:
+            self._contradictions |= {Contradiction(*key)}
+
+    def located_counts(self) -> dict[ChunkKey, int]:
+        """See `FileMetadata`."""
+        return {
+            ChunkKey(first + key.row_group, key.leaf): num_pages
+            for first, part in zip(self._first_groups, self.parts, strict=True)
+            if part.metadata._located_counts
+            for key, num_pages in part.metadata.located_counts().items()
+        }
+
 
 class JoinedInput(ParquetInput):
     """Several files as one open file.
@@ -158,6 +249,12 @@ class JoinedInput(ParquetInput):
         self.joined = joined
         self._joined_source = _JoinedSource(joined, sources)
         super().__init__(self._joined_source, joined, page_checksums=joined.parts[0].page_checksums)
+
+    def part(self, ordinal: int) -> ParquetInput:
+        """Return one of the files; it reads through this one, and need not be closed."""
+        part, start = self.joined.parts[ordinal], self.joined.starts[ordinal]
+        view = _PartSource(self.source, part, start, int(self.joined.lengths[ordinal]))
+        return ParquetInput(view, part.metadata, page_checksums=self.page_checksums)
 
     @property
     def lost_parts(self) -> frozenset[int]:
@@ -303,8 +400,31 @@ class _JoinedSource:
         pass
 
 
+class _PartSource:
+    """The bytes of one of several files, read through the joined file."""
+
+    coalesce_bytes = 0
+
+    def __init__(self, source: CountedSource, part: JoinedPart, start: int, length: int) -> None:
+        self.path = part.metadata.path
+        self.identity = part.identity
+        self._source = source
+        self._start = start
+        self._length = length
+
+    def size(self) -> int:
+        return self._length
+
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
+        start = self._start
+        return self._source.read_ranges([ByteRange(start + one.start, start + one.stop) for one in ranges])
+
+    def close(self) -> None:
+        pass
+
+
 class _ShiftedChunks(Sequence[ColumnChunk]):
-    """The chunks of a row group, at other offsets and without a page index."""
+    """The chunks of a row group, at other offsets."""
 
     __slots__ = ("_chunks", "_file", "_shift", "_shifted")
 
@@ -345,9 +465,14 @@ class _ShiftedChunks(Sequence[ColumnChunk]):
         # 0, which some writers write for "absent", remains, because rules of trust distinguish the two
         dictionary = meta.dictionary_page_offset
         return ColumnChunk(
+            # 0, like None, is no offset
+            offset_index_offset=chunk.offset_index_offset and chunk.offset_index_offset + shift,
+            offset_index_length=chunk.offset_index_length,
+            column_index_offset=chunk.column_index_offset and chunk.column_index_offset + shift,
+            column_index_length=chunk.column_index_length,
             meta_data=meta._replace(
                 data_page_offset=meta.data_page_offset + shift,
                 dictionary_page_offset=dictionary + shift if dictionary and dictionary > 0 else dictionary,
                 bloom_filter_offset=bloom,
-            )
+            ),
         )

@@ -133,6 +133,14 @@ class FileMetadata:
         self._contradictions: frozenset[Contradiction] = frozenset()
         self._changing = threading.RLock()
 
+    def part_of(self, row_group: int) -> tuple[FileMetadata, int]:
+        """Return the metadata of the file that has a row group, and the ordinal of the row group in it."""
+        return self, row_group
+
+    def shift_of(self, row_group: int) -> int:  # noqa: ARG002  several files may be joined
+        """Return the offset of the first byte of the file that has a row group."""
+        return 0
+
     @property
     def footer_start(self) -> int:
         """The offset of the footer in the file."""
@@ -204,13 +212,16 @@ class FileMetadata:
         recorded = [of_leaf.data_pages for of_leaf in self.outlines(leaves)]
         shape = len(leaves), len(self.footer.metadata.row_groups)
         counts = np.array(recorded, dtype=np.int64).reshape(shape)
-        if self._located_counts:
-            positions = {leaf.ordinal: position for position, leaf in enumerate(leaves)}
-            with self._changing:
-                for key, num_pages in self._located_counts.items():
-                    if key.leaf in positions:
-                        counts[positions[key.leaf], key.row_group] = num_pages
+        positions = {leaf.ordinal: position for position, leaf in enumerate(leaves)}
+        for key, num_pages in self.located_counts().items():
+            if key.leaf in positions:
+                counts[positions[key.leaf], key.row_group] = num_pages
         return counts
+
+    def located_counts(self) -> dict[ChunkKey, int]:
+        """Return the numbers of pages by the page locations of chunks where they differ from the recorded."""
+        with self._changing:
+            return dict(self._located_counts)
 
     # --- the directory -----------------------------------------------------------------------------
 

@@ -180,14 +180,22 @@ class ParquetInput:
         """Record that an index is ignored because of an error."""
         self.distrust(index, error.message, error.reason or "index-failed")
 
+    def distrust_chunk(self, what: str, key: ChunkKey, error: FormatError) -> None:
+        """Record that a part of the metadata of a chunk is ignored because of an error."""
+        self._distrust_chunk(what, key, error.message, error.reason or "index-failed")
+
+    def _distrust_chunk(self, what: str, key: ChunkKey, reason: str, code: str) -> None:
+        part, row_group = self.metadata.part_of(key.row_group)
+        part.distrust(f"{what} of {self.footer.leaves[key.leaf].name}, row group {row_group}", reason, code)
+
     def distrust_column_index(self, key: ChunkKey, error: FormatError) -> None:
         """Stop using the column index of a chunk, which contradicts itself or its OffsetIndex."""
-        self.distrust_by(self._index_name("ColumnIndex", key), error)
+        self.distrust_chunk("ColumnIndex", key, error)
         self.metadata.keep_column_index(key, None)
 
     def distrust_bounds(self, key: ChunkKey, error: FormatError) -> None:
         """Stop using the statistics and the column index of a chunk, which contradict each other."""
-        self.distrust_by(self._index_name("bounds", key), error)
+        self.distrust_chunk("bounds", key, error)
         self.metadata.drop_bounds(key)
 
     def distrust_damaged(self, row_group: int, error: FormatError) -> None:
@@ -290,22 +298,24 @@ class ParquetInput:
         leaf = self.footer.leaves[key.leaf]
         reason = self.trust(leaf).doubt_of_page_index(self._chunk(key))
         if reason is not None:
-            self.distrust(f"page index of {leaf.name}", reason, "untrusted-writer")
+            part, _ = self.metadata.part_of(key.row_group)
+            part.distrust(f"page index of {leaf.name}", reason, "untrusted-writer")
         return reason is None
 
     def _lies_inside(self, wanted: _Wanted) -> bool:
         location = wanted.location
-        inside = self.footer.contains_range(location.start, location.stop)
+        inside = self.contains_range(wanted.key.row_group, location)
         if not inside:
-            self.distrust(
-                self._index_name(wanted.struct, wanted.key),
-                f"bytes {location.start} to {location.stop} are outside the file's body",
-                "out-of-bounds",
-            )
+            start, stop = (edge - self.metadata.shift_of(wanted.key.row_group) for edge in location)
+            problem = f"bytes {start} to {stop} are outside the file's body"
+            self._distrust_chunk(wanted.struct, wanted.key, problem, "out-of-bounds")
         return inside
 
-    def _index_name(self, struct: str, key: ChunkKey) -> str:
-        return f"{struct} of {self.footer.leaves[key.leaf].name}, row group {key.row_group}"
+    def contains_range(self, row_group: int, location: ByteRange) -> bool:
+        """Return whether a range is not empty and in the body of the file that has a row group."""
+        part, _ = self.metadata.part_of(row_group)
+        shift = self.metadata.shift_of(row_group)
+        return part.footer.contains_range(location.start - shift, location.stop - shift)
 
     def _keep_locations(self, keys: Iterable[ChunkKey], blobs: Mapping[ChunkStruct, bytes]) -> None:
         read = {key: data for key in keys if (data := blobs.get((key, "OffsetIndex"))) is not None}
@@ -316,7 +326,7 @@ class ParquetInput:
                 try:
                     found = self._parse_locations(key, data, tables[key])
                 except CorruptFileError as error:
-                    self.distrust_by(self._index_name("OffsetIndex", key), error)
+                    self.distrust_chunk("OffsetIndex", key, error)
             self.metadata.keep_locations(key, found, len(data or b""))
 
     def _keep_column_index(self, key: ChunkKey, blobs: Mapping[ChunkStruct, bytes]) -> None:
@@ -326,13 +336,14 @@ class ParquetInput:
             try:
                 found = parse_column_index(data, num_pages=len(locations))
             except CorruptFileError as error:
-                self.distrust_by(self._index_name("ColumnIndex", key), error)
+                self.distrust_chunk("ColumnIndex", key, error)
         self.metadata.keep_column_index(key, found, len(data or b""))
 
     def _parse_locations(self, key: ChunkKey, data: bytes, table: LocationTable | None) -> PageLocations:
         leaf = self.footer.leaves[key.leaf]
-        start, stop = chunk_range(self.footer.chunk_metadata(key.row_group, leaf))
-        num_rows = self.footer.metadata.row_groups[key.row_group].num_rows
+        part, row_group = self.metadata.part_of(key.row_group)  # the offsets are those in the file
+        start, stop = chunk_range(part.footer.chunk_metadata(row_group, leaf))
+        num_rows = part.footer.metadata.row_groups[row_group].num_rows
         return parse_offset_index(data, num_rows=num_rows, chunk_start=start, chunk_stop=stop, table=table)
 
     def locations(self, key: ChunkKey) -> PageLocations | None:

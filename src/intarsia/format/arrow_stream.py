@@ -124,6 +124,10 @@ class ExpansionBudget:
                 self._shared._take(num_bytes)
             self.left_bytes -= num_bytes
 
+    def sibling(self) -> ExpansionBudget:
+        """Return an empty budget that counts against the same larger one."""
+        return ExpansionBudget(self.max_bytes, self._shared)
+
     def release(self) -> None:
         """Release the memory of all payloads."""
         with self._lock:

@@ -259,8 +259,7 @@ class BloomFilters:
             return None
 
     def _distrust(self, key: ChunkKey, error: FormatError) -> None:
-        name = f"Bloom filter of {self._file.footer.leaves[key.leaf].name}, row group {key.row_group}"
-        self._file.distrust_by(name, error)
+        self._file.distrust_chunk("Bloom filter", key, error)
 
     def _hashes(self, condition: Condition) -> Hashes:
         """Return the hashes of a lookup, or none if equal values may have several encodings."""

@@ -28,6 +28,7 @@ from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, boundary_order, certainly_matches, might_match
 from intarsia.rows.ordering import Ordering
 from intarsia.rows.selection import RowSelection
+from intarsia.storage import ByteRange
 
 
 class _Pages(NamedTuple):
@@ -84,7 +85,7 @@ class ColumnIndexes:
                 (chunk.column_index_offset or 0, chunk.column_index_length or 0),
                 (chunk.offset_index_offset or 0, chunk.offset_index_length or 0),
             ):
-                if self._file.footer.contains_range(start, start + length):
+                if self._file.contains_range(row_group, ByteRange(start, start + length)):
                     num_bytes += length
         return ProofCost(num_bytes, 2 * len(keys))
 

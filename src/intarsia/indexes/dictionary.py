@@ -128,7 +128,8 @@ class Dictionaries:
 
     Args:
         file: The file.
-        is_listed: Whether an embedded index evaluates a condition as exactly as dictionary pages would.
+        is_listed: Whether an embedded index evaluates a condition as exactly as dictionary pages would; for
+            each row group, or for all.
         limits: The limits on pages.
 
     Attributes:
@@ -142,7 +143,7 @@ class Dictionaries:
     def __init__(
         self,
         file: ParquetInput,
-        is_listed: Callable[[Condition], bool] = lambda _: False,
+        is_listed: Callable[[Condition], Bools | bool] = lambda _: False,
         limits: DictionaryLimits = _LIMITS,
     ) -> None:
         self._limits = limits
@@ -161,9 +162,10 @@ class Dictionaries:
         a Bloom filter admits is most likely present.
         """
         leaf = self._file.leaves_by_path.get(condition.path)
-        if leaf is None or not leaf.is_flat or isinstance(condition, BoundNull) or self._is_listed(condition):
+        if leaf is None or not leaf.is_flat or isinstance(condition, BoundNull):
             return None
         reach = self._file.metadata.derived(("dictionaries", leaf.ordinal), lambda: self._encoded(leaf))
+        reach = np.asarray(reach & ~np.asarray(self._is_listed(condition)), dtype=bool)
         if isinstance(condition, BoundCompare) and condition.op != "=":
             bounds = self._statistics.bounds(condition)
             return reach if bounds is None else np.asarray(reach & ~bounds.known, dtype=bool)
@@ -379,12 +381,13 @@ class Dictionaries:
     ) -> None:
         """Keep the verdicts on one chunk, and its dictionary page for a scan unless no value matches."""
         leaf, row_group, location = probes[0].leaf, probes[0].row_group, probes[0].location
-        name = f"dictionary of {leaf.name}, row group {row_group}"
-        if isinstance(judged, FormatError):
-            self._file.distrust_by(name, judged)
-            return
         if isinstance(judged, Exception):
-            self._file.distrust(name, str(judged), "not-decodable")
+            error = (
+                judged
+                if isinstance(judged, FormatError)
+                else FormatError(str(judged), reason="not-decodable")
+            )
+            self._file.distrust_chunk("dictionary", ChunkKey(row_group, leaf.ordinal), error)
             return
         for probe, verdict in zip(probes, judged, strict=True):
             self._verdicts.setdefault(probe.predicate, {})[row_group] = verdict

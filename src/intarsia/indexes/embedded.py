@@ -74,13 +74,27 @@ class EmbeddedIndexes:
         self._file = file
         self._kept = kept
         self._budget = ExpansionBudget() if budget is None else budget
+        self._parts: list[EmbeddedIndexes] = []
         self._indexes: dict[str, Any] = {}
         self._opened: dict[str, OpenIndex | None] = {}
 
     def close(self) -> None:
         """Drop the opened indexes and return their memory to the budget."""
+        for part in self._parts:
+            part.close()
         self._opened.clear()
         self._budget.release()
+
+    @property
+    def file(self) -> ParquetInput:
+        """The file."""
+        return self._file
+
+    def of_part(self, file: ParquetInput) -> EmbeddedIndexes:
+        """Return the embedded indexes of one of the files that are joined; they are closed with these."""
+        part = EmbeddedIndexes(file, self._budget.sibling(), self._kept)
+        self._parts.append(part)
+        return part
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:

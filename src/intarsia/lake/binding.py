@@ -15,27 +15,20 @@ from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
 from intarsia.format.arrow_stream import ExpansionBudget
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.log_statistics import LogExclusion
 from intarsia.lake.schema import file_view
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import (
     Bound,
-    BoundAnd,
-    BoundConstant,
-    BoundOr,
-    Condition,
     Path,
     Predicate,
     bind,
-    condition_mask,
-    evaluate,
     find_column,
     has_calls,
 )
-from intarsia.predicate.bound import conjoin, disjoin
 from intarsia.read.file_names import FileNames
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn, refuse_repeated, type_at
+from intarsia.read.pruner import PruneStep, over_files
 from intarsia.rows.bounds import Bools
 
 #: Maximum memory for the expanded indexes of all files that one scan has open.
@@ -108,42 +101,26 @@ class TableBinder:
         is_same = tuple(columns) == self._columns
         return self if is_same else TableBinder(self._table, self._predicate, columns)
 
-    def exclude_by_partition(self) -> tuple[Bools, str]:
-        """Return which files of the table partition values exclude, and the columns that prove it."""
-        excluded = np.zeros(len(self._table.files), dtype=bool)
-        if self._bound is None or not self._decides_early:
-            return excluded, ""
-        values, used = self._table.partition_values, set[Path]()
-        for files, paths in self._table.partition_columns.known():
-            known = _assume_true(self._bound, paths)
-            if isinstance(known, BoundConstant) and known.value:
-                continue
-            columns = {path: take_values(values[path], files) for path in known.paths()}
-            kept = evaluate(known, columns, len(files))
-            excluded[files] = ~np.asarray(kept.to_numpy(zero_copy_only=False), dtype=bool)
-            used |= known.paths()
-        return excluded, ", ".join(sorted(".".join(path) for path in used)) or "constant"
-
-    def exclude_by_log(self, relevant: Bools) -> LogExclusion | None:
-        """Return the files that the statistics in the log of a table format exclude.
+    def exclude_unopened(self, relevant: Bools) -> Sequence[PruneStep]:
+        """Return the files that partition values and the log of a table format exclude; a file is one row.
 
         Args:
             relevant: The relevant files.
         """
-        statistics = self._table.log_statistics
-        if statistics is None or self._bound is None or not self._decides_early:
-            return None
-        excluded, column = statistics.exclude(self._bound, relevant, self._on_partition)
-        return LogExclusion(excluded, statistics.source, column, np.maximum(statistics.num_rows, 0))
-
-    def _on_partition(self, condition: Condition) -> Bools | None:
-        """Return for each file whether a condition on a partition column may be true; None for others."""
-        values = self._table.partition_values.get(condition.path)
-        if values is None:
-            return None
-        mask = condition_mask(condition, values.cast(condition.type))
-        matches = np.asarray(mask.to_numpy(zero_copy_only=False), dtype=bool)
-        return matches | ~self._table.partition_columns.is_known(condition.path)
+        if self._bound is None or not self._decides_early:
+            return ()
+        table = self._table
+        pruner = over_files(
+            self._bound,
+            table.file_bytes,
+            relevant,
+            table.partition_values,
+            lambda _: True,
+            table.partition_columns.is_known,
+        )
+        if table.log_statistics is not None:
+            pruner.use(table.log_statistics.proof)
+        return pruner.steps
 
     def bind_family(
         self, schema: FileSchema, path: str, files: npt.NDArray[np.int64]
@@ -287,14 +264,3 @@ def _refuse_variants(paths: Iterable[Path], variants: Set[Path]) -> None:
                     reason="variant-column",
                     column=name,
                 )
-
-
-def _assume_true(node: Bound, known: Set[Path]) -> Bound:
-    """Return the predicate with conditions on unknown columns replaced by TRUE."""
-    if isinstance(node, BoundAnd):
-        return conjoin([_assume_true(child, known) for child in node.children])
-    if isinstance(node, BoundOr):
-        return disjoin([_assume_true(child, known) for child in node.children])
-    if isinstance(node, BoundConstant) or node.path in known:
-        return node
-    return BoundConstant(True)

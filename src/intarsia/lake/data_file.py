@@ -119,8 +119,9 @@ class DataFile:
             metadata: Its metadata.
             identity: The identity of the file that has the metadata.
         """
-        opened = self.as_opened(identity) if self.is_remote else self
-        return JoinedPart(metadata, identity, opened.open, self.is_remote, self.page_checksums)
+        is_remote = self.is_remote
+        opened = self.as_opened(identity) if is_remote else self
+        return JoinedPart(metadata, identity, opened.open, is_remote, self.page_checksums)
 
     def as_opened(self, identity: Hashable | None) -> DataFile:
         """Return the file with the identity that it had when it was opened, in case it was replaced.

@@ -214,7 +214,8 @@ class TableDefinition:
         found = take_values(values, files)
         if default is None:
             return found
-        return pc.if_else(pa.array(self.partitions.is_known(path)[files]), found, default)
+        is_known = self.partitions.is_known.get(path)
+        return found if is_known is None else pc.if_else(pa.array(is_known[files]), found, default)
 
 
 def listed_file(

@@ -7,7 +7,7 @@ round.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -18,11 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import compares_alike, comparison_type
+from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted
 from intarsia.indexes.statistics import bounds_of_keys
-from intarsia.predicate import Bound, BoundConstant, BoundNull, Condition, Path
-from intarsia.read.formula import Formula, all_of, any_of, combine
+from intarsia.predicate import BoundNull, Condition, Path
 from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, might_match
 from intarsia.rows.ordering import ArrowOrdering, Keys, arrow_ordering
+from intarsia.rows.selection import RowSelection
 
 #: Decimals with more digits may have been written as JSON numbers, which many writers round to doubles.
 _MAX_DIGITS = 15
@@ -67,23 +68,6 @@ class UnparsedColumn(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class LogExclusion:
-    """The files that a log excludes.
-
-    Attributes:
-        files: Whether each file is excluded.
-        source: The name of the log in reports.
-        column: The columns that prove it.
-        num_rows: The number of rows of each file; 0 if it is not recorded.
-    """
-
-    files: Bools
-    source: str
-    column: str
-    num_rows: npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
 class LogStatistics:
     """The statistics of the files of a table.
 
@@ -106,43 +90,13 @@ class LogStatistics:
         columns = {path: column.take(chosen) for path, column in self.columns.items()}
         return LogStatistics(self.source, self.num_rows[list(ordinals)], columns, self.is_json)
 
-    def exclude(
-        self, predicate: Bound, relevant: Bools, constant: Callable[[Condition], Bools | None]
-    ) -> tuple[Bools, str]:
-        """Find the files in which no row can match.
+    @property
+    def proof(self) -> LogProof:
+        """The statistics as a proof whose granules are files."""
+        return LogProof(self)
 
-        Args:
-            predicate: The predicate, bound to the types of the table.
-            relevant: The relevant files.
-            constant: Returns for each file whether a condition on a partition column may be true; None for
-                conditions on other columns.
-
-        Returns:
-            Whether each file is excluded, and the columns that prove it.
-        """
-        formula = Formula(predicate)
-        masks, used = [], set[str]()
-        for condition in formula.conditions:
-            mask = self._might_match(condition, constant)
-            masks.append(mask)
-            if not isinstance(condition, BoundConstant) and not mask[relevant].all():
-                used.add(".".join(condition.path))
-        kept = combine(formula.root, masks, any_of, all_of)
-        return relevant & ~kept, ", ".join(sorted(used))
-
-    def _might_match(
-        self, condition: Condition | BoundConstant, constant: Callable[[Condition], Bools | None]
-    ) -> Bools:
-        num_files = len(self.num_rows)
-        if isinstance(condition, BoundConstant):
-            return np.full(num_files, condition.value)
-        mask = constant(condition)
-        if mask is None:
-            bounds = self._bounds(condition)
-            mask = np.ones(num_files, dtype=bool) if bounds is None else might_match(condition, bounds)
-        return mask
-
-    def _bounds(self, condition: Condition) -> Bounds | None:
+    def bounds(self, condition: Condition) -> Bounds | None:
+        """Return the bounds of the column of a condition in each file; None if they cannot judge it."""
         if condition.path not in self.columns:
             return None
         if condition.path not in self._converted:
@@ -212,6 +166,33 @@ class LogStatistics:
             is_extreme = (low < _LEAST + step) | (high > _GREATEST - step)
             return np.where(is_extreme, _LEAST, low - step), np.where(is_extreme, _GREATEST, high + step)
         return low, high
+
+
+class LogProof:
+    """The statistics of a log as a proof without cost. They include deleted rows, so no row is certain."""
+
+    is_lookup = False
+    counts_pages = False
+
+    def __init__(self, statistics: LogStatistics) -> None:
+        self._statistics = statistics
+        self.name = statistics.source
+
+    def reach(self, condition: Condition) -> Bools | None:
+        """Return every file, if the log has statistics of the column."""
+        bounds = self._statistics.bounds(condition)
+        return None if bounds is None else np.ones(len(bounds), dtype=bool)
+
+    def cost(self, wanted: Wanted) -> ProofCost:  # noqa: ARG002
+        """Return zero: the log has been read."""
+        return ProofCost(0, 0)
+
+    def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:  # noqa: ARG002
+        """Evaluate conditions on the bounds."""
+        for condition in wanted:
+            bounds = self._statistics.bounds(condition)
+            if bounds is not None:
+                yield Verdict(condition, RowSelection.from_mask(might_match(condition, bounds)), None)
 
 
 _PER_MILLISECOND = {"s": 1, "ms": 1, "us": 10**3, "ns": 10**6}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -122,22 +122,10 @@ class Partitions:
             replaces_columns=self.replaces_columns,
         )
 
-    def is_known(self, path: Path) -> npt.NDArray[np.bool_]:
-        """Return whether the value of a partition column is known, for each file."""
-        known = self._is_known.get(path[0])
-        return np.ones(len(self._files), dtype=bool) if known is None else known[self._groups]
-
-    def known(self) -> Iterator[tuple[npt.NDArray[np.int64], frozenset[Path]]]:
-        """Yield groups of ordinals of files, and the partition columns whose values are known in them."""
-        paths = list(self.values)
-        if not self._is_known:
-            yield np.arange(len(self._files)), frozenset(paths)
-            return
-        masks = np.stack([self.is_known(path) for path in paths])
-        patterns, codes = np.unique(masks, axis=1, return_inverse=True)
-        for code, pattern in enumerate(patterns.T):
-            known = frozenset(path for path, is_known in zip(paths, pattern, strict=True) if is_known)
-            yield np.flatnonzero(codes.ravel() == code), known
+    @property
+    def is_known(self) -> Mapping[Path, npt.NDArray[np.bool_]]:
+        """For the columns whose value is not known in all files, whether it is in each file."""
+        return {(name,): is_known[self._groups] for name, is_known in self._is_known.items()}
 
     def listed(self) -> pa.Table:
         """Return the distinct values, with ``num_files`` and ``num_bytes``; see `Table.partitions`."""

@@ -6,18 +6,18 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 from intarsia.file import FileMetadata, ParquetInput
+from intarsia.indexes.embedded import indexed_columns
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.reading_together import PlannedFile, can_be_together, read_together
 from intarsia.lake.snapshot import TableCache
 from intarsia.read.ahead import ahead, done
-from intarsia.read.file_plan import FilePlan, plan_file
+from intarsia.read.file_plan import FilePlan, plan_file, with_estimates, without_deleted
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import Piece, read_rows
-from intarsia.read.known import Known
 from intarsia.read.prefetch import prefetch
 
 #: The rows of a file are read in the thread that plans it if this takes at most this many bytes. They are in
@@ -41,29 +41,29 @@ class Binder(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class KnownFile:
-    """The facts that are known about a file before it is opened.
+class PlannedPart:
+    """The plan of a file that was planned together with others, before it is opened.
 
     Attributes:
-        metadata: The metadata of the file for which the facts were proven; the file may have been replaced
-            since.
-        known: The facts.
-        plan: The plan of the file, if its own indexes cannot exclude more.
+        metadata: The metadata of the planned file; the file may have been replaced since.
+        plan: The plan, without the deleted rows of the table.
     """
 
     metadata: FileMetadata
-    known: Known = field(default_factory=Known)
-    plan: FilePlan | None = None
+    plan: FilePlan
 
-    @property
-    def dictionary_pages(self) -> Mapping[int, bytes]:
-        """Dictionary pages that were read, by offset."""
-        return self.known.dictionary_pages if self.plan is None else self.plan.dictionary_pages
+    def without_dictionary_pages(self) -> PlannedPart:
+        """Return the plan without the dictionary pages, which are then read again."""
+        return PlannedPart(self.metadata, replace(self.plan, dictionary_pages={}))
 
-    def without_dictionary_pages(self) -> KnownFile:
-        """Return the facts without the dictionary pages, which are then read again."""
-        plan = None if self.plan is None else replace(self.plan, dictionary_pages={})
-        return KnownFile(self.metadata, replace(self.known, dictionary_pages={}), plan)
+    def plan_of(self, query: FileQuery) -> FilePlan:
+        """Return the plan of the opened file."""
+        if self.metadata is not query.file.metadata:
+            return plan_file(query)
+        plan = self.plan
+        if indexed_columns(self.metadata) != frozenset():
+            plan = with_estimates(query, plan)
+        return without_deleted(query, plan)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def plan_files(
     reads: bool = False,
     reads_all: bool = False,
     counts_certain: bool = False,
-    known: Mapping[str, KnownFile] | None = None,
+    known: Mapping[str, PlannedPart] | None = None,
     joined: TableCache | None = None,
 ) -> Generator[tuple[DataFile, Future[OpenPlan]], None, None]:
     """Plan files in several threads, a little ahead of the caller that reads them.
@@ -116,31 +116,26 @@ def plan_files(
         reads_all: The caller reads all planned rows with `read_rows`, so those of small files are read, too.
         counts_certain: The caller does not read rows that are certain to match, so files with such rows are
             not read here.
-        known: Facts about files that have been proven before, by path.
+        known: The plans of files that were planned together, by path.
         joined: The cache for the metadata of files that are read together; None for a cache of this call.
 
     Yields:
         Each file in order, and a future with its plan or an exception.
     """
 
-    def plan_of(query: FileQuery, known_file: KnownFile | None) -> FilePlan:
-        if known_file is None or known_file.metadata is not query.file.metadata:
-            return plan_file(query)
-        return plan_file(query, known_file.known) if known_file.plan is None else known_file.plan
-
     def plan(entry: DataFile) -> OpenPlan:
-        facts = None if known is None else known.get(entry.path)
+        found = None if known is None else known.get(entry.path)
         file = open_file(entry)
         try:
             with file.named_errors():
                 query = binder.query(entry, file)
-                planned = plan_of(query, facts)
+                planned = plan_file(query) if found is None else found.plan_of(query)
                 if not reads:
                     return OpenPlan(query, planned)
                 planned, has_all = prefetch(query, planned)
-                found = OpenPlan(query, planned)
-                waits = has_all and reads_all and found.is_read(counts_certain=counts_certain)
-                return replace(found, waits=waits and can_be_together(query, planned))
+                opened = OpenPlan(query, planned)
+                waits = has_all and reads_all and opened.is_read(counts_certain=counts_certain)
+                return replace(opened, waits=waits and can_be_together(query, planned))
         except BaseException:
             file.close()
             raise

@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
+from intarsia.lake.axes import exclude_joined
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.joined_files import exclude_joined
 from intarsia.lake.planning import OpenPlan, plan_files
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.survivors import Survivors, find_survivors

@@ -16,6 +16,7 @@ from intarsia.arrow.selecting import no_rows
 from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
 from intarsia.lake.binding import TableBinder
+from intarsia.lake.first_rows import FirstRows
 from intarsia.lake.planning import OpenPlan
 from intarsia.lake.query_result import QueryResult
 from intarsia.lake.query_run import OnError, QueryRun
@@ -23,7 +24,6 @@ from intarsia.lake.scan_arguments import OrderBy, parse_order
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.split import Split, SplitQuery, file_identity, make_splits
 from intarsia.lake.table_files import TableFiles
-from intarsia.lake.top_scan import TopScan
 from intarsia.predicate import Predicate
 from intarsia.read.aggregate import Aggregate, Totals
 from intarsia.read.aggregate.calls import Requested, requested_functions
@@ -449,7 +449,7 @@ class Scan(QueryResult):
     def _first_rows(self, run: QueryRun, key: SortKey) -> pa.Table:
         assert self._limit is not None
         with run.reporting() as report:
-            return TopScan(
+            return FirstRows(
                 self._table,
                 self._where,
                 self.columns,

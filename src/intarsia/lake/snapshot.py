@@ -88,11 +88,11 @@ class TableCache(MemoryCache):
 
     def join(self, parts: Sequence[JoinedPart]) -> JoinedMetadata:
         """Return the joined metadata of files, the same object as before if all of them are unchanged."""
-        key = tuple(part.metadata for part in parts)
+        key = tuple([part.metadata for part in parts])
         found: JoinedMetadata | None = self.get(_JOINED, key, key)
         if found is None:
             found = JoinedMetadata(parts)
-            self.put(_JOINED, key, key, found, sum(metadata.memory_bytes for metadata in key))
+            self.put(_JOINED, key, key, found, sum([metadata.memory_bytes for metadata in key]))
         return found
 
     # --- the ends of objects -----------------------------------------------------------------------

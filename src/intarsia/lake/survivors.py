@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -14,16 +15,16 @@ from intarsia.arrow.selecting import take_values
 from intarsia.errors import FormatError, PredicateError
 from intarsia.file import Ignored
 from intarsia.file.schema import FileSchema
+from intarsia.lake.axes import AxisBinder, exclude_joined
 from intarsia.lake.index.answers import FileAnswers, answer_files
 from intarsia.lake.index.known_files import FamilyFiles
-from intarsia.lake.index.prune import FamilyVerdict, prune_family
-from intarsia.lake.joined_files import FamilyBinder, exclude_joined
-from intarsia.lake.log_statistics import LogExclusion
-from intarsia.lake.planning import KnownFile
+from intarsia.lake.index.prune import FamilyProofs
+from intarsia.lake.planning import PlannedPart
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Bound, Path, Predicate
 from intarsia.read.aggregate.result import Question
+from intarsia.read.pruner import PruneStep, compares, over_files
 from intarsia.read.report import ScanReport
 from intarsia.rows.bounds import Bools
 from intarsia.storage import reading_indexes
@@ -42,12 +43,12 @@ class TableQuery(Protocol):
         """The rows to select; None for all."""
         ...
 
-    def exclude_by_partition(self) -> tuple[Bools, str]:
-        """Return which files of the table partition values exclude, and the columns that prove it."""
-        ...
+    def exclude_unopened(self, relevant: Bools) -> Sequence[PruneStep]:
+        """Return the files that are excluded by what is known without opening them; a file is one row.
 
-    def exclude_by_log(self, relevant: Bools) -> LogExclusion | None:
-        """Return the files that the log of a table format excludes; None if it has no statistics."""
+        Args:
+            relevant: The files that matter.
+        """
         ...
 
     def bind_family(
@@ -64,12 +65,12 @@ class Survivors:
     Attributes:
         files: Ordinals of the files to open, ascending.
         answers: The answers for files that need not be opened although their rows match.
-        known: Facts about files to open, by path.
+        known: The plans of files to open that were planned together, by path.
     """
 
     files: Sequence[int]
     answers: Sequence[FileAnswers] = field(default_factory=tuple)
-    known: Mapping[str, KnownFile] = field(default_factory=dict)
+    known: Mapping[str, PlannedPart] = field(default_factory=dict)
 
 
 def find_survivors(
@@ -80,7 +81,7 @@ def find_survivors(
     *,
     snapshot: Snapshot | None = None,
     among: Bools | None = None,
-    joins: FamilyBinder | None = None,
+    joins: AxisBinder | None = None,
     reads: bool = True,
 ) -> Survivors:
     """Exclude files by partition values and by the lake index, and add them to a report.
@@ -97,21 +98,18 @@ def find_survivors(
         reads: Whether planning them reads Bloom filters and dictionary pages, too.
     """
     snapshot = snapshot or table.new_snapshot()
-    excluded, column = binder.exclude_by_partition()
-    among = np.ones(len(table.files), dtype=bool) if among is None else among
-    excluded, keep = among & excluded, among & ~excluded
-    if excluded.any():
-        num_bytes = int(table.file_bytes[excluded].sum())
-        report.add_excluded("partition", column, files=int(excluded.sum()), num_bytes=num_bytes)
-    logged = binder.exclude_by_log(keep)
-    if logged is not None and logged.files.any():
-        keep &= ~logged.files
+    keep = np.ones(len(table.files), dtype=bool) if among is None else among.copy()
+    for step in binder.exclude_unopened(keep):
+        gone = (step.before - step.after).to_mask(len(keep))
+        keep &= ~gone
+        statistics = table.log_statistics
+        is_logged = statistics is not None and step.index == statistics.source
         report.add_excluded(
-            logged.source,
-            logged.column,
-            files=int(logged.files.sum()),
-            rows=int(logged.num_rows[logged.files].sum()),
-            num_bytes=int(table.file_bytes[logged.files].sum()),
+            step.index,
+            step.column,
+            files=int(gone.sum()),
+            rows=int(np.maximum(statistics.num_rows[gone], 0).sum()) if statistics and is_logged else 0,
+            num_bytes=int(table.file_bytes[gone].sum()),
         )
     if binder.predicate is None and questions is None:
         return Survivors(np.flatnonzero(keep).tolist())
@@ -142,7 +140,7 @@ def _joined(
     keep: Bools,
     unknown: Bools,
     answers: Sequence[FileAnswers],
-    joins: FamilyBinder | None,
+    joins: AxisBinder | None,
     *,
     reads: bool,
     snapshot: Snapshot,
@@ -179,27 +177,33 @@ def _family(
     mask[files.within] = relevant
     sizes = np.zeros(num_files, dtype=np.int64)
     sizes[files.within] = table.file_bytes[files.files]
-    if predicate is None:
-        verdict = FamilyVerdict(mask, mask, (), ())
-    else:
+    proofs = FamilyProofs(family)
+    possible = certain = mask
+    steps: Sequence[PruneStep] = ()
+    if predicate is not None:
         positions = np.full(num_files, -1)
         positions[files.within] = np.arange(len(files.within))
         spread = {name: _spread(values, positions) for name, values in constants.items()}
-        verdict = prune_family(family, predicate, spread, mask, sizes)
+        pruner = over_files(predicate, sizes, mask, spread, partial(compares, family.schema))
+        pruner.use(proofs.bounds)
+        pruner.use_all(proofs.gathered(predicate.paths()))
+        possible, certain = (rows.to_mask(num_files) for rows in (pruner.candidates, pruner.certain))
+        steps = pruner.steps
     names = table.names_in(family.schema, path)
     num_rows, num_groups = family.num_rows, files.segment.num_row_groups[family.positions]
-    for one in verdict.exclusions:
+    for step in steps:
+        gone = (step.before - step.after).to_mask(num_files)
         report.add_excluded(
-            one.index,
-            one.column if names is None else names.shown(one.column),
-            files=int(one.files.sum()),
-            row_groups=int(num_groups[one.files].sum()),
-            rows=int(num_rows[one.files].sum()),
-            num_bytes=int(sizes[one.files].sum()),
+            step.index,
+            step.column if names is None else names.shown(step.column),
+            files=int(gone.sum()),
+            row_groups=int(num_groups[gone].sum()),
+            rows=int(num_rows[gone].sum()),
+            num_bytes=int(sizes[gone].sum()),
         )
     answers = None
     if questions is not None:
-        certain = verdict.certain.copy()
+        certain = certain.copy()
         certain[files.within[table.has_deletes[files.files]]] = False
         answers = answer_files(family, certain, questions, frozenset(constants), names)
     if answers is not None:
@@ -211,7 +215,7 @@ def _family(
             rows=int(num_rows[done].sum()),
             num_bytes=int(sizes[done].sum()),
         )
-    return verdict.possible[files.within], answers, verdict.faults
+    return possible[files.within], answers, proofs.faults
 
 
 def _spread(values: pa.Array, positions: np.ndarray) -> pa.Array:

@@ -328,7 +328,7 @@ class TableFiles:
         readable, schema = self._first_readable(snapshot)
         schemas[readable], self._variants = schema.arrow, schema.variants
         others = [ordinal for ordinal in range(readable + 1, len(self.files)) if ordinal not in schemas]
-        size = 1 if any(self.files[ordinal].is_remote for ordinal in others) else _LOCAL_FILES_PER_TASK
+        size = 1 if self.has_objects else _LOCAL_FILES_PER_TASK
         tasks = [others[start : start + size] for start in range(0, len(others), size)]
 
         def read(ordinals: Sequence[int]) -> dict[int, pa.Schema]:

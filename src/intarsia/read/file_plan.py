@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+import pyarrow as pa
 
 from intarsia.file import ChunkKey
 from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, PageChooser, is_single_page, plan_chunk
@@ -17,8 +18,8 @@ from intarsia.predicate import Bound
 from intarsia.read.counts import ReadCounts
 from intarsia.read.estimate import Estimates, order_conditions
 from intarsia.read.file_query import FileQuery
-from intarsia.read.known import JoinedRows, Known, PruneStep
 from intarsia.read.prune import prune
+from intarsia.read.pruner import Constants, PruneStep
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 
@@ -27,8 +28,32 @@ _ESTIMATE_PART = 8
 
 
 @dataclass(frozen=True)
+class JoinedRows:
+    """The rows of one of several files that were joined.
+
+    Attributes:
+        start: The first row of the file.
+        stop: The row after its last row.
+        dictionary_pages: The dictionary pages of the file, by offset in it.
+    """
+
+    start: int
+    stop: int
+    dictionary_pages: Mapping[int, bytes] = field(default_factory=dict, repr=False)
+
+    def of(self, rows: RowSelection) -> RowSelection:
+        """Return the rows that are in the file, as row numbers of the file."""
+        return rows.clip(self.start, self.stop).shift(-self.start)
+
+    def steps(self, steps: Iterable[PruneStep]) -> tuple[PruneStep, ...]:
+        """Return the steps that excluded rows of the file."""
+        own = (PruneStep(one.index, one.column, self.of(one.before), self.of(one.after)) for one in steps)
+        return tuple(step for step in own if step.after.num_rows < step.before.num_rows)
+
+
+@dataclass(frozen=True)
 class FilePlan:
-    """The plan of a query of one file.
+    """The plan of a query of one file, or of several that are joined.
 
     Attributes:
         candidates: A superset of the rows that match.
@@ -41,6 +66,7 @@ class FilePlan:
         index_bytes: Bytes that were read from indexes.
         dictionary_pages: Dictionary pages that were read while planning, by offset; reading needs them, too.
         contradictions: The metadata that was known to be wrong at the time of planning.
+        has_all: See `intarsia.read.prune.Pruned`.
     """
 
     candidates: RowSelection
@@ -51,9 +77,15 @@ class FilePlan:
     index_bytes: int = 0
     dictionary_pages: Mapping[int, bytes] = field(default_factory=dict, repr=False)
     contradictions: frozenset[Contradiction] = frozenset()
+    has_all: bool = True
 
-    def of_file(self, file: JoinedRows) -> FilePlan:
-        """Return the plan of one of several files that were joined."""
+    def of_file(self, file: JoinedRows, contradictions: frozenset[Contradiction]) -> FilePlan:
+        """Return the plan of one of several files that were joined.
+
+        Args:
+            file: The rows of the file.
+            contradictions: The metadata of the file that was known to be wrong at the time of planning.
+        """
         return FilePlan(
             file.of(self.candidates),
             file.of(self.certain),
@@ -61,15 +93,17 @@ class FilePlan:
             self.stages,
             file.steps(self.steps),
             dictionary_pages=file.dictionary_pages,
+            contradictions=contradictions,
         )
 
 
-def plan_file(query: FileQuery, known: Known | None = None) -> FilePlan:
-    """Plan a query of a file with the file's indexes.
+def plan_file(query: FileQuery, constants: Constants | None = None, *, reads: bool = True) -> FilePlan:
+    """Plan a query of a file, or of several that are joined, with their indexes.
 
     Args:
         query: The query.
-        known: Facts about the rows of the file that have been proven before.
+        constants: The constant columns, if several files are joined; None for those of the query.
+        reads: Whether indexes outside the footers are read.
     """
     file, predicate = query.file, query.predicate
     if predicate is None:
@@ -77,30 +111,56 @@ def plan_file(query: FileQuery, known: Known | None = None) -> FilePlan:
         wrong = file.metadata.contradictions
         return FilePlan(present, present, present, steps=tuple(_deletions(query)), contradictions=wrong)
     before = file.source.counts.bytes
+    constants = constants or Constants(
+        {path: pa.array([value.as_py()], value.type) for path, value in query.constants.items()},
+        np.array([0, file.footer.num_rows]),
+    )
     while True:
         wrong = file.metadata.contradictions
         pruned = prune(
             file,
             predicate,
-            constants=query.constants,
+            constants=constants,
             group_bytes=query.estimated_bytes_by_group,
             embedded=query.embedded,
-            known=known,
+            reads=reads,
         )
         if file.metadata.contradictions == wrong:
-            break
-        known = None  # what was proven with wrong metadata
-    stages = stages_of(query, predicate, pruned.candidates)
-    index_bytes = file.source.counts.bytes - before
-    return FilePlan(
-        pruned.candidates & query.present,
-        pruned.certain & query.present,
-        pruned.proven & query.present,
-        stages,
-        (*pruned.steps, *_deletions(query, pruned.candidates)),
-        index_bytes,
-        pruned.dictionary_pages,
-        wrong,
+            break  # else rows were excluded with wrong metadata
+    plan = FilePlan(
+        pruned.candidates,
+        pruned.certain,
+        pruned.proven,
+        stages_of(query, predicate, pruned.candidates),
+        pruned.steps,
+        dictionary_pages=pruned.dictionary_pages,
+        contradictions=wrong,
+        has_all=pruned.has_all,
+    )
+    return replace(without_deleted(query, plan), index_bytes=file.source.counts.bytes - before)
+
+
+def with_estimates(query: FileQuery, plan: FilePlan) -> FilePlan:
+    """Return the plan of a file that was planned with others, in the order that its indexes suggest."""
+    if query.predicate is None:
+        return plan
+    before = query.file.source.counts.bytes
+    stages = stages_of(query, query.predicate, plan.candidates)
+    index_bytes = plan.index_bytes + query.file.source.counts.bytes - before
+    return replace(plan, stages=stages, index_bytes=index_bytes)
+
+
+def without_deleted(query: FileQuery, plan: FilePlan) -> FilePlan:
+    """Return a plan without the deleted rows."""
+    if query.deleted.is_empty:
+        return plan
+    present = query.present
+    return replace(
+        plan,
+        candidates=plan.candidates & present,
+        certain=plan.certain & present,
+        proven=plan.proven & present,
+        steps=(*plan.steps, *_deletions(query, plan.candidates)),
     )
 
 

@@ -21,6 +21,7 @@ from intarsia.file.chunk_plan import PageChooser, plan_chunk
 from intarsia.file.claims import check_claims
 from intarsia.file.decode import PageDecoder
 from intarsia.file.fetch import PageCache
+from intarsia.file.joined import JoinedInput
 from intarsia.file.synthetic import decode_errors
 from intarsia.format.footer import chunk_range
 from intarsia.predicate import Bound
@@ -186,7 +187,8 @@ class FileReader:
         is_proven = self.is_proven(group, wanted)
         if is_proven and limit is not None:
             wanted = wanted.head(limit)
-        if wanted.num_rows == self._num_rows(group) and is_proven:
+        is_whole = wanted.num_rows == self._num_rows(group) and not isinstance(self._query.file, JoinedInput)
+        if is_whole and is_proven:
             return self.read_whole(group)
         stages = () if is_proven else self._plan.stages
         piece = self._read_selected(group, wanted, stages, limit)
@@ -199,7 +201,8 @@ class FileReader:
             return self.read(group, wanted, limit)
         first, num_rows = self._first_row(group), self._num_rows(group)
         present = self._query.present.clip(first, first + num_rows).shift(-first)
-        if self._query.predicate is None and present.num_rows == num_rows:
+        is_single = not isinstance(self._query.file, JoinedInput)
+        if self._query.predicate is None and present.num_rows == num_rows and is_single:
             return self.read_whole(group)
         return self._read_selected(group, present, self._plan.stages, limit)
 

@@ -13,8 +13,8 @@ from intarsia.file.outlines import UNKNOWN
 from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageRows
 from intarsia.read.file_query import FileQuery
-from intarsia.read.known import PruneStep
 from intarsia.read.pages_read import PagesRead
+from intarsia.read.pruner import PruneStep
 from intarsia.rows.bounds import Bools
 
 Int64s = npt.NDArray[np.int64]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from intarsia.file import ParquetInput
 from intarsia.read.amounts import count
-from intarsia.read.known import PruneStep
+from intarsia.read.pruner import PruneStep
 
 
 @dataclass

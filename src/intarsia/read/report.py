@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from intarsia.errors import IntarsiaError, IntarsiaWarning
 from intarsia.file import Ignored
@@ -24,9 +23,9 @@ from intarsia.read.counts import PageCounts, ReadCounts
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.hint import Hint
-from intarsia.read.known import Known, PruneStep
 from intarsia.read.page_states import PageStates, pages_read
 from intarsia.read.pruned_by import PrunedBy
+from intarsia.read.pruner import PruneStep
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import QueryReads
@@ -232,24 +231,25 @@ class ScanReport:
         _entry(self.pruned_by, index, column).add(files=files, row_groups=row_groups, rows=rows)
 
     def add_excluded_together(
-        self, query: FileQuery, joined: JoinedMetadata, known: Known, files: Bools
+        self, query: FileQuery, joined: JoinedMetadata, steps: Sequence[PruneStep], files: Bools
     ) -> None:
         """Add files that indexes excluded together, and whose footers were read.
 
         Args:
             query: The query of the joined files.
             joined: The joined files.
-            known: The facts that exclude them.
+            steps: The rows that each index excluded.
             files: Whether each file is excluded.
         """
-        self._add_joined(query, joined, known, files)
+        self._add_joined(query, joined, steps, files)
 
     def add_searched_together(
         self,
         query: FileQuery,
         joined: JoinedMetadata,
-        known: Known,
-        members: npt.NDArray[np.int64],
+        steps: Sequence[PruneStep],
+        files: Bools,
+        done: RowSelection,
         counts: ReadCounts,
     ) -> None:
         """Add files that were read together.
@@ -257,21 +257,22 @@ class ScanReport:
         Args:
             query: The query of the joined files, which read only these files.
             joined: The joined files.
-            known: The facts about their rows.
-            members: The positions of the files that were read.
+            steps: The rows that each index excluded.
+            files: Whether each file was searched.
+            done: The rows that were read.
             counts: The counts of reading them.
         """
-        files = np.zeros(len(joined.lengths), dtype=bool)
-        files[members] = True
-        self._add_joined(query, joined, known, files)
+        self._add_joined(query, joined, steps, files)
         self._add_counts(counts)
-        self.files_read += len(members)
+        self.files_read += int(joined.files_with(done).sum())
         self.row_groups_read += counts.row_groups
         self.rows_candidate += counts.rows_candidate
         if self.bytes_planned is not None:
             self.bytes_planned += counts.planned_bytes
 
-    def _add_joined(self, query: FileQuery, joined: JoinedMetadata, known: Known, files: Bools) -> None:
+    def _add_joined(
+        self, query: FileQuery, joined: JoinedMetadata, steps: Sequence[PruneStep], files: Bools
+    ) -> None:
         """Add some of several joined files, and the rows of them that indexes excluded."""
         edges, file_edges = joined.footer.row_group_starts, joined.row_edges
         own = RowSelection.union_of(file_edges[:-1][files], file_edges[1:][files])
@@ -282,7 +283,7 @@ class ScanReport:
         self.row_groups_total += int(groups.sum())
         self.rows_total += own.num_rows
         self.bytes_total += int(joined.lengths[files].sum())
-        for step in known.steps:
+        for step in steps:
             before, after = step.before & own, step.after & own
             pages = states.excluded_by(replace(step, before=before, after=after))
             excluded_pages += pages
@@ -297,6 +298,9 @@ class ScanReport:
                 rows=before.num_rows - after.num_rows,
             )
         self._add_pages(query, states.totals, states.read, excluded_pages)
+        for position in np.flatnonzero(files).tolist():
+            ignored = joined.parts[position].metadata.ignored
+            self.ignored += [note for note in ignored if note not in self.ignored]
 
     def add_answered(
         self, sources: Iterable[tuple[str, str]], *, files: int, num_bytes: int, row_groups: int, rows: int

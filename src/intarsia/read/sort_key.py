@@ -28,16 +28,18 @@ class Ranks(NamedTuple):
     Attributes:
         tiers: The tier of each granule; smaller ones are better.
         keys: The best key of each granule; arbitrary outside the tier of granules with bounds.
+        worst: The worst key of each granule, likewise.
         key_type: Keys of the same type can be compared.
     """
 
     tiers: np.ndarray
     keys: np.ndarray
+    worst: np.ndarray
     key_type: str
 
     def take(self, ordinals: np.ndarray) -> Ranks:
         """Return the ranks of some of the granules, in the given order."""
-        return Ranks(self.tiers[ordinals], self.keys[ordinals], self.key_type)
+        return Ranks(self.tiers[ordinals], self.keys[ordinals], self.worst[ordinals], self.key_type)
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class SortKey:
         if pa.types.is_floating(value.type) and math.isnan(value.as_py()):
             nan = Not(Comparison(path, "<=", math.inf)) if self.descending else IsNull(path, negated=True)
             return Or((nan, IsNull(path))) if self.nulls_first else nan
-        return self.at_least(value)
+        return self._at_least(value)
 
     def better_than(self, value: pa.Scalar) -> Predicate:
         """Return the condition that a row comes before all rows with a value."""
@@ -102,7 +104,7 @@ class SortKey:
             return Or((nan, IsNull(path))) if self.nulls_first else nan
         return self._before(value, ">" if self.descending else "<")
 
-    def at_least(self, value: pa.Scalar) -> Predicate:
+    def _at_least(self, value: pa.Scalar) -> Predicate:
         """Return the condition that a row comes before all rows with worse values than a value.
 
         Args:
@@ -136,8 +138,14 @@ class SortKey:
             tiers = np.where(bounds.null_counts != 0, _UNBOUNDED, tiers)
         if self.descending:
             tiers = np.where(bounds.nan_counts > 0, _UNBOUNDED, tiers)
-        keys = bounds.maxima if self.descending else bounds.minima
-        return Ranks(tiers, keys, "number" if keys.dtype != object else _key_type(bounds))
+        ends = (bounds.maxima, bounds.minima) if self.descending else (bounds.minima, bounds.maxima)
+        return Ranks(tiers, *ends, "number" if ends[0].dtype != object else _key_type(bounds))
+
+    @staticmethod
+    def unknown_ranks(num_granules: int) -> Ranks:
+        """Return the ranks of granules without bounds."""
+        nothing = np.zeros(num_granules, dtype=np.int64)
+        return Ranks(np.full(num_granules, _UNBOUNDED), nothing, nothing, "number")
 
     def ranks_of_values(self, values: pa.Array) -> Ranks:
         """Return the ranks of granules in which the column has one value each."""
@@ -145,7 +153,47 @@ class SortKey:
         keys = np.empty(len(values), dtype=object)
         keys[:] = values.to_pylist()
         tiers = np.where(is_null, _UNBOUNDED if self.nulls_first else _NULLS, _BOUNDED)
-        return Ranks(tiers, keys, str(values.type))
+        return Ranks(tiers, keys, keys, str(values.type))
+
+    def next_granules(self, parts: Sequence[Ranks], num_rows: Rows, limit: int, least: int) -> Rows:
+        """Choose the granules to read next: the best ones, as many as probably contain the first rows.
+
+        If all rows match and bounds are values, the best of ``n`` granules contain at least ``n`` rows that
+        are no worse than the best value of the next granule. So no further granule is needed for ``n`` rows.
+
+        Args:
+            parts: The ranks of some of the granules each; positions are those in their concatenation.
+            num_rows: The number of relevant rows of each granule; those without any are not chosen.
+            limit: The number of rows that are searched.
+            least: The minimum number of rows to read, if there are as many.
+
+        Returns:
+            The positions of the granules.
+        """
+        order = self.best_first(parts)
+        order = order[num_rows[order] > 0]
+        if not len(order):
+            return order
+        rows = num_rows[order]
+        enough = int(np.searchsorted(np.cumsum(rows), least)) + 1
+        tiers = np.concatenate([part.tiers for part in parts])[order]
+        if tiers[0] != _BOUNDED or len({part.key_type for part in parts}) > 1:
+            return order[:enough]
+        bounded = int(np.searchsorted(tiers, _BOUNDED, side="right"))
+        keys, worst = (
+            np.concatenate([getattr(part, name) for part in parts])[order[:bounded]]
+            for name in ("keys", "worst")
+        )
+        # all rows of a granule count as soon as the next granule begins no better than its worst value
+        if self.descending:
+            counts_from = bounded - np.searchsorted(keys[::-1], worst, side="right")
+        else:
+            counts_from = np.searchsorted(keys, worst, side="left")
+        counts_from = np.maximum(counts_from, np.arange(1, bounded + 1))
+        others = np.bincount(counts_from, weights=rows[:bounded] - 1, minlength=bounded + 1)
+        proven = np.arange(bounded + 1) + np.cumsum(others)
+        likely = min(int(np.searchsorted(proven[1:], limit)) + 1, bounded)
+        return order[: max(likely, enough)]
 
     def best_first(self, parts: Sequence[Ranks]) -> Rows:
         """Return the positions of granules, the best first, and equal ones in their order.
@@ -183,16 +231,14 @@ class TopRows:
     Args:
         key: The order.
         limit: The maximum number of rows.
-        floor: A value such that `limit` rows have it or better ones; None if unknown.
 
     Attributes:
         limit: The maximum number of rows.
         rows: The values (``key0``, …), the file (``file``) and the row number (``row``) of each row.
     """
 
-    def __init__(self, key: SortKey, limit: int, floor: pa.Scalar | None = None) -> None:
+    def __init__(self, key: SortKey, limit: int) -> None:
         self._key = key
-        self._floor = floor
         self.limit = limit
         place = [pa.field("file", pa.int64()), pa.field("row", pa.int64())]
         self.rows = pa.schema([*key.schema, *place]).empty_table()
@@ -203,16 +249,15 @@ class TopRows:
         return self.limit - int(self.rows.num_rows)
 
     @property
-    def has_wrong_floor(self) -> bool:
-        """Whether fewer rows were found than the floor proves."""
-        return self._floor is not None and self.num_missing > 0
-
-    @property
     def condition(self) -> Predicate | None:
         """The condition that other rows must match; None as long as nothing is known about them."""
         if self.rows.num_rows < self.limit or not self.limit:
-            return None if self._floor is None else self._key.at_least(self._floor)
+            return None
         return self._key.can_precede(self.rows["key0"][self.limit - 1])
+
+    def restore(self, rows: pa.Table) -> None:
+        """Return to the rows that were found at an earlier time."""
+        self.rows = rows
 
     def add(self, values: pa.Table, files: Rows, numbers: Rows) -> None:
         """Add rows.

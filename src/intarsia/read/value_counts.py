@@ -27,8 +27,8 @@ from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, current_plan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import read_known_rows
-from intarsia.read.known import PruneStep
 from intarsia.read.output_columns import OutputColumn
+from intarsia.read.pruner import PruneStep
 from intarsia.read.report import FileOutcome
 from intarsia.read.retry import retry_without_wrong_index
 from intarsia.rows.bounds import Bools

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from intarsia.errors import IntarsiaError
 from intarsia.file import Ignored, ParquetInput
 from intarsia.file.trust import Claim
+from intarsia.lake.axes import exclude_joined
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.joined_files import exclude_joined
 from intarsia.lake.planning import OpenPlan, plan_files
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.split import file_identity

@@ -16,7 +16,9 @@ from intarsia.lake.data_file import DataFile
 from intarsia.predicate import Bound, BoundConstant, Comparison, Path, Predicate, bind
 from intarsia.predicate.nodes import innermost
 from intarsia.read.file_query import FileQuery
+from intarsia.read.pruner import PruneStep
 from intarsia.rows.bounds import Bools
+from intarsia.rows.selection import RowSelection
 from intarsia.spark.binding import Leaf, Partition, SparkBinder
 
 _Result = TypeVar("_Result")
@@ -43,14 +45,19 @@ class SparkTableBinder:
         """Bind the predicate and the columns to one open file."""
         return self._binder.query(entry, file)
 
-    def exclude_by_partition(self) -> tuple[Bools, str]:
-        """Return which files partition values exclude, and the columns that prove it."""
-        columns = self._for_each(self._binder.excluding_columns, self._partitions)
-        excluded = np.array([column is not None for column in columns], dtype=bool)
-        return excluded, ", ".join(dict.fromkeys(column for column in columns if column is not None))
+    def exclude_unopened(self, relevant: Bools) -> Sequence[PruneStep]:
+        """Return the files that partition values exclude, and the columns that prove it.
 
-    def exclude_by_log(self, relevant: Bools) -> None:
-        """Return None, because Spark passes files without statistics of a log."""
+        Args:
+            relevant: The files that matter.
+        """
+        columns = self._for_each(self._binder.excluding_columns, self._partitions)
+        excluded = np.array([column is not None for column in columns], dtype=bool) & relevant
+        if not excluded.any():
+            return ()
+        proven_by = ", ".join(dict.fromkeys(column for column in columns if column is not None))
+        before, after = RowSelection.from_mask(relevant), RowSelection.from_mask(relevant & ~excluded)
+        return [PruneStep("partition", proven_by, before, after)]
 
     def bind_family(
         self,

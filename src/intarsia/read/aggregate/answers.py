@@ -29,7 +29,7 @@ from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.statistics import exact_bounds, statistics_bounds
 from intarsia.indexes.summaries import GranuleSummaries, sum_type, summary_schema
 from intarsia.predicate.bound import BoundNull, Path
-from intarsia.read.known import PruneStep
+from intarsia.read.pruner import PruneStep
 from intarsia.rows.bounds import Bools, Bounds
 from intarsia.rows.ordering import ArrowOrdering, Keys, ordering_for
 from intarsia.rows.selection import Rows, RowSelection

@@ -1,0 +1,399 @@
+"""Files of one schema and one writer, planned as one: their footers are read, joined and pruned at once.
+
+Planning a single file takes about a thousand function calls. Most files of a lake have the same columns and
+the same writer. So they are laid end to end, and each condition is evaluated once on all of their row groups
+and pages. The plan of a file is its part of the plan of all.
+
+The footers of objects are read concurrently, and so are the needed bytes of their Bloom filters and
+dictionary pages. If an object is replaced or deleted meanwhile, it is planned separately. If the store fails,
+all objects are planned separately, so that the error is raised where the object is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from intarsia.errors import FormatError, ObjectStoreError, PredicateError, QueryTimeoutError
+from intarsia.file import FileMetadata
+from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
+from intarsia.file.schema import INDEX_KEYS, FileSchema
+from intarsia.indexes.embedded import indexed_columns
+from intarsia.lake.planning import Binder, PlannedPart
+from intarsia.lake.snapshot import Snapshot
+from intarsia.lake.table_files import TableFiles
+from intarsia.predicate import Bound, Path
+from intarsia.read.ahead import ahead
+from intarsia.read.file_plan import FilePlan, JoinedRows, plan_file
+from intarsia.read.file_query import FileQuery, leaves_under
+from intarsia.read.pruner import Constants
+from intarsia.read.report import ScanReport
+from intarsia.rows.bounds import Bools
+
+#: The maximum number of files in an axis, and of bytes of their metadata in memory.
+MAX_FILES = 1_024
+MAX_BYTES = 64 << 20
+
+#: The maximum number of bytes of dictionary pages to keep for reading the files that are left.
+MAX_MEMORY_BYTES = 64 << 20
+
+#: A damaged file is left out, and the others are tried again, at most this many times.
+_MAX_TRIES = 4
+
+#: Files that can be joined, by ordinal in the table.
+Members: TypeAlias = "dict[int, JoinedPart]"
+
+
+class AxisBinder(Binder, Protocol):
+    """An object that binds one query to each file, and to many files with the same columns."""
+
+    def bind_family(
+        self, schema: FileSchema, path: str, files: npt.NDArray[np.int64]
+    ) -> tuple[Bound | None, dict[Path, pa.Array]]:
+        """See `intarsia.lake.binding.TableBinder.bind_family`."""
+        ...
+
+
+# --- footers ------------------------------------------------------------------------------------------
+
+
+def read_footers(
+    snapshot: Snapshot,
+    files: Sequence[int],
+    at_once: int,
+    *,
+    makes_requests: bool = True,
+) -> Generator[tuple[int, JoinedPart], None, None]:
+    """Yield the footers of files, without damaged ones, whose errors are raised when they are opened.
+
+    Files whose changes might not be detected are left out: the bytes of two reads must not be combined.
+
+    Args:
+        snapshot: The run of the query.
+        files: Ordinals of the files.
+        at_once: Maximum number of footers that are read at the same time.
+        makes_requests: Whether footers of objects are read, several at a time; else only those that are
+            cached are yielded.
+
+    Raises:
+        ObjectStoreError: If a store is unreachable or refuses access.
+        QueryTimeoutError: If the time limit of the query has passed.
+    """
+    read = partial(_read, snapshot)
+    requests = snapshot.requested(files)
+    found = _results(files, at_once, read, requests, makes_requests=makes_requests)
+    with contextlib.closing(found) as results:
+        for ordinal, result in results:
+            try:
+                part = result()
+            except (ObjectStoreError, QueryTimeoutError):
+                raise
+            except (FormatError, OSError):  # opening the file raises it
+                continue
+            if part is not None:
+                yield ordinal, part
+            elif snapshot.files[ordinal].is_remote:  # its store has no ETags, so no object can be joined
+                return
+
+
+def _read(snapshot: Snapshot, ordinal: int) -> JoinedPart | None:
+    """Return the footer of a file; None if the file cannot be joined."""
+    entry = snapshot.files[ordinal]
+    settled = snapshot.settled(entry)
+    return None if settled is None else entry.joined_part(settled.metadata, settled.identity)
+
+
+def _results(
+    files: Sequence[int],
+    at_once: int,
+    read: Callable[[int], JoinedPart | None],
+    requests: set[int],
+    *,
+    makes_requests: bool,
+) -> Generator[tuple[int, Callable[[], JoinedPart | None]], None, None]:
+    """Yield functions that return the footers of files; those of objects are read concurrently."""
+    if not requests or not makes_requests:
+        for ordinal in files:
+            if ordinal not in requests:
+                yield ordinal, partial(read, ordinal)
+        return
+    with contextlib.closing(ahead(read, files, at_once)) as results:
+        for ordinal, future in results:
+            yield ordinal, future.result
+
+
+def axes(parts: Iterable[tuple[int, JoinedPart]]) -> Iterator[Members]:
+    """Collect files that can be joined, a limited number of files at a time.
+
+    Args:
+        parts: The files, by ordinal.
+    """
+    found: dict[Hashable, Members] = {}
+    num_files = num_bytes = 0
+    for ordinal, part in parts:
+        found.setdefault(_key_of(part), {})[ordinal] = part
+        num_files, num_bytes = num_files + 1, num_bytes + part.metadata.memory_bytes
+        if num_files >= MAX_FILES or num_bytes >= MAX_BYTES:
+            yield from found.values()
+            found, num_files, num_bytes = {}, 0, 0
+    yield from found.values()
+
+
+def _key_of(part: JoinedPart) -> Hashable:
+    """Return a key that is equal for files that can be joined, because all of them deserve the same trust."""
+    metadata = part.metadata
+    struct, keys = metadata.footer.metadata, metadata.footer.key_values
+    orders = None if struct.column_orders is None else tuple(struct.column_orders)
+    computed = None
+    if not keys.keys().isdisjoint(INDEX_KEYS):
+        directory = metadata.directory
+        computed = () if directory is None else tuple(directory.computed_statistics)
+    return part.is_remote, metadata.schema, struct.created_by, orders, computed
+
+
+# --- plans --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class AxisPlan:
+    """The plan of files that are laid end to end.
+
+    Attributes:
+        parts: The files, by ordinal in the table, in the order in which they are joined.
+        constants: The columns that have one value in each file: for each of them, a value per file.
+        query: The query of the joined file; its constants are those of the first file.
+        predicate: The predicate.
+        plan: The plan of the joined file, with the dictionary pages that were read.
+        is_left: Whether each file might contain rows that match.
+    """
+
+    parts: Mapping[int, JoinedPart]
+    constants: Mapping[Path, pa.Array]
+    query: FileQuery
+    predicate: Bound | None
+    plan: FilePlan
+    is_left: Bools
+
+    @property
+    def joined(self) -> JoinedMetadata:
+        """The metadata of the joined file."""
+        assert isinstance(self.query.file, JoinedInput)
+        return self.query.file.joined
+
+    @cached_property
+    def ordinals(self) -> npt.NDArray[np.int64]:
+        """The ordinals of the files."""
+        return np.fromiter(self.parts, dtype=np.int64)
+
+    @cached_property
+    def needs_no_pages(self) -> Bools:
+        """Whether the page index of each file cannot exclude rows of single row groups."""
+        joined = self.joined
+        is_whole = np.ones(int(joined.group_edges[-1]), dtype=bool)
+        for of_leaf in joined.outlines(leaves_under(self.query.file, self.query.predicate_paths)):
+            is_whole &= (of_leaf.data_pages == 1) | ~of_leaf.has_offset_index
+        found: Bools = np.logical_and.reduceat(is_whole, joined.group_edges[:-1])
+        return found
+
+    def has_indexes(self, among: Bools) -> Bools:
+        """Return which files have embedded indexes of the predicate's columns, or any that cannot be used.
+
+        Args:
+            among: The files that matter, because parsing a directory takes time.
+        """
+        paths = self.query.predicate_paths
+        parts = zip(among.tolist(), self.parts.values(), strict=True)
+        return np.array([matters and _has_indexes(part.metadata, paths) for matters, part in parts])
+
+    def planned(self) -> Iterator[tuple[int, PlannedPart]]:
+        """Yield the plan of each file that is left and needs no other plan."""
+        is_final = self.is_left.copy()
+        if not self.plan.has_all:
+            is_final &= self.needs_no_pages
+            is_final &= ~self.has_indexes(is_final)
+        joined, pages = self.joined, self._pages_by_file()
+        edges = joined.row_edges.tolist()
+        for position, (ordinal, part) in enumerate(self.parts.items()):
+            if is_final[position]:
+                rows = JoinedRows(edges[position], edges[position + 1], pages.get(position, {}))
+                plan = self.plan.of_file(rows, part.metadata.contradictions)
+                yield ordinal, PlannedPart(part.metadata, plan)
+
+    def _pages_by_file(self) -> dict[int, dict[int, bytes]]:
+        """Return the dictionary pages of each file, by offset in the file."""
+        joined = self.joined
+        found: dict[int, dict[int, bytes]] = {}
+        for offset, page in self.plan.dictionary_pages.items():
+            part = joined.part_at(offset)
+            found.setdefault(part, {})[offset - joined.starts[part]] = page
+        return found
+
+
+def _has_indexes(metadata: FileMetadata, paths: Sequence[Path]) -> bool:
+    indexed = indexed_columns(metadata)
+    return indexed is None or not indexed.isdisjoint(paths)
+
+
+class PlannedParts:
+    """The plans of files that were planned together.
+
+    Args:
+        table: The table.
+
+    Attributes:
+        by_path: The plan of each file.
+    """
+
+    def __init__(self, table: TableFiles) -> None:
+        self.by_path: dict[str, PlannedPart] = {}
+        self._table = table
+        self._memory_bytes = 0
+
+    def add(self, axis: AxisPlan) -> None:
+        """Add the plans of the files of an axis that are left."""
+        for ordinal, found in axis.planned():
+            self._memory_bytes += sum(map(len, found.plan.dictionary_pages.values()))
+            if self._memory_bytes > MAX_MEMORY_BYTES:  # the rest is read again
+                found = found.without_dictionary_pages()
+            self.by_path[self._table.files[ordinal].path] = found
+
+
+def exclude_joined(
+    table: TableFiles,
+    binder: AxisBinder,
+    report: ScanReport,
+    files: Sequence[int],
+    *,
+    reads: bool,
+    snapshot: Snapshot,
+) -> tuple[list[int], dict[str, PlannedPart]]:
+    """Exclude files by their footers and indexes.
+
+    Args:
+        table: The table.
+        binder: The query, which has a predicate.
+        report: The report.
+        files: Ordinals of the files, ascending.
+        reads: Whether indexes are read; else only the footers are used.
+        snapshot: The run of the query.
+
+    Returns:
+        The files that are left, in the same order, and the plans of most of them by path. Damaged files are
+        left, and opening them raises their errors.
+    """
+    left, plans = set(files), PlannedParts(table)
+    for axis in plan_together(table, binder, report, files, reads=reads, snapshot=snapshot):
+        left.difference_update(axis.ordinals[~axis.is_left].tolist())
+        if reads:
+            plans.add(axis)
+    return [ordinal for ordinal in files if ordinal in left], plans.by_path
+
+
+def plan_together(
+    table: TableFiles,
+    binder: AxisBinder,
+    report: ScanReport,
+    files: Sequence[int],
+    *,
+    reads: bool,
+    makes_requests: bool | None = None,
+    snapshot: Snapshot,
+) -> Iterator[AxisPlan]:
+    """Plan files with the same columns as one file, and add those that are excluded to the report.
+
+    Args:
+        table: The table.
+        binder: The query.
+        report: The report.
+        files: Ordinals of the files.
+        reads: See `exclude_joined`.
+        makes_requests: Whether footers of objects are read; by default, if indexes are.
+        snapshot: The run of the query.
+
+    Yields:
+        The plans. Files that are in none of them have not been planned.
+    """
+    if len(files) < 2:
+        return
+    makes_requests = reads if makes_requests is None else makes_requests  # else the first files may suffice
+    read = read_footers(snapshot, files, table.files_at_once, makes_requests=makes_requests)
+    with contextlib.suppress(ObjectStoreError), contextlib.closing(read):  # raised when objects are read
+        for members in axes(read):
+            yield from _planned(table, binder, report, members, reads=reads, snapshot=snapshot)
+    table.cache.drop_tails()
+
+
+def _planned(
+    table: TableFiles,
+    binder: AxisBinder,
+    report: ScanReport,
+    members: Members,
+    *,
+    reads: bool,
+    snapshot: Snapshot,
+) -> Iterator[AxisPlan]:
+    """Plan an axis, without the files that have no rows, are damaged or were replaced."""
+    members = {ordinal: one for ordinal, one in members.items() if one.metadata.footer.num_rows}
+    remote = {ordinal: one for ordinal, one in members.items() if one.is_remote}
+    tails = {
+        ordinal: table.cache.take_tail(one.metadata.path, one.identity) for ordinal, one in remote.items()
+    }
+    for _ in range(_MAX_TRIES):
+        if len(members) < 2:
+            return
+        file: JoinedInput | None = None
+        try:
+            file = JoinedInput(table.cache.join(list(members.values())))
+            ends = enumerate(map(tails.get, members))
+            file.keep_known({position: tail for position, tail in ends if tail is not None})
+            planned = _planned_once(table, binder, report, members, file, reads=reads)
+        except (ObjectStoreError, QueryTimeoutError):
+            raise
+        except (FormatError, OSError) as error:
+            path = getattr(error, "path", None) or getattr(error, "filename", None)
+            lost = frozenset[int]() if file is None else file.lost_parts
+            rest = {
+                ordinal: one
+                for position, (ordinal, one) in enumerate(members.items())
+                if one.metadata.path != path and position not in lost
+            }
+            if len(rest) == len(members):
+                return
+            # they may have been replaced: their identities are not used when they are opened
+            snapshot.forget(one.metadata.path for ordinal, one in members.items() if ordinal not in rest)
+            members = rest
+        except PredicateError:  # opening the files raises it
+            return
+        else:
+            yield planned
+            return
+
+
+def _planned_once(
+    table: TableFiles,
+    binder: AxisBinder,
+    report: ScanReport,
+    members: Members,
+    file: JoinedInput,
+    *,
+    reads: bool,
+) -> AxisPlan:
+    joined, first = file.joined, table.files[next(iter(members))]
+    ordinals = np.fromiter(members, dtype=np.int64)
+    predicate, constants = binder.bind_family(joined.schema, first.path, ordinals)
+    query = binder.query(replace(first, deletes=None), file)
+    absent = {path: pa.scalar(None) for path in constants if path not in query.constants}
+    query = replace(query, predicate=predicate, constants={**query.constants, **absent})
+    with contextlib.closing(query.embedded):
+        plan = plan_file(query, Constants(constants, joined.row_edges), reads=reads)
+    is_left = joined.files_with(plan.candidates)
+    report.add_excluded_together(query, joined, plan.steps, ~is_left)
+    report.add_index_bytes(file.source.counts.bytes)
+    return AxisPlan(dict(members), constants, query, predicate, plan, is_left)

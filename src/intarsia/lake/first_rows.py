@@ -1,0 +1,350 @@
+"""The first rows of a table in an order.
+
+The files that can contain them are searched in batches, the best first by the bounds in a lake index. The
+files of a batch with the same columns are searched as one. As soon as enough rows have been found, the worst
+of them excludes other files. The other columns are read only in the rows of the result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from intarsia.arrow.selecting import no_rows, take_rows
+from intarsia.errors import (
+    FormatError,
+    IntarsiaError,
+    ObjectStoreError,
+    PredicateError,
+    QueryTimeoutError,
+    ReplacedWhileReadError,
+)
+from intarsia.file import ParquetInput
+from intarsia.file.joined import JoinedInput
+from intarsia.lake.axes import MAX_FILES, AxisPlan, plan_together
+from intarsia.lake.binding import TableBinder
+from intarsia.lake.index.known_files import FamilyFiles
+from intarsia.lake.snapshot import Snapshot
+from intarsia.lake.split import file_identity
+from intarsia.lake.survivors import find_survivors
+from intarsia.lake.table_files import TableFiles
+from intarsia.predicate import Bound, Path, Predicate
+from intarsia.read.counts import ReadCounts
+from intarsia.read.file_plan import FilePlan, plan_file, without_deleted
+from intarsia.read.file_query import FileQuery
+from intarsia.read.file_rows import read_known_rows
+from intarsia.read.first_rows import AxisSearch
+from intarsia.read.output_columns import OutputColumn, concat_rows
+from intarsia.read.page_states import pages_read
+from intarsia.read.pruner import Constants, PruneStep
+from intarsia.read.report import FileOutcome, ScanReport
+from intarsia.read.retry import retry_without_wrong_index
+from intarsia.read.sort_key import Ranks, SortKey, TopRows
+from intarsia.rows.bounds import Bools
+from intarsia.rows.selection import RowSelection
+from intarsia.storage import reading_indexes
+
+
+@dataclass(frozen=True)
+class _Searched:
+    """Files in which rows were found.
+
+    Attributes:
+        search: The search, whose file is open if several were searched as one.
+        identity: The identity of a single file; None if unknown, as for a file that was just written.
+        content: The length of a single file and a hash of its footer.
+    """
+
+    search: AxisSearch
+    identity: Hashable | None = None
+    content: str = ""
+
+    def is_same(self, file: ParquetInput) -> bool:
+        """Return whether an open file is the single file that was searched."""
+        now = file.source.identity
+        if self.identity is not None and now is not None:
+            return now == self.identity
+        return file_identity(file) == self.content
+
+
+class FirstRows:
+    """A search for the rows of a table that come first in an order.
+
+    Args:
+        table: The table.
+        where: The rows to search; None for all.
+        columns: The columns of the result.
+        schema: The schema of the result.
+        key: The order.
+        limit: The maximum number of rows.
+        report: The report of the scan.
+        snapshot: The run of the scan.
+    """
+
+    def __init__(
+        self,
+        table: TableFiles,
+        where: Predicate | None,
+        columns: Sequence[OutputColumn],
+        schema: pa.Schema,
+        key: SortKey,
+        limit: int,
+        report: ScanReport,
+        snapshot: Snapshot,
+    ) -> None:
+        self._table = table
+        self._columns = list(columns)
+        self._schema = schema
+        self._key = key
+        self._top = TopRows(key, limit)
+        self._report = report
+        self._snapshot = snapshot
+        known = {column.path for column in columns}
+        searched = [*columns, *(column for column in key.columns if column.path not in known)]
+        self._binder = TableBinder(table, where, searched)
+        self._searches: list[_Searched] = []
+
+    def rows(self) -> pa.Table:
+        """Return the rows in order."""
+        if self._top.limit:
+            self._search_all()
+        return self._winners()
+
+    def _search_all(self) -> None:
+        table, report, snapshot = self._table, self._report, self._snapshot
+        pending = np.zeros(len(table.files), dtype=bool)
+        pending[list(find_survivors(table, self._binder, report, snapshot=snapshot).files)] = True
+        known = snapshot.known
+        is_known = np.zeros_like(pending) if known is None else known.is_known
+        members = [] if known is None else list(known.families())
+        threshold: Predicate | None = None
+        while pending.any():
+            batch = self._best_known(members, pending & is_known)
+            # the others have no bounds before their footers are read
+            batch = batch or np.flatnonzero(pending & ~is_known)[:MAX_FILES].tolist()
+            pending[batch] = False
+            self._search(batch)
+            if (pending & ~is_known).any() and not self._top.num_missing:
+                rest = np.flatnonzero(pending & ~is_known)[:MAX_FILES].tolist()
+                pending[rest] = False
+                self._search(rest)
+            condition = self._top.condition
+            if condition is not None and condition != threshold and (pending & is_known).any():
+                threshold = condition
+                binder, among = self._binder_of(condition), pending & is_known
+                left = find_survivors(table, binder, report, snapshot=snapshot, among=among).files
+                pending &= ~is_known
+                pending[list(left)] = True
+        table.cache.drop_tails()
+
+    def _binder_of(self, condition: Predicate) -> TableBinder:
+        return TableBinder(self._table, condition, self._binder.queried)
+
+    # --- the order of files ------------------------------------------------------------------------
+
+    def _best_known(self, members: Sequence[FamilyFiles], among: Bools) -> list[int]:
+        """Return the best files by the bounds in a lake index; see `SortKey.next_granules`."""
+        parts: list[Ranks] = []
+        ordinals: list[np.ndarray] = []
+        num_rows: list[np.ndarray] = []
+        for one in members if among.any() else ():
+            parts.append(self._ranks(one))
+            ordinals.append(one.files)
+            num_rows.append(np.where(among[one.files], one.family.num_rows[one.within], 0))
+        if not parts:
+            return list(map(int, np.flatnonzero(among)[:MAX_FILES]))
+        files, counts = np.concatenate(ordinals), np.concatenate(num_rows)
+        missing = max(self._top.num_missing, 1)
+        best = self._key.next_granules(parts, counts, missing, missing)
+        found: list[int] = files[best][:MAX_FILES].tolist()
+        if not found:  # files without rows
+            found = np.flatnonzero(among)[:MAX_FILES].tolist()
+        return found
+
+    def _ranks(self, one: FamilyFiles) -> Ranks:
+        unknown = self._key.unknown_ranks(len(one.files))
+        schema, first = one.family.schema, self._table.files[int(one.files[0])].path
+        with contextlib.suppress(FormatError, PredicateError):  # searching the files raises it
+            _, constants = self._binder.bind_family(schema, first, one.files)
+            names = self._table.names_in(schema, first)
+            path = self._key.column.path if names is None else names.path(self._key.column.path)
+            if path in constants:
+                return self._key.ranks_of_values(constants[path])
+            with reading_indexes():
+                found = one.family.bounds(path)
+            if found is not None:
+                return self._key.ranks(found.bounds).take(one.within)
+        return unknown
+
+    # --- the search --------------------------------------------------------------------------------
+
+    def _search(self, files: Sequence[int]) -> None:
+        """Search files; those with the same columns as one, unless one of them is damaged or was replaced."""
+        files = sorted(files)
+        left = set(files)
+        if len(files) > 1:
+            axes = plan_together(
+                self._table,
+                self._binder,
+                self._report,
+                files,
+                reads=False,
+                makes_requests=True,
+                snapshot=self._snapshot,
+            )
+            for axis in axes:
+                left.difference_update(axis.ordinals[~axis.is_left].tolist())
+                if axis.is_left.any() and self._search_axis(axis):
+                    left.difference_update(axis.ordinals.tolist())
+        for file in sorted(left):
+            self._search_file(file)
+
+    def _search_axis(self, axis: AxisPlan) -> bool:
+        """Search files as one; return False if they have to be searched one by one."""
+        query, joined, rows_before = axis.query, axis.joined, self._top.rows
+        deleted = [
+            self._table.files[ordinal].deleted_rows().clip(0, int(stop - start)).shift(int(start))
+            for ordinal, start, stop, is_left in zip(
+                axis.ordinals.tolist(),
+                joined.row_edges[:-1].tolist(),
+                joined.row_edges[1:].tolist(),
+                axis.is_left.tolist(),
+                strict=True,
+            )
+            if is_left and self._table.files[ordinal].deletes is not None
+        ]
+        plan = axis.plan
+        if deleted:
+            gone = RowSelection.none()
+            for rows in deleted:
+                gone = gone | rows
+            query = replace(query, deleted=gone)
+            plan = without_deleted(query, plan)
+        search = AxisSearch(
+            query,
+            plan,
+            axis.constants,
+            joined.row_edges,
+            axis.ordinals,
+            partial(self._bind, axis.ordinals, query),
+        )
+        try:
+            search.search(self._key, self._top)
+        except (ObjectStoreError, QueryTimeoutError):
+            raise
+        except (IntarsiaError, OSError):  # its error names the file
+            self._top.restore(rows_before)
+            return False
+        steps = self._steps(search)
+        self._report.add_searched_together(query, joined, steps, axis.is_left, search.done, search.counts)
+        self._searches.append(_Searched(search))
+        return True
+
+    def _search_file(self, file: int) -> None:
+        entry = self._table.files[file]
+        with self._snapshot.open(entry) as opened:
+            ordinals = np.array([file])
+            with opened.named_errors():
+                query = self._binder.query(entry, opened)
+                predicate, constants = self._binder.bind_family(opened.schema, entry.path, ordinals)
+                query = replace(query, predicate=predicate)
+                edges = np.array([0, opened.footer.num_rows])
+                plan = plan_file(query, Constants(constants, edges), reads=False)
+                bind = partial(self._bind, ordinals, query)
+                search = AxisSearch(query, plan, constants, edges, ordinals, bind)
+                search.search(self._key, self._top)
+            self._report.add_file(
+                query, FileOutcome(replace(search.plan, steps=self._steps(search)), search.counts)
+            )
+            self._searches.append(_Searched(search, opened.source.identity, file_identity(opened)))
+            self._snapshot.remember(entry, opened)
+
+    def _bind(
+        self, ordinals: np.ndarray, query: FileQuery, condition: Predicate
+    ) -> tuple[Bound | None, Mapping[Path, pa.Array]]:
+        path = self._table.files[int(ordinals[0])].path
+        return self._binder_of(condition).bind_family(query.file.schema, path, ordinals)
+
+    def _steps(self, search: AxisSearch) -> tuple[PruneStep, ...]:
+        """Return the rows that each index excluded, and those that the order did."""
+        plan, column = search.plan, ".".join(search.query.own(self._key.column).path)
+        steps = (*plan.steps, *search.steps)
+        if search.done == plan.candidates:
+            return steps
+        return (*steps, PruneStep("order_by", column, plan.candidates, search.done))
+
+    # --- the rows ----------------------------------------------------------------------------------
+
+    def _winners(self) -> pa.Table:
+        """Read the rows that were found, in order."""
+        rows = self._top.rows
+        files, numbers = rows["file"].to_numpy(), rows["row"].to_numpy()
+        pieces, places = [no_rows(self._schema)], [np.empty(0, dtype=np.int64)]
+        for one in self._searches:
+            mine = np.flatnonzero(np.isin(files, one.search.ordinals))
+            if len(mine):
+                position = np.searchsorted(one.search.ordinals, files[mine])
+                wanted = one.search.edges[position] + numbers[mine]
+                order = np.argsort(wanted)
+                pieces.append(self._rows_of(one, RowSelection.from_rows(wanted[order])))
+                places.append(mine[order])
+        result = concat_rows(pieces)
+        if not self._columns:
+            return result
+        found = np.concatenate(places)
+        position = np.empty(len(found), dtype=np.int64)
+        position[found] = np.arange(len(found))
+        return take_rows(result, position)
+
+    def _rows_of(self, one: _Searched, wanted: RowSelection) -> pa.Table:
+        """Read the columns of the result in some rows."""
+        search = one.search
+        if isinstance(search.file, JoinedInput):
+            return self._read(search, search.file, wanted)
+        entry = self._table.files[int(search.ordinals[0])]
+        with self._snapshot.open(entry) as opened:
+            if not one.is_same(opened):
+                raise ReplacedWhileReadError(
+                    f"{entry.path}: the file was replaced while it was read; scan again",
+                    reason="file-replaced",
+                    path=entry.path,
+                )
+            return self._read(search, opened, wanted)
+
+    def _read(self, search: AxisSearch, file: ParquetInput, wanted: RowSelection) -> pa.Table:
+        query = replace(search.query, file=file, predicate=None).for_columns(self._columns)
+        everything = RowSelection.all(file.footer.num_rows)
+        before = pages_read(query)
+
+        def read() -> pa.Table:
+            wrong = file.metadata.contradictions
+            plan = FilePlan(everything, everything, everything, contradictions=wrong)
+            pieces = list(read_known_rows(query, plan, wanted))
+            columns = [query.own(column) for column in self._columns]
+            found = [search.with_constants(piece, query.columns, columns) for piece in pieces]
+            counts = sum((piece.counts for piece in pieces), ReadCounts())
+            return found, counts
+
+        found, counts = retry_without_wrong_index(file, read)
+        self._report.add_further_reads(query, counts, before)
+        return concat_rows([no_rows(self._schema), *(self._shaped(rows) for rows in found)])
+
+    def _shaped(self, rows: pa.Table) -> pa.Table:
+        """Return rows in the schema of the result."""
+        if not self._columns:
+            return rows
+        arrays = [
+            _as_type(column, field.type) for column, field in zip(rows.columns, self._schema, strict=True)
+        ]
+        return pa.Table.from_arrays(arrays, schema=self._schema)
+
+
+def _as_type(column: pa.ChunkedArray, data_type: pa.DataType) -> pa.ChunkedArray:
+    if column.type == data_type:
+        return column
+    return (column.dictionary_encode() if pa.types.is_dictionary(data_type) else column).cast(data_type)

@@ -1,0 +1,270 @@
+"""The rows of some files that come first in an order.
+
+The bounds of pages, or of row groups without a ColumnIndex, give the order in which they are read. The
+columns of the order are read first. As soon as enough rows have been found, the worst of them is a threshold,
+which prunes what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from intarsia.arrow.selecting import take_values
+from intarsia.file import ChunkKey, ParquetInput
+from intarsia.indexes.column_index import ColumnIndexes
+from intarsia.indexes.statistics import RowGroupStatistics, column_statistics
+from intarsia.predicate import Bound, BoundAnd, BoundConstant, BoundOr, Condition, Path, Predicate
+from intarsia.predicate.bound import conditions, conjoin, disjoin
+from intarsia.read.counts import ReadCounts
+from intarsia.read.file_plan import FilePlan, plan_file
+from intarsia.read.file_query import FileQuery
+from intarsia.read.file_rows import Piece, read_known_rows
+from intarsia.read.output_columns import OutputColumn
+from intarsia.read.prune import prune
+from intarsia.read.pruner import Constants, Pruner, PruneStep, compares
+from intarsia.read.retry import retry_without_wrong_index
+from intarsia.read.sort_key import SortKey, TopRows
+from intarsia.rows.bounds import Bounds
+from intarsia.rows.selection import Rows, RowSelection
+
+#: After each part, this many times as many rows are read.
+_GROWTH = 2
+
+#: Binds a condition to the files: the condition, and the value in each file of columns that have one.
+BindTo = Callable[[Predicate], "tuple[Bound | None, Mapping[Path, pa.Array]]"]
+
+
+@dataclass(eq=False)
+class AxisSearch:
+    """A search in one file, or in several that are laid end to end.
+
+    Attributes:
+        query: The query of the file; its predicate is the condition of the scan.
+        plan: The plan of the query.
+        constants: Columns that have one value in each file: for each of them, an array of one value per file.
+        edges: The first row of each file, and the end of the last one.
+        ordinals: The ordinal of each file in the table.
+        bind: Binds the condition that a row precedes those that have been found.
+        done: The rows that were read, or excluded by indexes in its course.
+        steps: The rows that these indexes excluded.
+        counts: The counts of the reads.
+    """
+
+    query: FileQuery
+    plan: FilePlan
+    constants: Mapping[Path, pa.Array]
+    edges: Rows
+    ordinals: Rows
+    bind: BindTo
+    done: RowSelection = field(default_factory=RowSelection.none)
+    steps: tuple[PruneStep, ...] = ()
+    counts: ReadCounts = field(default_factory=ReadCounts)
+
+    @property
+    def file(self) -> ParquetInput:
+        """The file, or the files that are joined."""
+        return self.query.file
+
+    def search(self, key: SortKey, top: TopRows) -> None:
+        """Add the rows that precede those that were found before; see `TopRows`.
+
+        If a page index is found to be wrong, the search begins again without it.
+        """
+        rows_before = top.rows
+
+        def search() -> None:
+            top.restore(rows_before)
+            if self.plan.contradictions != self.file.metadata.contradictions:
+                constants = Constants(self.constants, self.edges)
+                self.plan = plan_file(self.query, constants, reads=False)
+            self.done, self.steps = RowSelection.none(), ()
+            self._search(key, top)
+
+        retry_without_wrong_index(self.file, search)
+        self.counts = replace(self.counts, row_groups=len(self.query.groups_with(self.done)), rows_matched=0)
+
+    def _search(self, key: SortKey, top: TopRows) -> None:
+        threshold, better, least = None, None, 1
+        left = self.plan.candidates
+        num_searched = num_matching = 0
+        while True:
+            if top.condition is not None and top.condition != threshold:
+                threshold = top.condition
+                better, _ = self.bind(threshold)
+                if better is not None:
+                    left = self._pruned(key, better, left)
+            if left.is_empty:
+                return
+            least = max(least, top.num_missing)
+            before = self.file.source.counts.bytes
+            # only without a condition do bounds say how many granules have enough rows
+            rows = self._next_rows(key, left, top.num_missing if self.query.predicate is None else 1, least)
+            # where most row groups have rows that match, indexes exclude few of them
+            uses_indexes = self.query.predicate is not None and 2 * num_matching <= num_searched
+            wanted = self._with_indexes(rows) if uses_indexes else rows
+            self.counts += ReadCounts(index_bytes=self.file.source.counts.bytes - before)
+            if better is None:
+                num_searched += len(self.query.groups_with(wanted))
+            for piece in self._read(key, better, wanted):
+                self.counts += piece.counts
+                numbers = piece.numbers.rows()
+                num_matching += 0 if better is not None else len(self.query.groups_with(piece.numbers))
+                files = self.files_of(numbers)
+                top.add(self._values(key, piece), self.ordinals[files], numbers - self.edges[files])
+            self.done, left, least = self.done | rows, left - rows, _GROWTH * least
+
+    def _with_indexes(self, rows: RowSelection) -> RowSelection:
+        """Return those of some rows that might match the condition of the scan, by all indexes."""
+        query = self.query
+        assert query.predicate is not None
+        pruned = prune(
+            self.file,
+            query.predicate,
+            constants=Constants(self.constants, self.edges),
+            group_bytes=query.estimated_bytes_by_group,
+            embedded=query.embedded,
+            candidates=rows,
+        )
+        self.steps += pruned.steps
+        return rows & pruned.candidates
+
+    def _pruned(self, key: SortKey, better: Bound, left: RowSelection) -> RowSelection:
+        """Return the rows that might precede those that were found, by statistics and the page index."""
+        file = self.file
+        pruner = Pruner(
+            better,
+            file.footer.row_group_starts,
+            bytes_of=self.query.for_columns(key.columns).estimated_bytes_by_group,
+            candidates=left,
+            request_bytes=file.source.coalesce_bytes,
+        )
+        pruner.use_constants(Constants(self.constants, self.edges), partial(compares, file.schema))
+        pruner.use(RowGroupStatistics(file))
+        pruner.use_all([ColumnIndexes(file)])
+        return pruner.candidates
+
+    def files_of(self, numbers: Rows) -> Rows:
+        """Return the position among the files of each row."""
+        return np.asarray(np.searchsorted(self.edges, numbers, side="right") - 1)
+
+    # --- the order of reading ----------------------------------------------------------------------
+
+    def _next_rows(self, key: SortKey, left: RowSelection, limit: int, least: int) -> RowSelection:
+        """Return the rows to read next; see `SortKey.next_granules`."""
+        path, edges = self.query.own(key.column).path, self.file.footer.row_group_starts
+        if path in self.constants:
+            ranks = key.ranks_of_values(self.constants[path])
+            files = key.next_granules([ranks], left.count_between(self.edges), limit, least)
+            return left & RowSelection.union_of(self.edges[files], self.edges[files + 1])
+        bounds = column_statistics(self.file, path)
+        ranks = key.unknown_ranks(len(edges) - 1) if bounds is None else key.ranks(bounds)
+        groups = np.sort(key.next_granules([ranks], left.count_between(edges), limit, least))
+        pages = {} if bounds is None else self._page_bounds(path, groups)
+        starts, stops = edges[groups], edges[groups + 1]
+        if pages:
+            starts = _concat(pages[group].starts if group in pages else edges[group] for group in groups)
+            stops = _concat(pages[group].stops if group in pages else edges[group + 1] for group in groups)
+            parts = [
+                key.ranks(pages[group]) if group in pages else ranks.take(np.array([group]))
+                for group in groups.tolist()
+            ]
+            # the rows between the pages of two row groups are not counted
+            num_rows = left.count_between(np.stack([starts, stops], axis=1).ravel())[::2]
+            chosen = key.next_granules(parts, num_rows, limit, least)
+            starts, stops = starts[chosen], stops[chosen]
+        return left & RowSelection.union_of(starts, stops)
+
+    def _page_bounds(self, path: Path, groups: Rows) -> dict[int, Bounds]:
+        """Return the bounds of the pages of those row groups that have a ColumnIndex."""
+        leaf = self.file.leaves_by_path[path]
+        has_index = self.file.has_column_indexes(leaf)
+        keys = [ChunkKey(group, leaf.ordinal) for group in groups[has_index[groups]].tolist()]
+        self.file.load_page_index(keys, keys)
+        index = ColumnIndexes(self.file)
+        return {key.row_group: found for key in keys if (found := index.bounds(key)) is not None}
+
+    # --- rows --------------------------------------------------------------------------------------
+
+    def _read(self, key: SortKey, better: Bound | None, rows: RowSelection) -> Iterator[Piece]:
+        """Read the columns of the order in the rows that match and might precede those that were found."""
+        stages = self.plan.stages if better is None else (better, *self.plan.stages)
+        for own_rows, own_stages in self._by_constants(stages, rows):
+            predicate = conjoin(own_stages) if own_stages else None
+            query = replace(self.query, predicate=predicate).for_columns(key.columns)
+            proven = RowSelection.none() if better is not None else self.plan.proven
+            plan = replace(self.plan, candidates=own_rows, certain=proven, proven=proven, stages=own_stages)
+            yield from read_known_rows(query, plan, own_rows)
+
+    def _by_constants(
+        self, stages: Sequence[Bound], rows: RowSelection
+    ) -> Iterator[tuple[RowSelection, tuple[Bound, ...]]]:
+        """Yield the rows of files with the same results of the conditions on constants, and other conditions.
+
+        Args:
+            stages: The parts of the predicate.
+            rows: The rows.
+        """
+        constants = Constants(self.constants, np.arange(len(self.ordinals) + 1))
+        judged = {
+            condition: found[0].to_mask(len(self.ordinals))
+            for stage in stages
+            for condition in conditions(stage)
+            if (found := constants.judge(condition)) is not None
+        }
+        if not judged:
+            yield rows, tuple(stages)
+            return
+        patterns, codes = np.unique(np.stack(list(judged.values())), axis=1, return_inverse=True)
+        for code, pattern in enumerate(patterns.T.tolist()):
+            files = np.flatnonzero(codes.ravel() == code)
+            own_rows = rows & RowSelection.union_of(self.edges[files], self.edges[files + 1])
+            values = dict(zip(judged, pattern, strict=True))
+            left = [with_values(stage, values) for stage in stages]
+            is_false = any(isinstance(one, BoundConstant) and not one.value for one in left)
+            if not own_rows.is_empty and not is_false:
+                yield own_rows, tuple(one for one in left if not isinstance(one, BoundConstant))
+
+    def _values(self, key: SortKey, piece: Piece) -> pa.Table:
+        """Return the values of the columns of the order in rows that were read for them."""
+        read = self.query.for_columns(key.columns).columns
+        return key.values(self.with_constants(piece, read, [self.query.own(one) for one in key.columns]))
+
+    def with_constants(
+        self, piece: Piece, read: Sequence[OutputColumn], columns: Sequence[OutputColumn]
+    ) -> pa.Table:
+        """Return columns of rows, of which some were read, and the others have one value in each file.
+
+        Args:
+            piece: The rows.
+            read: The columns that were read.
+            columns: The columns, by their paths in the files.
+        """
+        if not columns:
+            return piece.rows
+        found = dict(zip([column.path for column in read], piece.rows.columns, strict=True))
+        files = pa.array(self.files_of(piece.numbers.rows()))
+        arrays = [
+            found[one.path] if one.path in found else take_values(self.constants[one.path], files)
+            for one in columns
+        ]
+        return pa.Table.from_arrays(arrays, names=[one.name for one in columns])
+
+
+def with_values(node: Bound, values: Mapping[Condition, bool]) -> Bound:
+    """Return a predicate with some of its conditions replaced by their values."""
+    if isinstance(node, BoundAnd):
+        return conjoin([with_values(child, values) for child in node.children])
+    if isinstance(node, BoundOr):
+        return disjoin([with_values(child, values) for child in node.children])
+    if isinstance(node, BoundConstant) or node not in values:
+        return node
+    return BoundConstant(values[node])
+
+
+def _concat(parts: Iterator[np.ndarray | np.int64]) -> np.ndarray:
+    return np.concatenate([np.atleast_1d(part) for part in parts])

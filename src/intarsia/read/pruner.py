@@ -1,0 +1,415 @@
+"""The one loop that prunes: proofs reduce the rows that might match each condition, the cheapest proof first.
+
+It does not depend on what a granule is. Before footers are read, a file is a granule of one row; afterwards,
+the granules are the row groups of one file or of many. The proofs differ: partition values, the log of a
+table, a lake index; then statistics, Bloom filters, dictionaries, page indexes and embedded indexes.
+
+The contract of every proof: a row is excluded only if it provably does not match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from intarsia.arrow.comparison import compares_alike
+from intarsia.file.schema import FileSchema
+from intarsia.format.footer import Leaf
+from intarsia.indexes.proof import LOCAL_REQUEST_BYTES, Proof, Wanted
+from intarsia.predicate import Bound, BoundConstant, BoundNull, Condition, Path, condition_mask
+from intarsia.read.formula import Formula, all_of, any_of, combine, conditions_of, where_exclusion_matters
+from intarsia.rows.bounds import Bools
+from intarsia.rows.combine import intersection, union
+from intarsia.rows.selection import RowSelection
+
+#: The cost of decoding a page, in bytes that could be read in that time.
+DECODING_BYTES = 1 << 14
+
+#: More bytes than any index has; the sum over all row groups of a file fits into 64 bits.
+UNLIMITED_BYTES = 1 << 40
+
+Int64s = npt.NDArray[np.int64]
+
+#: For each condition that a proof could disprove, by ordinal, the granules where it could.
+_Reach: TypeAlias = "dict[int, Bools]"
+
+
+@dataclass(frozen=True)
+class PruneStep:
+    """The rows that one index excluded.
+
+    Attributes:
+        index: The name of the index: ``"statistics"``, ``"column_index"``, ``"bloom_filter"``,
+            ``"dictionary"``, or the name of an embedded index.
+        column: The dotted path of the column; if several columns of an OR exclude rows only together, the
+            last of them.
+        before: The candidate rows before the index was used.
+        after: The candidate rows afterwards.
+    """
+
+    index: str
+    column: str
+    before: RowSelection
+    after: RowSelection
+
+
+@dataclass(frozen=True, eq=False)
+class Constants:
+    """Columns that have one value in all rows of a file: partition columns, and columns that a file lacks.
+
+    Attributes:
+        values: The values of each column, one for each file.
+        edges: The first row of each file, and the end of the last one.
+        is_known: For some of the columns, the files whose value is known; in the others, all rows are
+            possible.
+    """
+
+    values: Mapping[Path, pa.Array]
+    edges: Int64s
+    is_known: Mapping[Path, Bools] = field(default_factory=dict)
+
+    def judge(self, condition: Condition | BoundConstant) -> tuple[RowSelection, RowSelection] | None:
+        """Return the rows that might match a condition and those that do; None if it depends on the row."""
+        if isinstance(condition, BoundConstant):
+            first, last = int(self.edges[0]), int(self.edges[-1])
+            rows = RowSelection.of_range(first, last) if condition.value else RowSelection.none()
+            return rows, rows
+        if condition.path not in self.values:
+            return None
+        # of many files, few have different values
+        values = self.values[condition.path].cast(condition.type)
+        mask = condition_mask(condition, values)
+        matches = np.asarray(mask.to_numpy(zero_copy_only=False), dtype=bool)
+        if condition.path not in self.is_known:
+            rows = self._rows(matches)
+            return rows, rows
+        is_known = self.is_known[condition.path]
+        return self._rows(matches | ~is_known), self._rows(matches & is_known)
+
+    def _rows(self, files: Bools) -> RowSelection:
+        return RowSelection.union_of(self.edges[:-1][files], self.edges[1:][files])
+
+
+def compares(schema: FileSchema, condition: Condition) -> bool:
+    """Return whether the values in indexes can be compared with the literals of a condition.
+
+    If the files of a table differ, a column may have another type than the one the predicate is bound to.
+    """
+    leaf = schema.leaves_by_path.get(condition.path)
+    here = None if leaf is None else schema.leaf_types.get(leaf.ordinal)
+    return here is not None and (isinstance(condition, BoundNull) or compares_alike(here, condition.type))
+
+
+class _Offer(NamedTuple):
+    """A proof that is worth its cost.
+
+    Attributes:
+        proof: The proof.
+        wanted: The conditions to disprove, with the granules.
+        price: The cost in bytes; requests and decoded pages are converted to bytes.
+    """
+
+    proof: Proof
+    wanted: Wanted
+    price: int
+
+
+class Pruner:
+    """The state of pruning: the rows that might match each condition, which proofs reduce.
+
+    Whether a proof is worth its cost is computed with masks that have one value for each granule.
+
+    Args:
+        predicate: The predicate.
+        edges: The first row of each granule, and the end of the last one.
+        bytes_of: Estimates the bytes that a scan of some rows would read, for each granule. An index that is
+            larger than the bytes it could save is not read. None if the savings do not matter.
+        candidates: The relevant rows; None for all.
+        request_bytes: The bytes that could be read in the time of a request.
+        column_bytes: Returns the size of a leaf in each granule; None if the savings do not matter.
+
+    Attributes:
+        candidates: A superset of the rows that match.
+        steps: The rows that each index excluded, in the order of use, without indexes that excluded nothing.
+    """
+
+    def __init__(
+        self,
+        predicate: Bound,
+        edges: Int64s,
+        *,
+        bytes_of: Callable[[RowSelection], Int64s] | None = None,
+        candidates: RowSelection | None = None,
+        request_bytes: int = 0,
+        column_bytes: Callable[[Leaf], Int64s] | None = None,
+    ) -> None:
+        self._edges = edges
+        self._request_bytes = max(request_bytes, LOCAL_REQUEST_BYTES)
+        self._group_bytes = bytes_of or self._unlimited
+        self._leaf_bytes = None if bytes_of is None else column_bytes
+        self._formula = Formula(predicate)
+        conditions = self._formula.conditions
+        self._ordinals = {condition: ordinal for ordinal, condition in enumerate(conditions)}
+        everything, nothing = RowSelection.all(int(edges[-1])), RowSelection.none()
+        self._possible = [everything] * len(conditions)
+        self._certain = [nothing] * len(conditions)
+        self._proven = [nothing] * len(conditions)
+        self._conditions: dict[int, Condition] = {}
+        self._terms_of: dict[int, list[int]] = {}
+        for position, term in enumerate(self._formula.terms):
+            for ordinal in dict.fromkeys(conditions_of(term)):
+                self._terms_of.setdefault(ordinal, []).append(position)
+        self._states: dict[int, _State] = {}
+        self._bytes: dict[bytes, int] = {}
+        self._bytes_by_group: Int64s | None = None
+        self._rows_by_group: Int64s | None = None
+        self.steps: list[PruneStep] = []
+        self.candidates = everything if candidates is None else candidates
+
+    @property
+    def certain(self) -> RowSelection:
+        """The candidates that are proven to match."""
+        return combine(self._formula.root, self._certain, union, intersection) & self.candidates
+
+    @property
+    def proven(self) -> RowSelection:
+        """The candidates that are proven to match, whether or not the page index is correct."""
+        return combine(self._formula.root, self._proven, union, intersection) & self.candidates
+
+    # --- proofs ------------------------------------------------------------------------------------
+
+    def use_constants(
+        self, constants: Constants, compares: Callable[[Condition], bool], name: str | None = None
+    ) -> None:
+        """Evaluate the conditions on constants; the proofs evaluate the others.
+
+        Args:
+            constants: The constants.
+            compares: Returns whether proofs can evaluate a condition.
+            name: The name in steps; None without a step.
+        """
+        before, used = self.candidates, set[str]()
+        for ordinal, condition in enumerate(self._formula.conditions):
+            judged = constants.judge(condition)
+            if judged is not None:
+                self._possible[ordinal], self._certain[ordinal] = judged
+                self._proven[ordinal] = judged[1]
+                if not isinstance(condition, BoundConstant):
+                    used.add(".".join(condition.path))
+            elif not isinstance(condition, BoundConstant) and compares(condition):
+                self._conditions[ordinal] = condition
+        self.candidates = before & combine(self._formula.root, self._possible, union, intersection)
+        if name is not None and self.candidates.num_rows < before.num_rows:
+            column = ", ".join(sorted(used)) or "constant"
+            self.steps.append(PruneStep(name, column, before, self.candidates))
+
+    def use(self, proof: Proof) -> None:
+        """Use a proof that costs nothing."""
+        self._apply(proof, self._wanted(self._reach(proof), self._groups))
+
+    def use_all(self, proofs: Sequence[Proof]) -> None:
+        """Use the cheapest proof that saves more than it costs, until there is none."""
+        reaches = [(proof, reach) for proof in proofs if (reach := self._reach(proof))]
+        while offers := self._offers(reaches):
+            best = min(offers, key=lambda offer: offer.price)
+            reaches = [(proof, reach) for proof, reach in reaches if proof is not best.proof]
+            self._apply(best.proof, best.wanted)
+
+    def _reach(self, proof: Proof) -> _Reach:
+        found: _Reach = {}
+        for ordinal, condition in self._conditions.items():
+            reach = proof.reach(condition)
+            if reach is not None and reach.any():
+                found[ordinal] = reach
+        return found
+
+    def _offers(self, reaches: Sequence[tuple[Proof, _Reach]]) -> list[_Offer]:
+        """Return the proofs that save more than they cost, even without the proofs that do not."""
+        offers = self._paying(reaches)
+        if len(offers) == len(reaches):
+            return offers
+        paying = [offer.proof for offer in offers]
+        return self._paying([(proof, reach) for proof, reach in reaches if proof in paying])
+
+    def _paying(self, reaches: Sequence[tuple[Proof, _Reach]]) -> list[_Offer]:
+        groups = self._groups
+        matters = None
+        if any(proof.is_lookup for proof, _ in reaches):
+            matters = self._where_exclusion_matters([reach for _, reach in reaches])
+        offers = []
+        for proof, reach in reaches:
+            wanted = self._wanted(reach, groups, matters if proof.is_lookup else None)
+            if wanted:
+                cost = proof.cost(wanted)
+                least = cost.min_bytes
+                if least == 0 or least < self._bytes_in(any_of(list(wanted.values()))):
+                    price = cost.num_bytes + cost.requests * self._request_bytes + cost.pages * DECODING_BYTES
+                    offers.append(_Offer(proof, wanted, price))
+        return offers
+
+    def _wanted(self, reach: _Reach, groups: Bools, matters: Sequence[Bools] | None = None) -> Wanted:
+        """Return the conditions that a proof could narrow, and the granules where that is relevant."""
+        wanted: dict[Condition, Bools] = {}
+        for ordinal, within in reach.items():
+            known = self._state(ordinal)
+            mask = within & known.is_open & groups
+            if matters is not None:
+                mask = mask & matters[ordinal]
+            if mask.any():
+                wanted[self._conditions[ordinal]] = mask
+        return wanted
+
+    def _where_exclusion_matters(self, reaches: Sequence[_Reach]) -> list[Bools]:
+        known = [self._state(ordinal) for ordinal in range(len(self._possible))]
+        stays = [fact.is_whole for fact in known]
+        for reach in reaches:
+            for ordinal, within in reach.items():
+                stays[ordinal] = stays[ordinal] & ~(within & known[ordinal].is_open)
+        return where_exclusion_matters(
+            self._formula.root, self._groups, [fact.is_possible for fact in known], stays
+        )
+
+    def _apply(self, proof: Proof, wanted: Wanted) -> None:
+        """Use a proof, and combine its results for all conditions."""
+        narrowed: dict[int, list[int]] = {}
+        for condition, possible, certain in proof.evaluate(wanted, self):
+            ordinal = self._ordinals[condition]
+            if certain is not None and not certain.is_empty:
+                self._certain[ordinal] = self._certain[ordinal] | certain
+                if not proof.counts_pages:
+                    self._proven[ordinal] = self._proven[ordinal] | certain
+                self._states.pop(ordinal, None)
+            if possible is not None:
+                left = self._possible[ordinal] & possible
+                if left.num_rows < self._possible[ordinal].num_rows:
+                    self._possible[ordinal] = left
+                    self._states.pop(ordinal, None)
+                    for term_ordinal in self._terms_of[ordinal]:
+                        narrowed.setdefault(term_ordinal, []).append(ordinal)
+        for term_ordinal, ordinals in narrowed.items():
+            before = self.candidates
+            after = before & combine(self._formula.terms[term_ordinal], self._possible, union, intersection)
+            if after.num_rows < before.num_rows:
+                column = ".".join(self._conditions[ordinals[-1]].path)
+                self.candidates = after
+                self.steps.append(PruneStep(proof.name, column, before, after))
+        self._bytes.clear()
+        self._bytes_by_group = self._rows_by_group = None
+
+    # --- by granules -------------------------------------------------------------------------------
+
+    @property
+    def _groups(self) -> Bools:
+        """The granules with candidate rows."""
+        return self.candidates.overlaps(self._edges[:-1], self._edges[1:])
+
+    def _state(self, ordinal: int) -> _State:
+        if ordinal not in self._states:
+            starts, stops = self._edges[:-1], self._edges[1:]
+            possible = self._possible[ordinal]
+            is_possible = possible.overlaps(starts, stops)
+            doubtful = possible - self._certain[ordinal]
+            self._states[ordinal] = _State(
+                is_possible,
+                is_possible & possible.covers(starts, stops),
+                is_possible if doubtful is possible else doubtful.overlaps(starts, stops),
+            )
+        return self._states[ordinal]
+
+    def _bytes_in(self, groups: Bools) -> int:
+        """Estimate the bytes that a scan of the candidates in some granules would read."""
+        key = groups.tobytes()
+        if key not in self._bytes:
+            starts, stops = self._edges[:-1][groups], self._edges[1:][groups]
+            wanted = self.candidates & RowSelection.union_of(starts, stops)
+            self._bytes[key] = int(self._group_bytes(wanted).sum())
+        return self._bytes[key]
+
+    def bytes_of(self, row_group: int) -> int:
+        """See `Savings`."""
+        if self._bytes_by_group is None:
+            self._bytes_by_group = self._group_bytes(self.candidates)
+        return int(self._bytes_by_group[row_group])
+
+    def column_bytes(self, leaf: Leaf) -> Int64s:
+        """See `Savings`."""
+        if self._leaf_bytes is None:
+            return self._unlimited(self.candidates)
+        shares = self._counts / np.maximum(1, np.diff(self._edges))
+        return np.asarray(self._leaf_bytes(leaf) * shares, dtype=np.int64)
+
+    def rows_of(self, row_group: int) -> int:
+        """See `Savings`."""
+        return int(self._counts[row_group])
+
+    @property
+    def _counts(self) -> Int64s:
+        """The number of candidate rows in each granule."""
+        if self._rows_by_group is None:
+            self._rows_by_group = self.candidates.count_between(self._edges)
+        return self._rows_by_group
+
+    def _unlimited(self, rows: RowSelection) -> Int64s:
+        """Return more bytes than any index has, for each granule with some of the rows."""
+        return np.where(rows.count_between(self._edges) > 0, UNLIMITED_BYTES, 0)
+
+    def excluded_if(self, excluded: Wanted) -> Bools:
+        """See `Savings`."""
+        possible = [self._state(ordinal).is_possible for ordinal in range(len(self._possible))]
+        for condition, groups in excluded.items():
+            ordinal = self._ordinals[condition]
+            possible[ordinal] = possible[ordinal] & ~groups
+        return self._groups & ~combine(self._formula.root, possible, any_of, all_of)
+
+
+class _State(NamedTuple):
+    """The state of a condition, for each granule.
+
+    Attributes:
+        is_possible: Whether any row might match it.
+        is_whole: Whether every row might match it.
+        is_open: Whether some rows might match it and are not certain.
+    """
+
+    is_possible: Bools
+    is_whole: Bools
+    is_open: Bools
+
+
+def over_files(
+    predicate: Bound,
+    sizes: Int64s,
+    relevant: Bools,
+    constants: Mapping[Path, pa.Array],
+    compares: Callable[[Condition], bool],
+    is_known: Mapping[Path, Bools] | None = None,
+) -> Pruner:
+    """Return a pruner whose granules are files that have not been opened; a file is one row.
+
+    Args:
+        predicate: The predicate.
+        sizes: The size of each file in bytes.
+        relevant: The files that matter.
+        constants: Columns that have one value in each file: for each of them, an array of one value per file.
+        compares: See `Pruner.use_constants`.
+        is_known: See `Constants`.
+    """
+    edges = np.arange(len(sizes) + 1)
+    pruner = Pruner(
+        predicate,
+        edges,
+        bytes_of=partial(_sizes_of, sizes),
+        candidates=RowSelection.from_mask(relevant),
+    )
+    pruner.use_constants(Constants(constants, edges, is_known or {}), compares, "partition")
+    return pruner
+
+
+def _sizes_of(sizes: Int64s, files: RowSelection) -> Int64s:
+    return np.where(files.to_mask(len(sizes)), sizes, 0)
