@@ -125,7 +125,7 @@ class Partitions:
     @property
     def is_known(self) -> Mapping[Path, npt.NDArray[np.bool_]]:
         """For the columns whose value is not known in all files, whether it is in each file."""
-        return {(name,): is_known[self._groups] for name, is_known in self._is_known.items()}
+        return {(name,): known[self._groups] for name, known in self._is_known.items()}
 
     def listed(self) -> pa.Table:
         """Return the distinct values, with ``num_files`` and ``num_bytes``; see `Table.partitions`."""
