@@ -14,7 +14,7 @@ from intarsia.advice.sampling import MAX_CHUNKS, MAX_FILES, take_turns
 from intarsia.errors import ColumnNotFoundError, PredicateError
 from intarsia.file import ParquetInput
 from intarsia.lake.binding import TableBinder
-from intarsia.lake.survivors import find_survivors
+from intarsia.lake.planner import Planner
 from intarsia.lake.table import Table
 from intarsia.read.file_plan import plan_file
 from intarsia.read.output_columns import output_columns
@@ -54,7 +54,7 @@ class BoundQuery:
                 path=query.origin.rpartition(", line ")[0],
                 column=error.column,
             ) from error
-        return cls(query, binder, find_survivors(table, binder, ScanReport()).files)
+        return cls(query, binder, Planner(table, binder, ScanReport()).survivors().files)
 
 
 @dataclass(frozen=True, eq=False)

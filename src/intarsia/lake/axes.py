@@ -13,28 +13,25 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from intarsia.errors import FormatError, ObjectStoreError, PredicateError, QueryTimeoutError
+from intarsia.errors import FormatError, ObjectStoreError, QueryTimeoutError
 from intarsia.file import FileMetadata
 from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
-from intarsia.file.schema import INDEX_KEYS, FileSchema
+from intarsia.file.schema import INDEX_KEYS
 from intarsia.indexes.embedded import indexed_columns
-from intarsia.lake.planning import Binder, PlannedPart
+from intarsia.lake.planning import PlannedPart
 from intarsia.lake.snapshot import Snapshot
-from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Bound, Path
 from intarsia.read.ahead import ahead
-from intarsia.read.file_plan import FilePlan, JoinedRows, plan_file
+from intarsia.read.file_plan import FilePlan, JoinedRows
 from intarsia.read.file_query import FileQuery, leaves_under
-from intarsia.read.pruner import Constants
-from intarsia.read.report import ScanReport
 from intarsia.rows.bounds import Bools
 
 #: The maximum number of files in an axis, and of bytes of their metadata in memory.
@@ -49,16 +46,6 @@ _MAX_TRIES = 4
 
 #: Files that can be joined, by ordinal in the table.
 Members: TypeAlias = "dict[int, JoinedPart]"
-
-
-class AxisBinder(Binder, Protocol):
-    """An object that binds one query to each file, and to many files with the same columns."""
-
-    def bind_family(
-        self, schema: FileSchema, path: str, files: npt.NDArray[np.int64]
-    ) -> tuple[Bound | None, dict[Path, pa.Array]]:
-        """See `intarsia.lake.binding.TableBinder.bind_family`."""
-        ...
 
 
 # --- footers ------------------------------------------------------------------------------------------
@@ -239,161 +226,3 @@ class AxisPlan:
 def _has_indexes(metadata: FileMetadata, paths: Sequence[Path]) -> bool:
     indexed = indexed_columns(metadata)
     return indexed is None or not indexed.isdisjoint(paths)
-
-
-class PlannedParts:
-    """The plans of files that were planned together.
-
-    Args:
-        table: The table.
-
-    Attributes:
-        by_path: The plan of each file.
-    """
-
-    def __init__(self, table: TableFiles) -> None:
-        self.by_path: dict[str, PlannedPart] = {}
-        self._table = table
-        self._memory_bytes = 0
-
-    def add(self, axis: AxisPlan) -> None:
-        """Add the plans of the files of an axis that are left."""
-        for ordinal, found in axis.planned():
-            self._memory_bytes += sum(map(len, found.plan.dictionary_pages.values()))
-            if self._memory_bytes > MAX_MEMORY_BYTES:  # the rest is read again
-                found = found.without_dictionary_pages()
-            self.by_path[self._table.files[ordinal].path] = found
-
-
-def exclude_joined(
-    table: TableFiles,
-    binder: AxisBinder,
-    report: ScanReport,
-    files: Sequence[int],
-    *,
-    reads: bool,
-    snapshot: Snapshot,
-) -> tuple[list[int], dict[str, PlannedPart]]:
-    """Exclude files by their footers and indexes.
-
-    Args:
-        table: The table.
-        binder: The query, which has a predicate.
-        report: The report.
-        files: Ordinals of the files, ascending.
-        reads: Whether indexes are read; else only the footers are used.
-        snapshot: The run of the query.
-
-    Returns:
-        The files that are left, in the same order, and the plans of most of them by path. Damaged files are
-        left, and opening them raises their errors.
-    """
-    left, plans = set(files), PlannedParts(table)
-    for axis in plan_together(table, binder, report, files, reads=reads, snapshot=snapshot):
-        left.difference_update(axis.ordinals[~axis.is_left].tolist())
-        if reads:
-            plans.add(axis)
-    return [ordinal for ordinal in files if ordinal in left], plans.by_path
-
-
-def plan_together(
-    table: TableFiles,
-    binder: AxisBinder,
-    report: ScanReport,
-    files: Sequence[int],
-    *,
-    reads: bool,
-    makes_requests: bool | None = None,
-    snapshot: Snapshot,
-) -> Iterator[AxisPlan]:
-    """Plan files with the same columns as one file, and add those that are excluded to the report.
-
-    Args:
-        table: The table.
-        binder: The query.
-        report: The report.
-        files: Ordinals of the files.
-        reads: See `exclude_joined`.
-        makes_requests: Whether footers of objects are read; by default, if indexes are.
-        snapshot: The run of the query.
-
-    Yields:
-        The plans. Files that are in none of them have not been planned.
-    """
-    if len(files) < 2:
-        return
-    makes_requests = reads if makes_requests is None else makes_requests  # else the first files may suffice
-    read = read_footers(snapshot, files, table.files_at_once, makes_requests=makes_requests)
-    with contextlib.suppress(ObjectStoreError), contextlib.closing(read):  # raised when objects are read
-        for members in axes(read):
-            yield from _planned(table, binder, report, members, reads=reads, snapshot=snapshot)
-    table.cache.drop_tails()
-
-
-def _planned(
-    table: TableFiles,
-    binder: AxisBinder,
-    report: ScanReport,
-    members: Members,
-    *,
-    reads: bool,
-    snapshot: Snapshot,
-) -> Iterator[AxisPlan]:
-    """Plan an axis, without the files that have no rows, are damaged or were replaced."""
-    members = {ordinal: one for ordinal, one in members.items() if one.metadata.footer.num_rows}
-    remote = {ordinal: one for ordinal, one in members.items() if one.is_remote}
-    tails = {
-        ordinal: table.cache.take_tail(one.metadata.path, one.identity) for ordinal, one in remote.items()
-    }
-    for _ in range(_MAX_TRIES):
-        if len(members) < 2:
-            return
-        file: JoinedInput | None = None
-        try:
-            file = JoinedInput(table.cache.join(list(members.values())))
-            ends = enumerate(map(tails.get, members))
-            file.keep_known({position: tail for position, tail in ends if tail is not None})
-            planned = _planned_once(table, binder, report, members, file, reads=reads)
-        except (ObjectStoreError, QueryTimeoutError):
-            raise
-        except (FormatError, OSError) as error:
-            path = getattr(error, "path", None) or getattr(error, "filename", None)
-            lost = frozenset[int]() if file is None else file.lost_parts
-            rest = {
-                ordinal: one
-                for position, (ordinal, one) in enumerate(members.items())
-                if one.metadata.path != path and position not in lost
-            }
-            if len(rest) == len(members):
-                return
-            # they may have been replaced: their identities are not used when they are opened
-            snapshot.forget(one.metadata.path for ordinal, one in members.items() if ordinal not in rest)
-            members = rest
-        except PredicateError:  # opening the files raises it
-            return
-        else:
-            yield planned
-            return
-
-
-def _planned_once(
-    table: TableFiles,
-    binder: AxisBinder,
-    report: ScanReport,
-    members: Members,
-    file: JoinedInput,
-    *,
-    reads: bool,
-) -> AxisPlan:
-    joined, first = file.joined, table.files[next(iter(members))]
-    ordinals = np.fromiter(members, dtype=np.int64)
-    predicate, constants = binder.bind_family(joined.schema, first.path, ordinals)
-    query = binder.query(replace(first, deletes=None), file)
-    absent = {path: pa.scalar(None) for path in constants if path not in query.constants}
-    query = replace(query, predicate=predicate, constants={**query.constants, **absent})
-    with contextlib.closing(query.embedded):
-        plan = plan_file(query, Constants(constants, joined.row_edges), reads=reads)
-    is_left = joined.files_with(plan.candidates)
-    report.add_excluded_together(query, joined, plan.steps, ~is_left)
-    report.add_index_bytes(file.source.counts.bytes)
-    return AxisPlan(dict(members), constants, query, predicate, plan, is_left)

@@ -26,12 +26,12 @@ from intarsia.errors import (
 )
 from intarsia.file import ParquetInput
 from intarsia.file.joined import JoinedInput
-from intarsia.lake.axes import MAX_FILES, AxisPlan, plan_together
+from intarsia.lake.axes import MAX_FILES, AxisPlan
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.index.known_files import FamilyFiles
+from intarsia.lake.planner import Planner
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.split import file_identity
-from intarsia.lake.survivors import find_survivors
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Bound, Path, Predicate
 from intarsia.read.counts import ReadCounts
@@ -107,6 +107,7 @@ class FirstRows:
         known = {column.path for column in columns}
         searched = [*columns, *(column for column in key.columns if column.path not in known)]
         self._binder = TableBinder(table, where, searched)
+        self._planner = Planner(table, self._binder, report, snapshot)
         self._searches: list[_Searched] = []
 
     def rows(self) -> pa.Table:
@@ -118,7 +119,7 @@ class FirstRows:
     def _search_all(self) -> None:
         table, report, snapshot = self._table, self._report, self._snapshot
         pending = np.zeros(len(table.files), dtype=bool)
-        pending[list(find_survivors(table, self._binder, report, snapshot=snapshot).files)] = True
+        pending[list(self._planner.survivors().files)] = True
         known = snapshot.known
         is_known = np.zeros_like(pending) if known is None else known.is_known
         members = [] if known is None else list(known.families())
@@ -137,7 +138,7 @@ class FirstRows:
             if condition is not None and condition != threshold and (pending & is_known).any():
                 threshold = condition
                 binder, among = self._binder_of(condition), pending & is_known
-                left = find_survivors(table, binder, report, snapshot=snapshot, among=among).files
+                left = Planner(table, binder, report, snapshot).survivors(among=among).files
                 pending &= ~is_known
                 pending[list(left)] = True
         table.cache.drop_tails()
@@ -188,15 +189,7 @@ class FirstRows:
         files = sorted(files)
         left = set(files)
         if len(files) > 1:
-            axes = plan_together(
-                self._table,
-                self._binder,
-                self._report,
-                files,
-                reads=False,
-                makes_requests=True,
-                snapshot=self._snapshot,
-            )
+            axes = self._planner.axes(files, reads=False, makes_requests=True)
             for axis in axes:
                 left.difference_update(axis.ordinals[~axis.is_left].tolist())
                 if axis.is_left.any() and self._search_axis(axis):

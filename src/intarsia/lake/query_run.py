@@ -10,12 +10,11 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
-from intarsia.lake.axes import exclude_joined
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
+from intarsia.lake.planner import Planner
 from intarsia.lake.planning import OpenPlan, plan_files
 from intarsia.lake.snapshot import Snapshot
-from intarsia.lake.survivors import Survivors, find_survivors
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.aggregate import Totals
 from intarsia.read.file_plan import FilePlan
@@ -151,10 +150,8 @@ class QueryRun:
         table, snapshot, report = self._table, self.snapshot, self.report
         binder = self._binder if columns is None else self._binder.for_columns(columns)
         questions = None if totals is None else totals.questions
-        joins = binder if binder.predicate is not None else None
-        survivors = find_survivors(
-            table, binder, report, questions, snapshot=snapshot, joins=joins, reads=not self._is_limited
-        )
+        planner = Planner(table, binder, report, snapshot)
+        survivors = planner.survivors(questions)
         for answers in survivors.answers:
             assert totals is not None
             totals.add_summaries(answers.summaries)
@@ -166,7 +163,7 @@ class QueryRun:
             joined=table.cache,
         )
         with_rows = partial(plan, reads=reads, reads_all=reads_all)
-        planned = self._plan_survivors(survivors, binder, plan, with_rows)
+        planned = self._plan_survivors(planner, survivors.files, plan, with_rows)
         with contextlib.closing(planned):
             for entry, future in planned:
                 with self.skipping(entry.path):
@@ -180,22 +177,18 @@ class QueryRun:
                     outcome.query.close()
 
     def _plan_survivors(
-        self, survivors: Survivors, binder: TableBinder, plan_first: _Plan, plan: _Plan
+        self, planner: Planner, survivors: Sequence[int], plan_first: _Plan, plan: _Plan
     ) -> Generator[tuple[DataFile, Future[OpenPlan]], None, None]:
         """Plan the files to open; with a limit, first those that may suffice, one by one."""
-        table, snapshot = self._table, self.snapshot
-        files, known = survivors.files, survivors.known
+        table = self._table
+        files, known = planner.planned(survivors, reads=not self._is_limited)
         table.cache.drop_tails()
         if self._is_limited:
-            num_first = len(files) if binder.predicate is None else _FIRST_FILES
+            num_first = len(files) if self._binder.predicate is None else _FIRST_FILES
             first = [table.files[ordinal] for ordinal in files[:num_first]]
             yield from plan_first(first, at_once=1, known=known)
             files = files[num_first:]
-            if files:
-                files, found = exclude_joined(
-                    table, binder, self.report, files, reads=True, snapshot=snapshot
-                )
-                known = {**known, **found}
+            files, known = planner.planned(files)
         left = [table.files[ordinal] for ordinal in files]
         at_once = min(table.files_at_once, max(len(left), 1))
         yield from plan(left, at_once=at_once, known=known)

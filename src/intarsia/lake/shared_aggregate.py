@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from intarsia.lake.binding import TableBinder
+from intarsia.lake.planner import Planner
 from intarsia.lake.query_run import OnError
-from intarsia.lake.survivors import find_survivors
 from intarsia.lake.table import Table
 from intarsia.predicate import Predicate, Where, parse_predicate
 from intarsia.read.aggregate import Aggregate, Totals
@@ -90,7 +90,7 @@ class SharedAggregate:
             columns = output_columns(table.schema, [name for name in functions if name != ROWS])
             self._totals = Totals(functions, columns)
             binder = TableBinder(table, predicate, columns)
-            left = find_survivors(table, binder, self.report, self._totals.questions)
+            left = Planner(table, binder, self.report).survivors(self._totals.questions)
         for answers in left.answers:
             self._totals.add_summaries(answers.summaries)
         ordinals = {table.files[ordinal].path: ordinal for ordinal in left.files}

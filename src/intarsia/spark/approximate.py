@@ -15,7 +15,7 @@ from intarsia.errors import FilesFailedError, UnsupportedFeatureError
 from intarsia.indexes.hll import MAX_LG_CONFIG_K, DistinctCounter
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.opening import open as open_table
-from intarsia.lake.survivors import find_survivors
+from intarsia.lake.planner import Planner
 from intarsia.lake.table import Table
 from intarsia.predicate import Predicate, Where, parse_predicate
 from intarsia.read.report import ScanReport
@@ -73,7 +73,7 @@ class _SelectedRows:
         found = [name if "://" in name else os.path.abspath(name) for name in names]
         table = open_table(found[0] if len(found) == 1 else found)
         predicate = parse_predicate(where, lambda: table.dataset().schema)
-        left = find_survivors(table, TableBinder(table, predicate, []), ScanReport())
+        left = Planner(table, TableBinder(table, predicate, []), ScanReport()).survivors()
         return cls(table, {table.files[ordinal].path: ordinal for ordinal in left.files}, predicate)
 
     def sketches(self, file: str, column: str) -> pa.Table:

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from intarsia.errors import IntarsiaError
 from intarsia.file import Ignored, ParquetInput
 from intarsia.file.trust import Claim
-from intarsia.lake.axes import exclude_joined
 from intarsia.lake.data_file import DataFile
+from intarsia.lake.planner import Planner
 from intarsia.lake.planning import OpenPlan, plan_files
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.split import file_identity
-from intarsia.lake.survivors import find_survivors
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import count_planned
@@ -103,11 +102,10 @@ class FilePlanner:
             return self._remaining(table, snapshot or table.new_snapshot())
 
     def _remaining(self, table: TableFiles, snapshot: Snapshot) -> list[RemainingFile]:
-        binder = SparkTableBinder(self._binder, table.files)
-        left = self._not_excluded(table, binder, snapshot)
+        planner, left = self._not_excluded(table, snapshot)
         found: dict[int, RemainingFile | None] = {}
         for batch in self._batches(left, found, table):
-            possible, known = exclude_joined(table, binder, self.report, batch, reads=True, snapshot=snapshot)
+            possible, known = planner.planned(batch)
             found |= dict.fromkeys(batch)
             files = [table.files[ordinal] for ordinal in possible]
             plans = plan_files(files, self._binder, snapshot.open, table.files_at_once, known=known)
@@ -122,15 +120,17 @@ class FilePlanner:
             found[ordinal] = RemainingFile(entry, None, entry.size_bytes)
         return [planned for _, planned in sorted(found.items()) if planned is not None]
 
-    def _not_excluded(self, table: TableFiles, binder: SparkTableBinder, snapshot: Snapshot) -> Sequence[int]:
+    def _not_excluded(self, table: TableFiles, snapshot: Snapshot) -> tuple[Planner, Sequence[int]]:
         """Return the ordinals of the files that partition values and the lake index do not exclude."""
+        query = SparkTableBinder(self._binder, table.files)
+        planner = Planner(table, query, self.report, snapshot)
         try:
-            return find_survivors(table, binder, self.report, snapshot=snapshot).files
+            return planner, planner.survivors().files
         except (IntarsiaError, OSError) as error:  # such as a store that only Spark can reach
             note = Ignored(table.files[0].path, LAKE_INDEX, str(error), "storage-error")
             self.report = _new_report(table, self.report.reads)
             self.report.add_ignored([note])
-            return range(len(table.files))
+            return Planner(table, query, self.report, snapshot), range(len(table.files))
 
     def _batches(
         self, left: Sequence[int], found: dict[int, RemainingFile | None], table: TableFiles

@@ -25,7 +25,7 @@ _Result = TypeVar("_Result")
 
 
 class SparkTableBinder:
-    """A Spark predicate bound to the files of a table; see `intarsia.lake.survivors.TableQuery`.
+    """A Spark predicate bound to the files of a table; see `intarsia.lake.planner.TableQuery`.
 
     Args:
         binder: Binds the predicate to single files.

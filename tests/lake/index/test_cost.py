@@ -118,7 +118,7 @@ def test_many_files_that_are_left_are_planned_together(lake):
         scan = table.scan(f"user IN ({', '.join(map(str, users))})", ["user"])
         assert sorted(scan.to_arrow()["user"].to_pylist()) == users
         assert scan.report.files_opened == num_files
-        return calls(scan.to_arrow) / num_files
+        return calls(scan.to_arrow)
 
     few, many = scanned(20), scanned(40)
-    assert many < few * 2 / 3
+    assert (many - few) / 20 < 950  # a file that is planned alone takes about 1,500

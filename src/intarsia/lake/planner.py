@@ -1,0 +1,327 @@
+"""The planner of a table: which files are opened, and which of their rows might match.
+
+Before footers are read, a file is a granule of one row: partition values, the log of a table format and a
+lake index exclude files. The others are laid end to end by schema and writer, several at a time, and the same
+pruner excludes their row groups, pages and rows. Scans, aggregates, first rows, splits and Spark share this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from intarsia.arrow.selecting import take_values
+from intarsia.errors import FormatError, ObjectStoreError, PredicateError, QueryTimeoutError
+from intarsia.file import Ignored
+from intarsia.file.joined import JoinedInput
+from intarsia.file.schema import FileSchema
+from intarsia.lake.axes import AxisPlan, Members, axes, read_footers
+from intarsia.lake.index.answers import FileAnswers, answer_files
+from intarsia.lake.index.known_files import FamilyFiles, KnownFiles
+from intarsia.lake.index.prune import FamilyProofs
+from intarsia.lake.planning import Binder, PlannedPart
+from intarsia.lake.snapshot import Snapshot
+from intarsia.lake.table_files import TableFiles
+from intarsia.predicate import Bound, Path, Predicate
+from intarsia.read.aggregate.result import Question
+from intarsia.read.file_plan import plan_file
+from intarsia.read.pruner import Constants, PruneStep, compares, over_files
+from intarsia.read.report import ScanReport
+from intarsia.rows.bounds import Bools
+from intarsia.storage import reading_indexes
+
+#: The maximum number of bytes of dictionary pages to keep for reading the files that are left.
+MAX_MEMORY_BYTES = 64 << 20
+
+#: A damaged file is left out of an axis, and the others are tried again, at most this many times.
+_MAX_TRIES = 4
+
+
+class TableQuery(Binder, Protocol):
+    """A query that can be bound to each file, to files with the same columns, and to the table."""
+
+    @property
+    def predicate(self) -> Predicate | None:
+        """The rows to select; None for all."""
+        ...
+
+    def exclude_unopened(self, relevant: Bools) -> Sequence[PruneStep]:
+        """Return the files that are excluded by what is known without opening them; a file is one row.
+
+        Args:
+            relevant: The files that matter.
+        """
+        ...
+
+    def bind_family(
+        self, schema: FileSchema, path: str, files: npt.NDArray[np.int64]
+    ) -> tuple[Bound | None, dict[Path, pa.Array]]:
+        """Bind the query to files with the same columns; see `intarsia.lake.binding.TableBinder`."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Survivors:
+    """The files to open, and the answers of a lake index for the others.
+
+    Attributes:
+        files: Ordinals of the files to open, ascending.
+        answers: The answers for files that need not be opened although their rows match.
+    """
+
+    files: Sequence[int]
+    answers: Sequence[FileAnswers] = field(default_factory=tuple)
+
+
+class PlannedFiles(NamedTuple):
+    """The files that are left after their footers and indexes have been read.
+
+    Attributes:
+        files: Ordinals of the files. Damaged files are left, and opening them raises their errors.
+        plans: The plans of most of them, by path.
+    """
+
+    files: Sequence[int]
+    plans: Mapping[str, PlannedPart]
+
+
+class Planner:
+    """Plans one query of a table.
+
+    Args:
+        table: The table.
+        query: The query.
+        report: The report, to which excluded files are added.
+        snapshot: The run of the query; None for a run of this planner.
+    """
+
+    def __init__(
+        self,
+        table: TableFiles,
+        query: TableQuery,
+        report: ScanReport,
+        snapshot: Snapshot | None = None,
+    ) -> None:
+        self._table = table
+        self._query = query
+        self._report = report
+        self._snapshot = snapshot or table.new_snapshot()
+        self._known: KnownFiles | None = None
+
+    # --- before footers are read -------------------------------------------------------------------
+
+    def survivors(self, questions: Sequence[Question] | None = None, among: Bools | None = None) -> Survivors:
+        """Exclude files by partition values, the log of a table format, and the lake index.
+
+        Args:
+            questions: Aggregates to answer for files in which all rows match; None if rows are needed.
+            among: The files that matter, one boolean per file; None for all.
+        """
+        table, report = self._table, self._report
+        keep = np.ones(len(table.files), dtype=bool) if among is None else among.copy()
+        for step in self._query.exclude_unopened(keep):
+            keep &= ~self._add_unopened(step)
+        if self._query.predicate is None and questions is None:
+            return Survivors(np.flatnonzero(keep).tolist())
+        known = self._known = self._snapshot.known
+        answers: list[FileAnswers] = []
+        faults = [*table.lake_index.ignored]
+        with reading_indexes():
+            for files in known.families() if known is not None else ():
+                relevant = keep[files.files]
+                if relevant.any():
+                    found, answered, ignored = self._family(files, relevant, questions)
+                    faults += ignored
+                    keep[files.files] &= found
+                    if answered is not None:
+                        answers.append(answered)
+                        keep[files.files[np.isin(files.within, answered.files)]] = False
+        report.add_ignored(dict.fromkeys(faults))
+        return Survivors(np.flatnonzero(keep).tolist(), answers)
+
+    def _add_unopened(self, step: PruneStep) -> Bools:
+        """Add files that were excluded without opening them to the report, and return them."""
+        table = self._table
+        gone = (step.before - step.after).to_mask(len(table.files))
+        log = table.log_statistics
+        is_logged = log is not None and step.index == log.source
+        self._report.add_excluded(
+            step.index,
+            step.column,
+            files=int(gone.sum()),
+            rows=int(np.maximum(log.num_rows[gone], 0).sum()) if log is not None and is_logged else 0,
+            num_bytes=int(table.file_bytes[gone].sum()),
+        )
+        return gone
+
+    def _family(
+        self, files: FamilyFiles, relevant: Bools, questions: Sequence[Question] | None
+    ) -> tuple[Bools, FileAnswers | None, Sequence[Ignored]]:
+        """Return which files of a family to open, the answers for others, and what was ignored."""
+        table, report, family = self._table, self._report, files.family
+        path = table.files[int(files.files[0])].path
+        try:
+            predicate, constants = self._query.bind_family(family.schema, path, files.files)
+        except (PredicateError, FormatError):  # opening the files raises it
+            return np.ones(len(relevant), dtype=bool), None, ()
+        # arrays over all files of the family, in which those of the table are relevant
+        num_files = len(family.positions)
+        mask = np.zeros(num_files, dtype=bool)
+        mask[files.within] = relevant
+        sizes = np.zeros(num_files, dtype=np.int64)
+        sizes[files.within] = table.file_bytes[files.files]
+        proofs = FamilyProofs(family)
+        possible = certain = mask
+        steps: Sequence[PruneStep] = ()
+        if predicate is not None:
+            positions = np.full(num_files, -1)
+            positions[files.within] = np.arange(len(files.within))
+            spread = {name: _spread(values, positions) for name, values in constants.items()}
+            pruner = over_files(predicate, sizes, mask, spread, partial(compares, family.schema))
+            pruner.use(proofs.bounds)
+            pruner.use_all(proofs.gathered(predicate.paths()))
+            possible, certain = (rows.to_mask(num_files) for rows in (pruner.candidates, pruner.certain))
+            steps = pruner.steps
+        names = table.names_in(family.schema, path)
+        num_rows, num_groups = family.num_rows, files.segment.num_row_groups[family.positions]
+        for step in steps:
+            gone = (step.before - step.after).to_mask(num_files)
+            report.add_excluded(
+                step.index,
+                step.column if names is None else names.shown(step.column),
+                files=int(gone.sum()),
+                row_groups=int(num_groups[gone].sum()),
+                rows=int(num_rows[gone].sum()),
+                num_bytes=int(sizes[gone].sum()),
+            )
+        answers = None
+        if questions is not None:
+            certain = certain.copy()
+            certain[files.within[table.has_deletes[files.files]]] = False
+            answers = answer_files(family, certain, questions, frozenset(constants), names)
+        if answers is not None:
+            done = answers.files
+            report.add_answered(
+                [
+                    (index, column if names is None else names.shown(column))
+                    for index, column in answers.sources
+                ],
+                files=len(done),
+                row_groups=int(num_groups[done].sum()),
+                rows=int(num_rows[done].sum()),
+                num_bytes=int(sizes[done].sum()),
+            )
+        return possible[files.within], answers, proofs.faults
+
+    # --- with footers ------------------------------------------------------------------------------
+
+    def planned(self, files: Sequence[int], *, reads: bool = True) -> PlannedFiles:
+        """Exclude files by their footers and indexes, and plan most of the others.
+
+        Args:
+            files: Ordinals of the files, ascending.
+            reads: Whether indexes are read; else only the footers are used.
+        """
+        if self._query.predicate is None:
+            return PlannedFiles(files, {})
+        joined = files
+        if self._known is not None and self._table.has_objects:  # its Bloom filters would be requested again
+            joined = np.flatnonzero(~self._known.is_known[list(files)]).tolist()
+            joined = [files[position] for position in joined]
+        left, plans, num_bytes = set(files), dict[str, PlannedPart](), 0
+        for axis in self.axes(joined, reads=reads):
+            left.difference_update(axis.ordinals[~axis.is_left].tolist())
+            for ordinal, found in axis.planned() if reads else ():
+                num_bytes += sum(map(len, found.plan.dictionary_pages.values()))
+                if num_bytes > MAX_MEMORY_BYTES:  # the rest is read again
+                    found = found.without_dictionary_pages()
+                plans[self._table.files[ordinal].path] = found
+        return PlannedFiles([ordinal for ordinal in files if ordinal in left], plans)
+
+    def axes(
+        self, files: Sequence[int], *, reads: bool = True, makes_requests: bool | None = None
+    ) -> Iterator[AxisPlan]:
+        """Plan files with the same columns as one file, and add those that are excluded to the report.
+
+        Args:
+            files: Ordinals of the files, ascending.
+            reads: See `planned`.
+            makes_requests: Whether footers of objects are read; by default, if indexes are.
+
+        Yields:
+            The plans. Files that are in none of them have not been planned.
+        """
+        if len(files) < 2:
+            return
+        makes_requests = reads if makes_requests is None else makes_requests  # the first files may suffice
+        footers = read_footers(
+            self._snapshot, files, self._table.files_at_once, makes_requests=makes_requests
+        )
+        with contextlib.suppress(ObjectStoreError), contextlib.closing(footers):  # raised when they are read
+            for members in axes(footers):
+                yield from self._axis(members, reads=reads)
+        self._table.cache.drop_tails()
+
+    def _axis(self, members: Members, *, reads: bool) -> Iterator[AxisPlan]:
+        """Plan an axis, without the files that have no rows, are damaged or were replaced."""
+        cache = self._table.cache
+        members = {ordinal: one for ordinal, one in members.items() if one.metadata.footer.num_rows}
+        remote = {ordinal: one for ordinal, one in members.items() if one.is_remote}
+        tails = {ordinal: cache.take_tail(one.metadata.path, one.identity) for ordinal, one in remote.items()}
+        for _ in range(_MAX_TRIES):
+            if len(members) < 2:
+                return
+            file: JoinedInput | None = None
+            try:
+                file = JoinedInput(cache.join(list(members.values())))
+                ends = enumerate(map(tails.get, members))
+                file.keep_known({position: tail for position, tail in ends if tail is not None})
+                planned = self._planned_axis(members, file, reads=reads)
+            except (ObjectStoreError, QueryTimeoutError):
+                raise
+            except (FormatError, OSError) as error:
+                path = getattr(error, "path", None) or getattr(error, "filename", None)
+                lost = frozenset[int]() if file is None else file.lost_parts
+                rest = {
+                    ordinal: one
+                    for position, (ordinal, one) in enumerate(members.items())
+                    if one.metadata.path != path and position not in lost
+                }
+                if len(rest) == len(members):
+                    return
+                # they may have been replaced: their identities are not used when they are opened
+                self._snapshot.forget(
+                    one.metadata.path for ordinal, one in members.items() if ordinal not in rest
+                )
+                members = rest
+            except PredicateError:  # opening the files raises it
+                return
+            else:
+                yield planned
+                return
+
+    def _planned_axis(self, members: Members, file: JoinedInput, *, reads: bool) -> AxisPlan:
+        joined, first = file.joined, self._table.files[next(iter(members))]
+        ordinals = np.fromiter(members, dtype=np.int64)
+        predicate, constants = self._query.bind_family(joined.schema, first.path, ordinals)
+        query = self._query.query(replace(first, deletes=None), file)
+        absent = {path: pa.scalar(None) for path in constants if path not in query.constants}
+        query = replace(query, predicate=predicate, constants={**query.constants, **absent})
+        with contextlib.closing(query.embedded):
+            plan = plan_file(query, Constants(constants, joined.row_edges), reads=reads)
+        is_left = joined.files_with(plan.candidates)
+        self._report.add_excluded_together(query, joined, plan.steps, ~is_left)
+        self._report.add_index_bytes(file.source.counts.bytes)
+        return AxisPlan(dict(members), constants, query, predicate, plan, is_left)
+
+
+def _spread(values: pa.Array, positions: np.ndarray) -> pa.Array:
+    """Arrange the values of some files by their positions in the family; null for the others."""
+    return take_values(values, pa.array(positions, mask=positions < 0))
