@@ -262,25 +262,23 @@ def _names(source: object) -> list[str]:
     Raises:
         SourceError: If it is not a list of paths.
     """
-    has_bytes = isinstance(source, (bytes, bytearray)) or hasattr(source, "read")
-    if not isinstance(source, Iterable) or has_bytes:
-        raise _not_a_path(source, has_bytes=has_bytes)
-    names = []
-    for item in source:
+    is_list = isinstance(source, Iterable) and not _has_bytes(source)
+    names: list[Any] = list(source) if is_list else [source]  # type: ignore[call-overload]
+    for item in names:
         if not isinstance(item, (str, os.PathLike)):
-            raise _not_a_path(item, has_bytes=hasattr(item, "read"))
-        names.append(os.fspath(item))
-    return names
+            name = getattr(item, "name", None)
+            hint = f"its path is {name!r}" if isinstance(name, str) else "write the bytes to a file first"
+            end = f"; {hint}" if _has_bytes(item) else ""
+            raise SourceError(
+                f"{type(item).__name__} is not a path; pass a file, a folder, a glob, a URL or a list of "
+                f"these{end}",
+                reason="not-a-path",
+            )
+    return [os.fspath(item) for item in names]
 
 
-def _not_a_path(source: object, *, has_bytes: bool) -> SourceError:
-    name = getattr(source, "name", None)
-    hint = "write the bytes to a file first" if not isinstance(name, str) else f"its path is {name!r}"
-    return SourceError(
-        f"{type(source).__name__} is not a path; pass a file, a folder, a glob, a URL or a list of these"
-        + (f"; {hint}" if has_bytes else ""),
-        reason="not-a-path",
-    )
+def _has_bytes(source: object) -> bool:
+    return isinstance(source, (bytes, bytearray)) or hasattr(source, "read")
 
 
 def _find(name: str, stores: Stores, options: StorageOptions | None) -> FoundFiles:
