@@ -16,6 +16,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
+from intarsia.embed import Statistics
 from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import ParquetInput
 from intarsia.file.chunk_plan import dictionary_range
@@ -26,6 +27,7 @@ from intarsia.indexes.statistics import statistics_bounds
 from intarsia.storage import ByteRange, LocalFile
 from tests.counting import python_calls
 from tests.effort import examples
+from tests.embed.test_trust import written_by
 from tests.lake.index import test_oracle as lakes
 from tests.lake.index.lakes import age, write
 from tests.predicate import strategies as flat
@@ -334,3 +336,22 @@ def test_joined_metadata_of_other_writers(path):
                 assert (there.dictionary_page_offset is None) == (here.dictionary_page_offset is None)
                 for claim in (Claim.BOUNDS, Claim.NULL_COUNT, Claim.BLOOM_FILTER):
                     assert joined.trust(leaf).doubt(claim, there) == single.trust(leaf).doubt(claim, here)
+
+
+def test_statistics_and_page_indexes_of_intarsia_are_trusted_in_files_of_other_writers(tmp_path):
+    """The writer's own ones are not. Files are joined only if they deserve the same trust."""
+    for ordinal in range(8):
+        text = [f"{ordinal} {row:04} {'x' * 70}" for row in range(1_000)]
+        path = tmp_path / f"{ordinal}.parquet"
+        written_by(path, b"parquet-go version latest", pa.table({"s": text}), max_rows_per_page=100)
+        if ordinal % 4:
+            ia.attach(path, [ia.PageIndex(), *([Statistics()] if ordinal % 2 else [])])
+        age(path)
+    scan = ia.open(tmp_path).scan("s = '{}'".format(f"3 0777 {'x' * 70}"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert scan.to_arrow().num_rows == 1
+    report = scan.report
+    assert report.files_opened == 8
+    # all pages of the files without indexes, and one page of the file with the row
+    assert report.pages["s"].read == 2 * 10 + 1

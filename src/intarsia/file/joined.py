@@ -24,6 +24,7 @@ from intarsia.file.metadata import ChunkKey, Contradiction, FileMetadata, RawFoo
 from intarsia.file.outlines import ChunkOutlines, outlines_of
 from intarsia.file.parquet_file import ParquetInput
 from intarsia.file.schema import INDEX_KEYS
+from intarsia.format.directory import Directory
 from intarsia.format.footer import Footer, Leaf
 from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import ColumnChunk, ColumnIndex
@@ -149,6 +150,11 @@ class JoinedMetadata(FileMetadata):
     def part_at(self, offset: int) -> int:
         """Return the ordinal of the file that has the byte at an offset."""
         return bisect_right(self.starts, offset) - 1
+
+    @property
+    def directory_of_trust(self) -> Directory | None:
+        """See `FileMetadata`; the files that are joined have the same statistics of Intarsia."""
+        return self.parts[0].metadata.directory
 
     def rows_of(self, files: Bools) -> RowSelection:
         """Return the rows of some of the files."""

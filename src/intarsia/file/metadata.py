@@ -241,6 +241,11 @@ class FileMetadata:
             return None
         return found.directory
 
+    @property
+    def directory_of_trust(self) -> Directory | None:
+        """The directory that says which statistics are of Intarsia."""
+        return self.directory
+
     def derived(self, key: Hashable, derive: Callable[[], _Derived]) -> _Derived:
         """Return a cached value that depends only on this metadata, such as the bounds of a column.
 

@@ -170,7 +170,7 @@ class ParquetInput:
             leaf: The column.
             arrow_type: Its Arrow type; None if it is unknown.
         """
-        return Trust(self.footer, leaf, arrow_type, self.directory)
+        return Trust(self.footer, leaf, arrow_type, self.metadata.directory_of_trust)
 
     def distrust(self, index: str, reason: str, code: str) -> None:
         """Record that an index is ignored, and why: in words, and as a code."""
@@ -296,9 +296,10 @@ class ParquetInput:
         if not is_there:
             return False
         leaf = self.footer.leaves[key.leaf]
-        reason = self.trust(leaf).doubt_of_page_index(self._chunk(key))
+        part, row_group = self.metadata.part_of(key.row_group)
+        trust = Trust(part.footer, leaf, None, part.directory)
+        reason = trust.doubt_of_page_index(part.footer.chunk(row_group, leaf))
         if reason is not None:
-            part, _ = self.metadata.part_of(key.row_group)
             part.distrust(f"page index of {leaf.name}", reason, "untrusted-writer")
         return reason is None
 

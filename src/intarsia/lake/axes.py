@@ -24,7 +24,7 @@ import pyarrow as pa
 from intarsia.errors import FormatError, ObjectStoreError, QueryTimeoutError
 from intarsia.file import FileMetadata
 from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
-from intarsia.file.schema import INDEX_KEYS
+from intarsia.format.directory import KEY
 from intarsia.indexes.embedded import indexed_columns
 from intarsia.lake.planning import PlannedPart
 from intarsia.lake.snapshot import Snapshot
@@ -37,12 +37,6 @@ from intarsia.rows.bounds import Bools
 #: The maximum number of files in an axis, and of bytes of their metadata in memory.
 MAX_FILES = 1_024
 MAX_BYTES = 64 << 20
-
-#: The maximum number of bytes of dictionary pages to keep for reading the files that are left.
-MAX_MEMORY_BYTES = 64 << 20
-
-#: A damaged file is left out, and the others are tried again, at most this many times.
-_MAX_TRIES = 4
 
 #: Files that can be joined, by ordinal in the table.
 Members: TypeAlias = "dict[int, JoinedPart]"
@@ -138,10 +132,12 @@ def _key_of(part: JoinedPart) -> Hashable:
     metadata = part.metadata
     struct, keys = metadata.footer.metadata, metadata.footer.key_values
     orders = None if struct.column_orders is None else tuple(struct.column_orders)
-    computed = None
-    if not keys.keys().isdisjoint(INDEX_KEYS):
+    computed = frozenset[int]()
+    if b"computed_statistics" in keys.get(
+        KEY, b""
+    ):  # parsing all directories would take longer than it saves
         directory = metadata.directory
-        computed = () if directory is None else tuple(directory.computed_statistics)
+        computed = computed if directory is None else directory.computed_statistics
     return part.is_remote, metadata.schema, struct.created_by, orders, computed
 
 
