@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NoReturn, TypeAlias
@@ -31,7 +32,40 @@ Columns: TypeAlias = "Sequence[str] | Mapping[str, pc.Expression] | None"
 BATCH_ROWS = 131_072
 
 
-class TableDataset(ds.Dataset):
+class _Scannable(ABC):
+    """The reading methods of datasets and fragments, in terms of their scanners."""
+
+    @abstractmethod
+    def scanner(self, *arguments: Any, **options: Any) -> TableScanner:
+        """Return a scanner of some rows and columns."""
+
+    @property
+    def partition_expression(self) -> pc.Expression:
+        """The expression that is true for all rows."""
+        return pc.scalar(True)
+
+    def to_batches(self, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
+        """Read batches; options as for `scanner`."""
+        return self.scanner(*arguments, **options).to_batches()
+
+    def to_table(self, *arguments: Any, **options: Any) -> pa.Table:
+        """Read a table; options as for `scanner`."""
+        return self.scanner(*arguments, **options).to_table()
+
+    def head(self, num_rows: int, **options: Any) -> pa.Table:
+        """Read the first rows; options as for `scanner`."""
+        return self.scanner(**options).head(num_rows)
+
+    def take(self, indices: object, **options: Any) -> pa.Table:
+        """Read all rows and select some by number; options as for `scanner`."""
+        return self.scanner(**options).take(indices)
+
+    def count_rows(self, **options: Any) -> int:
+        """Count the rows, from indexes where they prove that rows match; options as for `scanner`."""
+        return self.scanner(**options).count_rows()
+
+
+class TableDataset(_Scannable, ds.Dataset):
     """A table as a ``pyarrow.dataset.Dataset``, made by `Table.dataset`.
 
     Engines that read datasets pass the columns and filters of a query to `scanner`. Each scan is one of the
@@ -64,11 +98,6 @@ class TableDataset(ds.Dataset):
         return plain_schema(self._table)
 
     @property
-    def partition_expression(self) -> pc.Expression:
-        """The expression that is true for all rows."""
-        return pc.scalar(True)
-
-    @property
     def last_report(self) -> ScanReport | None:
         """The report of the scan that was started last; None before the first one.
 
@@ -99,26 +128,6 @@ class TableDataset(ds.Dataset):
         if self._where is not None:
             filter = self._where if filter is None else self._where & filter
         return TableScanner(self, columns, filter, batch_size)
-
-    def to_batches(self, **options: Any) -> Iterator[pa.RecordBatch]:
-        """Read batches; options as for `scanner`."""
-        return self.scanner(**options).to_batches()
-
-    def to_table(self, **options: Any) -> pa.Table:
-        """Read a table; options as for `scanner`."""
-        return self.scanner(**options).to_table()
-
-    def head(self, num_rows: int, **options: Any) -> pa.Table:
-        """Read the first rows; options as for `scanner`."""
-        return self.scanner(**options).head(num_rows)
-
-    def take(self, indices: object, **options: Any) -> pa.Table:
-        """Read all rows and select some by number; options as for `scanner`."""
-        return self.scanner(**options).take(indices)
-
-    def count_rows(self, **options: Any) -> int:
-        """Count the rows, from indexes where they prove that rows match; options as for `scanner`."""
-        return self.scanner(**options).count_rows()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Implement the Arrow PyCapsule protocol, by which ``pyarrow.dataset.write_dataset`` reads."""
@@ -174,7 +183,7 @@ class TableDataset(ds.Dataset):
         return scan
 
 
-class TableFragment:
+class TableFragment(_Scannable):
     """The part of a dataset that one task of an engine reads, which is all of it.
 
     Args:
@@ -189,11 +198,6 @@ class TableFragment:
         """The schema of the rows."""
         return self._dataset.schema
 
-    @property
-    def partition_expression(self) -> pc.Expression:
-        """The expression that is true for all rows."""
-        return pc.scalar(True)
-
     def scanner(
         self,
         schema: pa.Schema | None = None,  # noqa: ARG002  # part of pyarrow's interface
@@ -204,18 +208,6 @@ class TableFragment:
     ) -> TableScanner:
         """Return a scanner, as `TableDataset.scanner` does."""
         return self._dataset.scanner(columns, filter, batch_size)
-
-    def to_table(self, schema: pa.Schema | None = None, **options: Any) -> pa.Table:
-        """Read a table; options as for `scanner`."""
-        return self.scanner(schema, **options).to_table()
-
-    def to_batches(self, schema: pa.Schema | None = None, **options: Any) -> Iterator[pa.RecordBatch]:
-        """Read batches; options as for `scanner`."""
-        return self.scanner(schema, **options).to_batches()
-
-    def count_rows(self, **options: Any) -> int:
-        """Count the rows; options as for `scanner`."""
-        return self.scanner(**options).count_rows()
 
 
 class TableScanner:

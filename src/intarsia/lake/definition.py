@@ -247,6 +247,11 @@ def listed_file(
     return DataFile(path, size_bytes, partition, deletes=deletes)
 
 
+def plain_columns(fields: Iterable[pa.Field]) -> pa.Schema:
+    """Return the schema of columns in plain types, without metadata."""
+    return pa.schema([field.with_type(plain_type(field.type)).remove_metadata() for field in fields])
+
+
 def plain_type(data_type: pa.DataType) -> pa.DataType:
     """Return a type without the large physical layouts and without metadata of fields, as pyarrow reads it.
 
@@ -254,16 +259,12 @@ def plain_type(data_type: pa.DataType) -> pa.DataType:
         >>> plain_type(pa.large_list(pa.field("item", pa.large_string(), metadata={"a": "b"})))
         ListType(list<item: string>)
     """
-
-    def plain_field(field: pa.Field) -> pa.Field:
-        return field.with_type(plain_type(field.type)).remove_metadata()
-
     if pa.types.is_struct(data_type):
-        return pa.struct([plain_field(field) for field in data_type])
+        return pa.struct(list(plain_columns(data_type)))
     if pa.types.is_map(data_type):
-        return pa.map_(plain_field(data_type.key_field), plain_field(data_type.item_field))
+        return pa.map_(*plain_columns([data_type.key_field, data_type.item_field]))
     if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
-        return pa.list_(plain_field(data_type.value_field))
+        return pa.list_(*plain_columns([data_type.value_field]))
     if pa.types.is_large_string(data_type):
         return pa.string()
     return pa.binary() if pa.types.is_large_binary(data_type) else data_type

@@ -14,7 +14,14 @@ import pyarrow.compute as pc
 
 from intarsia.errors import CorruptFileError, UnsupportedFeatureError
 from intarsia.lake.data_file import with_stores
-from intarsia.lake.definition import ColumnNames, TableDefinition, listed_file, named_fields, plain_type
+from intarsia.lake.definition import (
+    ColumnNames,
+    TableDefinition,
+    listed_file,
+    named_fields,
+    plain_columns,
+    plain_type,
+)
 from intarsia.lake.libraries import delta_options, import_extra, translated_errors
 from intarsia.lake.log_statistics import LogColumn, LogStatistics
 from intarsia.lake.partitions import Partitions
@@ -99,7 +106,8 @@ def _definition(root: str, table: DeltaTable, options: StorageOptions | None) ->
     schema = pa.schema(table.schema())
     actions = pa.table(table.get_add_actions())
     declared = [name for name in table.metadata().partition_columns if name in schema.names]
-    columns = {name: _partition_values(actions, name, schema.field(name).type) for name in declared}
+    partition = actions["partition"].combine_chunks() if declared else None
+    columns = {name: pc.struct_field(partition, name).cast(schema.field(name).type) for name in declared}
     texts = [[None if one is None else str(one) for one in values.to_pylist()] for values in columns.values()]
     deleted = _deleted_rows(root, table)
     files = []
@@ -119,7 +127,7 @@ def _definition(root: str, table: DeltaTable, options: StorageOptions | None) ->
     return TableDefinition(
         root,
         tuple(with_stores(files, options or delta_options(getattr(table, "_storage_options", None)))),
-        _without_metadata(schema),
+        plain_columns(schema),
         Partitions(files, columns),
         names,
         statistics=_statistics(actions, schema, is_mapped=names is not None),
@@ -166,11 +174,6 @@ def _location(root: str, path: str) -> str:
         return unquote(path) if local is None else local
     decoded = unquote(path)
     return decoded if decoded.startswith("/") and "://" not in root else f"{root}/{decoded}"
-
-
-def _partition_values(actions: pa.Table, name: str, data_type: pa.DataType) -> pa.Array:
-    values = pc.struct_field(actions["partition"].combine_chunks(), name)
-    return values.cast(data_type) if values.type != data_type else values
 
 
 def _statistics(actions: pa.Table, schema: pa.Schema, *, is_mapped: bool) -> LogStatistics | None:
@@ -260,7 +263,3 @@ def _names(schema: pa.Schema, configuration: Mapping[str, Any]) -> ColumnNames |
 
     fields = named_fields(schema, field_id, lambda field: (_physical_name(field),))
     return ColumnNames(fields, by_id=mode == "id")
-
-
-def _without_metadata(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([field.with_type(plain_type(field.type)).remove_metadata() for field in schema])

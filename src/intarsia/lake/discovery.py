@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import glob
+import itertools
 import os
 import re
 import stat
@@ -147,7 +148,7 @@ def refuse_loop(path: str, root: str) -> None:
     target = os.path.realpath(path)
     parent = os.path.dirname(path)
     while True:
-        if _is_inside(os.path.realpath(parent), target):
+        if os.path.commonpath([os.path.realpath(parent), target]) == target:  # both are real paths
             raise loop_error(path)
         if len(parent) <= len(root) or parent == os.path.dirname(parent):
             return
@@ -162,11 +163,6 @@ def loop_error(path: str) -> ListingError:
         reason="symbolic-link-loop",
         path=path,
     )
-
-
-def _is_inside(folder: str, outer: str) -> bool:
-    """Return whether a folder is equal to or inside another one; both are real paths."""
-    return os.path.commonpath([folder, outer]) == outer
 
 
 def _raise(error: OSError) -> None:
@@ -266,25 +262,23 @@ def _names(source: object) -> list[str]:
     Raises:
         SourceError: If it is not a list of paths.
     """
-    has_bytes = isinstance(source, (bytes, bytearray)) or hasattr(source, "read")
-    if not isinstance(source, Iterable) or has_bytes:
-        raise _not_a_path(source, has_bytes=has_bytes)
-    names = []
-    for item in source:
+    is_list = isinstance(source, Iterable) and not _has_bytes(source)
+    names: list[Any] = list(source) if is_list else [source]  # type: ignore[call-overload]
+    for item in names:
         if not isinstance(item, (str, os.PathLike)):
-            raise _not_a_path(item, has_bytes=hasattr(item, "read"))
-        names.append(os.fspath(item))
-    return names
+            name = getattr(item, "name", None)
+            hint = f"its path is {name!r}" if isinstance(name, str) else "write the bytes to a file first"
+            end = f"; {hint}" if _has_bytes(item) else ""
+            raise SourceError(
+                f"{type(item).__name__} is not a path; pass a file, a folder, a glob, a URL or a list of "
+                f"these{end}",
+                reason="not-a-path",
+            )
+    return [os.fspath(item) for item in names]
 
 
-def _not_a_path(source: object, *, has_bytes: bool) -> SourceError:
-    name = getattr(source, "name", None)
-    hint = "write the bytes to a file first" if not isinstance(name, str) else f"its path is {name!r}"
-    return SourceError(
-        f"{type(source).__name__} is not a path; pass a file, a folder, a glob, a URL or a list of these"
-        + (f"; {hint}" if has_bytes else ""),
-        reason="not-a-path",
-    )
+def _has_bytes(source: object) -> bool:
+    return isinstance(source, (bytes, bytearray)) or hasattr(source, "read")
 
 
 def _find(name: str, stores: Stores, options: StorageOptions | None) -> FoundFiles:
@@ -310,15 +304,22 @@ def _find(name: str, stores: Stores, options: StorageOptions | None) -> FoundFil
 
 def _find_matches(pattern: str) -> FoundFiles:
     """Find the files that match a glob, and those in matching folders."""
-    root = _fixed_part(pattern)
+    parts = Path(pattern).parts
+    fixed = [*itertools.takewhile(lambda part: not glob.has_magic(part), parts)]
+    root = str(Path(*fixed)) if fixed else ""
     if "**" in pattern and os.path.isdir(root or "."):
         # `glob` follows a link to a parent until the system refuses
         deque(walk(root or "."), maxlen=0)
-    matches = [match for match in glob.glob(pattern, recursive=True) if _is_visible_below(match, root)]
     named: set[str] = set()
     inside: dict[str, FileRole] = {}
-    for match in matches:
-        _refuse_loops_to(match, root)
+    for match in glob.glob(pattern, recursive=True):
+        *folders, name = os.path.relpath(match, root or ".").split(os.sep)
+        if not (is_visible(name or ".") and all(map(is_visible_folder, folders))):
+            continue
+        outer = match
+        while len(outer) > len(root):  # `glob` follows links to parents
+            refuse_loop(outer, root)
+            outer = os.path.dirname(outer)
         if os.path.isdir(match):
             inside.update(walk(match))
         else:
@@ -373,25 +374,6 @@ def _left_alone(others: Sequence[str]) -> str:
         f"; ignored {others[0]}{more}, because only {suffixes} and files without an extension that begin "
         "with PAR1 are read; to read files with other names, pass their paths or a glob"
     )
-
-
-def _fixed_part(pattern: str) -> str:
-    parts = Path(pattern).parts
-    fixed = next((ordinal for ordinal, part in enumerate(parts) if glob.has_magic(part)), len(parts))
-    return str(Path(*parts[:fixed])) if fixed else ""
-
-
-def _is_visible_below(path: str, root: str) -> bool:
-    """Return whether a file and its folders below the root are all visible."""
-    *folders, name = os.path.relpath(path, root or ".").split(os.sep)
-    return is_visible(name or ".") and all(is_visible_folder(folder) for folder in folders)
-
-
-def _refuse_loops_to(path: str, root: str) -> None:
-    """Raise an error if a path contains a link to one of its parents, which `glob` follows."""
-    while len(path) > len(root):
-        refuse_loop(path, root)
-        path = os.path.dirname(path)
 
 
 class _LocalFiles:

@@ -6,7 +6,7 @@ import contextlib
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from intarsia.lake.definition import (
     TableDefinition,
     listed_file,
     named_fields,
+    plain_columns,
     plain_type,
 )
 from intarsia.lake.libraries import iceberg_options, translated_errors
@@ -132,20 +133,14 @@ def iceberg_statistics(
     columns: dict[Path, _Column] = {}
     for path, field, data_type in _leaves(schema.fields, arrow, ()):
         low, high, nulls = (
-            [(values or {}).get(field.field_id) for values in found]
-            for found in (
-                [one.lower_bounds for one in entries],
-                [one.upper_bounds for one in entries],
-                [one.null_value_counts for one in entries],
+            pa.array([(getattr(one, name) or {}).get(field.field_id) for one in entries], value_type)
+            for name, value_type in (
+                ("lower_bounds", pa.binary()),
+                ("upper_bounds", pa.binary()),
+                ("null_value_counts", pa.int64()),
             )
         )
-        columns[path] = _Column(
-            field.field_type,
-            data_type,
-            pa.array(low, pa.binary()),
-            pa.array(high, pa.binary()),
-            pa.array(nulls, pa.int64()),
-        )
+        columns[path] = _Column(field.field_type, data_type, low, high, nulls)
     num_rows = np.array([one.record_count for one in entries], dtype=np.int64)
     return LogStatistics("iceberg_manifests", num_rows, columns) if columns else None
 
@@ -180,10 +175,15 @@ class _Column:
         if parse is None:
             return pa.nulls(len(bounds), self.data_type)
         values = [None if bound is None else parse(bound) for bound in bounds.to_pylist()]
-        if not pa.types.is_temporal(self.data_type):
-            return pa.array(values, self.data_type)
-        number = pa.int32() if self.data_type.bit_width == 32 else pa.int64()  # dates and times are numbers
-        return pa.array(values, number).cast(self.data_type)
+        return _from_numbers(values, self.data_type)
+
+
+def _from_numbers(values: list[Any], data_type: pa.DataType) -> pa.Array:
+    """Return values of manifests, in which dates and times are numbers, as a column."""
+    if pa.types.is_temporal(data_type):
+        number = pa.int32() if data_type.bit_width == 32 else pa.int64()
+        return pa.array(values, number).cast(data_type)
+    return pa.array(values, data_type)
 
 
 def _leaves(
@@ -210,31 +210,25 @@ def _parser(iceberg_type: IcebergType) -> Callable[[bytes], Any] | None:
     from pyiceberg.conversions import from_bytes
 
     if isinstance(iceberg_type, (t.LongType, t.DoubleType)):
-        width, narrow = 8, (t.IntegerType() if isinstance(iceberg_type, t.LongType) else t.FloatType())
+        narrow = t.IntegerType() if isinstance(iceberg_type, t.LongType) else t.FloatType()
+        types: dict[int, Any] = {8: iceberg_type, 4: narrow}
     elif isinstance(iceberg_type, (t.TimeType, t.TimestampType, t.TimestamptzType)):
-        width, narrow = 8, None
+        types = {8: iceberg_type}
     elif isinstance(iceberg_type, (t.IntegerType, t.FloatType, t.DateType)):
-        width, narrow = 4, None
+        types = {4: iceberg_type}
     elif isinstance(iceberg_type, (t.BooleanType, t.StringType, t.BinaryType, t.DecimalType)):
-        width, narrow = None, None
+        types = {}  # of any length
     else:
         return None
 
     def parse(bound: bytes) -> Any:
-        if width in (None, len(bound)):
-            return _or_none(partial(from_bytes, iceberg_type, bound))
-        if narrow is not None and len(bound) == 4:
-            return _or_none(partial(from_bytes, narrow, bound))
-        return None
+        found: Any = types.get(len(bound)) if types else iceberg_type
+        try:
+            return None if found is None else from_bytes(found, bound)
+        except (ValueError, ArithmeticError, struct.error):  # it is not a bound of the type
+            return None
 
     return parse
-
-
-def _or_none(parse: Callable[[], Any]) -> Any:
-    try:
-        return parse()
-    except (ValueError, ArithmeticError, struct.error):  # it is not a bound of the type
-        return None
 
 
 def define_iceberg_scan(
@@ -275,7 +269,7 @@ def _definition(location: str, scan: DataScan, options: StorageOptions | None) -
     return TableDefinition(
         location,
         files,
-        pa.schema([field.with_type(plain_type(field.type)).remove_metadata() for field in arrow]),
+        plain_columns(arrow),
         _partitions(files, [task.file for task in tasks], metadata, schema),
         ColumnNames(named_fields(arrow, _field_id, _aliases(metadata)), by_id=True),
         _defaults(location, schema, arrow),
@@ -369,9 +363,14 @@ def _partitions(
             values = found.setdefault(name, [None] * len(files))
             is_known = known.setdefault(name, np.zeros(len(files), dtype=bool))
             values[ordinal], is_known[ordinal] = entry.partition[position], True
-    columns = {
-        name: _partition_values(values, plain_type(arrow.field(name).type)) for name, values in found.items()
-    }
+    columns: dict[str, pa.Array] = {}
+    for name, values in found.items():
+        data_type = plain_type(arrow.field(name).type)
+        if isinstance(data_type, pa.UuidType):
+            texts = [None if one is None else one.bytes for one in values]
+            columns[name] = pa.array(texts, pa.binary(16)).cast(data_type)
+        else:
+            columns[name] = _from_numbers(values, data_type)
     partial = {name: is_known for name, is_known in known.items() if not is_known.all()}
     return Partitions(files, columns, partial, replaces_columns=False)
 
@@ -391,16 +390,6 @@ def _refuse_promoted(metadata: TableMetadata, field_id: int, name: str) -> None:
             path=local_name(metadata.location),
             column=name,
         )
-
-
-def _partition_values(values: list[Any], data_type: pa.DataType) -> pa.Array:
-    """Return partition values, in which dates and times are numbers, as a column."""
-    if pa.types.is_temporal(data_type):
-        number = pa.int32() if data_type.bit_width == 32 else pa.int64()
-        return pa.array(values, number).cast(data_type)
-    if isinstance(data_type, pa.UuidType):
-        return pa.array([None if one is None else one.bytes for one in values], pa.binary(16)).cast(data_type)
-    return pa.array(values, data_type)
 
 
 # --- the columns ---------------------------------------------------------------------------------------

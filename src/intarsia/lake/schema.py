@@ -216,11 +216,13 @@ class TableSchema:
         schema: The columns, in the widest types.
         mixed: Columns with different types in different files.
         warnings: Warnings about columns that may have been renamed.
+        variants: The paths of VARIANT columns.
     """
 
     schema: pa.Schema
-    mixed: frozenset[str]
-    warnings: tuple[str, ...]
+    mixed: frozenset[str] = frozenset()
+    warnings: tuple[str, ...] = ()
+    variants: frozenset[tuple[str, ...]] = frozenset()
 
 
 def table_schema(
@@ -410,12 +412,8 @@ def file_view(table: Sequence[pa.Field], file: pa.Schema) -> pa.Schema:
     Names are the table's, types are the file's. If no type can represent the values of both, the column has
     the table's type, and the file's values are cast before they are compared.
     """
-    return pa.schema([_field_view(field, _field_of(file, field.name)) for field in table])
-
-
-def _field_of(schema: pa.Schema, name: str) -> pa.Field | None:
-    ordinal = schema.get_field_index(name)
-    return None if ordinal < 0 else schema.field(ordinal)
+    whole = (pa.field("", pa.struct(list(schema))) for schema in (table, file))
+    return pa.schema(list(_field_view(*whole).type))
 
 
 def _field_view(table: pa.Field, file: pa.Field | None) -> pa.Field:

@@ -293,13 +293,10 @@ class Snapshot:
         else:
             source = entry.open(fresh=self._cache.latest_metadata(entry.path) is not None)
         try:
-            found = read(source, self._known_metadata(entry, source))
+            known = self._cache.metadata(entry.path, source.identity)
+            found = read(source, known or self._lake_index.metadata(entry, source.identity))
         except ReplacedWhileReadError:
             source = entry.open(fresh=True)
             found = read(source, None)
         self._identities[entry.path] = source.identity
         return found
-
-    def _known_metadata(self, entry: DataFile, source: ByteSource) -> FileMetadata | None:
-        found = self._cache.metadata(entry.path, source.identity)
-        return found or self._lake_index.metadata(entry, source.identity)

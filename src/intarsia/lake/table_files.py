@@ -47,6 +47,9 @@ _MAX_SCHEMAS = 64
 #: Attributes that copies of a table in other processes create for themselves.
 _UNSHARED = ("cache", "kept_indexes", "_names", "lake_index", "_segments")
 
+#: Cached properties that depend on the files.
+_OF_ALL_FILES = ("file_bytes", "has_objects", "files_at_once", "has_deletes", "_ordinals")
+
 
 class TableFiles:
     """Parquet files with one schema: columns by name, in the widest types, and partition columns.
@@ -93,7 +96,6 @@ class TableFiles:
         if not self.files and definition is None:
             raise FileNotFoundError("the source lists no files, so there is no schema")
         self._is_part = False
-        self._variants: frozenset[tuple[str, ...]] | None = None
         self._table_schema: TableSchema | None = None
         self.root = root
         self._segments = segments
@@ -142,13 +144,7 @@ class TableFiles:
         }
         if self._definition is not None:
             state["_definition"] = self._definition.part(ordinals)
-        for name in (
-            "file_bytes",
-            "has_objects",
-            "files_at_once",
-            "has_deletes",
-            "_ordinals",
-        ):  # they are of all files
+        for name in _OF_ALL_FILES:
             state.pop(name, None)
         part = type(self).__new__(type(self))
         part.__setstate__(state, cache)
@@ -293,15 +289,13 @@ class TableFiles:
             FormatError: If no file can be read, or the first one if the table has its columns.
         """
         if self._table_schema is None:
-            if self._definition is not None:
-                self._table_schema = TableSchema(self._definition.schema, frozenset(), ())
-            else:
-                self._table_schema = self._schema_of_files(snapshot)
+            declared = self._definition and TableSchema(self._definition.schema)
+            self._table_schema = declared or self._schema_of_files(snapshot)
         return self._table_schema
 
     def _schema_of_files(self, snapshot: Snapshot) -> TableSchema:
         with snapshot.running():
-            schemas = self._file_schemas(snapshot)
+            schemas, variants = self._file_schemas(snapshot)
         found = table_schema(schemas, self._schema_of, self.partition_types)
         schema = found.schema
         for name, data_type in self.partition_types.items():
@@ -310,23 +304,23 @@ class TableFiles:
             schema = schema.append(field) if ordinal < 0 else schema.set(ordinal, field)
         for warning in found.warnings:
             warn_caller(f"{self.files[0].path}: {warning}")
-        return TableSchema(schema, found.mixed - self.partition_types.keys(), found.warnings)
+        return TableSchema(schema, found.mixed - self.partition_types.keys(), found.warnings, variants)
 
     @property
     def variants(self) -> frozenset[tuple[str, ...]]:
-        """The paths of the VARIANT columns in the first file."""
-        if self._variants is None and self._definition is None:
-            _ = self.table_schema
-        return self._variants or frozenset()
+        """The paths of the VARIANT columns in the first file; none if a table format defines the schema."""
+        return self.table_schema.variants
 
-    def _file_schemas(self, snapshot: Snapshot) -> list[tuple[str, pa.Schema]]:
-        """Return the paths and schemas of the readable files, and cache their footers."""
+    def _file_schemas(
+        self, snapshot: Snapshot
+    ) -> tuple[list[tuple[str, pa.Schema]], frozenset[tuple[str, ...]]]:
+        """Return the paths and schemas of the readable files, and the VARIANT columns of the first."""
         known = snapshot.known
         schemas: dict[int, pa.Schema] = {}
         for files in known.families() if known is not None else ():
             schemas |= dict.fromkeys(files.files.tolist(), files.family.schema.arrow)
         readable, schema = self._first_readable(snapshot)
-        schemas[readable], self._variants = schema.arrow, schema.variants
+        schemas[readable] = schema.arrow
         others = [ordinal for ordinal in range(readable + 1, len(self.files)) if ordinal not in schemas]
         size = 1 if self.has_objects else _LOCAL_FILES_PER_TASK
         tasks = [others[start : start + size] for start in range(0, len(others), size)]
@@ -342,7 +336,7 @@ class TableFiles:
         with contextlib.closing(ahead(read, tasks, self.files_at_once)) as found:
             for _, future in found:
                 schemas |= future.result()
-        return [(self.files[ordinal].path, schemas[ordinal]) for ordinal in sorted(schemas)]
+        return [(self.files[ordinal].path, schemas[ordinal]) for ordinal in sorted(schemas)], schema.variants
 
     def _first_readable(self, snapshot: Snapshot) -> tuple[int, FileSchema]:
         """Return the ordinal and the schema of the first file whose schema can be read.
