@@ -169,6 +169,11 @@ class JoinedInput(ParquetInput):
         part = self.joined.part_at(offset)
         return self.joined.starts[part] + self.joined.parts[part].metadata.footer_start
 
+    @property
+    def file_edges(self) -> npt.NDArray[np.int64]:
+        """See `ParquetInput`."""
+        return self.joined.row_edges
+
     def keep_known(self, parts: Mapping[int, tuple[int, bytes]]) -> None:
         """Keep bytes of files that are known already, so that they are not read.
 

@@ -205,6 +205,11 @@ class ParquetInput:
         """Return the offset of the footer of the file that has the byte at an offset."""
         return self.footer.start
 
+    @property
+    def file_edges(self) -> npt.NDArray[np.int64]:
+        """The first row of each file, of several that are joined, and the end of the last one."""
+        return np.array([0, self.footer.num_rows])
+
     # --- the page index ----------------------------------------------------------------------------
 
     def _has_offset_index(self, key: ChunkKey) -> bool:

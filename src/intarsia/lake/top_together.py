@@ -8,7 +8,6 @@ a few array operations.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,17 +24,14 @@ from intarsia.lake.joined_files import PlannedFamily
 from intarsia.lake.planning import SMALL_BYTES
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Bound
-from intarsia.read.ahead import ahead
 from intarsia.read.counts import ReadCounts
 from intarsia.read.estimate import order_conditions
-from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
-from intarsia.read.file_rows import RUNS_AT_ONCE, Piece
+from intarsia.read.file_rows import RUNS_AT_ONCE, PlanReader
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.pages_read import PagesRead
 from intarsia.read.report import ScanReport
-from intarsia.read.row_group import RowReader
-from intarsia.read.row_group_run import RowGroupRun, RowGroupRuns, RunColumns
+from intarsia.read.runs import Runs
 from intarsia.read.sort_key import SortKey, TopRows
 from intarsia.read.top_rows import values_of
 from intarsia.rows.bounds import Bools
@@ -183,17 +179,13 @@ class FamilySearch:
         rows = family.plan.candidates & RowSelection.union_of(edges[members], edges[members + 1])
         plan = replace(family.plan, candidates=rows, stages=tuple(self._stages(query)))
         counts, matching = ReadCounts(), np.zeros(len(family.ordinals), dtype=bool)
-        runs = RowGroupRuns(query, plan, rows)
-        at_once = min(RUNS_AT_ONCE, len(runs.groups))
-        with contextlib.closing(ahead(lambda run: _read_run(query, plan, run), runs, at_once)) as pieces:
-            for _, future in pieces:
-                piece = future.result()
-                counts += replace(piece.counts, rows_matched=0)
-                numbers = piece.numbers.rows()
-                positions = np.searchsorted(edges, numbers, side="right") - 1
-                matching[positions] = True
-                values = values_of(query, self._key, piece)
-                found.add(values, family.ordinals[positions], numbers - edges[positions])
+        for piece in PlanReader(query, plan).pieces(rows, at_once=RUNS_AT_ONCE):
+            counts += replace(piece.counts, rows_matched=0)
+            numbers = piece.numbers.rows()
+            positions = np.searchsorted(edges, numbers, side="right") - 1
+            matching[positions] = True
+            values = values_of(query, self._key, piece)
+            found.add(values, family.ordinals[positions], numbers - edges[positions])
         found.sort()
         return query, counts, int(matching.sum())
 
@@ -235,7 +227,7 @@ class FamilySearch:
         found &= ~family.has_indexes(found & ~has_digests)
         if joined.is_remote or not query.leaves or not found.any():
             return np.zeros_like(found)
-        runs = RowGroupRuns(query, family.plan, family.plan.candidates)
+        runs = Runs(query, family.plan, family.plan.candidates)
         can_be_joined = np.ones(query.num_row_groups, dtype=bool)
         can_be_joined[runs.groups] = runs.can_be_joined
         try:
@@ -244,11 +236,3 @@ class FamilySearch:
             return np.zeros_like(found)
         is_small = np.add.reduceat(num_bytes, first_groups) <= SMALL_BYTES
         return np.asarray(found & is_small & np.logical_and.reduceat(can_be_joined, first_groups))
-
-
-def _read_run(query: FileQuery, plan: FilePlan, run: RowGroupRun) -> Piece:
-    """Read the matching rows of a run; errors do not name the file."""
-    columns = RunColumns(query, run.groups, plan.dictionary_pages)
-    stages = () if run.is_proven else plan.stages
-    rows, counts, found = RowReader(query, columns).read([RowSelection.all(columns.num_rows)], stages)
-    return Piece(rows, counts, columns.row_numbers(found))

@@ -115,6 +115,18 @@ class FileQuery:
         everything = RowSelection.all(self.file.footer.num_rows)
         return everything if self.deleted.is_empty else everything - self.deleted
 
+    def constant_column(self, path: Path, rows: RowSelection) -> pa.Array:
+        """Return the values of a constant column in some rows.
+
+        Of joined files, the column has a constant for each file.
+        """
+        value = self.constants[path]
+        if isinstance(value, pa.Scalar):
+            return pa.repeat(value, rows.num_rows)
+        return value.take(
+            pa.array(np.repeat(np.arange(len(value)), rows.count_between(self.file.file_edges)))
+        )
+
     @cached_property
     def predicate_paths(self) -> tuple[Path, ...]:
         """The predicate's columns that are in the file."""
@@ -217,4 +229,6 @@ def leaves_under(file: ParquetInput, paths: Sequence[Path]) -> list[Leaf]:
     """Return the leaves of fields, given by path, in the order of the schema."""
     wanted = set(paths)
     depths = {len(path) for path in wanted}
+    if depths == {1}:
+        return [leaf for leaf in file.footer.leaves if leaf.path[:1] in wanted]
     return [leaf for leaf in file.footer.leaves if any(leaf.path[:depth] in wanted for depth in depths)]
