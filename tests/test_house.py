@@ -101,7 +101,6 @@ CHANGED_FROM_OUTSIDE = {
     ("format/thrift.py", "error.offset"): _CONTEXT,
     ("predicate/sql_lists.py", "node.meta"): _LIBRARY,
     ("predicate/sql_parameters.py", "node.meta"): _LIBRARY,
-    ("read/file_rows.py", "error.column"): _CONTEXT,
     ("spark/java.py", "os.environ"): _PROCESS,
     ("spark/local.py", "os.environ"): _PROCESS,
     ("spark/sessions.py", "context.pythonExec"): _LIBRARY,
@@ -156,7 +155,7 @@ def test_a_wrong_page_index_is_recovered_from_in_one_place():
                     if isinstance(name, ast.Name) and name.id in places:
                         places[name.id].append(path)
     assert places == {
-        "PageIndexMismatchError": ["indexes/dictionary.py", "read/row_group.py"],
+        "PageIndexMismatchError": ["read/run_columns.py"],
         "WrongPageIndexError": ["read/retry.py"],
     }
 

@@ -18,7 +18,7 @@ from intarsia.lake.planning import SMALL_BYTES
 from intarsia.lake.table import Table
 from intarsia.lake.table_files import LOCAL_FILES_AT_ONCE, REMOTE_FILES_AT_ONCE
 from intarsia.read.ahead import ahead
-from intarsia.read.row_group import RowReader
+from intarsia.read.matching import RowReader
 from intarsia.storage import LocalFile
 from tests.counting import profiling
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +15,10 @@ from intarsia.embed.leaf_values import may_be_dictionary
 from intarsia.errors import CorruptFileError, IndexBuildError, PredicateError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.claims import check_claims
+from intarsia.file.fetch import PageCache
 from intarsia.file.page_values import check_values
 from intarsia.file.pages import walk_pages
-from intarsia.file.synthetic import LeafPages, SyntheticSchema, decode_pages
+from intarsia.file.synthetic import Segments, SyntheticSchema, decode
 from intarsia.format import thrift
 from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf, chunk_range
@@ -187,7 +188,14 @@ class FileColumns:
     def _read(self, row_group: int, leaf: Leaf, **options: Any) -> pa.ChunkedArray:
         return field_values(self._read_columns(row_group, [leaf], **options).column(0), leaf.path[1:])
 
-    def _read_columns(self, row_group: int, leaves: Sequence[Leaf], **options: Any) -> pa.Table:
+    def _read_columns(
+        self,
+        row_group: int,
+        leaves: Sequence[Leaf],
+        *,
+        as_dictionary: bool = False,
+        int96_unit: Literal["s"] | None = None,
+    ) -> pa.Table:
         """Read leaves of a row group, and check that they have the number of rows in the footer."""
         self._before_row_group(row_group)
         footer = self._file.footer
@@ -195,17 +203,32 @@ class FileColumns:
         num_rows = footer.metadata.row_groups[row_group].num_rows
         what = f"{', '.join(repr(leaf.name) for leaf in leaves)} of row group {row_group}"
         metas = [footer.chunk_metadata(row_group, leaf) for leaf in leaves]
-        chunks = self._file.source.read_ranges([ByteRange(*chunk_range(meta)) for meta in metas])
-        pages = [
-            LeafPages(schema.leaves.index(leaf), meta, (data,), meta.num_values)
-            for leaf, meta, data in zip(leaves, metas, chunks, strict=True)
+        ranges = [ByteRange(*chunk_range(meta)) for meta in metas]
+        fetched = PageCache(self._file.source).fetch(ranges)
+        (data,) = fetched.parts
+        starts = [fetched.position(chunk.start) for chunk in ranges]
+        chunks = [
+            Segments.of_chunk(schema.positions[leaf.ordinal], meta, start, start + chunk.length)
+            for leaf, meta, start, chunk in zip(leaves, metas, starts, ranges, strict=True)
         ]
         # request as many rows as the chunks could have, so that surplus rows are noticed
         claimed = max([num_rows, *(meta.num_values for meta in metas)])
         with self._file.named_errors():
-            for leaf, meta, data in zip(leaves, metas, chunks, strict=True):
-                check_values(data, meta.num_values, meta.codec, leaf, footer.metadata.created_by)
-            table = decode_pages(schema, pages, claimed, what, checksums=self._file.page_checksums, **options)
+            for leaf, meta, (_, (start,), (stop,), *_) in zip(leaves, metas, chunks, strict=True):
+                created_by = footer.metadata.created_by
+                check_values(data, meta.num_values, meta.codec, leaf, created_by, start, stop)
+            table = decode(
+                schema,
+                chunks,
+                [claimed],
+                [data],
+                what,
+                as_dictionary=[leaf.name for leaf in leaves] if as_dictionary else (),
+                int96_unit=int96_unit,
+                checksums=self._file.page_checksums,
+                encodings=(encoding for meta in metas for encoding in meta.encodings),
+                offset_of=fetched.offset,
+            )
             # rows are numbered by the footer's counts; a wrong count would shift all later rows
             if table.num_rows != num_rows:
                 raise CorruptFileError(

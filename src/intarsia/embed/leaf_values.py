@@ -15,7 +15,7 @@ import pyarrow as pa
 from intarsia.errors import CorruptFileError
 from intarsia.file.claims import check_value_count
 from intarsia.file.page_values import check_values
-from intarsia.file.synthetic import LeafPages, SyntheticSchema, decode_pages
+from intarsia.file.synthetic import Segments, SyntheticSchema, decode
 from intarsia.format.enums import Type
 from intarsia.format.footer import Footer, Leaf, schema_leaves
 from intarsia.format.structs import ColumnMetaData, IntType, LogicalType, SchemaElement
@@ -97,9 +97,15 @@ class LeafReader:
         """
         check_value_count(self.leaf, num_rows, meta.num_values)
         check_values(chunk, meta.num_values, meta.codec, self.leaf, self.created_by)
-        pages = LeafPages(0, meta, (chunk,), meta.num_values)
-        table = decode_pages(
-            self._schema, [pages], num_rows, "the pages", as_dictionary=as_dictionary, checksums=False
+        table = decode(
+            self._schema,
+            [Segments.of_chunk(0, meta, 0, len(chunk))],
+            [num_rows],
+            [chunk],
+            "the pages",
+            as_dictionary=[self._schema.leaves[0].name] if as_dictionary else (),
+            checksums=False,
+            encodings=meta.encodings,
         )
         column = table.column(0)
         if len(column) != num_rows:  # pyarrow stops at a page without values, without an error

@@ -1,94 +1,101 @@
-"""Fetching of planned pages, with as few requests as possible and each byte once."""
+"""Fetching of ranges of a file, with as few requests as possible and each byte once."""
 
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 
-from intarsia.file import ParquetInput
-from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse
-from intarsia.file.decode import FetchedPages, pages_use_dictionary
-from intarsia.storage import ByteRange
+from intarsia.storage import ByteRange, ByteSource, CountedSource, coalesce
+
+_start = attrgetter("start")
+
+
+class FetchedBytes:
+    """The bytes of some ranges of a file, one after the other.
+
+    Args:
+        ranges: The ranges, ascending, which neither touch nor overlap.
+        parts: The bytes of each.
+
+    Attributes:
+        parts: The bytes.
+
+    Example:
+        >>> found = FetchedBytes([ByteRange(10, 12), ByteRange(20, 23)], [b"ab", b"cde"])
+        >>> found.position(21), found.offset(3), found.part(3)
+        (3, 21, (b'cde', 1))
+    """
+
+    def __init__(self, ranges: Sequence[ByteRange], parts: Sequence[bytes]) -> None:
+        self.parts = parts
+        self._starts = [start for start, _ in ranges]
+        self._positions = [0, *itertools.accumulate([stop - start for start, stop in ranges])]
+
+    def position(self, offset: int) -> int:
+        """Return the position of the byte at an offset of the file."""
+        at = bisect.bisect_right(self._starts, offset) - 1
+        # an empty chunk may be anywhere
+        return min(self._positions[at] + offset - self._starts[at], self._positions[-1]) if at >= 0 else 0
+
+    def offset(self, position: int) -> int:
+        """Return the offset in the file of the byte at a position."""
+        at = bisect.bisect_right(self._positions, position, hi=len(self._starts)) - 1
+        return self._starts[at] + position - self._positions[at]
+
+    def part(self, position: int) -> tuple[bytes, int]:
+        """Return the part that has the byte at a position, and the place of the byte in it."""
+        if len(self.parts) == 1:
+            return self.parts[0], position
+        at = bisect.bisect_right(self._positions, position, hi=len(self._starts)) - 1
+        return (self.parts[at], position - self._positions[at]) if at >= 0 else (b"", 0)
 
 
 class PageCache:
-    """The pages of one row group that have been read, so that later phases do not read them again.
+    """The bytes that have been read of some row groups, so that later phases do not read them again.
 
     Args:
-        file: The file.
-        dictionaries: Dictionary pages that were read while planning, by offset.
+        source: The file.
+        known: Dictionary pages that were read while planning, by offset.
     """
 
-    def __init__(self, file: ParquetInput, dictionaries: Mapping[int, bytes] | None = None) -> None:
-        self._file = file
-        self._known_dictionaries = dictionaries or {}
-        self._bytes: dict[ByteRange, bytes] = {}
-        self._held: list[ByteRange] = []
-        self._dictionaries = 0
+    def __init__(self, source: ByteSource | CountedSource, known: Mapping[int, bytes] | None = None) -> None:
+        self._source = source
+        self._bytes: dict[ByteRange, bytes | memoryview] = {
+            ByteRange(start, start + len(page)): page for start, page in (known or {}).items()
+        }
+        self._held = sorted(self._bytes)
 
-    def is_new(self, plan: ChunkPlan) -> bool:
-        """Return whether some data pages of a plan have not been read."""
-        return any(map(self._gaps, plan.pages))
+    def is_missing(self, location: ByteRange) -> bool:
+        """Return whether some bytes of a range have not been read."""
+        return bool(self._gaps(location)) if self._held else location.start < location.stop
 
-    @property
-    def dictionary_count(self) -> int:
-        """Number of dictionary pages read so far."""
-        return self._dictionaries
+    def fetch(self, ranges: Iterable[ByteRange], *, join: bool = True) -> FetchedBytes:
+        """Return the bytes of some ranges; those that have not been read before are read at once.
 
-    def fetch(self, plans: Sequence[ChunkPlan]) -> list[FetchedPages]:
-        """Fetch data pages and the dictionary pages that they need, together with them if possible."""
-        at_once = {plan.dictionary for plan in plans if plan.pages and self._is_read_at_once(plan)}
-        self._read([location for plan in plans for location in plan.pages], at_once)
-        data = {id(plan): self._joined(plan.pages) for plan in plans}
-        needed: dict[int, ByteRange | None] = {}
-        for plan in plans:
-            uses = plan.dictionary in at_once
-            if plan.dictionary_use is DictionaryUse.SOME_PAGES:
-                uses = pages_use_dictionary(plan, data[id(plan)])
-            needed[id(plan)] = plan.dictionary if uses else None
-        self._read([], {location for location in needed.values() if location is not None})
-        return [
-            FetchedPages(
-                plan,
-                data[id(plan)],
-                self._joined([location]) if (location := needed[id(plan)]) is not None else b"",
-            )
-            for plan in plans
-        ]
+        Args:
+            ranges: The ranges.
+            join: Return a single part.
+        """
+        wanted = coalesce(ranges, 0)
+        gaps = [gap for location in wanted for gap in self._gaps(location)] if self._held else wanted
+        parts: list[bytes] = self._source.read_ranges(gaps) if gaps else []
+        if gaps != wanted:
+            self._hold(gaps, parts)
+            parts = [b"".join(self._cut(location)) for location in wanted]
+        if not join or len(wanted) == 1:
+            self._hold(wanted, parts)
+            return FetchedBytes(wanted, parts)
+        found = FetchedBytes(wanted, [b"".join(parts)])
+        joined = memoryview(found.parts[0])  # without a second copy of what was joined
+        starts = [found.position(start) for start, _ in wanted]
+        self._hold(wanted, [joined[at : at + one.length] for at, one in zip(starts, wanted, strict=True)])
+        return found
 
-    def _is_read_at_once(self, plan: ChunkPlan) -> bool:
-        """Return whether a dictionary page is read before it is known that the data pages need it."""
-        if plan.dictionary is None or plan.dictionary_use is DictionaryUse.NEVER:
-            return False
-        # writers limit dictionaries to 1 MiB, and in an object store, another request takes about as long
-        is_small = plan.dictionary.length <= 2 * self._file.source.coalesce_bytes
-        return plan.dictionary_use is DictionaryUse.ALWAYS or is_small
-
-    def _read(self, data: Sequence[ByteRange], dictionaries: set[ByteRange | None]) -> None:
-        fresh = self._missing(location for location in dictionaries if location is not None)
-        missing = [*fresh, *self._missing(data)]
-        if missing:
-            # pruning may have read a dictionary page, with which a whole chunk starts
-            heads, rest = [b""] * len(missing), missing
-            if self._known_dictionaries:
-                heads = [self._known_head(location) for location in missing]
-                rest = [
-                    ByteRange(location.start + len(head), location.stop)
-                    for location, head in zip(missing, heads, strict=True)
-                ]
-            self._dictionaries += sum(location.length > 0 for location in rest[: len(fresh)])
-            for location, head, tail in zip(missing, heads, self._file.source.read_ranges(rest), strict=True):
-                self._bytes[location] = head + tail if head else tail
-            self._held = sorted(self._bytes)
-
-    def _known_head(self, location: ByteRange) -> bytes:
-        head = self._known_dictionaries.get(location.start, b"")
-        return head if len(head) <= location.length else b""
-
-    def _missing(self, locations: Iterable[ByteRange]) -> list[ByteRange]:
-        """Return the parts of some ranges that have not been read."""
-        wanted = dict.fromkeys(locations)
-        return [gap for location in wanted for gap in self._gaps(location)] if self._held else list(wanted)
+    def _hold(self, ranges: Sequence[ByteRange], parts: Sequence[bytes | memoryview]) -> None:
+        self._bytes.update(zip(ranges, parts, strict=True))
+        self._held = sorted(self._bytes)
 
     def _gaps(self, location: ByteRange) -> list[ByteRange]:
         """Return the parts of a range that have not been read."""
@@ -103,16 +110,10 @@ class PageCache:
 
     def _overlapping(self, location: ByteRange) -> list[ByteRange]:
         """Return the ranges that were read and overlap a range, in order."""
-        first = max(0, bisect.bisect_right(self._held, location.start, key=_start) - 1)
-        stop = bisect.bisect_left(self._held, location.stop, key=_start)
-        return [held for held in self._held[first:stop] if held.stop > location.start]
-
-    def _joined(self, locations: Sequence[ByteRange]) -> bytes:
-        """Return the bytes of some ranges; a single range that was read as such is not copied."""
-        whole = self._bytes.get(locations[0]) if len(locations) == 1 else None
-        if whole is not None:
-            return whole
-        return b"".join(part for location in locations for part in self._cut(location))
+        held = self._held
+        stop = bisect.bisect_left(held, location.stop, key=_start)
+        first = bisect.bisect_right(held, location.start, key=_start) - 1
+        return [one for one in held[max(0, first) : stop] if one.stop > location.start]
 
     def _cut(self, location: ByteRange) -> Iterator[memoryview]:
         """Yield the bytes of a range, which have been read in one range or in several."""
@@ -122,7 +123,3 @@ class PageCache:
             if position < stop:
                 yield memoryview(self._bytes[held])[position - held.start : stop - held.start]
                 position = stop
-
-
-def _start(location: ByteRange) -> int:
-    return location.start

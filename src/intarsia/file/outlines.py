@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +52,7 @@ class ChunkOutlines:
 
     def of_groups(self, groups: Int64s) -> ChunkOutlines:
         """Return the chunks of some row groups, given by ordinal."""
-        return ChunkOutlines(*(getattr(self, field.name)[groups] for field in fields(self)))
+        return ChunkOutlines(*[values[groups] for values in vars(self).values()])
 
 
 def outlines_of(

@@ -64,31 +64,38 @@ def is_plausible(num_values: int, num_bytes: int) -> bool:
 
 
 def check_values(
-    pages: bytes, num_values: int, codec: int, leaf: Leaf, created_by: bytes | None, dictionary: bytes = b""
+    data: bytes,
+    num_values: int,
+    codec: int,
+    leaf: Leaf,
+    created_by: bytes | None,
+    start: int = 0,
+    stop: int | None = None,
 ) -> None:
     """Refuse pages that cannot contain the values that they claim.
 
     A dictionary page at the start is always checked, and data pages if their number of values is implausible.
 
     Args:
-        pages: Consecutive pages of a chunk.
+        data: The bytes that contain the pages.
         num_values: Number of values in the data pages, including nulls.
         codec: The chunk's `CompressionCodec`.
         leaf: The column.
         created_by: The writer of the file.
-        dictionary: The dictionary page, if it is not among the pages.
+        start: Offset in ``data`` of the pages, which are consecutive pages of a chunk.
+        stop: Offset of their end; None for that of ``data``.
 
     Raises:
         CorruptFileError: If a page is damaged, or contains fewer values.
     """
-    first = dictionary or pages
-    if first[:2] not in _STARTS_OF_DATA_PAGES:
-        page = next(iter_pages(first), None)
-        if page is not None and page.header.type == PageType.DICTIONARY_PAGE:
+    stop = len(data) if stop is None else stop
+    if start < stop and data[start : start + 2] not in _STARTS_OF_DATA_PAGES:
+        page = next(iter_pages(data, start=start))
+        if page.header.type == PageType.DICTIONARY_PAGE:
             _check_dictionary_size(page, leaf)
-    if is_plausible(num_values, len(pages)):
+    if is_plausible(num_values, stop - start):
         return
-    has_dictionary = bool(dictionary)
+    pages, has_dictionary = data[start:stop], False
     for page in walk_pages(pages, num_values):
         check_expansion(page, codec)
         if page.header.type == PageType.DICTIONARY_PAGE:

@@ -6,6 +6,7 @@ The offsets of pages are found by reading the headers sequentially, or taken fro
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from intarsia.errors import CorruptFileError
 from intarsia.file.outlines import DATA_PAGES
@@ -15,18 +16,19 @@ from intarsia.format.page_header import Page, page_parser, parse_page
 from intarsia.format.structs import OutlineOfPage
 
 
-def iter_pages(chunk: bytes, num_values: int | None = None) -> Iterator[Page]:
+def iter_pages(chunk: bytes, num_values: int | None = None, start: int = 0) -> Iterator[Page]:
     """Yield the pages of a column chunk, including the dictionary page and index pages.
 
     Args:
         chunk: The bytes of the chunk.
         num_values: Stop after this many values (`ColumnMetaData.num_values`) in data pages; further bytes are
             padding.
+        start: Offset of the first page in ``chunk``.
 
     Raises:
         CorruptFileError: If a page is damaged.
     """
-    offset = found = 0
+    offset, found = start, 0
     while offset < len(chunk) and (num_values is None or found < num_values):
         page = parse_page(chunk, offset)
         yield page
@@ -87,13 +89,13 @@ def check_value_counts(data: bytes, chunks: Sequence[Sequence[int]], num_values:
             )
 
 
-def dictionary_page(data: bytes) -> Page:
-    """Parse the dictionary page with which the bytes begin.
+def dictionary_page(data: bytes, start: int = 0) -> Page:
+    """Parse the dictionary page at an offset.
 
     Raises:
-        CorruptFileError: If they do not begin with a dictionary page, or it extends beyond them.
+        CorruptFileError: If there is no dictionary page, or it extends beyond the bytes.
     """
-    page = parse_page(data)
+    page = parse_page(data, start)
     if page.header.type != PageType.DICTIONARY_PAGE:
         raise CorruptFileError(
             "the page at its location is not a dictionary page",
@@ -103,19 +105,19 @@ def dictionary_page(data: bytes) -> Page:
     return page
 
 
-def data_pages_at(data: bytes, starts: Sequence[int]) -> list[Page]:
+def data_pages_at(data: bytes, edges: Sequence[int]) -> list[Page]:
     """Parse consecutive data pages at given offsets.
 
     Args:
-        data: The bytes of the pages.
-        starts: The offsets of the pages, ascending; the last page ends with ``data``.
+        data: The bytes that contain the pages.
+        edges: The offsets of the pages, ascending, and the end of the last one.
 
     Raises:
         CorruptFileError: If there is no data page at an offset, or it does not end at the next offset.
     """
     pages = []
     parse_at = page_parser(data)
-    for start, end in zip(starts, [*starts[1:], len(data)], strict=True):
+    for start, end in pairwise(edges):
         page = parse_at(start)
         if not page.is_data:
             raise CorruptFileError(

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import base64
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from intarsia.errors import CorruptFileError, IntarsiaError, UnsupportedFeatureError
-from intarsia.file.outlines import ChunkOutlines
 from intarsia.file.pages import iter_pages
 from intarsia.format import thrift
 from intarsia.format.enums import CompressionCodec, encoding_name
-from intarsia.format.footer import MAGIC, Leaf, chunk_range
+from intarsia.format.footer import MAGIC, Leaf
 from intarsia.format.page_header import PAGE_CHECKSUM
 from intarsia.format.structs import (
     ColumnChunk,
@@ -35,7 +34,10 @@ from intarsia.format.structs import (
 )
 from intarsia.storage import ByteRange, SourceStream, SparseBytes
 
-#: From this size on, columns are decoded in parallel, and pages are not copied into one buffer.
+#: Up to this size, the bytes are copied in front of the footer, which takes less time than to parse it apart.
+_COPIED_BYTES = 1 << 17
+
+#: From this size on, columns are decoded in parallel.
 _MANY_BYTES = 1 << 20
 
 #: At least this many columns are decoded in parallel from a quarter of `_MANY_BYTES` on.
@@ -98,6 +100,11 @@ class SyntheticSchema:
         return (KeyValue(_ARROW_SCHEMA, base64.b64encode(reduced)),)
 
     @cached_property
+    def positions(self) -> Mapping[int, int]:
+        """Positions in `leaves` by the ordinals of the leaves in the file."""
+        return {leaf.ordinal: position for position, leaf in enumerate(self.leaves)}
+
+    @cached_property
     def arrow(self) -> pa.Schema:
         """The Arrow schema, as pyarrow reads it.
 
@@ -124,73 +131,61 @@ class SyntheticSchema:
         return b"".join((*body, *footer_parts(thrift.serialize(metadata))))
 
 
-@dataclass(frozen=True)
-class LeafPages:
-    """Pages of one leaf to decode.
+class Segments(NamedTuple):
+    """What to decode of one leaf: for each row group a segment of its chunk.
+
+    A segment is the whole chunk, or any data pages of it, preceded by the dictionary page that they need.
 
     Attributes:
         ordinal: Position of the leaf in `SyntheticSchema.leaves`.
-        meta: The footer's metadata of the chunk that contains the pages; the codec and encodings are used.
-        parts: Consecutive pages, beginning with the dictionary page, if there is one.
-        num_values: Number of values in the data pages, including nulls.
-        places: The ranges of the file that the parts are from, in order; empty for the whole chunk.
+        starts: Offset of each segment in the decoded bytes.
+        stops: Offset of its end.
+        num_values: Number of values in its data pages, including nulls.
+        raw_bytes: Size of the chunk before compression.
+        codecs: `CompressionCodec` of the chunk.
     """
 
     ordinal: int
-    meta: ColumnMetaData
-    parts: Sequence[bytes]
-    num_values: int
-    places: Sequence[ByteRange] = ()
+    starts: Sequence[int]
+    stops: Sequence[int]
+    num_values: Sequence[int]
+    raw_bytes: Sequence[int]
+    codecs: Sequence[int]
 
-    def check_checksums(self, column: str) -> None:
-        """Compare the checksums of the pages up to the first damaged header.
-
-        Args:
-            column: The name of the leaf, for the error.
-
-        Raises:
-            CorruptFileError: If one is wrong; its offset is that in the file.
-        """
-        data = b"".join(self.parts)
-        try:
-            for page in iter_pages(data):
-                page.check_checksum(data)
-        except CorruptFileError as error:
-            if error.reason == PAGE_CHECKSUM:
-                error.offset = self._offset_in_file(error.offset or 0)
-                error.column = column
-                raise
-
-    def _offset_in_file(self, position: int) -> int:
-        """Return the offset in the file of a byte of the parts."""
-        for place in self.places or (ByteRange(*chunk_range(self.meta)),):
-            if position < place.length:
-                return place.start + position
-            position -= place.length
-        raise ValueError("the position is beyond the parts")
+    @classmethod
+    def of_chunk(cls, ordinal: int, meta: ColumnMetaData, start: int, stop: int) -> Segments:
+        """Return a single whole chunk."""
+        return cls(ordinal, [start], [stop], [meta.num_values], [meta.total_uncompressed_size], [meta.codec])
 
 
-def decode_pages(
+def decode(
     schema: SyntheticSchema,
-    pages: Sequence[LeafPages],
-    num_rows: int,
+    leaves: Sequence[Segments],
+    num_rows: Sequence[int],
+    parts: Sequence[bytes],
     what: str,
     *,
-    as_dictionary: bool = False,
+    as_dictionary: Sequence[str] = (),
     int96_unit: Literal["s"] | None = None,
     checksums: bool = True,
+    encodings: Iterable[int] = (),
+    offset_of: Callable[[int], int] = int,
 ) -> pa.Table:
-    """Decode pages with pyarrow.
+    """Decode segments of chunks with pyarrow.
 
     Args:
         schema: The schema.
-        pages: Pages of some of its leaves, in the order of the leaves; other leaves are omitted.
-        num_rows: The number of rows in the synthetic footer. pyarrow decodes at most this many rows, and
+        leaves: The segments of some of its leaves, in the order of the leaves; other leaves are omitted.
+        num_rows: Number of rows in each row group. pyarrow decodes at most this many of the last one, and
             allocates memory for them.
-        what: A description of the pages, for messages.
-        as_dictionary: Return strings as dictionary arrays, without expanding them.
+        parts: The bytes that contain the segments, one after the other. From a single part, pyarrow reads
+            without calling Python code, which would wait for other threads.
+        what: A description of the segments, for messages.
+        as_dictionary: Names of columns of texts to return as dictionary arrays, without expanding them.
         int96_unit: The unit of INT96; by default nanoseconds.
         checksums: Compare the checksums of the pages that have one.
+        encodings: The encodings of the chunks, for messages.
+        offset_of: Returns the offset in the file of a position in the bytes, for errors.
 
     Returns:
         One column for each top-level field with any of the leaves, reduced to these.
@@ -199,104 +194,48 @@ def decode_pages(
         UnsupportedFeatureError: If pyarrow does not support the encoding, codec or type.
         CorruptFileError: If the pages are damaged.
     """
-    chunks = [_absent(leaf) for leaf in schema.leaves]
-    parts: list[bytes] = []
-    position = 0
-    for given in pages:
-        leaf, meta = schema.leaves[given.ordinal], given.meta
-        size = sum(map(len, given.parts))
+    columns = [[_absent(leaf)] * len(num_rows) for leaf in schema.leaves]
+    num_bytes = 0
+    for given in leaves:
+        leaf = schema.leaves[given.ordinal]
+        path = list(leaf.path)
         # the dictionary page needs no offset, because pyarrow reads pages in order
-        moved = ColumnMetaData(
-            leaf.type,
-            meta.encodings,
-            meta.codec,
-            given.num_values,
-            meta.total_uncompressed_size,
-            size,
-            position,
-            path_in_schema=list(leaf.path),
-        )
-        chunks[given.ordinal] = ColumnChunk(position, meta_data=moved)
-        parts += [part for part in given.parts if len(part)]
-        position += size
-    group = RowGroup(chunks, position, num_rows)
+        columns[given.ordinal] = [
+            ColumnChunk(
+                meta_data=ColumnMetaData(
+                    leaf.type, [], codec, count, raw_bytes, stop - start, start, path_in_schema=path
+                )
+            )
+            for start, stop, count, raw_bytes, codec in zip(*given[1:], strict=True)
+        ]
+        num_bytes += sum(given.stops) - sum(given.starts)
+    groups = [RowGroup(list(row), 0, count) for *row, count in zip(*columns, num_rows, strict=True)]
     options: dict[str, Any] = {
         "pre_buffer": False,
+        "read_dictionary": list(as_dictionary),
         "coerce_int96_timestamp_unit": int96_unit,
         "page_checksum_verification": checksums,
     }
-    if as_dictionary:
-        options["read_dictionary"] = [".".join(schema.leaves[given.ordinal].path) for given in pages]
-    encodings = (encoding for given in pages for encoding in given.meta.encodings)  # needed only for an error
-    with _checksums_first(schema, pages if checksums else ()), decode_errors(what, "DataPage", encodings):
-        if position >= _MANY_BYTES:
-            footer = pq.read_metadata(pa.BufferReader(schema.file([group], num_rows)))
-            file = pq.ParquetFile(_file_of(parts), metadata=footer, **options)
-        else:
-            file = pq.ParquetFile(pa.BufferReader(schema.file([group], num_rows, parts)), **options)
-        # a single column cannot be decoded in parallel, and memory freed by other threads is reused late
-        use_threads = position > (_MANY_BYTES if len(pages) < _SEVERAL_COLUMNS else _MANY_BYTES // 4)
-        use_threads = use_threads and len(pages) > 1
-        table = file.reader.read_all(
-            column_indices=[given.ordinal for given in pages], use_threads=use_threads
-        )
-        for column in table.columns:
-            for encoded in _dictionary_columns(column):
-                _check_positions(encoded)
-    return table
-
-
-def decode_chunks(
-    schema: SyntheticSchema,
-    chunks: Sequence[ChunkOutlines],
-    num_rows: Sequence[int],
-    data: bytes,
-    what: str,
-    as_dictionary: Sequence[str] = (),
-    *,
-    checksums: bool = True,
-) -> pa.Table:
-    """Decode complete column chunks of several row groups.
-
-    All bytes are in one buffer, so that pyarrow calls no Python code, which would wait for other threads.
-
-    Args:
-        schema: The schema.
-        chunks: For each leaf of the schema, its chunks, which are sound; their offsets are those in ``data``.
-        num_rows: Number of rows in each row group.
-        data: The bytes of the chunks.
-        what: A description of the row groups, for messages.
-        as_dictionary: Names of columns of texts to return as dictionary arrays, without expanding them.
-        checksums: Compare the checksums of the pages that have one.
-
-    Raises:
-        UnsupportedFeatureError: If pyarrow does not support the encoding, codec or type.
-        CorruptFileError: If the pages are damaged.
-    """
-    columns = []
-    for leaf, of_leaf in zip(schema.leaves, chunks, strict=True):
-        path, sizes = list(leaf.path), of_leaf.stops - of_leaf.starts
-        values = (of_leaf.codec, of_leaf.num_values, of_leaf.uncompressed_bytes, sizes, of_leaf.starts)
-        metas = (
-            # the dictionary page needs no offset, because pyarrow reads pages in order
-            ColumnMetaData(leaf.type, [], codec, count, raw_bytes, size, start, path_in_schema=path)
-            for codec, count, raw_bytes, size, start in zip(*(each.tolist() for each in values), strict=True)
-        )
-        columns.append([ColumnChunk(meta_data=meta) for meta in metas])
-    groups = [RowGroup(list(row), 0, count) for *row, count in zip(*columns, num_rows, strict=True)]
-    with decode_errors(what, "RowGroup"):
-        metadata = pq.read_metadata(pa.BufferReader(schema.file(groups, sum(num_rows))))
-        file = pq.ParquetFile(
-            pa.BufferReader(data),
-            metadata=metadata,
-            pre_buffer=False,
-            read_dictionary=list(as_dictionary),
-            page_checksum_verification=checksums,
-        )
-        table = file.reader.read_all(use_threads=False)
-        for column in table.columns:
-            if pa.types.is_dictionary(column.type):
-                _check_positions(column)
+    # a single column cannot be decoded in parallel, and memory freed by other threads is reused late
+    use_threads = num_bytes > (_MANY_BYTES if len(leaves) < _SEVERAL_COLUMNS else _MANY_BYTES // 4)
+    use_threads = use_threads and len(leaves) > 1 and len(groups) == 1
+    with decode_errors(what, "DataPage" if len(groups) == 1 else "RowGroup", encodings):
+        try:
+            if sum(map(len, parts)) > _COPIED_BYTES:
+                footer = pq.read_metadata(pa.BufferReader(schema.file(groups, sum(num_rows))))
+                file = pq.ParquetFile(_file_of(parts), metadata=footer, **options)
+            else:
+                file = pq.ParquetFile(pa.BufferReader(schema.file(groups, sum(num_rows), parts)), **options)
+            table = file.reader.read_all(
+                column_indices=[given.ordinal for given in leaves], use_threads=use_threads
+            )
+            for column in table.columns:
+                for encoded in _dictionary_columns(column):
+                    _check_positions(encoded)
+        except (pa.ArrowException, OSError, ValueError):
+            for given in leaves if checksums else ():
+                _check_checksums(given, b"".join(parts), schema.leaves[given.ordinal].name, offset_of)
+            raise
     return table
 
 
@@ -370,15 +309,22 @@ def _dictionary_columns(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
 # --- errors ----------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _checksums_first(schema: SyntheticSchema, pages: Sequence[LeafPages]) -> Iterator[None]:
-    """Replace an error of damaged pages within the block by that of the first page with a wrong checksum."""
-    try:
-        yield
-    except CorruptFileError:
-        for given in pages:
-            given.check_checksums(schema.leaves[given.ordinal].name)
-        raise
+def _check_checksums(given: Segments, data: bytes, column: str, offset_of: Callable[[int], int]) -> None:
+    """Compare the checksums of the pages of each segment up to the first damaged header.
+
+    Raises:
+        CorruptFileError: If one is wrong; its offset is that in the file.
+    """
+    for start, stop in zip(given.starts, given.stops, strict=True):
+        segment = data[start:stop]
+        try:
+            for page in iter_pages(segment):
+                page.check_checksum(segment)
+        except CorruptFileError as error:
+            if error.reason == PAGE_CHECKSUM:
+                error.offset = offset_of(start + (error.offset or 0))
+                error.column = column
+                raise
 
 
 @contextmanager

@@ -20,7 +20,6 @@ import pyarrow as pa
 from intarsia.errors import FormatError, PredicateError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunk_plan import dictionary_range
-from intarsia.file.decode import PageDecoder, PageIndexMismatchError
 from intarsia.format.footer import Leaf
 from intarsia.format.page_header import Page
 from intarsia.indexes.batches import MAX_BATCH_BYTES, split_batches
@@ -150,7 +149,6 @@ class Dictionaries:
         self._file = file
         self._is_listed = is_listed
         self._statistics = RowGroupStatistics(file)
-        self._decoder = PageDecoder(file)
         self._verdicts: dict[Condition, dict[int, _Verdict]] = {}
         self.pages: dict[int, bytes] = {}
         self._kept_bytes = 0
@@ -363,9 +361,9 @@ class Dictionaries:
                 for is_absent, probe in zip(lacks, probes, strict=True)
             ):
                 return [_Verdict(not is_absent, False) for is_absent in lacks]
-            values = dictionary_values(self._decoder, page, data, leaf, meta)
+            values = dictionary_values(self._file, page, data, leaf, meta)
             masks = [_mask(probe.predicate, values) for probe in probes]
-        except (FormatError, PageIndexMismatchError, pa.ArrowException) as error:
+        except (FormatError, pa.ArrowException) as error:
             return error
         verdicts = []
         for probe, mask in zip(probes, masks, strict=True):

@@ -6,17 +6,16 @@ import pyarrow as pa
 
 from intarsia.arrow.struct_fields import field_values
 from intarsia.errors import CorruptFileError
-from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, dictionary_use
-from intarsia.file.decode import FetchedPages, PageDecoder
+from intarsia.file import ParquetInput
+from intarsia.file.chunk_plan import DictionaryUse, dictionary_use
 from intarsia.file.page_values import plain_bytes
 from intarsia.file.pages import dictionary_page
+from intarsia.file.synthetic import Segments, decode
 from intarsia.format import thrift
 from intarsia.format.enums import Encoding, PageType
 from intarsia.format.footer import Leaf
 from intarsia.format.page_header import Page
 from intarsia.format.structs import ColumnChunk, ColumnMetaData, DataPageHeaderV2, PageHeader
-from intarsia.rows.selection import RowSelection
-from intarsia.storage import ByteRange
 
 #: The encodings of a chunk that has only dictionary-encoded values.
 _DICTIONARY_AND_LEVELS = {Encoding.PLAIN_DICTIONARY, Encoding.RLE, Encoding.BIT_PACKED}
@@ -73,36 +72,49 @@ def parse_dictionary_page(data: bytes, leaf: Leaf, max_bytes: int) -> Page:
 
 
 def dictionary_values(
-    decoder: PageDecoder, page: Page, data: bytes, leaf: Leaf, meta: ColumnMetaData
+    file: ParquetInput, page: Page, data: bytes, leaf: Leaf, meta: ColumnMetaData
 ) -> pa.ChunkedArray | pa.Array:
     """Decode the values of a dictionary page as a scan does.
 
     Args:
-        decoder: Decodes pages of the file.
+        file: The file.
         page: The header of the page.
         data: The bytes that begin with the page, which has values.
         leaf: The leaf.
         meta: The metadata of the chunk.
 
     Raises:
-        FormatError: If pyarrow cannot decode it.
-        PageIndexMismatchError: If the number of values differs from that in the page's header.
+        FormatError: If pyarrow cannot decode it, or decodes another number of values.
     """
     count = page.num_values
     as_data = _as_data_page(page, data, leaf.max_definition_level)
-    plan = ChunkPlan(
-        leaf=leaf,
-        meta=meta,
-        pages=(ByteRange(0, len(as_data)),),
-        page_starts=(0,),
-        page_rows=(count,),
-        covered=RowSelection.all(count),
-        dictionary=None,
-        dictionary_use=DictionaryUse.NEVER,
-        total_pages=1,
+    schema = file.schema.part((leaf.root_ordinal,))
+    segments = Segments(
+        schema.positions[leaf.ordinal],
+        [0],
+        [len(as_data)],
+        [count],
+        [meta.total_uncompressed_size],
+        [meta.codec],
     )
-    pages = FetchedPages(plan, as_data)
-    return field_values(decoder.decode([pages], plan.covered)[leaf.root_ordinal], leaf.path[1:])
+    with file.named_errors():
+        table = decode(
+            schema,
+            [segments],
+            [count],
+            [as_data],
+            f"the dictionary page of {leaf.name!r}",
+            checksums=file.page_checksums,
+            encodings=meta.encodings,
+        )
+        if table.num_rows != count:
+            raise CorruptFileError(
+                f"the dictionary page of {leaf.name!r} has {table.num_rows} values, not {count}",
+                reason="dictionary-value-count",
+                column=leaf.name,
+                struct="DictionaryPageHeader",
+            )
+    return field_values(table.column(0), leaf.path[1:])
 
 
 def _as_data_page(page: Page, data: bytes, max_definition_level: int) -> bytes:

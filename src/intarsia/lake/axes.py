@@ -19,7 +19,6 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from intarsia.errors import FormatError, ObjectStoreError, QueryTimeoutError
 from intarsia.file import FileMetadata
@@ -28,7 +27,7 @@ from intarsia.format.directory import KEY
 from intarsia.indexes.embedded import indexed_columns
 from intarsia.lake.planning import PlannedPart
 from intarsia.lake.snapshot import Snapshot
-from intarsia.predicate import Bound, Path
+from intarsia.predicate import Path
 from intarsia.read.ahead import ahead
 from intarsia.read.file_plan import FilePlan, JoinedRows
 from intarsia.read.file_query import FileQuery, leaves_under
@@ -148,17 +147,13 @@ class AxisPlan:
 
     Attributes:
         parts: The files, by ordinal in the table, in the order in which they are joined.
-        constants: The columns that have one value in each file: for each of them, a value per file.
-        query: The query of the joined file; its constants are those of the first file.
-        predicate: The predicate.
+        query: The query of the joined file.
         plan: The plan of the joined file, with the dictionary pages that were read.
         is_left: Whether each file might contain rows that match.
     """
 
     parts: Mapping[int, JoinedPart]
-    constants: Mapping[Path, pa.Array]
     query: FileQuery
-    predicate: Bound | None
     plan: FilePlan
     is_left: Bools
 

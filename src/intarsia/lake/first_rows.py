@@ -8,7 +8,7 @@ of them excludes other files. The other columns are read only in the rows of the
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -33,7 +33,7 @@ from intarsia.lake.planner import Planner
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.split import file_identity
 from intarsia.lake.table_files import TableFiles
-from intarsia.predicate import Bound, Path, Predicate
+from intarsia.predicate import Bound, Predicate
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, plan_file, without_deleted
 from intarsia.read.file_query import FileQuery
@@ -41,11 +41,11 @@ from intarsia.read.file_rows import read_known_rows
 from intarsia.read.first_rows import AxisSearch
 from intarsia.read.output_columns import OutputColumn, concat_rows
 from intarsia.read.page_states import pages_read
-from intarsia.read.pruner import Constants
 from intarsia.read.report import FileOutcome, ScanReport
 from intarsia.read.retry import retry_without_wrong_index
 from intarsia.read.sort_key import Ranks, SortKey, TopRows
 from intarsia.rows.bounds import Bools
+from intarsia.rows.combine import union
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import reading_indexes
 
@@ -199,33 +199,16 @@ class FirstRows:
 
     def _search_axis(self, axis: AxisPlan) -> bool:
         """Search files as one; return False if they have to be searched one by one."""
-        query, joined, rows_before = axis.query, axis.joined, self._top.rows
-        deleted = [
-            self._table.files[ordinal].deleted_rows().clip(0, int(stop - start)).shift(int(start))
-            for ordinal, start, stop, is_left in zip(
-                axis.ordinals.tolist(),
-                joined.row_edges[:-1].tolist(),
-                joined.row_edges[1:].tolist(),
-                axis.is_left.tolist(),
-                strict=True,
-            )
-            if is_left and self._table.files[ordinal].deletes is not None
-        ]
-        plan = axis.plan
-        if deleted:
-            gone = RowSelection.none()
-            for rows in deleted:
-                gone = gone | rows
-            query = replace(query, deleted=gone)
+        query, plan, rows_before = axis.query, axis.plan, self._top.rows
+        deleted = [RowSelection.none()]
+        for position in np.flatnonzero(axis.is_left & self._table.has_deletes[axis.ordinals]).tolist():
+            start, stop = axis.joined.row_edges[position : position + 2].tolist()
+            entry = self._table.files[int(axis.ordinals[position])]
+            deleted.append(entry.deleted_rows().clip(0, stop - start).shift(start))
+        if len(deleted) > 1:
+            query = replace(query, deleted=union(deleted))
             plan = without_deleted(query, plan)
-        search = AxisSearch(
-            query,
-            plan,
-            axis.constants,
-            joined.row_edges,
-            axis.ordinals,
-            partial(self._bind, axis.ordinals, query),
-        )
+        search = AxisSearch(query, plan, axis.ordinals, partial(self._bind, axis.ordinals, query))
         try:
             search.search(self._key, self._top)
         except (ObjectStoreError, QueryTimeoutError):
@@ -243,22 +226,16 @@ class FirstRows:
             ordinals = np.array([file])
             with opened.named_errors():
                 query = self._binder.query(entry, opened)
-                predicate, constants = self._binder.bind_family(opened.schema, entry.path, ordinals)
-                query = replace(query, predicate=predicate)
-                edges = np.array([0, opened.footer.num_rows])
-                plan = plan_file(query, Constants(constants, edges), reads=False)
                 bind = partial(self._bind, ordinals, query)
-                search = AxisSearch(query, plan, constants, edges, ordinals, bind)
+                search = AxisSearch(query, plan_file(query, reads=False), ordinals, bind)
                 search.search(self._key, self._top)
             self._report.add_file(query, self._outcome(search))
             self._searches.append(_Searched(search, opened.source.identity, file_identity(opened)))
             self._snapshot.remember(entry, opened)
 
-    def _bind(
-        self, ordinals: np.ndarray, query: FileQuery, condition: Predicate
-    ) -> tuple[Bound | None, Mapping[Path, pa.Array]]:
+    def _bind(self, ordinals: np.ndarray, query: FileQuery, condition: Predicate) -> Bound | None:
         path = self._table.files[int(ordinals[0])].path
-        return self._binder_of(condition).bind_family(query.file.schema, path, ordinals)
+        return self._binder_of(condition).bind_family(query.file.schema, path, ordinals)[0]
 
     def _outcome(self, search: AxisSearch) -> FileOutcome:
         """Return the counts of a search, and the rows that each index and the order excluded."""

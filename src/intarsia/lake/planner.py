@@ -32,7 +32,7 @@ from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Bound, Path, Predicate
 from intarsia.read.aggregate.result import Question
 from intarsia.read.file_plan import plan_file
-from intarsia.read.pruner import Constants, PruneStep, compares, over_files
+from intarsia.read.pruner import PruneStep, compares, over_files
 from intarsia.read.report import FileOutcome, ScanReport
 from intarsia.rows.bounds import Bools
 from intarsia.storage import reading_indexes
@@ -312,15 +312,14 @@ class Planner:
         ordinals = np.fromiter(members, dtype=np.int64)
         predicate, constants = self._query.bind_family(joined.schema, first.path, ordinals)
         query = self._query.query(replace(first, deletes=None), file)
-        absent = {path: pa.scalar(None) for path in constants if path not in query.constants}
-        query = replace(query, predicate=predicate, constants={**query.constants, **absent})
+        query = replace(query, predicate=predicate, constants=constants)
         with contextlib.closing(query.embedded):
-            plan = plan_file(query, Constants(constants, joined.row_edges), reads=reads)
+            plan = plan_file(query, reads=reads)
         is_left = joined.files_with(plan.candidates)
         self._report.add_index_bytes(file.source.counts.bytes)
         excluded = FileOutcome(replace(plan, index_bytes=0), rows_estimated=0.0)
         self._report.add_file(query, excluded, ~is_left)
-        return AxisPlan(dict(members), constants, query, predicate, plan, is_left)
+        return AxisPlan(dict(members), query, plan, is_left)
 
 
 def _spread(values: pa.Array, positions: np.ndarray) -> pa.Array:

@@ -19,10 +19,9 @@ from intarsia.lake.data_file import DataFile
 from intarsia.lake.snapshot import TableCache
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
-from intarsia.read.file_rows import Piece
+from intarsia.read.file_rows import Piece, PlanReader
 from intarsia.read.pages_read import PagesRead
-from intarsia.read.row_group import RowReader
-from intarsia.read.row_group_run import RowGroupRun, RowGroupRuns, RunColumns
+from intarsia.read.runs import Runs
 from intarsia.rows.selection import RowSelection
 
 
@@ -37,7 +36,7 @@ class PlannedFile(NamedTuple):
 def can_be_together(query: FileQuery, plan: FilePlan) -> bool:
     """Return whether all matching rows of a file could be read together with those of other files."""
     try:
-        return bool(RowGroupRuns(query, plan, plan.candidates).can_be_joined.all())
+        return bool(Runs(query, plan, plan.candidates).can_be_joined.all())
     except (IntarsiaError, OSError):  # reading the file raises it
         return False
 
@@ -88,18 +87,18 @@ def _read_family(files: Sequence[PlannedFile], cache: TableCache) -> dict[int, l
     input_ = JoinedInput(joined, [one.source for one in inputs])
     query = replace(files[0].query, file=input_, deleted=RowSelection.none(), pages=PagesRead())
     plan = _joined_plan([file.plan for file in files], joined)
-    runs = RowGroupRuns(query, plan, plan.candidates)
+    runs = Runs(query, plan, plan.candidates)
     file_of_group = np.searchsorted(joined.group_edges, runs.groups, side="right") - 1
     alone = np.unique(file_of_group[~runs.can_be_joined])
+    wanted = plan.candidates
     if len(alone):
         edges = joined.row_edges
-        rest = plan.candidates - RowSelection.union_of(edges[alone], edges[alone + 1])
-        runs = RowGroupRuns(query, plan, rest)
+        wanted = wanted - RowSelection.union_of(edges[alone], edges[alone + 1])
     pieces: dict[int, list[Piece]] = {}
     if len(np.unique(file_of_group)) - len(alone) > 1:
-        for run in runs:
-            for ordinal, piece in _read_run(query, plan, run, joined):
-                pieces.setdefault(ordinal, []).append(piece)
+        for piece in PlanReader(query, plan).pieces(wanted):
+            for ordinal, of_file in piece.by_file(joined):
+                pieces.setdefault(ordinal, []).append(of_file)
     for ordinal in pieces:
         start, stop = joined.group_edges[ordinal : ordinal + 2].tolist()
         files[ordinal].query.pages.add_of_groups(query.pages, start, stop)
@@ -126,27 +125,3 @@ def _joined_plan(plans: Sequence[FilePlan], joined: JoinedMetadata) -> FilePlan:
             for offset, page in plan.dictionary_pages.items()
         },
     )
-
-
-def _read_run(
-    query: FileQuery, plan: FilePlan, run: RowGroupRun, joined: JoinedMetadata
-) -> Iterator[tuple[int, Piece]]:
-    """Read a run, and yield the piece of each file that it contains."""
-    columns = RunColumns(query, run.groups, plan.dictionary_pages)
-    stages = () if run.is_proven else plan.stages
-    rows, _, matches = RowReader(query, columns).read([RowSelection.all(columns.num_rows)], stages)
-    numbers = columns.row_numbers(matches)
-    group_positions = np.searchsorted(run.groups, joined.group_edges)
-    sizes = np.diff(query.file.footer.row_group_starts)
-    row_positions = np.concatenate([[0], np.cumsum(numbers.count_between(joined.row_edges))])
-    for ordinal in np.flatnonzero(np.diff(group_positions)).tolist():
-        start, stop = int(group_positions[ordinal]), int(group_positions[ordinal + 1])
-        first, last = int(row_positions[ordinal]), int(row_positions[ordinal + 1])
-        counts = replace(
-            columns.counts_of(start, stop),
-            rows_candidate=int(sizes[run.groups[start:stop]].sum()),
-            rows_matched=last - first,
-        )
-        edge = int(joined.row_edges[ordinal])
-        own = numbers.clip(edge, int(joined.row_edges[ordinal + 1])).shift(-edge)
-        yield ordinal, Piece(rows.slice(first, last - first), counts, own)

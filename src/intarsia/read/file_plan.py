@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import pyarrow as pa
 
 from intarsia.file import ChunkKey
 from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, PageChooser, is_single_page, plan_chunk
@@ -19,7 +18,7 @@ from intarsia.read.counts import ReadCounts
 from intarsia.read.estimate import Estimates, order_conditions
 from intarsia.read.file_query import FileQuery
 from intarsia.read.prune import prune
-from intarsia.read.pruner import Constants, PruneStep
+from intarsia.read.pruner import PruneStep
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 
@@ -97,12 +96,11 @@ class FilePlan:
         )
 
 
-def plan_file(query: FileQuery, constants: Constants | None = None, *, reads: bool = True) -> FilePlan:
+def plan_file(query: FileQuery, *, reads: bool = True) -> FilePlan:
     """Plan a query of a file, or of several that are joined, with their indexes.
 
     Args:
         query: The query.
-        constants: The constant columns, if several files are joined; None for those of the query.
         reads: Whether indexes outside the footers are read.
     """
     file, predicate = query.file, query.predicate
@@ -111,16 +109,12 @@ def plan_file(query: FileQuery, constants: Constants | None = None, *, reads: bo
         wrong = file.metadata.contradictions
         return FilePlan(present, present, present, steps=tuple(_deletions(query)), contradictions=wrong)
     before = file.source.counts.bytes
-    constants = constants or Constants(
-        {path: pa.array([value.as_py()], value.type) for path, value in query.constants.items()},
-        np.array([0, file.footer.num_rows]),
-    )
     while True:
         wrong = file.metadata.contradictions
         pruned = prune(
             file,
             predicate,
-            constants=constants,
+            constants=query.constants_by_file,
             group_bytes=query.estimated_bytes_by_group,
             embedded=query.embedded,
             reads=reads,

@@ -20,6 +20,7 @@ from intarsia.predicate.bound import conditions
 from intarsia.read.file_names import FileNames
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.pages_read import PagesRead
+from intarsia.read.pruner import Constants
 from intarsia.rows.selection import RowSelection
 
 _NO_ROWS = RowSelection.none()
@@ -38,7 +39,7 @@ class FileQuery:
         predicate: The predicate, bound to the file's types; None for all rows.
         columns: The columns to read that are in the file.
         constants: Columns that are not in the file and have one value in all of its rows: partition columns,
-            and columns that the file lacks (null).
+            and columns that the file lacks (null). If several files are joined, an array of one value each.
         names: The names of the columns in the file; None if they are those of the table.
         deleted: Rows that the table does not have although the file does, or that were not chosen.
         deleted_by: The name in reports of what excludes these rows.
@@ -49,7 +50,7 @@ class FileQuery:
     embedded: EmbeddedIndexes
     predicate: Bound | None
     columns: tuple[OutputColumn, ...]
-    constants: Mapping[Path, pa.Scalar]
+    constants: Mapping[Path, pa.Scalar | pa.Array]
     names: FileNames | None = None
     deleted: RowSelection = _NO_ROWS
     deleted_by: str = "deletes"
@@ -114,6 +115,27 @@ class FileQuery:
         """The rows of the file that the table has."""
         everything = RowSelection.all(self.file.footer.num_rows)
         return everything if self.deleted.is_empty else everything - self.deleted
+
+    def constant_column(self, path: Path, rows: RowSelection) -> pa.Array:
+        """Return the values of a constant column in some rows.
+
+        Of joined files, the column has a constant for each file.
+        """
+        value = self.constants[path]
+        if isinstance(value, pa.Scalar):
+            return pa.repeat(value, rows.num_rows)
+        return value.take(
+            pa.array(np.repeat(np.arange(len(value)), rows.count_between(self.file.extent.row_edges)))
+        )
+
+    @cached_property
+    def constants_by_file(self) -> Constants:
+        """The constant columns, for pruning."""
+        values = {
+            path: pa.array([value.as_py()], value.type) if isinstance(value, pa.Scalar) else value
+            for path, value in self.constants.items()
+        }
+        return Constants(values, self.file.extent.row_edges)
 
     @cached_property
     def predicate_paths(self) -> tuple[Path, ...]:
@@ -217,4 +239,6 @@ def leaves_under(file: ParquetInput, paths: Sequence[Path]) -> list[Leaf]:
     """Return the leaves of fields, given by path, in the order of the schema."""
     wanted = set(paths)
     depths = {len(path) for path in wanted}
+    if depths == {1}:
+        return [leaf for leaf in file.footer.leaves if leaf.path[:1] in wanted]
     return [leaf for leaf in file.footer.leaves if any(leaf.path[:depth] in wanted for depth in depths)]

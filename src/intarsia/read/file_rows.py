@@ -7,33 +7,28 @@ its columns are read first, and those of the other conditions only for the remai
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from intarsia.arrow.owned_rows import own_rows
-from intarsia.errors import CorruptFileError, FormatError, UnsupportedFeatureError
-from intarsia.file.chunk_plan import PageChooser, plan_chunk
-from intarsia.file.claims import check_claims
-from intarsia.file.decode import PageDecoder
-from intarsia.file.fetch import PageCache
-from intarsia.file.joined import JoinedInput
-from intarsia.file.synthetic import decode_errors
-from intarsia.format.footer import chunk_range
-from intarsia.predicate import Bound
+from intarsia.errors import FormatError
+from intarsia.file.joined import JoinedMetadata
+from intarsia.file.outlines import Bools, Int64s
 from intarsia.read.ahead import ahead
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
+from intarsia.read.matching import RowReader, select_columns
 from intarsia.read.retry import WrongPageIndexError, retry_without_wrong_index
-from intarsia.read.row_group import RowGroupColumns, RowReader, select_columns
-from intarsia.read.row_group_run import RowGroupRun, RowGroupRuns, RunColumns
+from intarsia.read.run_columns import RunColumns
+from intarsia.read.runs import Run, Runs, run_of_group
 from intarsia.rows.selection import RowSelection
-from intarsia.storage import BufferedSource, ByteRange, CountedSource, SourceStream
 
 #: Maximum number of row groups, or runs of small ones, that are decoded concurrently (contract C7).
 RUNS_AT_ONCE = 2
@@ -52,24 +47,49 @@ class Piece:
         rows: The columns of the query without constant columns.
         counts: The counts for these rows and for the candidate rows that do not match.
         numbers: The rows, as row numbers of the file.
+        groups: Ordinals of the row groups that were read.
+        dictionary_pages: Number of dictionary pages that were read of each.
     """
 
     rows: pa.Table
     counts: ReadCounts
     numbers: RowSelection
+    groups: Int64s
+    dictionary_pages: Int64s
 
     def head(self, num_rows: int) -> Piece:
         """Return the first rows, and all counts except that of the matching rows."""
         if self.rows.num_rows <= num_rows:
             return self
         rows = own_rows(self.rows.slice(0, num_rows))
-        return Piece(rows, replace(self.counts, rows_matched=rows.num_rows), self.numbers.head(rows.num_rows))
+        counts = replace(self.counts, rows_matched=rows.num_rows)
+        return replace(self, rows=rows, counts=counts, numbers=self.numbers.head(rows.num_rows))
+
+    def by_file(self, joined: JoinedMetadata) -> Iterator[tuple[int, Piece]]:
+        """Yield the piece of each of several files, given by ordinal, of which all rows were candidates."""
+        sizes = np.diff(joined.footer.row_group_starts)
+        positions = np.searchsorted(self.groups, joined.group_edges)
+        rows = np.concatenate([[0], np.cumsum(self.numbers.count_between(joined.row_edges))])
+        for file in np.flatnonzero(np.diff(positions)).tolist():
+            start, stop = int(positions[file]), int(positions[file + 1])
+            first, last = int(rows[file]), int(rows[file + 1])
+            groups, dictionary_pages = self.groups[start:stop], self.dictionary_pages[start:stop]
+            counts = ReadCounts(
+                row_groups=stop - start,
+                dictionary_pages=int(dictionary_pages.sum()),
+                rows_candidate=int(sizes[groups].sum()),
+                rows_matched=last - first,
+            )
+            edge, end = joined.row_edges[file : file + 2].tolist()
+            numbers = self.numbers.clip(edge, end).shift(-edge)
+            groups = groups - joined.group_edges[file]
+            yield file, Piece(self.rows.slice(first, last - first), counts, numbers, groups, dictionary_pages)
 
 
 def read_rows(
     query: FileQuery, plan: FilePlan, limit: int | None = None, *, runs_at_once: int = 1
 ) -> Iterator[Piece]:
-    """Yield the matching rows, row group by row group, in the order of the file.
+    """Yield the matching rows in the order of the file.
 
     If a page index is found to be wrong, its row group is read again without it.
 
@@ -81,35 +101,10 @@ def read_rows(
             than 1 is only for callers that take all rows.
     """
     candidates = plan.candidates
-    if candidates.is_empty:
-        return
     if query.predicate is None and limit is not None:
         candidates = candidates.head(limit)
-    reader = FileReader(query, plan)
-    left = limit
-
-    def read_one(group: int, wanted: RowSelection) -> Piece:
-        return retry_without_wrong_index(query.file, partial(reader.read_again, group, wanted, left))
-
-    runs = RowGroupRuns(query, plan, candidates)
-
-    def needed_runs() -> Iterator[RowGroupRun]:
-        position = 0
-        while position < len(runs.groups) and left != 0:
-            run = runs.run_at(position, left)
-            yield run
-            position += len(run.groups)
-
-    def read(run: RowGroupRun) -> Iterator[Piece]:
-        return reader.read_run(run, candidates, read_one)
-
-    # with a limit the rows of one run determine whether another one is needed
-    at_once = _at_once(query, runs, candidates, runs_at_once) if limit is None else 1
-    for piece in _in_order(read, needed_runs(), at_once):
-        if left is not None:
-            piece = piece.head(left)
-            left -= piece.rows.num_rows
-        yield piece
+    if not candidates.is_empty:
+        yield from PlanReader(query, plan).pieces(candidates, limit, runs_at_once)
 
 
 def read_known_rows(query: FileQuery, plan: FilePlan, rows: RowSelection) -> Iterator[Piece]:
@@ -126,218 +121,8 @@ def read_known_rows(query: FileQuery, plan: FilePlan, rows: RowSelection) -> Ite
         WrongPageIndexError: If a page index is found to be wrong, so that the caller's results for the other
             rows may be wrong, too.
     """
-    reader = FileReader(query, plan)
     wanted = plan.candidates & rows
-    runs = RowGroupRuns(query, plan, wanted)
-
-    def read(run: RowGroupRun) -> Iterator[Piece]:
-        yield from reader.read_run(run, wanted, reader.read)
-        reader.refuse_outdated(run.groups)
-
-    yield from _in_order(read, runs, _at_once(query, runs, wanted, RUNS_AT_ONCE))
-
-
-def _at_once(query: FileQuery, runs: RowGroupRuns, rows: RowSelection, most: int) -> int:
-    """Return the number of runs to read concurrently."""
-    most = min(most, len(runs.groups))
-    if most < 2 or query.file.source.coalesce_bytes or len(runs.groups) > _FEW_ROW_GROUPS:
-        return most
-    return most if query.estimated_bytes(rows) >= _CONCURRENT_BYTES else 1
-
-
-def _in_order(
-    read: Callable[[RowGroupRun], Iterator[Piece]], runs: Iterable[RowGroupRun], at_once: int
-) -> Iterator[Piece]:
-    """Read runs, several of them concurrently, and yield their pieces in the order of the file."""
-    if at_once < 2:
-        for run in runs:
-            yield from read(run)
-        return
-    with contextlib.closing(ahead(lambda run: list(read(run)), runs, at_once)) as found:
-        for _, future in found:
-            yield from future.result()
-
-
-class FileReader:
-    """A reader of the row groups of a file.
-
-    Args:
-        query: The query.
-        plan: The plan of the query.
-    """
-
-    def __init__(self, query: FileQuery, plan: FilePlan) -> None:
-        self._query = query
-        self._plan = plan
-        self._decoder = PageDecoder(query.file)
-
-    def read(self, group: int, wanted: RowSelection, limit: int | None = None) -> Piece:
-        """Read the matching rows of a row group.
-
-        Args:
-            group: Ordinal of the row group.
-            wanted: The rows that might match, relative to the row group.
-            limit: Maximum number of rows, at least 1; None for all. Only the pages that are needed for them
-                are read, and up to as many more.
-
-        Raises:
-            WrongPageIndexError: If the page index of this row group is wrong, or has been found to be wrong
-                since the plan was made, possibly by a scan in another thread. Other rows might match then.
-        """
-        is_proven = self.is_proven(group, wanted)
-        if is_proven and limit is not None:
-            wanted = wanted.head(limit)
-        is_whole = wanted.num_rows == self._num_rows(group) and not isinstance(self._query.file, JoinedInput)
-        if is_whole and is_proven:
-            return self.read_whole(group)
-        stages = () if is_proven else self._plan.stages
-        piece = self._read_selected(group, wanted, stages, limit)
-        self.refuse_outdated([group])
-        return piece
-
-    def read_again(self, group: int, wanted: RowSelection, limit: int | None = None) -> Piece:
-        """Read as `read` does; if the page index is wrong, all rows that are not deleted are candidates."""
-        if not self._is_outdated(group):
-            return self.read(group, wanted, limit)
-        first, num_rows = self._first_row(group), self._num_rows(group)
-        present = self._query.present.clip(first, first + num_rows).shift(-first)
-        is_single = not isinstance(self._query.file, JoinedInput)
-        if self._query.predicate is None and present.num_rows == num_rows and is_single:
-            return self.read_whole(group)
-        return self._read_selected(group, present, self._plan.stages, limit)
-
-    def read_run(
-        self, run: RowGroupRun, rows: RowSelection, read_one: Callable[[int, RowSelection], Piece]
-    ) -> Iterator[Piece]:
-        """Read the matching rows of a run of row groups, in one piece unless something in it is damaged.
-
-        Args:
-            run: The run.
-            rows: The rows that might match.
-            read_one: A function that reads one row group, given its ordinal and the rows relative to it. Its
-                errors name the column and the location.
-        """
-        together = self._read_together(run) if len(run.groups) > 1 else None
-        if together is not None:
-            yield together
-            return
-        edges = self._query.file.footer.row_group_starts
-        for group in run.groups:
-            start, stop = int(edges[group]), int(edges[group + 1])
-            yield read_one(group, rows.clip(start, stop).shift(-start))
-
-    def _read_together(self, run: RowGroupRun) -> Piece | None:
-        """Read the matching rows of a run at once; None if something in it is damaged."""
-        columns = RunColumns(self._query, run.groups, self._plan.dictionary_pages)
-        stages = () if run.is_proven else self._plan.stages
-        try:
-            rows, counts, found = RowReader(self._query, columns).read(
-                [RowSelection.all(columns.num_rows)], stages
-            )
-            return Piece(rows, counts, columns.row_numbers(found))
-        except FormatError:
-            return None
-
-    def refuse_outdated(self, groups: Sequence[int]) -> None:
-        """Raise if the page index of a row group has been found to be wrong since the plan was made.
-
-        Raises:
-            WrongPageIndexError: If it has.
-        """
-        for group in groups:
-            if self._is_outdated(group):
-                raise WrongPageIndexError(group, "it contradicts the pages")
-
-    def _read_selected(
-        self, group: int, wanted: RowSelection, stages: Sequence[Bound], limit: int | None
-    ) -> Piece:
-        columns = RowGroupColumns(self._query, self._plan, self._decoder, group)
-        parts = [wanted] if limit is None or not stages else columns.parts(wanted, limit)
-        rows, counts, found = RowReader(self._query, columns).read(parts, stages, limit)
-        return Piece(rows, counts, found.shift(self._first_row(group)))
-
-    def _first_row(self, group: int) -> int:
-        return int(self._query.file.footer.row_group_starts[group])
-
-    def _is_outdated(self, group: int) -> bool:
-        found = self._query.file.metadata.contradictions - self._plan.contradictions
-        return any(one.row_group == group for one in found)
-
-    def _num_rows(self, group: int) -> int:
-        return self._query.file.footer.metadata.row_groups[group].num_rows
-
-    def is_proven(self, group: int, wanted: RowSelection) -> bool:
-        """Return whether rows of a row group are proven to match, so the predicate's columns are not needed.
-
-        At least one column has to be read, because its values determine the number of rows.
-        """
-        if self._query.predicate is None:
-            return True
-        proven = self._plan.proven
-        if proven.is_empty or not self._query.output_leaves:
-            return False
-        first = self._first_row(group)
-        return (wanted.shift(first) - proven.clip(first, first + self._num_rows(group))).is_empty
-
-    def read_whole(self, group: int) -> Piece:
-        """Read all rows of a row group with pyarrow, through the counted source."""
-        query, num_rows = self._query, self._num_rows(group)
-        for leaf in query.output_leaves:
-            query.pages.add_chunks(leaf.ordinal, [group])
-        counts = ReadCounts(row_groups=1, rows_candidate=num_rows, rows_matched=num_rows)
-        first = self._first_row(group)
-        numbers = RowSelection.of_range(first, first + num_rows)
-        if not query.output_leaves:
-            return Piece(select_columns(query, {}, num_rows), counts, numbers)
-        return Piece(self._read_by_pyarrow(group, num_rows), counts, numbers)
-
-    def _read_by_pyarrow(self, group: int, num_rows: int) -> pa.Table:
-        query = self._query
-        for leaf in query.output_leaves:
-            check_claims(query.file, group, leaf)
-        metas = [query.file.footer.chunk_metadata(group, leaf) for leaf in query.output_leaves]
-        chunks = sorted({ByteRange(*chunk_range(meta)) for meta in metas})
-        encodings = (encoding for meta in metas for encoding in meta.encodings)  # needed only for an error
-        # not in threads of pyarrow: one that still holds bytes of Python when Python exits aborts the process
-        data = query.file.source.read_ranges(chunks)
-        held = BufferedSource(query.file.source)  # pyarrow reads bytes behind the chunks of old parquet-mr
-        try:
-            with decode_errors(f"row group {group}", "RowGroup", encodings), held.buffering() as buffer:
-                for chunk, of_chunk in zip(chunks, data, strict=True):
-                    buffer(chunk.start, of_chunk)
-                reader = pq.ParquetFile(
-                    pa.PythonFile(SourceStream(CountedSource(held)), mode="r"),
-                    metadata=query.file.arrow_metadata,
-                    pre_buffer=False,
-                    page_checksum_verification=query.file.page_checksums,
-                ).reader
-                columns = [leaf.ordinal for leaf in query.output_leaves]
-                table = reader.read_row_group(group, column_indices=columns, use_threads=len(columns) > 1)
-        except (FormatError, MemoryError) as error:  # pages may claim more bytes or values than they have
-            names = {leaf.path[0] for leaf in query.output_leaves}
-            if isinstance(error, UnsupportedFeatureError) and len(names) == 1:
-                error.column = names.pop()
-            else:
-                self._decode_whole(group, num_rows)  # raises an error that names the damaged column
-            raise
-        if table.num_rows != num_rows:
-            raise CorruptFileError(
-                f"row group {group} has {table.num_rows} rows, not {num_rows}", reason="row-count-mismatch"
-            )
-        roots = sorted({leaf.root_ordinal for leaf in query.output_leaves})
-        return select_columns(query, dict(zip(roots, table.columns, strict=True)), num_rows)
-
-    def _decode_whole(self, group: int, num_rows: int) -> None:
-        """Decode each column of a row group separately, to raise an error that names the damaged column."""
-        everything = RowSelection.all(num_rows)
-        for leaf in self._query.output_leaves:
-            meta = self._query.file.footer.chunk_metadata(group, leaf)
-            plan = plan_chunk(leaf, meta, None, num_rows, PageChooser(everything))
-            try:
-                self._decoder.decode(PageCache(self._query.file).fetch([plan]), everything)
-            except CorruptFileError as error:
-                self._query.file.distrust_damaged(group, error)
-                raise
+    yield from PlanReader(query, plan, recovers=False).pieces(wanted, at_once=RUNS_AT_ONCE)
 
 
 def read_whole_file(query: FileQuery) -> Piece:
@@ -348,19 +133,168 @@ def read_whole_file(query: FileQuery) -> Piece:
     """
     file = query.file
     everything = RowSelection.all(file.footer.num_rows)
-    plan = FilePlan(everything, RowSelection.none())
-    reader = FileReader(query, plan)
-    runs = list(RowGroupRuns(query, plan, everything))
-
-    def read(run: RowGroupRun) -> list[Piece]:
-        return list(reader.read_run(run, everything, lambda group, _: reader.read_whole(group)))
-
+    plan = FilePlan(everything, everything, everything, contradictions=file.metadata.contradictions)
+    reader = PlanReader(query, plan)
+    runs = list(Runs(query, plan, everything))
     # pyarrow decodes the columns of one row group in parallel; several runs use the remaining cores
-    with file.named_errors(), ThreadPoolExecutor(max(1, min(len(runs), pa.cpu_count()))) as pool:
-        pieces = [piece for found in pool.map(read, runs) for piece in found]
+    with ThreadPoolExecutor(max(1, min(len(runs), pa.cpu_count()))) as pool:
+        found = pool.map(lambda run: list(reader.read(run, everything)), runs)
+        pieces = [piece for of_run in found for piece in of_run]
     if not query.output_leaves:
         rows = select_columns(query, {}, file.footer.num_rows)
     else:
         rows = pa.concat_tables([piece.rows for piece in pieces] or [select_columns(query, {}, 0)])
     counts = sum((piece.counts for piece in pieces), ReadCounts())
-    return Piece(rows, counts, everything)
+    return Piece(rows, counts, everything, Runs(query, plan, everything).groups, np.zeros(0, dtype=np.int64))
+
+
+class PlanReader:
+    """A reader of the rows of a plan, of one file or of several that are joined.
+
+    Args:
+        query: The query.
+        plan: The plan of the query.
+        recovers: Whether a row group with a wrong page index is read again without it. If not, the error is
+            raised, because the caller has results for other rows of the row group.
+        matches: The rows that match each stage of the plan, if they are known. Pages are then fetched and
+            counted, but not decoded, and pieces have no rows.
+    """
+
+    def __init__(
+        self,
+        query: FileQuery,
+        plan: FilePlan,
+        *,
+        recovers: bool = True,
+        matches: Sequence[RowSelection] | None = None,
+    ) -> None:
+        self._query = query
+        self._plan = plan
+        self._recovers = recovers
+        self._matches = matches
+        self._dictionaries = sorted(plan.dictionary_pages)
+
+    def pieces(self, rows: RowSelection, limit: int | None = None, at_once: int = 1) -> Iterator[Piece]:
+        """Yield the matching rows among some candidates, in order.
+
+        Args:
+            rows: The rows that might match.
+            limit: Stop after this many rows. Only the pages that are needed for them are read, and up to as
+                many more.
+            at_once: Maximum number of runs that are being read or wait to be taken.
+        """
+        runs = Runs(self._query, self._plan, rows)
+        at_once = self._at_once(runs, rows, at_once)
+        if limit is not None:
+            yield from self._first(runs, rows, limit)
+        elif at_once < 2:
+            for run in runs:
+                yield from self.read(run, rows)
+        else:
+            found = ahead(lambda run: list(self.read(run, rows)), runs, at_once)
+            with contextlib.closing(found):
+                for _, future in found:
+                    yield from future.result()
+
+    def _first(self, runs: Runs, rows: RowSelection, limit: int) -> Iterator[Piece]:
+        """Yield the first matching rows: those of one run determine whether another one is needed."""
+        position = 0
+        while position < len(runs.groups) and limit:
+            run = runs.run_at(position, limit)
+            for piece in self.read(run, rows, limit):
+                piece = piece.head(limit)
+                limit -= piece.rows.num_rows
+                yield piece
+            position += len(run.groups)
+
+    def _at_once(self, runs: Runs, rows: RowSelection, most: int) -> int:
+        most = min(most, len(runs.groups))
+        if most < 2 or self._query.file.source.coalesce_bytes or len(runs.groups) > _FEW_ROW_GROUPS:
+            return most
+        return most if self._query.estimated_bytes(rows) >= _CONCURRENT_BYTES else 1
+
+    def read(self, run: Run, rows: RowSelection, limit: int | None = None) -> Iterator[Piece]:
+        """Read the matching rows of a run, in one piece unless something in it is damaged.
+
+        Args:
+            run: The run.
+            rows: The rows that might match.
+            limit: Maximum number of rows, at least 1; None for all.
+
+        Raises:
+            WrongPageIndexError: If the page index of a row group is wrong, or has been found to be wrong
+                since the plan was made, possibly by a scan in another thread. Other rows might match then.
+        """
+        if len(run.groups) > 1:
+            try:
+                edges = self._query.file.footer.row_group_starts
+                first, stop = int(edges[run.groups[0]]), int(edges[run.groups[-1] + 1])
+                piece = self._read(run, rows.clip(first, stop), None)
+            except FormatError:  # of which file, row group and column is found below
+                pass
+            else:
+                self._refuse_outdated(run.groups)
+                yield piece
+                return
+        for group in run.groups.tolist():
+            work = partial(self._read_group, group, rows, limit)
+            yield retry_without_wrong_index(self._query.file, work) if self._recovers else work()
+
+    def _read_group(self, group: int, rows: RowSelection, limit: int | None) -> Piece:
+        """Read a row group; if its page index has been found to be wrong, all rows that are not deleted."""
+        query, plan = self._query, self._plan
+        if is_outdated := self._is_outdated(group):
+            if not self._recovers:
+                raise WrongPageIndexError(group, "it contradicts the pages")
+            rows, plan = query.present, replace(plan, proven=RowSelection.none())
+        edges = query.file.footer.row_group_starts
+        wanted = rows.clip(int(edges[group]), int(edges[group + 1]))
+        run = run_of_group(query, plan, group, wanted)
+        if run.is_proven and limit is not None and limit < wanted.num_rows:
+            wanted = wanted.head(limit)
+            run = run._replace(reads_chunks=False)
+        piece = self._read(run, wanted, limit)
+        if not is_outdated:
+            self._refuse_outdated(run.groups)
+        return piece
+
+    def _read(self, run: Run, wanted: RowSelection, limit: int | None) -> Piece:
+        columns = RunColumns(self._query, run, self._unpruned[run.groups], self._known_dictionaries(run))
+        stages = () if run.is_proven else self._plan.stages
+        parts = [wanted] if limit is None or not stages else columns.parts(wanted, limit)
+        reader = RowReader(self._query, columns, self._matches)
+        rows, numbers, num_candidates = reader.read(parts, stages, limit)
+        counts = ReadCounts(
+            row_groups=len(run.groups),
+            dictionary_pages=int(columns.dictionary_pages.sum()),
+            rows_candidate=num_candidates,
+            rows_matched=rows.num_rows,
+            index_bytes=columns.index_bytes,
+        )
+        return Piece(rows, counts, numbers, run.groups, columns.dictionary_pages)
+
+    @cached_property
+    def _unpruned(self) -> Bools:
+        """Whether no row of each row group was excluded or proven with the page index."""
+        edges, plan = self._query.file.footer.row_group_starts, self._plan
+        proven = plan.certain - plan.proven
+        return plan.candidates.covers(edges[:-1], edges[1:]) & ~proven.overlaps(edges[:-1], edges[1:])
+
+    def _known_dictionaries(self, run: Run) -> Mapping[int, bytes]:
+        """Return the dictionary pages in a run that were read while planning, by offset."""
+        pages, known = self._plan.dictionary_pages, self._dictionaries
+        if not known or len(self._query.file.footer.metadata.row_groups) == len(run.groups):
+            return pages
+        outlines = self._query.file.metadata.outlines(self._query.leaves)
+        first = min([int(of_leaf.starts[run.groups[0]]) for of_leaf in outlines], default=0)
+        stop = max([int(of_leaf.stops[run.groups[-1]]) for of_leaf in outlines], default=0)
+        return {at: pages[at] for at in known[bisect_left(known, first) : bisect_left(known, stop)]}
+
+    def _refuse_outdated(self, groups: Int64s) -> None:
+        for group in groups.tolist():
+            if self._is_outdated(group):
+                raise WrongPageIndexError(group, "it contradicts the pages")
+
+    def _is_outdated(self, group: int) -> bool:
+        found = self._query.file.metadata.contradictions - self._plan.contradictions
+        return any(one.row_group == group for one in found)

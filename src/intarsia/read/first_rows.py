@@ -7,26 +7,26 @@ which prunes what is left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from intarsia.arrow.selecting import take_values
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.indexes.column_index import ColumnIndexes
 from intarsia.indexes.statistics import RowGroupStatistics, column_statistics
-from intarsia.predicate import Bound, BoundAnd, BoundConstant, BoundOr, Condition, Path, Predicate
-from intarsia.predicate.bound import conditions, conjoin, disjoin
+from intarsia.predicate import Bound, Path, Predicate
+from intarsia.predicate.bound import conjoin
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, plan_file
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import Piece, read_known_rows
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.prune import prune
-from intarsia.read.pruner import Constants, Pruner, PruneStep, compares
+from intarsia.read.pruner import Pruner, PruneStep, compares
 from intarsia.read.retry import retry_without_wrong_index
 from intarsia.read.sort_key import SortKey, TopRows
 from intarsia.rows.bounds import Bounds
@@ -35,8 +35,8 @@ from intarsia.rows.selection import Rows, RowSelection
 #: After each part, this many times as many rows are read.
 _GROWTH = 2
 
-#: Binds a condition to the files: the condition, and the value in each file of columns that have one.
-BindTo = Callable[[Predicate], "tuple[Bound | None, Mapping[Path, pa.Array]]"]
+#: Binds a condition to the files.
+BindTo: TypeAlias = "Callable[[Predicate], Bound | None]"
 
 
 @dataclass(eq=False)
@@ -46,8 +46,6 @@ class AxisSearch:
     Attributes:
         query: The query of the file; its predicate is the condition of the scan.
         plan: The plan of the query.
-        constants: Columns that have one value in each file: for each of them, an array of one value per file.
-        edges: The first row of each file, and the end of the last one.
         ordinals: The ordinal of each file in the table.
         bind: Binds the condition that a row precedes those that have been found.
         done: The rows that were read, or excluded by indexes in its course.
@@ -57,8 +55,6 @@ class AxisSearch:
 
     query: FileQuery
     plan: FilePlan
-    constants: Mapping[Path, pa.Array]
-    edges: Rows
     ordinals: Rows
     bind: BindTo
     done: RowSelection = field(default_factory=RowSelection.none)
@@ -70,6 +66,11 @@ class AxisSearch:
         """The file, or the files that are joined."""
         return self.query.file
 
+    @property
+    def edges(self) -> Rows:
+        """The first row of each file, and the end of the last one."""
+        return self.file.extent.row_edges
+
     def search(self, key: SortKey, top: TopRows) -> None:
         """Add the rows that precede those that were found before; see `TopRows`.
 
@@ -80,8 +81,7 @@ class AxisSearch:
         def search() -> None:
             top.restore(rows_before)
             if self.plan.contradictions != self.file.metadata.contradictions:
-                constants = Constants(self.constants, self.edges)
-                self.plan = plan_file(self.query, constants, reads=False)
+                self.plan = plan_file(self.query, reads=False)
             self.done, self.excluded = RowSelection.none(), {}
             self._search(key, top)
 
@@ -95,7 +95,7 @@ class AxisSearch:
         while True:
             if top.condition is not None and top.condition != threshold:
                 threshold = top.condition
-                better, _ = self.bind(threshold)
+                better = self.bind(threshold)
                 if better is not None:
                     left = self._pruned(key, better, left)
             if left.is_empty:
@@ -125,7 +125,7 @@ class AxisSearch:
         pruned = prune(
             self.file,
             query.predicate,
-            constants=Constants(self.constants, self.edges),
+            constants=query.constants_by_file,
             group_bytes=query.estimated_bytes_by_group,
             embedded=query.embedded,
             candidates=rows,
@@ -145,7 +145,7 @@ class AxisSearch:
             candidates=left,
             request_bytes=file.source.coalesce_bytes,
         )
-        pruner.use_constants(Constants(self.constants, self.edges), partial(compares, file.schema))
+        pruner.use_constants(self.query.constants_by_file, partial(compares, file.schema))
         pruner.use(RowGroupStatistics(file))
         pruner.use_all([ColumnIndexes(file)])
         return pruner.candidates
@@ -171,8 +171,9 @@ class AxisSearch:
     def _next_rows(self, key: SortKey, left: RowSelection, limit: int, least: int) -> RowSelection:
         """Return the rows to read next; see `SortKey.next_granules`."""
         path, edges = self.query.own(key.column).path, self.file.footer.row_group_starts
-        if path in self.constants:
-            ranks = key.ranks_of_values(self.constants[path])
+        constants = self.query.constants_by_file.values
+        if path in constants:
+            ranks = key.ranks_of_values(constants[path])
             files = key.next_granules([ranks], left.count_between(self.edges), limit, least)
             return left & RowSelection.union_of(self.edges[files], self.edges[files + 1])
         bounds = column_statistics(self.file, path)
@@ -207,41 +208,10 @@ class AxisSearch:
     def _read(self, key: SortKey, better: Bound | None, rows: RowSelection) -> Iterator[Piece]:
         """Read the columns of the order in the rows that match and might precede those that were found."""
         stages = self.plan.stages if better is None else (better, *self.plan.stages)
-        for own_rows, own_stages in self._by_constants(stages, rows):
-            predicate = conjoin(own_stages) if own_stages else None
-            query = replace(self.query, predicate=predicate).for_columns(key.columns)
-            proven = RowSelection.none() if better is not None else self.plan.proven
-            plan = replace(self.plan, candidates=own_rows, certain=proven, proven=proven, stages=own_stages)
-            yield from read_known_rows(query, plan, own_rows)
-
-    def _by_constants(
-        self, stages: Sequence[Bound], rows: RowSelection
-    ) -> Iterator[tuple[RowSelection, tuple[Bound, ...]]]:
-        """Yield the rows of files with the same results of the conditions on constants, and other conditions.
-
-        Args:
-            stages: The parts of the predicate.
-            rows: The rows.
-        """
-        constants = Constants(self.constants, np.arange(len(self.ordinals) + 1))
-        judged = {
-            condition: found[0].to_mask(len(self.ordinals))
-            for stage in stages
-            for condition in conditions(stage)
-            if (found := constants.judge(condition)) is not None
-        }
-        if not judged:
-            yield rows, tuple(stages)
-            return
-        patterns, codes = np.unique(np.stack(list(judged.values())), axis=1, return_inverse=True)
-        for code, pattern in enumerate(patterns.T.tolist()):
-            files = np.flatnonzero(codes.ravel() == code)
-            own_rows = rows & RowSelection.union_of(self.edges[files], self.edges[files + 1])
-            values = dict(zip(judged, pattern, strict=True))
-            left = [with_values(stage, values) for stage in stages]
-            is_false = any(isinstance(one, BoundConstant) and not one.value for one in left)
-            if not own_rows.is_empty and not is_false:
-                yield own_rows, tuple(one for one in left if not isinstance(one, BoundConstant))
+        query = replace(self.query, predicate=conjoin(stages) if stages else None).for_columns(key.columns)
+        proven = RowSelection.none() if better is not None else self.plan.proven
+        plan = replace(self.plan, candidates=rows, certain=proven, proven=proven, stages=tuple(stages))
+        yield from read_known_rows(query, plan, rows)
 
     def _values(self, key: SortKey, piece: Piece) -> pa.Table:
         """Return the values of the columns of the order in rows that were read for them."""
@@ -261,23 +231,11 @@ class AxisSearch:
         if not columns:
             return piece.rows
         found = dict(zip([column.path for column in read], piece.rows.columns, strict=True))
-        files = pa.array(self.files_of(piece.numbers.rows()))
         arrays = [
-            found[one.path] if one.path in found else take_values(self.constants[one.path], files)
+            found[one.path] if one.path in found else self.query.constant_column(one.path, piece.numbers)
             for one in columns
         ]
         return pa.Table.from_arrays(arrays, names=[one.name for one in columns])
-
-
-def with_values(node: Bound, values: Mapping[Condition, bool]) -> Bound:
-    """Return a predicate with some of its conditions replaced by their values."""
-    if isinstance(node, BoundAnd):
-        return conjoin([with_values(child, values) for child in node.children])
-    if isinstance(node, BoundOr):
-        return disjoin([with_values(child, values) for child in node.children])
-    if isinstance(node, BoundConstant) or node not in values:
-        return node
-    return BoundConstant(values[node])
 
 
 def _concat(parts: Iterator[np.ndarray | np.int64]) -> np.ndarray:

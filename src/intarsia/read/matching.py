@@ -1,13 +1,10 @@
-"""Reading selected rows in phases: the columns of each condition, then the other columns."""
+"""Reading the rows of a run that match: the columns of each condition, then the other columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_array, comparison_type
@@ -16,34 +13,16 @@ from intarsia.arrow.flags import true_positions
 from intarsia.arrow.owned_rows import own_rows
 from intarsia.arrow.selecting import filter_values
 from intarsia.arrow.struct_fields import field_type, field_values
-from intarsia.errors import CorruptFileError, PredicateError, UnsupportedFeatureError
-from intarsia.file.chunk_plan import ChunkPlan
-from intarsia.file.claims import check_row_count
-from intarsia.file.decode import FetchedPages, PageDecoder, PageIndexMismatchError, RowTaker
-from intarsia.file.fetch import PageCache
-from intarsia.format.footer import Leaf
+from intarsia.errors import PredicateError, UnsupportedFeatureError
+from intarsia.file.decode import RowTaker
 from intarsia.predicate import Bound, Path, evaluate
-from intarsia.read.counts import ReadCounts
-from intarsia.read.file_plan import FilePlan, add_planned, load_locations, plan_chunks
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.output_columns import rows_without_columns
-from intarsia.read.retry import WrongPageIndexError
+from intarsia.read.run_columns import RunColumns
 from intarsia.rows.selection import RowSelection
 
 #: If at most one in this many rows matches, the rows are selected by their positions.
 _FEW_OF = 64
-
-
-class DecodedColumns(Protocol):
-    """A decoder of rows of one row group, or of several that are read as one."""
-
-    def decode(self, leaves: list[Leaf], rows: RowSelection) -> dict[int, pa.ChunkedArray]:
-        """Decode rows of top-level fields, reduced to the given leaves, by ordinal of the field."""
-        ...
-
-    def counts(self) -> ReadCounts:
-        """Return the counts of all reads so far."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -70,29 +49,33 @@ class _Found:
 
 
 class RowReader:
-    """A reader of selected rows, which can be used once.
+    """A reader of the rows of a run that match, which can be used once.
 
     Args:
         query: The query.
-        columns: The decoder of the columns.
+        columns: The columns of the run.
+        matches: The rows that match each stage, if they are known; the pages are then only fetched.
     """
 
-    def __init__(self, query: FileQuery, columns: DecodedColumns) -> None:
+    def __init__(
+        self, query: FileQuery, columns: RunColumns, matches: Sequence[RowSelection] | None = None
+    ) -> None:
         self._query = query
         self._columns = columns
+        self._matches = matches
 
     def read(
         self, wanted: Iterable[RowSelection], stages: Sequence[Bound], limit: int | None = None
-    ) -> tuple[pa.Table, ReadCounts, RowSelection]:
+    ) -> tuple[pa.Table, RowSelection, int]:
         """Read the rows that match.
 
         Args:
-            wanted: The rows that might match, as `DecodedColumns` numbers them, in parts, in ascending order.
+            wanted: The rows that might match in parts, in ascending order.
             stages: The parts of the predicate, in order; empty for rows that are proven to match.
             limit: Read the predicate's columns only until this many rows match; None to read all parts.
 
         Returns:
-            The columns of the query, the counts, and the rows as `DecodedColumns` numbers them.
+            The columns of the query, the numbers of the rows, and the number of rows that might match.
 
         Raises:
             WrongPageIndexError: If the pages contradict the page index.
@@ -105,9 +88,7 @@ class RowReader:
             if limit is not None and found.rows.num_rows >= limit:
                 found = found.head(limit)
                 break
-        rows = own_rows(self._output(found))
-        counts = replace(self._columns.counts(), rows_candidate=num_candidates, rows_matched=rows.num_rows)
-        return rows, counts, found.rows
+        return own_rows(self._output(found)), found.rows, num_candidates
 
     def _find(self, wanted: RowSelection, stages: Sequence[Bound]) -> _Found:
         """Read the predicate's columns, and return the rows that match."""
@@ -118,24 +99,36 @@ class RowReader:
         for number, condition in enumerate(stages, start=1):
             needed = condition.paths()
             values |= self._predicate_columns(needed - values.keys(), rows)
-            columns = {path: self._as_compared(path, values[path]) for path in needed & values.keys()}
-            columns = {**self._constant_columns(rows.num_rows), **columns}
-            try:
-                mask = evaluate(condition, columns, rows.num_rows)
-            except PredicateError as error:  # a function has no result for a value
-                path = query.file.path
-                raise PredicateError(
-                    f"{path}: {error}", reason=error.reason, path=path, column=error.column
-                ) from error
-            kept = _keep(rows, mask)
+            mask = None
+            if self._matches is not None:
+                kept = rows & self._matches[number - 1]
+            else:
+                mask = self._evaluate(condition, values, rows)
+                kept = _keep(rows, mask)
             if kept.is_empty:
                 return _Found(kept, {})
             later = outputs.union(*(stage.paths() for stage in stages[number:]))
             values = {path: column for path, column in values.items() if path in later}
-            if kept.num_rows < rows.num_rows:
+            if mask is not None and kept.num_rows < rows.num_rows:
                 values = {path: _narrowed(column, rows, kept, mask) for path, column in values.items()}
             rows = kept
         return _Found(rows, values)
+
+    def _evaluate(
+        self, condition: Bound, values: Mapping[Path, pa.ChunkedArray], rows: RowSelection
+    ) -> pa.BooleanArray:
+        query, paths = self._query, condition.paths()
+        columns: dict[Path, pa.ChunkedArray | pa.Array] = {
+            path: query.constant_column(path, rows) for path in paths if path in query.constants
+        }
+        columns |= {path: self._as_compared(path, values[path]) for path in paths & values.keys()}
+        try:
+            return evaluate(condition, columns, rows.num_rows)
+        except PredicateError as error:  # a function has no result for a value
+            path = query.file.path
+            raise PredicateError(
+                f"{path}: {error}", reason=error.reason, path=path, column=error.column
+            ) from error
 
     def _output(self, found: _Found) -> pa.Table:
         """Read the other columns of the rows that match."""
@@ -148,6 +141,9 @@ class RowReader:
         missing = leaves_under(
             query.file, [column.path for column in query.columns if column.path not in reused]
         )
+        if self._matches is not None:
+            self._columns.fetch(missing, rows)
+            return select_columns(query, {}, 0)
         decoded = self._columns.decode(missing, rows) if missing else {}
         return select_columns(query, decoded, rows.num_rows, reused)
 
@@ -156,7 +152,11 @@ class RowReader:
         needed = [path for path in self._query.predicate_paths if path in paths]
         if not needed:
             return {}
-        found = self._columns.decode(leaves_under(self._query.file, needed), rows)
+        leaves = leaves_under(self._query.file, needed)
+        if self._matches is not None:
+            self._columns.fetch(leaves, rows)
+            return dict.fromkeys(needed)
+        found = self._columns.decode(leaves, rows)
         schema = self._query.file.arrow_schema
         return {path: _field(self._query, schema, found, path, rows.num_rows) for path in needed}
 
@@ -167,130 +167,6 @@ class RowReader:
         if plain == data_type:
             return column
         return _cast(self._query, comparison_array(column, plain), ".".join(path), data_type)
-
-    def _constant_columns(self, num_rows: int) -> dict[Path, pa.Array]:
-        predicate, constants = self._query.predicate, self._query.constants
-        paths = predicate.paths() if predicate is not None else frozenset()
-        return {path: pa.repeat(constants[path], num_rows) for path in paths if path in constants}
-
-
-class RowGroupColumns:
-    """The columns of one row group; only pages with requested rows are read.
-
-    Args:
-        query: The query.
-        plan: The plan of the query.
-        decoder: The decoder for pages of the file.
-        group: Ordinal of the row group.
-    """
-
-    def __init__(self, query: FileQuery, plan: FilePlan, decoder: PageDecoder, group: int) -> None:
-        self._query = query
-        self._decoder = decoder
-        self._group = group
-        self._known_dictionaries = plan.dictionary_pages
-        self._pages = PageCache(query.file, plan.dictionary_pages)
-        self._dictionaries_read = 0
-        edges = query.file.footer.row_group_starts
-        edge = edges[group : group + 1], edges[group + 1 : group + 2]
-        # otherwise rows were excluded or proven with the page index, so pages are compared with it
-        self._reads_whole_chunks = bool(
-            plan.candidates.covers(*edge)[0] and not (plan.certain - plan.proven).overlaps(*edge)[0]
-        )
-        self._index_bytes = 0
-
-    def parts(self, rows: RowSelection, limit: int) -> Iterator[RowSelection]:
-        """Divide rows into parts for a query that needs a limited number of matching rows.
-
-        The parts end where pages of the predicate's largest column end, because the other columns' pages are
-        small in comparison. The first part has as many rows as are needed; each further part doubles the
-        number of rows that have been read, so that at most half of the rows are read unnecessarily.
-
-        Args:
-            rows: The rows that might match, relative to the row group.
-            limit: The number of matching rows that are needed.
-        """
-        query, group = self._query, self._group
-        self._reads_whole_chunks = False  # would read the pages of earlier parts again
-        leaves = leaves_under(query.file, query.predicate_paths)
-        found, index_bytes = load_locations(query, group, leaves)
-        self._index_bytes += index_bytes
-        sizes = [query.file.footer.chunk_metadata(group, leaf).total_compressed_size for leaf in leaves]
-        largest = max(range(len(leaves)), key=sizes.__getitem__)
-        locations = found[largest]
-        if locations is None:
-            yield rows
-            return
-        counts = rows.count_between(np.append(locations.rows.starts, locations.rows.num_rows))
-        num_rows = counts.cumsum()
-        num_bytes = np.where(counts > 0, locations.sizes_bytes, 0).cumsum()
-        # a request to an object store takes about as long as reading `coalesce_bytes`
-        least_bytes, start, needed = query.file.source.coalesce_bytes, 0, limit
-        while True:
-            pages = max(int(np.searchsorted(num_rows, needed)), int(np.searchsorted(num_bytes, least_bytes)))
-            last = min(pages, len(locations) - 1)
-            stop = int(locations.rows.stops[last])
-            yield rows.clip(start, stop)
-            if num_rows[last] == num_rows[-1]:
-                return
-            start, needed = stop, 2 * int(num_rows[last])
-
-    def decode(self, leaves: list[Leaf], rows: RowSelection) -> dict[int, pa.ChunkedArray]:
-        """See `DecodedColumns`; rows are relative to the row group.
-
-        Raises:
-            WrongPageIndexError: If the pages contradict the page index.
-        """
-        chunks = self.fetch(leaves, rows)
-        with self._naming_wrong_index(), self._query.file.named_errors():
-            return self._decoder.decode(chunks, rows)
-
-    def fetch(self, leaves: list[Leaf], rows: RowSelection) -> list[FetchedPages]:
-        """Fetch the pages of some leaves that contain some rows, and that were not fetched before.
-
-        Raises:
-            WrongPageIndexError: If the pages contradict the page index.
-        """
-        file = self._query.file
-        plans, index_bytes = plan_chunks(
-            self._query, self._group, leaves, rows, is_unpruned=self._reads_whole_chunks
-        )
-        self._index_bytes += index_bytes
-        for plan in plans:
-            if self._pages.is_new(plan):
-                self._dictionaries_read += self._reads_dictionary_within(plan)
-            add_planned(self._query, self._group, plan)
-        with file.named_errors():
-            for plan in plans:
-                if plan.whole:
-                    check_row_count(file.footer, self._group, plan.leaf)
-        with self._naming_wrong_index():
-            return self._pages.fetch(plans)
-
-    @contextmanager
-    def _naming_wrong_index(self) -> Iterator[None]:
-        try:
-            yield
-        except PageIndexMismatchError as error:
-            raise WrongPageIndexError(self._group, str(error)) from error
-        except CorruptFileError as error:
-            self._query.file.distrust_damaged(self._group, error)
-            raise
-
-    def _reads_dictionary_within(self, plan: ChunkPlan) -> bool:
-        """Return whether to count a dictionary page in a whole chunk, as if the page index had been used."""
-        if not plan.has_dictionary_within or plan.pages[0].start in self._known_dictionaries:
-            return False
-        chunk = self._query.file.footer.metadata.row_groups[self._group].columns[plan.leaf.ordinal]
-        return bool(chunk.offset_index_offset)
-
-    def counts(self) -> ReadCounts:
-        """See `DecodedColumns`."""
-        return ReadCounts(
-            row_groups=1,
-            dictionary_pages=self._pages.dictionary_count + self._dictionaries_read,
-            index_bytes=self._index_bytes,
-        )
 
 
 def select_columns(

@@ -1,0 +1,217 @@
+"""The columns of a run of row groups: which pages are read for some rows, and their decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+
+from intarsia.errors import CorruptFileError
+from intarsia.file import ChunkKey
+from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse
+from intarsia.file.claims import check_row_count
+from intarsia.file.decode import LeafPlan, PageDecoder, PageIndexMismatchError, padded, parse_pages
+from intarsia.file.fetch import FetchedBytes, PageCache
+from intarsia.file.outlines import Bools, Int64s
+from intarsia.format.footer import Leaf
+from intarsia.read.file_plan import add_planned, load_locations, plan_chunks
+from intarsia.read.file_query import FileQuery, leaves_under
+from intarsia.read.retry import WrongPageIndexError
+from intarsia.read.runs import Run
+from intarsia.rows.selection import RowSelection
+from intarsia.storage import ByteRange
+
+_FIRST: Int64s = np.zeros(1, dtype=np.int64)
+
+
+class RunColumns:
+    """The columns of a run of row groups, of which only pages with requested rows are read.
+
+    Args:
+        query: The query.
+        run: The run.
+        unpruned: For each of its row groups whether no row was excluded or proven with the page index.
+            Otherwise its pages are compared with it.
+        known: Dictionary pages that were read while planning, by offset.
+
+    Attributes:
+        dictionary_pages: Number of dictionary pages that were read of each row group.
+        index_bytes: Bytes that were read from the page index.
+    """
+
+    def __init__(self, query: FileQuery, run: Run, unpruned: Bools, known: Mapping[int, bytes]) -> None:
+        self._query, self._run, self._unpruned, self._known = query, run, unpruned, known
+        self._decoder = PageDecoder(query.file)
+        self._pages = PageCache(query.file.source, known)
+        self._has_undecided = False
+        self.dictionary_pages = np.zeros(len(run.groups), dtype=np.int64)
+        self.index_bytes = 0
+
+    def decode(self, leaves: list[Leaf], rows: RowSelection) -> dict[int, pa.ChunkedArray]:
+        """Decode rows of top-level fields, reduced to the given leaves, by ordinal of the field.
+
+        Raises:
+            WrongPageIndexError: If the pages of a single row group contradict the page index.
+            CorruptFileError: If pages are damaged, or those of one of several row groups contradict it.
+        """
+        plans, fetched = self._fetch(leaves, rows)
+        with self._naming_wrong_index(), self._query.file.named_errors():
+            return self._decoder.decode(plans, fetched, rows)
+
+    def fetch(self, leaves: list[Leaf], rows: RowSelection) -> None:
+        """Fetch and count the pages that `decode` would decode."""
+        self._fetch(leaves, rows)
+
+    def _fetch(self, leaves: list[Leaf], rows: RowSelection) -> tuple[list[LeafPlan], FetchedBytes]:
+        query, run, touched = self._query, self._run, _FIRST
+        if len(run.groups) > 1:
+            edges = query.file.footer.row_group_starts
+            touched = np.flatnonzero(rows.overlaps(edges[run.groups], edges[run.groups + 1]))
+        if run.reads_chunks:
+            plans = self._whole_chunks(leaves, touched)
+        else:
+            plans = self._chosen_pages(leaves, touched, rows)
+        # whole chunks of one row group are large, and not copied into one buffer
+        join = not run.reads_chunks or len(run.groups) > 1
+        fetched = self._pages.fetch([location for plan in plans for location in plan.ranges()], join=join)
+        if self._has_undecided:
+            # only the headers of pages show which of them need a dictionary page
+            with self._naming_wrong_index():
+                plans = [self._with_needed(plan, fetched) for plan in plans]
+            fetched = self._pages.fetch([location for plan in plans for location in plan.ranges()])
+        return plans, fetched
+
+    def _whole_chunks(self, leaves: list[Leaf], touched: Int64s) -> list[LeafPlan]:
+        """Plan to read chunks without their page index."""
+        query, groups = self._query, self._run.groups[touched]
+        outlines = padded(query.file, query.file.metadata.outlines(leaves))
+        if len(self._run.groups) == 1:
+            with query.file.named_errors():
+                for leaf in leaves:
+                    check_row_count(query.file.footer, int(groups[0]), leaf)
+        for leaf, of_leaf in zip(leaves, outlines, strict=True):
+            query.pages.add_chunks(leaf.ordinal, groups.tolist())
+            is_new = of_leaf.has_offset_index[groups]
+            if self._known:
+                is_new = is_new & ~np.isin(of_leaf.starts[groups], list(self._known))
+            self.dictionary_pages[touched] += np.where(
+                is_new, np.maximum(of_leaf.dictionary_pages[groups], 0), 0
+            )
+        return [LeafPlan(leaf, groups, of_leaf) for leaf, of_leaf in zip(leaves, outlines, strict=True)]
+
+    def _chosen_pages(self, leaves: list[Leaf], touched: Int64s, rows: RowSelection) -> list[LeafPlan]:
+        """Plan to read the pages with some rows, and the dictionary pages that they may need."""
+        query, groups = self._query, self._run.groups[touched]
+        edges = query.file.footer.row_group_starts
+        if len(groups) > 1:
+            keys = (ChunkKey(group, leaf.ordinal) for group in groups.tolist() for leaf in leaves)
+            self.index_bytes += query.file.load_page_index(keys)
+        of_groups = []
+        for group, unpruned in zip(groups.tolist(), self._unpruned[touched].tolist(), strict=True):
+            first, stop = int(edges[group]), int(edges[group + 1])
+            own = rows.clip(first, stop).shift(-first)
+            chunks, index_bytes = plan_chunks(query, group, leaves, own, is_unpruned=unpruned)
+            self.index_bytes += index_bytes
+            of_groups.append(chunks)
+        plans = []
+        for leaf, *chunks in zip(leaves, *of_groups, strict=True):
+            dictionaries = {}
+            for at, (position, chunk) in enumerate(zip(touched.tolist(), chunks, strict=True)):
+                dictionary = self._add_chunk(position, chunk)
+                if dictionary is not None:
+                    dictionaries[at] = dictionary
+            plans.append(LeafPlan.of_pages(leaf, groups, chunks, dictionaries))
+        return plans
+
+    def _add_chunk(self, position: int, chunk: ChunkPlan) -> ByteRange | None:
+        """Count the pages to read of a chunk, and return the dictionary page to read with them."""
+        query, group = self._query, int(self._run.groups[position])
+        add_planned(query, group, chunk)
+        if chunk.whole:
+            with query.file.named_errors():
+                check_row_count(query.file.footer, group, chunk.leaf)
+            if chunk.has_dictionary_within and chunk.pages[0].start not in self._known:
+                # counted as if the page index had been used
+                column = query.file.footer.metadata.row_groups[group].columns[chunk.leaf.ordinal]
+                is_new = bool(column.offset_index_offset) and self._pages.is_missing(chunk.pages[0])
+                self.dictionary_pages[position] += is_new
+        dictionary = chunk.dictionary
+        if dictionary is None or chunk.dictionary_use is DictionaryUse.NEVER:
+            return None
+        self._has_undecided |= chunk.dictionary_use is DictionaryUse.SOME_PAGES
+        # writers limit dictionaries to 1 MiB, and in an object store, another request takes about as long
+        is_small = dictionary.length <= 2 * query.file.source.coalesce_bytes
+        if chunk.dictionary_use is not DictionaryUse.ALWAYS and not is_small:
+            return None
+        self.dictionary_pages[position] += self._pages.is_missing(dictionary)
+        return dictionary
+
+    def _with_needed(self, plan: LeafPlan, fetched: FetchedBytes) -> LeafPlan:
+        """Return a plan with the dictionary pages that its pages need, according to their headers."""
+        needed = dict(plan.dictionaries)
+        for at, chunk in enumerate(plan.chunks):
+            if chunk.dictionary_use is not DictionaryUse.SOME_PAGES or chunk.dictionary is None:
+                continue
+            start = fetched.position(chunk.pages[0].start)
+            pages = parse_pages(chunk, fetched.parts[0], start, start + chunk.num_bytes)
+            if not any(page.uses_dictionary for page in pages):
+                needed.pop(at, None)
+            elif at not in needed:
+                needed[at] = chunk.dictionary
+                position = int(np.searchsorted(self._run.groups, plan.groups[at]))
+                self.dictionary_pages[position] += self._pages.is_missing(chunk.dictionary)
+        return plan._replace(dictionaries=needed)
+
+    @contextmanager
+    def _naming_wrong_index(self) -> Iterator[None]:
+        group, is_one = int(self._run.groups[0]), len(self._run.groups) == 1
+        try:
+            yield
+        except PageIndexMismatchError as error:
+            if not is_one:  # each row group is then read by itself
+                raise CorruptFileError(str(error), reason="wrong-page-index") from error
+            raise WrongPageIndexError(group, str(error)) from error
+        except CorruptFileError as error:
+            if is_one:
+                self._query.file.distrust_damaged(group, error)
+            raise
+
+    def parts(self, rows: RowSelection, limit: int) -> Iterator[RowSelection]:
+        """Divide rows of one row group into parts for a query that needs a limited number of matching rows.
+
+        The parts end where pages of the predicate's largest column end, because the other columns' pages are
+        small in comparison. The first part has as many rows as are needed; each further part doubles the
+        number of rows that have been read, so that at most half of the rows are read unnecessarily.
+
+        Args:
+            rows: The rows that might match.
+            limit: The number of matching rows that are needed.
+        """
+        query, group = self._query, int(self._run.groups[0])
+        self._unpruned = np.zeros(1, dtype=bool)  # whole chunks would have the pages of earlier parts again
+        leaves = leaves_under(query.file, query.predicate_paths)
+        found, index_bytes = load_locations(query, group, leaves)
+        self.index_bytes += index_bytes
+        sizes = [query.file.footer.chunk_metadata(group, leaf).total_compressed_size for leaf in leaves]
+        largest = max(range(len(leaves)), key=sizes.__getitem__)
+        locations = found[largest]
+        if locations is None:
+            yield rows
+            return
+        first = int(query.file.footer.row_group_starts[group])
+        edges = first + np.append(locations.rows.starts, locations.rows.num_rows)
+        counts = rows.count_between(edges)
+        num_rows = counts.cumsum()
+        num_bytes = np.where(counts > 0, locations.sizes_bytes, 0).cumsum()
+        # a request to an object store takes about as long as reading `coalesce_bytes`
+        least_bytes, start, needed = query.file.source.coalesce_bytes, first, limit
+        while True:
+            pages = max(int(np.searchsorted(num_rows, needed)), int(np.searchsorted(num_bytes, least_bytes)))
+            last = min(pages, len(locations) - 1)
+            stop = int(edges[last + 1])
+            yield rows.clip(start, stop)
+            if num_rows[last] == num_rows[-1]:
+                return
+            start, needed = stop, 2 * int(num_rows[last])

@@ -1,0 +1,187 @@
+"""The runs in which row groups are read.
+
+Planning and decoding a row group takes at least about a millisecond. Files of streaming writers may have
+thousands of small row groups, and a query of many files has as many. So pyarrow decodes up to a few megabytes
+of them in one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from intarsia.file.outlines import Bools, ChunkOutlines, Int64s
+from intarsia.format.footer import Leaf
+from intarsia.read.file_plan import FilePlan
+from intarsia.read.file_query import FileQuery
+from intarsia.rows.selection import RowSelection
+
+#: Maximum size of a run of several row groups in bytes, both compressed and uncompressed.
+_RUN_BYTES = 8 << 20
+
+#: Maximum number of rows in a run of several row groups.
+_RUN_ROWS = 1 << 18
+
+#: At most this many row groups that are proven to match do not interrupt a run, if reading the predicate's
+#: columns takes at most this many bytes of each.
+_ISLAND_GROUPS = 16
+_ISLAND_BYTES = 1 << 12
+
+
+class Run(NamedTuple):
+    """Row groups that are read as one.
+
+    Attributes:
+        groups: Their ordinals, ascending.
+        is_proven: Whether the wanted rows are proven to match.
+        reads_chunks: Whether whole chunks are read, without their page index.
+    """
+
+    groups: Int64s
+    is_proven: bool
+    reads_chunks: bool
+
+
+class Runs:
+    """The row groups that contain some rows, divided into runs.
+
+    A run has several row groups only if all of their rows are read, and none of their columns has pages that
+    could be skipped.
+
+    Args:
+        query: The query.
+        plan: The plan of the query.
+        rows: The rows to read.
+
+    Attributes:
+        groups: Ordinals of the row groups.
+    """
+
+    def __init__(self, query: FileQuery, plan: FilePlan, rows: RowSelection) -> None:
+        self._edges = query.file.footer.row_group_starts
+        self.groups: Int64s = np.flatnonzero(rows.overlaps(self._edges[:-1], self._edges[1:]))
+        self._query = query
+        self._plan = plan
+        self._rows = rows
+
+    def __iter__(self) -> Iterator[Run]:
+        position = 0
+        while position < len(self.groups):
+            run = self.run_at(position)
+            yield run
+            position += len(run.groups)
+
+    def run_at(self, position: int, most_rows: int | None = None) -> Run:
+        """Return the run that starts at a position in `groups`.
+
+        Args:
+            position: The position.
+            most_rows: Maximum number of rows in a run of several row groups; None for no limit.
+        """
+        if len(self.groups) < 2 or not self.can_be_joined[position]:
+            return Run(self.groups[position : position + 1], is_proven=False, reads_chunks=False)
+        most_rows = _RUN_ROWS if most_rows is None else min(most_rows, _RUN_ROWS)
+        stop = min(
+            int(np.searchsorted(self._bytes, self._bytes[position] + _RUN_BYTES, side="right")) - 1,
+            int(np.searchsorted(self._num_rows, self._num_rows[position] + most_rows, side="right")) - 1,
+            int(self._stretch_ends[np.searchsorted(self._stretch_ends, position, side="right")]),
+        )
+        stop = max(stop, position + 1)
+        return Run(self.groups[position:stop], bool(self._is_proven[position]), reads_chunks=True)
+
+    @cached_property
+    def can_be_joined(self) -> Bools:
+        """Whether each of the row groups can be in a run with others."""
+        query, groups = self._query, self.groups
+        if not all(_is_plain(query, leaf) for leaf in query.leaves):
+            return np.zeros(len(groups), dtype=bool)
+        joined = self._rows.covers(self._edges[:-1], self._edges[1:])[groups]
+        for outlines in self._outlines:
+            joined = joined & _is_one_page(outlines, np.diff(self._edges))[groups]
+        return joined
+
+    @property
+    def _outlines(self) -> list[ChunkOutlines]:
+        return self._query.file.metadata.outlines(self._query.leaves)
+
+    @cached_property
+    def _is_proven(self) -> Bools:
+        """Whether each row group is proven to match, so that the predicate's columns are not needed.
+
+        A few proven row groups between others are read like these, because reading them separately costs
+        more. At least one column has to be read, because its values determine the number of rows.
+        """
+        query, groups = self._query, self.groups
+        if query.predicate is None:
+            return np.ones(len(groups), dtype=bool)
+        if not query.output_leaves:
+            return np.zeros(len(groups), dtype=bool)
+        proven = self._plan.proven.covers(self._edges[:-1], self._edges[1:])[groups]
+        extra_bytes = np.zeros(len(groups), dtype=np.int64)
+        written = {leaf.ordinal for leaf in query.output_leaves}
+        only_judged = [leaf for leaf in query.leaves if leaf.ordinal not in written]
+        for outlines in query.file.metadata.outlines(only_judged):
+            extra_bytes += (outlines.stops - outlines.starts)[groups]
+        ends = _stretch_ends(proven)
+        starts = np.concatenate([[0], ends[:-1]])
+        is_island = proven[starts] & (starts > 0) & (ends < len(groups)) & (ends - starts <= _ISLAND_GROUPS)
+        return proven & ~(np.repeat(is_island, ends - starts) & (extra_bytes <= _ISLAND_BYTES))
+
+    @cached_property
+    def _stretch_ends(self) -> Int64s:
+        """The end of each sequence of row groups that are read in the same way."""
+        return _stretch_ends(self.can_be_joined * 2 + self._is_proven)
+
+    @cached_property
+    def _bytes(self) -> Int64s:
+        """Bytes of the row groups before each position: the larger of compressed and uncompressed sizes."""
+        total = np.zeros(len(self.groups), dtype=np.int64)
+        for outlines in self._outlines:
+            chunk_bytes = np.maximum(outlines.uncompressed_bytes, outlines.stops - outlines.starts)
+            total += np.minimum(chunk_bytes[self.groups], _RUN_BYTES)
+        return np.concatenate([[0], np.cumsum(total)])
+
+    @cached_property
+    def _num_rows(self) -> Int64s:
+        """Number of rows in the row groups before each position."""
+        return np.concatenate([[0], np.cumsum(np.diff(self._edges)[self.groups])])
+
+
+def run_of_group(query: FileQuery, plan: FilePlan, group: int, rows: RowSelection) -> Run:
+    """Return the run of a single row group.
+
+    Args:
+        query: The query.
+        plan: The plan of the query.
+        group: Ordinal of the row group.
+        rows: The rows to read in it.
+    """
+    is_proven = query.predicate is None
+    # at least one column has to be read, because its values determine the number of rows
+    if not is_proven and not plan.proven.is_empty and query.output_leaves:
+        is_proven = (rows - plan.proven).is_empty
+    whole = is_proven and rows.num_rows == query.file.footer.metadata.row_groups[group].num_rows
+    return Run(np.array([group]), is_proven, reads_chunks=whole)
+
+
+def _stretch_ends(values: npt.NDArray[Any]) -> Int64s:
+    """Return the end of each sequence of equal values."""
+    return np.append(np.flatnonzero(values[1:] != values[:-1]) + 1, len(values))
+
+
+def _is_plain(query: FileQuery, leaf: Leaf) -> bool:
+    """Return whether a leaf is a top-level column that pyarrow does not decode to a dictionary array."""
+    data_type = query.file.leaf_types.get(leaf.ordinal)
+    return data_type is not None and len(leaf.path) == 1 and not pa.types.is_dictionary(data_type)
+
+
+def _is_one_page(outlines: ChunkOutlines, num_rows: Int64s) -> Bools:
+    """Return whether chunks have as many values as rows, and no pages that can be skipped."""
+    whole = (outlines.data_pages == 1) | ~outlines.has_offset_index
+    is_sound = outlines.is_sound & (outlines.starts < outlines.stops)
+    return np.asarray(is_sound & whole & (outlines.num_values == num_rows), dtype=bool)
