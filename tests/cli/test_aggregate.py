@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.cli.aggregate_calls import parse_calls
-from intarsia.cli.answers import aggregated
+from intarsia.cli.answers import aggregated, parse_calls
 from intarsia.cli.failures import UsageError
 from tests.cli.trips import trips
 

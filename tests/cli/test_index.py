@@ -11,8 +11,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.cli.failures import UsageError
-from intarsia.cli.index_calls import index_kinds, parse_index
-from intarsia.cli.index_options import parse_bloom, parse_distinct
+from intarsia.cli.options import index_kinds, parse_bloom, parse_distinct, parse_index
 from tests.cli.trips import trips, write
 
 

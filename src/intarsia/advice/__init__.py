@@ -4,10 +4,17 @@ It is not called `advise`, because a package of that name would hide the functio
 """
 
 from intarsia.advice.advising import advise
-from intarsia.advice.columns import ColumnShape
-from intarsia.advice.cost import QueryCost
-from intarsia.advice.obstacles import Obstacle
-from intarsia.advice.report import Advice, MeasuredIndex, NotBuilt, Option, QueryAdvice, SampleSize
+from intarsia.advice.report import (
+    Advice,
+    ColumnShape,
+    MeasuredIndex,
+    NotBuilt,
+    Obstacle,
+    Option,
+    QueryAdvice,
+    QueryCost,
+    SampleSize,
+)
 
 __all__ = [
     "Advice",

@@ -5,19 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 import pyarrow.compute as pc
 
 from intarsia.advice.candidates import command_of
-from intarsia.advice.measurement import Measurement, Show
-from intarsia.advice.options import can_rewrite, option_of_indexes, option_of_rewrite, ranked
+from intarsia.advice.measurement import RUNS_TO_PAY, Measurement, Show
+from intarsia.advice.measuring import BoundQuery, sample_table
 from intarsia.advice.queries import Query, merged, queries_of, read_queries
-from intarsia.advice.report import Advice
+from intarsia.advice.report import Advice, Option
 from intarsia.advice.rewrites import Rewrite, measure_rewrites
-from intarsia.advice.sampled_table import BoundQuery, sample_table
-from intarsia.advice.sampling import ALL_BYTES, SAMPLE_BYTES
+from intarsia.advice.sampled_file import ALL_BYTES, SAMPLE_BYTES
+from intarsia.lake.discovery import is_table_url
 from intarsia.lake.opening import Source, open
 from intarsia.lake.table import Table
 from intarsia.predicate import Where
@@ -108,16 +108,7 @@ def advise_on(
     show: Show = lambda _, __: None,
     storage_options: StorageOptions | None = None,
 ) -> Advice:
-    """Advise on queries that are parsed; see `advise`.
-
-    Args:
-        source: As for `advise`.
-        requested: The queries.
-        sample_bytes: As for `advise`.
-        rewrites: Whether to measure other orders of rows and page sizes.
-        show: As for `advise`.
-        storage_options: As for `advise`.
-    """
+    """Advise on parsed queries, and, with ``rewrites``, on orders of rows and page sizes; see `advise`."""
     started = time.perf_counter()
     table = source if isinstance(source, Table) else open(source, storage_options=storage_options)
     bound = [BoundQuery.of(table, query) for query in requested]
@@ -135,9 +126,28 @@ def advise_on(
                 requested,
                 lambda path: advise_on(path, requested, sample_bytes=ALL_BYTES, rewrites=False),
             )
-        options = [option_of_indexes(work, names, paths) for names in work.sets(chosen)]
+        options = [
+            _option(
+                work,
+                " + ".join(names),
+                command_of(paths, [work.indexes[name] for name in names], lake_index=False),
+                work.query_bytes(names),
+                work.added_bytes(names),
+                rewrites=False,
+                is_estimate=not work.size.is_whole,
+            )
+            for names in work.sets(chosen)
+        ]
         options += [
-            option_of_rewrite(work, rewrite, paths)
+            _option(
+                work,
+                rewrite.name,
+                rewrite.command(paths),
+                rewrite.query_bytes,
+                rewrite.num_bytes - work.size.bytes_total,
+                rewrites=True,
+                is_estimate=rewrite.is_estimate or not work.size.is_whole,
+            )
             for rewrite in found
             if work.pays(rewrite.query_bytes, rewrite.num_bytes)
         ]
@@ -175,3 +185,32 @@ def _paths(source: Source | Table, table: Table) -> list[str]:
     if isinstance(source, (list, tuple)):
         return [os.fspath(path) for path in source]
     return [file.path for file in table.files] if len(table.files) <= 3 else [table.name]
+
+
+# --- options --------------------------------------------------------------------------------------------
+
+
+def can_rewrite(source: object, table: Table) -> bool:
+    """Return whether the rows can be written to one file: the files are plain ones, without partitions."""
+    is_paths = isinstance(source, (str, os.PathLike, list, tuple)) and not is_table_url(source)
+    return is_paths and not table.partition_types
+
+
+def _option(
+    work: Measurement, name: str, command: str | None, query_bytes: Sequence[float], added: float, **how: bool
+) -> Option:
+    """Return an option; ``how`` are its attributes ``rewrites`` and ``is_estimate``."""
+    assert command is not None
+    now, read = work.mean_bytes(work.query_bytes(())), work.mean_bytes(query_bytes)
+    saved = now - read
+    return Option(name, command, round(read), round(saved), saved / max(1.0, now), round(added), **how)
+
+
+def ranked(options: Iterable[Option], total_bytes: int) -> list[Option]:
+    """Return options, first those that save most in some runs, less the bytes that have to be written."""
+
+    def price(option: Option) -> int:
+        written = option.added_bytes + (total_bytes if option.rewrites else 0)
+        return written - RUNS_TO_PAY * option.saved_bytes
+
+    return sorted(options, key=lambda option: (price(option), option.name))

@@ -1,4 +1,4 @@
-"""The indexes that could skip rows for a condition, and their command-line options."""
+"""The indexes that could skip rows for a condition or by the shape of a column, and their options."""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from intarsia.advice.report import ColumnShape
 from intarsia.embed import Bloom, PageIndex, Statistics
 from intarsia.embed.attach import STANDARD, Attachable
+from intarsia.embed.column_data import FileColumns
 from intarsia.errors import IntarsiaError
+from intarsia.file import ParquetInput
 from intarsia.indexes.base import Index, PicksPredicates
 from intarsia.indexes.bloom_granule import BloomGranule
 from intarsia.indexes.capabilities import ListsValues
@@ -178,3 +185,75 @@ def python_of(index: Any) -> tuple[str, str]:
     arguments += [f"{parameter}={literal(value)}" for parameter, value in _parameters(index).items()]
     call = f"{name}({', '.join(arguments)})"
     return ("", f"ia.{call}") if module.startswith("intarsia.") else (f"from {module} import {name}", call)
+
+
+# --- shapes of columns --------------------------------------------------------------------------------
+
+#: A column with at most this many distinct values in the sample has few of them, if each repeats.
+FEW_VALUES = 1_000
+REPEATED = 10
+
+#: A column is sorted if this share of adjacent, different values is in order, and this share of a few values
+#: that are far apart. A time that restarts each day is not sorted: its bounds contain the whole day.
+SORTED_PART = 0.95
+SORTED_FAR_PART = 0.75
+FAR_VALUES = 64
+
+#: Values are clustered if pieces of this many rows have at most this part of the distinct values on average.
+PIECE_ROWS = 1_000
+CLUSTERED_PART = 0.5
+
+#: A column is unique if this part of its values are distinct.
+UNIQUE_PART = 0.95
+
+
+def shapes_of(file: ParquetInput) -> list[ColumnShape]:
+    """Return the shape of each leaf column of a file."""
+    columns = FileColumns(file, lambda _: None)
+    return [
+        _shape(columns, leaf.name) if leaf.is_flat else ColumnShape(leaf.name, "nested")
+        for leaf in file.footer.leaves
+    ]
+
+
+def _shape(columns: FileColumns, column: str) -> ColumnShape:
+    if columns.layout.num_rows == 0:
+        return ColumnShape(column, "no-rows")
+    try:
+        values = pa.chunked_array([piece for _, piece in columns.batches(column)])
+        present = values.drop_null()
+        distinct = pc.count_distinct(present).as_py() if len(present) else 0
+        code = _code(present, distinct)
+    except (IntarsiaError, pa.ArrowException):
+        return ColumnShape(column, "not-comparable")
+    return ColumnShape(column, code, len(values), values.null_count, distinct)
+
+
+def _code(present: pa.ChunkedArray, distinct: int) -> str:
+    if distinct == 0:
+        return "all-null"
+    if distinct == 1:
+        return "constant"
+    one = pa.concat_arrays(present.chunks)
+    values = one.cast(one.type.value_type) if pa.types.is_dictionary(one.type) else one
+    if _ordered_part(values) >= SORTED_PART and _ordered_part(_far_values(values), 1) >= SORTED_FAR_PART:
+        return "sorted"
+    if distinct <= FEW_VALUES and len(values) >= REPEATED * distinct:
+        starts = range(0, len(values), max(PIECE_ROWS, len(values) // 64))
+        pieces = [pc.count_distinct(values[start : start + PIECE_ROWS]).as_py() for start in starts]
+        is_clustered = sum(pieces) / len(pieces) <= CLUSTERED_PART * distinct
+        return "clustered" if is_clustered else "few-values"
+    return "unique" if distinct >= UNIQUE_PART * len(values) else "scattered"
+
+
+def _far_values(values: pa.Array) -> pa.Array:
+    """Return a few values in order, from random positions, because values may repeat at any fixed step."""
+    positions = np.random.default_rng(0).integers(0, len(values), FAR_VALUES)
+    return values.take(pa.array(np.sort(positions)))
+
+
+def _ordered_part(values: pa.Array, if_equal: float = 0) -> float:
+    """Return the share of adjacent, different values that are in order; the better of both directions."""
+    up = pc.sum(pc.less(values[:-1], values[1:])).as_py() or 0
+    down = pc.sum(pc.greater(values[:-1], values[1:])).as_py() or 0
+    return max(up, down) / (up + down) if up + down else if_equal

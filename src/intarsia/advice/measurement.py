@@ -1,22 +1,26 @@
-"""Measure indexes on the sample of a table, and extrapolate to all files."""
+"""Measure indexes on the sample of a table, extrapolate to all files, and choose some of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 import pyarrow as pa
 
-from intarsia.advice.candidates import column_of, indexes_for, indexes_for_every_file, name_of
-from intarsia.advice.choosing import RUNS_TO_PAY, choose
-from intarsia.advice.columns import ColumnShape, shapes_of
-from intarsia.advice.cost import QueryCost
-from intarsia.advice.measuring import MeasuredFile
-from intarsia.advice.obstacles import Obstacle, is_explained, of_condition, of_constants, of_query
-from intarsia.advice.report import MeasuredIndex, NotBuilt, QueryAdvice, SampleSize
-from intarsia.advice.sampled_file import group_bytes
-from intarsia.advice.sampled_table import BoundQuery, SampledTable
+from intarsia.advice.candidates import column_of, indexes_for, indexes_for_every_file, name_of, shapes_of
+from intarsia.advice.measuring import BoundQuery, MeasuredFile, SampledTable
+from intarsia.advice.obstacles import is_explained, of_condition, of_constants, of_query
+from intarsia.advice.report import (
+    ColumnShape,
+    MeasuredIndex,
+    NotBuilt,
+    Obstacle,
+    QueryAdvice,
+    QueryCost,
+    SampleSize,
+)
+from intarsia.advice.sampled_file import BuiltIndex, group_bytes
 from intarsia.arrow.selecting import no_rows
 from intarsia.embed import PageIndex
 from intarsia.embed.attach import Attachable
@@ -34,6 +38,12 @@ ESTIMATED_PART = 0.5
 
 #: Without queries, `Distinct` is advised if its size is at most this part of that of the files.
 LIGHT_SHARE = 0.01
+
+#: Part of the savings that may be lost if smaller indexes replace larger ones.
+LOST_PART = 0.05
+
+#: Number of runs of each query within which an index has to save its own size in bytes.
+RUNS_TO_PAY = 20
 
 #: Called with the number of steps done and their total number.
 Show: TypeAlias = Callable[[int, int], None]
@@ -59,10 +69,10 @@ class Measurement:
         self._files = sampled.files
         self.indexes: dict[str, Attachable] = {}
         self.shapes: list[ColumnShape] = []
-        for file in self._files.values():
+        for ordinal, file in self._files.items():
             candidates = indexes_for_every_file()
             for number in range(len(bound)):
-                if self._reads(number, file):
+                if (number, ordinal) in sampled.now:
                     candidates += [index for c in file.conditions(number) for index in indexes_for(c)]
             self.indexes |= {name_of(index): index for index in candidates}
         if not bound and self._files:
@@ -71,25 +81,22 @@ class Measurement:
             few = [shape.column for shape in self.shapes if shape.shape == "clustered"]
             self.indexes |= {name_of(index): index for index in map(Distinct, few)}
 
-    def _reads(self, number: int, file: MeasuredFile) -> bool:
-        return any(
-            found is file and (number, ordinal) in self._sampled.now for ordinal, found in self._files.items()
-        )
-
     def build(self, show: Show) -> None:
         """Build all indexes on all files of the sample."""
         steps = [(file, index) for file in self._files.values() for index in self.indexes.values()]
         for done, (file, index) in enumerate(steps):
             show(done, len(steps))
             file.build(index)
-        built = {name for file in self._files.values() for name in file.built}
         self._weights = {
-            name: sum(file.built[name].num_bytes for file in self._files.values() if name in file.built)
-            * self._data_scale
+            name: sum(one.num_bytes for one in self._built(name)) * self._data_scale
             for name in self.indexes
-            if name in built
+            if self._built(name)
         }
         show(len(steps), len(steps))
+
+    def _built(self, name: str) -> list[BuiltIndex]:
+        """Return an index of each file in which it could be built."""
+        return [file.built[name] for file in self._files.values() if name in file.built]
 
     @property
     def not_built(self) -> tuple[NotBuilt, ...]:
@@ -142,10 +149,8 @@ class Measurement:
 
     def cost(self, number: int, names: Sequence[str] | frozenset[str]) -> QueryCost:
         """Estimate the reads of a query of all files with some of the indexes."""
-        cost = QueryCost()
-        for file in self._files_of(number):
-            cost += file.cost(number, names)
-        return cost.scaled(self._scale(number))
+        costs = (file.cost(number, names) for file in self._files_of(number))
+        return sum(costs, QueryCost()).scaled(self._scale(number))
 
     def _scale(self, number: int) -> float:
         """Return the bytes that a query reads today divided by those that it reads of the sampled files."""
@@ -269,7 +274,7 @@ class Measurement:
                 saved = self._read_bytes(frozenset(chosen) - {name}) - self._read_bytes(frozenset(chosen))
             else:
                 saved = before - self._read_bytes(frozenset((name, *self._page_index)))
-            seconds = sum(file.built[name].seconds for file in self._files.values() if name in file.built)
+            seconds = sum(one.seconds for one in self._built(name))
             found.append(
                 MeasuredIndex(
                     index,
@@ -344,3 +349,67 @@ class Measurement:
             largest = max(files, key=lambda file: file.sample.num_bytes)
             for condition in largest.conditions(number):
                 yield of_condition(condition, largest.spread(number, condition, pages))
+
+
+# --- the choice ---------------------------------------------------------------------------------------
+
+
+def choose(
+    weights: Mapping[str, float],
+    read_bytes: Callable[[frozenset[str]], float],
+    num_queries: int,
+    companions: Collection[str] = (),
+) -> tuple[str, ...]:
+    """Choose the indexes that minimize their size plus the bytes that `RUNS_TO_PAY` runs of a query read.
+
+    The search starts from no index and from all of them, because under an OR some help only together. It adds
+    or removes the index that reduces the sum most, as long as there is one.
+
+    Args:
+        weights: The size of each index in bytes.
+        read_bytes: Returns the number of bytes that all queries read with some of the indexes.
+        num_queries: The number of queries.
+        companions: Indexes that others need, such as the page index.
+
+    Returns:
+        The names of the chosen indexes, the lightest first.
+
+    Example:
+        >>> weights = {"light": 10, "heavy": 500_000, "useless": 1}
+        >>> saved = {"light": 900_000, "heavy": 910_000}
+        >>> def read_bytes(names):
+        ...     return 1_000_000 - max((saved.get(name, 0) for name in names), default=0)
+        >>> choose(weights, read_bytes, 1)
+        ('light',)
+    """
+    nothing, everything = frozenset[str](), frozenset(weights)
+
+    def price(names: frozenset[str]) -> tuple[float, int]:
+        read = RUNS_TO_PAY * read_bytes(names) / max(1, num_queries)
+        return read + sum(weights[name] for name in names), len(names)
+
+    def helps(name: str) -> bool:
+        """Whether it reduces the bytes read, with its companions only or with all other indexes."""
+        others = (frozenset(companions), everything)
+        return any(read_bytes(there | {name}) < read_bytes(there - {name}) for there in others)
+
+    def descend(names: frozenset[str]) -> frozenset[str]:
+        """Add or remove one index at a time, or one with a companion, as long as the price decreases."""
+        while True:
+            changes = [names ^ {one} for one in sorted(helping)]
+            changes += [names | {one, other} for one in sorted(helping - names) for other in companions]
+            best = min(changes, key=price, default=names)
+            if price(best)[0] >= price(names)[0]:
+                return names
+            names = best
+
+    helping = frozenset(filter(helps, weights)) | set(companions)
+    best = min(map(descend, (nothing, helping)), key=price)
+    allowed = read_bytes(best) + LOST_PART * (read_bytes(nothing) - read_bytes(best))
+    for heavy in sorted(best, key=lambda name: (-weights[name], name)):
+        # remove it, or replace it with a smaller one, if nearly all savings remain
+        smaller = [name for name in everything - best if weights[name] < weights[heavy]]
+        others = [best - {heavy} | {name} for name in sorted(smaller, key=lambda name: (weights[name], name))]
+        changes = (changed for changed in (best - {heavy}, *others) if read_bytes(changed) <= allowed)
+        best = next(changes, best)
+    return tuple(sorted(best, key=lambda name: (weights[name], name)))

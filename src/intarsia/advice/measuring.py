@@ -1,4 +1,4 @@
-"""Measure the reads of queries of one sampled file with different indexes."""
+"""Choose row groups of a table for a sample, and measure the reads of queries with different indexes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,26 @@ from functools import partial
 import pyarrow as pa
 
 from intarsia.advice.candidates import column_of, name_of
-from intarsia.advice.cost import QueryCost
-from intarsia.advice.sampled_file import BuiltIndex, SampledFile, group_bytes
-from intarsia.advice.sampling import spread
+from intarsia.advice.queries import Query
+from intarsia.advice.report import QueryCost
+from intarsia.advice.sampled_file import (
+    MAX_CHUNKS,
+    MAX_FILES,
+    BuiltIndex,
+    SampledFile,
+    group_bytes,
+    spread,
+    take_turns,
+)
 from intarsia.arrow.selecting import no_rows
 from intarsia.embed.attach import Attachable
-from intarsia.errors import IntarsiaError
+from intarsia.errors import ColumnNotFoundError, IntarsiaError, PredicateError
 from intarsia.file import ParquetInput
 from intarsia.indexes.rowmap import MAX_BUCKET_ENTRIES, RowMap
 from intarsia.indexes.value_hash import is_lookup, num_lookup_values
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
+from intarsia.lake.planner import Planner
 from intarsia.lake.table import Table
 from intarsia.predicate import Bound, Condition, conditions
 from intarsia.read.counts import ReadCounts
@@ -32,6 +41,7 @@ from intarsia.read.output_columns import output_columns, with_constants
 from intarsia.read.page_states import pages_read
 from intarsia.read.pages_read import PagesRead
 from intarsia.read.rehearsal import rehearse
+from intarsia.read.report import ScanReport
 from intarsia.read.retry import retry_without_wrong_index
 from intarsia.rows.selection import RowSelection
 
@@ -44,7 +54,6 @@ class Spread:
     """The distribution of the rows that match one condition over the sampled row groups of a file.
 
     Attributes:
-        condition: The condition.
         rows: Number of rows.
         rows_matched: Number of rows that match it.
         row_groups: Number of row groups with rows.
@@ -55,7 +64,6 @@ class Spread:
         has_row_map: Whether the column has a `RowMap`.
     """
 
-    condition: str
     rows: int
     rows_matched: int
     row_groups: int
@@ -133,23 +141,15 @@ class MeasuredFile:
 
     def conditions(self, ordinal: int) -> list[Condition]:
         """Return the conditions of a query on columns of the file."""
-        query = self._query(ordinal, ())
-        try:
-            bound = query.predicate
-            found = [] if bound is None else list(dict.fromkeys(conditions(bound)))
+        with contextlib.closing(self._query(ordinal, ())) as query:
+            found = [] if query.predicate is None else dict.fromkeys(conditions(query.predicate))
             return [condition for condition in found if condition.path not in query.constants]
-        finally:
-            query.close()
 
     def constants(self, ordinal: int) -> set[str]:
         """Return the columns of a query that have one value in the file, such as partition columns."""
-        query = self._query(ordinal, ())
-        try:
-            bound = query.predicate
-            paths = () if bound is None else bound.paths()
+        with contextlib.closing(self._query(ordinal, ())) as query:
+            paths = () if query.predicate is None else query.predicate.paths()
             return {".".join(path) for path in paths if path in query.constants}
-        finally:
-            query.close()
 
     def build(self, index: Attachable) -> None:
         """Build an index on the sample, unless the file has it."""
@@ -223,27 +223,21 @@ class MeasuredFile:
     def spread(self, ordinal: int, condition: Condition, names: Sequence[str]) -> Spread:
         """Return how the matches of one condition are spread over the sample."""
         query = replace(self._query(ordinal, names), predicate=condition, columns=())
-        try:
+        with contextlib.closing(query):
             plan = plan_file(query)
             rows = self._matching(ordinal, condition)
             found, whole = plan_cost(query, rows), plan_cost(query, query.present)
-            kept = plan_cost(query, plan.candidates)
+            entries = query.embedded.entries
             return Spread(
-                str(condition),
-                query.present.num_rows,
-                rows.num_rows,
-                int(whole.row_groups),
-                int(found.row_groups),
-                int(whole.pages),
-                int(found.pages),
-                int(kept.pages),
-                any(
-                    entry.kind == RowMap.kind and condition.path in entry.columns
-                    for entry in query.embedded.entries
-                ),
+                rows=query.present.num_rows,
+                rows_matched=rows.num_rows,
+                row_groups=int(whole.row_groups),
+                row_groups_matched=int(found.row_groups),
+                pages=int(whole.pages),
+                pages_matched=int(found.pages),
+                pages_kept=int(plan_cost(query, plan.candidates).pages),
+                has_row_map=any(e.kind == RowMap.kind and condition.path in e.columns for e in entries),
             )
-        finally:
-            query.close()
 
     def _is_relevant(self, ordinal: int, name: str) -> bool:
         column = column_of(self._indexes[name])
@@ -293,3 +287,124 @@ class MeasuredFile:
         query = binder.query(self._entry, file)
         # row numbers of deleted rows are those of the whole file
         return query if self.sample.is_whole else replace(query, deleted=RowSelection.none())
+
+
+# --- the sample of a table ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class BoundQuery:
+    """A query, bound to the table.
+
+    Attributes:
+        query: The query.
+        binder: Binds it to files.
+        survivors: Ordinals of the files that neither partition values nor a lake index exclude.
+    """
+
+    query: Query
+    binder: TableBinder
+    survivors: Sequence[int]
+
+    @classmethod
+    def of(cls, table: Table, query: Query) -> BoundQuery:
+        """Bind a query to a table.
+
+        Raises:
+            PredicateError: If the query does not fit the table; it names the line of a query from a file.
+            ColumnNotFoundError: If the table lacks a column, and the query is not from a file.
+        """
+        try:
+            binder = TableBinder(table, query.predicate, output_columns(table.schema, query.columns))
+        except (PredicateError, ColumnNotFoundError) as error:
+            if not query.origin:
+                raise
+            raise PredicateError(
+                f"{query.origin}: {error}",
+                reason=error.reason,
+                path=query.origin.rpartition(", line ")[0],
+                column=error.column,
+            ) from error
+        return cls(query, binder, Planner(table, binder, ScanReport()).survivors().files)
+
+
+@dataclass(frozen=True, eq=False)
+class SampledTable:
+    """The sampled files.
+
+    Attributes:
+        files: The files with sampled row groups, and their ordinals in the table.
+        now: The cost of each query on each file today, by query and file.
+        ordinals: Ordinals of all files that were planned.
+        num_rows: The number of rows of these files.
+    """
+
+    files: Mapping[int, MeasuredFile]
+    now: Mapping[tuple[int, int], QueryCost]
+    ordinals: Sequence[int]
+    num_rows: int
+
+
+def sample_table(
+    table: Table, bound: Sequence[BoundQuery], sample_bytes: int, resources: contextlib.ExitStack
+) -> SampledTable:
+    """Choose files and row groups, and read them.
+
+    Args:
+        table: The table.
+        bound: The queries; if there are none, files are chosen from the whole table.
+        sample_bytes: The maximum size of the row groups in bytes.
+        resources: Closes the files.
+    """
+    every = range(len(table.files))
+    turns = list(take_turns([one.survivors for one in bound] or [every])) or [0]
+    ordinals = sorted(turns[:MAX_FILES])
+    files: dict[int, MeasuredFile] = {}
+    now: dict[tuple[int, int], QueryCost] = {}
+    num_rows = 0
+    for position, ordinal in enumerate(ordinals):
+        entry = table.files[ordinal]
+        file = resources.enter_context(ParquetInput(entry.open()))
+        num_rows += file.footer.num_rows
+        surviving: list[Sequence[int]] = []
+        binders = {number: one.binder for number, one in enumerate(bound) if ordinal in one.survivors}
+        for number, binder in binders.items():
+            with ParquetInput(entry.open()) as opened:
+                query = binder.query(entry, opened)
+                candidates = plan_file(query).candidates
+                now[number, ordinal] = plan_cost(query, candidates)
+                surviving.append(query.groups_with(candidates))
+                query.embedded.close()
+        every_group = range(len(file.footer.metadata.row_groups))
+        budget = sample_bytes // (len(ordinals) - position)
+        picked = _pick_groups(file, [surviving, [every_group]], budget, at_least_one=not files)
+        sample_bytes = max(0, sample_bytes - group_bytes(file, picked))
+        if picked:
+            sample = resources.enter_context(SampledFile(file, picked))
+            costs = {number: now[number, ordinal] for number in binders}
+            files[ordinal] = MeasuredFile(entry, sample, binders, costs)
+    return SampledTable(files, now, ordinals, num_rows)
+
+
+def _pick_groups(
+    file: ParquetInput, stages: Sequence[Sequence[Sequence[int]]], budget: int, *, at_least_one: bool
+) -> list[int]:
+    """Choose row groups with rows of at most ``budget`` bytes together.
+
+    Args:
+        file: The file.
+        stages: The row groups that each query reads, which are chosen in turns; then further row groups.
+        budget: The number of bytes.
+        at_least_one: Choose one even if it is larger.
+    """
+    picked: list[int] = []
+    left = budget
+    most = max(1, MAX_CHUNKS // max(1, len(file.footer.leaves)))
+    for group in dict.fromkeys(group for lists in stages for group in take_turns(lists)):
+        if file.footer.metadata.row_groups[group].num_rows == 0:
+            continue
+        num_bytes = group_bytes(file, [group])
+        if len(picked) < most and (num_bytes <= left or (at_least_one and not picked)):
+            picked.append(group)
+            left -= num_bytes
+    return sorted(picked)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from intarsia.advice.candidates import indexes_for
-from intarsia.advice.cost import QueryCost
 from intarsia.advice.measuring import Spread
+from intarsia.advice.report import Obstacle, QueryCost
 from intarsia.indexes.rowmap import MAX_BUCKET_ENTRIES
 from intarsia.predicate import BoundCompare, BoundMatch, BoundNull, BoundPrefix, Condition
 from intarsia.predicate.bound import BoundFunction, BoundIn
@@ -26,31 +25,6 @@ NEAR_BYTES = 64 << 10
 
 #: The same limit, as a part of the bytes that it reads today beyond the minimum.
 NEAR_PART = 0.05
-
-
-@dataclass(frozen=True)
-class Obstacle:
-    """A reason why rows cannot be skipped.
-
-    Attributes:
-        code: A stable code: ``"no-rows"``, ``"small-file"``, ``"all-rows"``, ``"already-skipped"``,
-            ``"partition-column"``, ``"not-prunable"``, ``"most-rows-match"``, ``"one-page-per-row-group"``,
-            ``"values-on-every-page"``, ``"common-text"``, ``"not-sorted"`` or
-            ``"costs-more-than-it-saves"``.
-        column: The dotted path of the column; None if it concerns the whole query.
-        text: The reason in words, and the remedy.
-    """
-
-    code: str
-    column: str | None
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
-
-    def to_dict(self) -> dict[str, str | None]:
-        """Return the obstacle as a JSON object."""
-        return {"code": self.code, "column": self.column, "text": self.text}
 
 
 def of_query(total: QueryCost, now: QueryCost, advised: QueryCost, least: QueryCost) -> Obstacle | None:

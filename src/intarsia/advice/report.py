@@ -1,15 +1,120 @@
-"""The result of `intarsia.advise`."""
+"""The result of `intarsia.advise`, and the costs and obstacles in it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import operator
+from dataclasses import astuple, dataclass
 from typing import Any
 
-from intarsia.advice.columns import ColumnShape
-from intarsia.advice.cost import QueryCost
-from intarsia.advice.obstacles import Obstacle
 from intarsia.embed.attach import Attachable
 from intarsia.read.amounts import count, size
+
+
+@dataclass(frozen=True)
+class QueryCost:
+    """The reads of a query, measured or estimated.
+
+    Attributes:
+        bytes: Bytes of data pages, dictionary pages, indexes and footers.
+        pages: Number of data pages.
+        row_groups: Number of row groups.
+        rows: Number of rows that might match.
+        files: Number of files whose data pages are read.
+        footer_bytes: Those of the bytes that are footers.
+        index_bytes: Those that are indexes, and dictionary pages that planning needs.
+    """
+
+    bytes: float = 0
+    pages: float = 0
+    row_groups: float = 0
+    rows: float = 0
+    files: float = 0
+    footer_bytes: float = 0
+    index_bytes: float = 0
+
+    def __add__(self, other: QueryCost) -> QueryCost:
+        return QueryCost(*map(operator.add, astuple(self), astuple(other)))
+
+    def scaled(self, factor: float) -> QueryCost:
+        """Return the cost of this many times the data."""
+        return QueryCost(*(value * factor for value in astuple(self)))
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the cost as a JSON object of integers."""
+        return {
+            name: round(getattr(self, name)) for name in ("bytes", "pages", "row_groups", "rows", "files")
+        }
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """A reason why rows cannot be skipped.
+
+    Attributes:
+        code: A stable code: ``"no-rows"``, ``"small-file"``, ``"all-rows"``, ``"already-skipped"``,
+            ``"partition-column"``, ``"not-prunable"``, ``"most-rows-match"``, ``"one-page-per-row-group"``,
+            ``"values-on-every-page"``, ``"common-text"``, ``"not-sorted"`` or
+            ``"costs-more-than-it-saves"``.
+        column: The dotted path of the column; None if it concerns the whole query.
+        text: The reason in words, and the remedy.
+    """
+
+    code: str
+    column: str | None
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    def to_dict(self) -> dict[str, str | None]:
+        """Return the obstacle as a JSON object."""
+        return vars(self).copy()
+
+
+_SUGGESTIONS = {
+    "no-rows": "there are no rows",
+    "all-null": "all values are null: bounds exclude all rows, except for IS NULL",
+    "constant": "one distinct value: bounds exclude all rows or none; indexes can skip only pages of nulls",
+    "sorted": "sorted: PageIndex skips pages by their bounds",
+    "clustered": "few distinct values, clustered: Distinct skips pages for any condition",
+    "few-values": "few distinct values, not clustered: indexes skip pages only if the column is sorted",
+    "unique": "nearly all values are distinct: RowMap or Bloom for lookups by = or IN",
+    "scattered": "too many values for Distinct, not sorted: BloomGranule or Bloom for lookups by = or IN",
+    "nested": "inside a list or a map: conditions cannot use it",
+    "not-comparable": "its values cannot be compared",
+}
+
+
+@dataclass(frozen=True)
+class ColumnShape:
+    """The shape of a column in the sample.
+
+    Attributes:
+        column: The dotted path of the column.
+        shape: A stable code: ``"sorted"``, ``"clustered"``, ``"few-values"``, ``"unique"``, ``"scattered"``,
+            ``"constant"``, ``"all-null"``, ``"no-rows"``, ``"nested"`` or ``"not-comparable"``.
+        rows: Number of rows in the sample.
+        nulls: Number of nulls among them.
+        distinct: Number of distinct values other than null among them.
+    """
+
+    column: str
+    shape: str
+    rows: int = 0
+    nulls: int = 0
+    distinct: int = 0
+
+    @property
+    def text(self) -> str:
+        """The meaning of the shape, and the index that may help."""
+        return _SUGGESTIONS[self.shape]
+
+    def __str__(self) -> str:
+        return f"{self.column}: {self.text}"
+
+    def to_dict(self) -> dict[str, str | int]:
+        """Return the shape as a JSON object."""
+        return {**vars(self), "text": self.text}
 
 
 @dataclass(frozen=True)
@@ -134,15 +239,9 @@ class QueryAdvice:
     def to_dict(self) -> dict[str, Any]:
         """Return the query as a JSON object."""
         costs = {name: getattr(self, name).to_dict() for name in ("total", "now", "advised", "least")}
-        return {
-            "where": self.where,
-            "columns": None if self.columns is None else list(self.columns),
-            "origin": self.origin,
-            "count": self.count,
-            **costs,
-            "rows_matched": self.rows_matched,
-            "obstacles": [obstacle.to_dict() for obstacle in self.obstacles],
-        }
+        columns = None if self.columns is None else list(self.columns)
+        obstacles = [obstacle.to_dict() for obstacle in self.obstacles]
+        return {**vars(self), **costs, "columns": columns, "obstacles": obstacles}
 
 
 @dataclass(frozen=True)

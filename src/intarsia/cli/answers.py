@@ -9,15 +9,16 @@ from typing import Any
 import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_type
-from intarsia.cli.aggregate_calls import APPROX_DISTINCT, AggregateCall
 from intarsia.cli.failures import UsageError
-from intarsia.errors import IntarsiaError
+from intarsia.errors import IntarsiaError, PredicateError
 from intarsia.indexes.hll import is_counted
 from intarsia.indexes.summaries import sum_type
 from intarsia.lake.query_run import OnError
 from intarsia.lake.scan import Scan
 from intarsia.lake.table import Table
 from intarsia.predicate import Predicate, find_column
+from intarsia.read.aggregate import calls as aggregate_calls
+from intarsia.read.aggregate.calls import APPROX_DISTINCT, AggregateCall
 from intarsia.read.aggregate.result import AVERAGE_DIGITS, ROWS, questions
 from intarsia.read.output_columns import OutputColumn, output_columns
 from intarsia.read.report import ScanReport
@@ -38,6 +39,18 @@ class PrintedRows:
     reports: Callable[[], list[ScanReport]]
 
 
+def parse_calls(texts: Sequence[str]) -> list[AggregateCall]:
+    """Parse the values of ``--aggregate``: ``count(*), sum(distance) AS far``.
+
+    Raises:
+        UsageError: If a text contains anything but aggregates, or an unknown function.
+    """
+    try:
+        return aggregate_calls.parse_calls(texts)
+    except PredicateError as error:
+        raise UsageError(f"--aggregate: {error.message}", reason=error.reason) from error
+
+
 def matching_rows(
     table: Table,
     where: str | Predicate | None,
@@ -46,16 +59,7 @@ def matching_rows(
     order_by: str | None = None,
     on_error: OnError = "raise",
 ) -> PrintedRows:
-    """Return the rows that match; without an order they are read as they are taken.
-
-    Args:
-        table: The table.
-        where: The condition; None for all rows.
-        names: The columns; None for all.
-        limit: The maximum number of rows; None for all.
-        order_by: The order of the rows; None for that of the files.
-        on_error: What happens to bad files; see `Table.scan`.
-    """
+    """Return the rows that match; without an order they are read as they are taken."""
     scan = table.scan(where, names, limit, order_by, on_error=on_error)
     return _renamed(scan, names, scan)
 
@@ -96,7 +100,10 @@ def aggregated(
         UsageError: If a function is not defined for its column.
     """
     requested = [(call, _column_of(table.schema, call)) for call in calls]
-    exact = _functions(requested)
+    exact: dict[str, list[str]] = {}
+    for call, column in requested:
+        if call.function != APPROX_DISTINCT and call.function not in exact.setdefault(_key(column), []):
+            exact[_key(column)].append(call.function)
     _check(exact, requested)
     scan = table.scan(where, [], on_error=on_error)
     found: dict[tuple[str, str], Any] = {}
@@ -110,7 +117,11 @@ def aggregated(
             count = scan.approx_distinct(_key(column))
             found[_key(column), call.function] = int(count)
             reports.append(count.report)
-    arrays = [_array(call, column, found[_key(column), call.function]) for call, column in requested]
+    values = [found[_key(column), call.function] for call, column in requested]
+    arrays = [
+        pa.array([value], _type_of(call.function, column, value))
+        for (call, column), value in zip(requested, values, strict=True)
+    ]
     row = pa.RecordBatch.from_arrays(arrays, names=[call.name for call in calls])
     return PrintedRows(row.schema, [row], lambda: reports)
 
@@ -135,16 +146,6 @@ def _key(column: OutputColumn | None) -> str:
     return ROWS if column is None else column.name
 
 
-def _functions(requested: Sequence[tuple[AggregateCall, OutputColumn | None]]) -> dict[str, list[str]]:
-    """Return the exact functions in the form of `Table.aggregate`."""
-    functions: dict[str, list[str]] = {}
-    for call, column in requested:
-        if call.function != APPROX_DISTINCT:
-            wanted = functions.setdefault(_key(column), [])
-            wanted += [call.function] if call.function not in wanted else []
-    return functions
-
-
 def _check(
     exact: dict[str, list[str]], requested: Sequence[tuple[AggregateCall, OutputColumn | None]]
 ) -> None:
@@ -163,11 +164,6 @@ def _check(
                 reason="unsupported-type",
                 column=column.name,
             )
-
-
-def _array(call: AggregateCall, column: OutputColumn | None, value: Any) -> pa.Array:
-    """Return the result of a call as a column of one row."""
-    return pa.array([value], _type_of(call.function, column, value))
 
 
 def _type_of(function: str, column: OutputColumn | None, value: Any) -> pa.DataType:

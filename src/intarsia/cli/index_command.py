@@ -1,56 +1,47 @@
-"""``intarsia index`` and ``intarsia detach``: attach indexes to files, and detach them."""
+"""The commands that change files: ``intarsia index``, ``detach`` and ``optimize``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from intarsia.cli.arguments import AsJson, Paths, StorageOptionTexts, parse_storage_options
-from intarsia.cli.each_file import find, others_ignored, show_failures, until_interrupted
-from intarsia.cli.failures import UsageError, say
-from intarsia.cli.index_calls import index_kinds
-from intarsia.cli.index_options import BloomColumns, DistinctColumns, IndexCalls, parse_indexes
-from intarsia.cli.spark_jobs import Master, refuse_storage_options, run_job
-from intarsia.cli.terminal import print_json, printable, progress, red
+from intarsia.cli.failures import UsageError
+from intarsia.cli.jobs import find, finish, one_or_all, others_ignored, reasons, run_job, until_interrupted
+from intarsia.cli.options import (
+    AsJson,
+    BloomColumns,
+    DistinctColumns,
+    IndexCalls,
+    Master,
+    Paths,
+    StorageOptionTexts,
+    index_kinds,
+    names_of,
+    option,
+    parse_size,
+    parse_storage_options,
+    split_names,
+)
+from intarsia.cli.terminal import print_json, printable, printable_lines, progress
 from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:
-    from intarsia.embed import IndexReport, RestoreReport
+    from intarsia.embed import RestoreReport
     from intarsia.lake.discovery import FoundFiles
     from intarsia.lake.index.folder import Location
 
-INDEX_EXAMPLES = """
-intarsia index flights.parquet --page-index
-intarsia index lake/ --page-index --distinct dest --distinct tailnum:row_group
-intarsia index lake/ --statistics --bloom tailnum --bloom flight:0.001
-intarsia index lake/ --add 'distinct(dest, granularity="row_group", max_values=500)' --add page_index
-intarsia index lake/ --bloom tailnum --lake-index cache
-intarsia index lake/ --bloom tailnum --spark
-intarsia index --list
-intarsia index 'lake/month=*/*.parquet' --distinct dest --json
-"""
-
-DETACH_EXAMPLES = """
-intarsia detach flights.parquet
-intarsia detach lake/
-intarsia detach lake/ --spark
-"""
+_DIRECTIONS = ("ascending", "descending")
 
 
 class LakeIndexPlace(str, Enum):
-    """The location of a lake index."""
+    """The location of a lake index, as Python's API names it."""
 
     CACHE = "cache"
     BESIDE = "beside"
-
-    @property
-    def location(self) -> Location:
-        """The location as Python's API names it."""
-        return "cache" if self is LakeIndexPlace.CACHE else "beside"
 
 
 def _print_kinds(requested: bool) -> None:
@@ -65,23 +56,23 @@ def index(
     path: Paths,
     add: IndexCalls = None,
     page_index: Annotated[
-        bool, typer.Option("--page-index", help="Add Parquet's page index, which other readers use, too.")
+        bool, option("--page-index", "Add Parquet's page index, which other readers use as well.")
     ] = False,
     distinct: DistinctColumns = None,
     bloom: BloomColumns = None,
     statistics: Annotated[
         bool,
-        typer.Option("--statistics", help="Add Parquet's statistics where the writer omitted them."),
+        option("--statistics", "Add Parquet's statistics where the writer omitted them."),
     ] = False,
     kinds: Annotated[  # noqa: ARG001
         bool,
-        typer.Option("--list", callback=_print_kinds, is_eager=True, help="List the kinds of indexes."),
+        option("--list", "List the kinds of indexes.", callback=_print_kinds, is_eager=True),
     ] = False,
     lake_index: Annotated[
         LakeIndexPlace | None,
-        typer.Option(
+        option(
             "--lake-index",
-            help="Build the lake index at the end, in the user's cache folder or in the lake (see intarsia "
+            "Build the lake index at the end, in the user's cache folder or in the lake (see intarsia "
             "lake-index); by default, only an existing one is updated.",
         ),
     ] = None,
@@ -92,6 +83,16 @@ def index(
     """Add indexes to existing files without changing their data; detach restores the original files.
 
     Bad files are reported; the rest are still indexed.
+
+    Examples:
+        intarsia index flights.parquet --page-index
+        intarsia index lake/ --page-index --distinct dest --distinct tailnum:row_group
+        intarsia index lake/ --statistics --bloom tailnum --bloom flight:0.001
+        intarsia index lake/ --add 'distinct(dest, granularity="row_group", max_values=500)' --add page_index
+        intarsia index lake/ --bloom tailnum --lake-index cache
+        intarsia index lake/ --bloom tailnum --spark
+        intarsia index --list
+        intarsia index 'lake/month=*/*.parquet' --distinct dest --json
     """
     from intarsia.embed import PageIndex, Statistics
     from intarsia.embed.lake_index import write_lake_index
@@ -99,17 +100,18 @@ def index(
 
     requested: list[Any] = [PageIndex()] if page_index else []
     requested += [Statistics()] if statistics else []
-    requested += parse_indexes(bloom, distinct, add)
+    requested += [*(bloom or ()), *(distinct or ()), *(add or ())]
     if not requested:
         raise UsageError(
             "no index to add; use --page-index, --distinct COLUMN or --add KIND(COLUMN)", reason="no-index"
         )
     options = parse_storage_options(storage_option)
-    refuse_storage_options(options, spark)
-    location = None if lake_index is None else lake_index.location
-    source = path[0] if len(path) == 1 else path
+    location = cast("Location | None", lake_index and lake_index.value)
+    source = one_or_all(path)
     if spark is not None:
-        report, stop = until_interrupted(lambda: _index_with_spark(spark, source, requested, location))
+        report, stop = until_interrupted(
+            lambda: run_job(spark, "index", source, requested, lake_index=location)
+        )
     else:
         listed = find(path, options)
         _check(listed, requested, location)
@@ -118,30 +120,10 @@ def index(
         if stop is None:
             with progress("reading", len(listed.paths)) as show:
                 report = replace(report, lake_index=write_lake_index(source, location, show, options))
-    if json:
-        print_json(report.to_dict() | ({"interrupted": True} if stop else {}))
-    else:
-        for failure in report.failed:
-            say(printable(f"{failure['path']}: {failure['error']}"), red)
-        if report.lake_index is not None:
-            known = {failure["path"] for failure in report.failed}
-            show_failures(failure for failure in report.lake_index.failed if failure.path not in known)
-        print("\n".join(map(printable, report.summary().splitlines())))
-    if stop:
-        raise stop
-    unread = report.lake_index.failed if report.lake_index is not None else ()
-    raise typer.Exit(1 if report.failed or unread else 0)
-
-
-def _index_with_spark(
-    master: str, source: str | list[str], requested: Sequence[Any], location: Location | None
-) -> IndexReport:
-    def job(session: Any) -> IndexReport:
-        from intarsia.spark.indexing import index as index_with_spark
-
-        return index_with_spark(session, source, requested, lake_index=location)
-
-    return run_job(master, job)
+    failed = {failure["path"]: failure["error"] for failure in report.failed}
+    if report.lake_index is not None:
+        failed = reasons(report.lake_index.failed) | failed
+    finish(report.to_dict(), printable_lines(report.summary()), failed, as_json=json, stop=stop)
 
 
 def _check(listed: FoundFiles, requested: Sequence[Any], location: Location | None) -> None:
@@ -166,35 +148,24 @@ def detach(
     storage_option: StorageOptionTexts = None,
     json: AsJson = False,
 ) -> None:
-    """Remove attached indexes, and restore each original file byte for byte."""
+    """Remove attached indexes, and restore each original file byte for byte.
+
+    Examples:
+        intarsia detach flights.parquet
+        intarsia detach lake/
+        intarsia detach lake/ --spark
+    """
     from intarsia.embed.many import detach_files
 
-    options = parse_storage_options(storage_option)
-    refuse_storage_options(options, spark)
     stop = None
     if spark is not None:
-        report = _detach_with_spark(spark, path[0] if len(path) == 1 else path)
+        report = run_job(spark, "detach", one_or_all(path))
     else:
+        options = parse_storage_options(storage_option)
         listed = find(path, options)
         with progress("detaching", len(listed.paths)) as show:
             report, stop = until_interrupted(lambda: detach_files(listed, show, options))
-    if json:
-        print_json(report.to_dict() | ({"interrupted": True} if stop else {}))
-    else:
-        show_failures(report.failed)
-        print(_summary(report))
-    if stop:
-        raise stop
-    raise typer.Exit(1 if report.failed else 0)
-
-
-def _detach_with_spark(master: str, source: str | list[str]) -> RestoreReport:
-    def job(session: Any) -> RestoreReport:
-        from intarsia.spark.detaching import detach as detach_with_spark
-
-        return detach_with_spark(session, source)
-
-    return run_job(master, job)
+    finish(report.to_dict(), _summary(report), reasons(report.failed), as_json=json, stop=stop)
 
 
 def _summary(report: RestoreReport) -> str:
@@ -206,3 +177,122 @@ def _summary(report: RestoreReport) -> str:
         + (f"; {len(report.failed):,} failed" if report.failed else "")
         + others_ignored(report.files_other)
     )
+
+
+def optimize(
+    source: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE", help="Files, folders or globs, or the name of a table.", show_default=False
+        ),
+    ],
+    destination: Annotated[
+        str,
+        typer.Argument(
+            metavar="DESTINATION",
+            help="A new folder on this machine, or on storage that all machines share.",
+            show_default=False,
+        ),
+    ],
+    sort_by: Annotated[
+        list[str] | None,
+        option("--sort-by A,B", "Sort by columns; A:descending reverses one."),
+    ] = None,
+    zorder_by: Annotated[
+        list[str] | None,
+        option("--zorder-by A,B", "Cluster by columns along a Z-order curve.", callback=names_of),
+    ] = None,
+    hilbert_by: Annotated[
+        list[str] | None,
+        option("--hilbert-by A,B", "Cluster by columns along a Hilbert curve.", callback=names_of),
+    ] = None,
+    partition_by: Annotated[
+        list[str] | None,
+        option(
+            "--partition-by A,B",
+            "Columns that become folders; by default as in the source.",
+            callback=names_of,
+        ),
+    ] = None,
+    no_partitions: Annotated[
+        bool, option("--no-partitions", "Write no folders for partition columns.")
+    ] = False,
+    target_file_size: Annotated[
+        int,
+        option(
+            "--target-file-size SIZE",
+            "The approximate size of each file; 128MiB by default.",
+            parser=parse_size,
+            show_default=False,
+        ),
+    ] = 128 << 20,
+    rows_per_page: Annotated[
+        int, option("--rows-per-page N", "Maximum number of rows per page.", min=1)
+    ] = 4096,
+    compression: Annotated[
+        str, option("--compression CODEC", "zstd, snappy, gzip, lz4, brotli or none.")
+    ] = "zstd",
+    add: IndexCalls = None,
+    distinct: DistinctColumns = None,
+    bloom: BloomColumns = None,
+    spark: Annotated[
+        str,
+        option(
+            "--spark [MASTER]",
+            "A master such as local[4], yarn or sc://host; by default the master of "
+            "spark-submit, or all cores of this machine.",
+            show_default=False,
+        ),
+    ] = "",
+    json: AsJson = False,
+) -> None:
+    """Rewrite a lake with Spark into a new folder, sorted, with small pages and with indexes.
+
+    The new rows are compared with the source before the folder appears. The source is not changed.
+
+    Examples:
+        intarsia optimize lake/ sorted/ --sort-by tailnum --distinct dest
+        intarsia optimize lake/ sorted/ --sort-by month,dep_delay:descending --rows-per-page 2000
+        intarsia optimize lake/ clustered/ --hilbert-by origin,dest --target-file-size 256MB
+        intarsia optimize lake/ flat/ --zorder-by origin,dest --no-partitions --compression snappy
+        intarsia optimize lake/ parts/ --partition-by carrier --add 'zone_map(dep_delay)' --json
+        intarsia optimize sales.flights sorted/ --sort-by tailnum --spark yarn
+    """
+    report = run_job(
+        spark,
+        "optimize",
+        one_or_all(source),
+        destination,
+        sort_by=parse_sort_keys(sort_by),
+        zorder_by=zorder_by,
+        hilbert_by=hilbert_by,
+        partition_by=() if no_partitions else partition_by,
+        target_file_size=target_file_size,
+        rows_per_page=rows_per_page,
+        compression=compression,
+        indexes=[*(bloom or ()), *(distinct or ()), *(add or ())],
+    )
+    if json:
+        print_json(report.to_dict())
+    else:
+        print(printable_lines(str(report)))
+
+
+def parse_sort_keys(given: Sequence[str] | None) -> list[tuple[str, str]] | None:
+    """Parse columns to sort by, each with an optional direction.
+
+    Example:
+        >>> parse_sort_keys(["day,at:descending", "a:b"])
+        [('day', 'ascending'), ('at', 'descending'), ('a:b', 'ascending')]
+
+    Raises:
+        UsageError: If a name is empty.
+    """
+    names = split_names(given, "--sort-by")
+    if names is None:
+        return None
+    keys = []
+    for name in names:
+        column, colon, direction = name.rpartition(":")
+        keys.append((column, direction) if colon and direction in _DIRECTIONS else (name, "ascending"))
+    return keys

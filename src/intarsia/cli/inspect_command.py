@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from intarsia.cli.arguments import AsJson, Paths, StorageOptionTexts, parse_storage_options
-from intarsia.cli.cells import text
-from intarsia.cli.each_file import find, for_each, is_one_file, others_ignored, show_failures
+from intarsia.cli.formats import text
+from intarsia.cli.jobs import find, for_each, others_ignored, reasons, show_failures
+from intarsia.cli.options import AsJson, Paths, StorageOptionTexts, option, parse_storage_options
 from intarsia.cli.terminal import line, plain_table, print_json, show
 from intarsia.read.amounts import count, size
 
@@ -18,13 +18,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from intarsia.check.inspection import ChunkInspection, FileInspection, RowGroupInspection
-
-EXAMPLES = """
-intarsia inspect flights.parquet
-intarsia inspect flights.parquet --pages | less
-intarsia inspect flights.parquet --json | jq .sizes
-intarsia inspect lake/ --json | jq -r '.[] | [.path, .num_rows] | @tsv'
-"""
 
 #: Number of row groups shown without --pages.
 MAX_ROW_GROUPS = 5
@@ -48,9 +41,7 @@ def inspect(
     path: Paths,
     pages: Annotated[
         bool,
-        typer.Option(
-            "--pages", help="List all row groups and pages, and estimate the contents of Bloom filters."
-        ),
+        option("--pages", "List all row groups and pages, and estimate the contents of Bloom filters."),
     ] = False,
     storage_option: StorageOptionTexts = None,
     json: AsJson = False,
@@ -59,43 +50,45 @@ def inspect(
 
     Reads only the footer and indexes, no data pages. --json prints an object if PATH is one file, else a
     list. Bad files are reported; the rest are still shown.
+
+    Examples:
+        intarsia inspect flights.parquet
+        intarsia inspect flights.parquet --pages | less
+        intarsia inspect flights.parquet --json | jq .sizes
+        intarsia inspect lake/ --json | jq -r '.[] | [.path, .num_rows] | @tsv'
     """
     from intarsia.check.inspection import inspect as inspect_file
     from intarsia.lake.each_file import for_each_file
+    from intarsia.storage import local_path
 
     options = parse_storage_options(storage_option)
     listed = find(path, options)
-    if is_one_file(path, listed):
-        one = inspect_file(path[0], pages=pages, storage_options=options)
+    files = listed.paths
+
+    def inspect_one(file: str) -> FileInspection:
+        return inspect_file(file, pages=pages, storage_options=options)
+
+    def show_one(file: str) -> None:
+        show(_parts(inspect_one(file), pages=pages))
+        print()
+
+    if len(path) == 1 and files[0] == (local_path(path[0]) or path[0]):  # not of a folder or glob
+        one = inspect_one(path[0])
         if json:
             print_json(one.to_dict())
         else:
             show(_parts(one, pages=pages))
         return
-    files = listed.paths
     if json:
-        documents = for_each(
-            "inspecting",
-            files,
-            lambda file, _: inspect_file(file, pages=pages, storage_options=options).to_dict(),
-        )
+        documents = for_each("inspecting", files, lambda file, _: inspect_one(file).to_dict())
         failed = documents.failed
         print_json([*documents.done, *(failure.to_dict() for failure in failed)])
     else:
         # one file at a time, so that the descriptions of a lake need not fit in memory
-        failed = for_each_file(
-            files,
-            lambda file, _: _show_one(inspect_file(file, pages=pages, storage_options=options), pages=pages),
-            lambda _: None,
-        ).failed
+        failed = for_each_file(files, lambda file, _: show_one(file), lambda _: None).failed
         print(f"{count(len(files) - len(failed), 'file')}{others_ignored(len(listed.others))}")
-        show_failures(failed)
+        show_failures(reasons(failed))
     raise typer.Exit(1 if failed else 0)
-
-
-def _show_one(inspection: FileInspection, *, pages: bool) -> None:
-    show(_parts(inspection, pages=pages))
-    print()
 
 
 def _parts(inspection: FileInspection, *, pages: bool) -> Iterator[RenderableType]:
@@ -122,7 +115,6 @@ def _parts(inspection: FileInspection, *, pages: bool) -> Iterator[RenderableTyp
         yield from _geometries(group)
         if pages:
             yield from _value_sizes(group)
-        if pages:
             yield from _pages(group)
     if len(shown) < groups:
         yield line()

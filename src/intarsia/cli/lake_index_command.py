@@ -1,26 +1,23 @@
-"""``intarsia lake-index``: build, update or delete the lake index of a lake."""
+"""The commands for lake indexes: ``intarsia lake-index``, ``cache list`` and ``cache clear``."""
 
 from __future__ import annotations
 
+import os
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from intarsia.cli.arguments import AsJson, StorageOptionTexts, parse_storage_options
-from intarsia.cli.each_file import show_failures
 from intarsia.cli.failures import UsageError
-from intarsia.cli.terminal import print_json, printable, progress
+from intarsia.cli.jobs import finish, reasons
+from intarsia.cli.options import AsJson, StorageOptionTexts, option, parse_storage_options
+from intarsia.cli.terminal import line, plain_table, print_json, printable, printable_lines, progress, show
+from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:
-    from intarsia import Table
-    from intarsia.lake.index.folder import Location
+    from intarsia.lake.index.folder import CachedLake, Location
 
-EXAMPLES = """
-intarsia lake-index lake/
-intarsia lake-index lake/ --beside
-intarsia lake-index lake/ --json
-intarsia lake-index lake/ --remove
-"""
+_HOUR, _DAY = 3600, 86_400
 
 
 def lake_index(
@@ -32,15 +29,13 @@ def lake_index(
     ],
     beside: Annotated[
         bool,
-        typer.Option(
+        option(
             "--beside",
-            help="Store it in the lake, in the folder _intarsia, for all users of the lake; by default it is "
+            "Store it in the lake, in the folder _intarsia, for all users of the lake; by default it is "
             "in the user's cache folder.",
         ),
     ] = False,
-    remove: Annotated[
-        bool, typer.Option("--remove", help="Delete it, in the cache and in the lake.")
-    ] = False,
+    remove: Annotated[bool, option("--remove", "Delete it, in the cache and in the lake.")] = False,
     storage_option: StorageOptionTexts = None,
     json: AsJson = False,
 ) -> None:
@@ -48,17 +43,23 @@ def lake_index(
 
     The lake index is built from footers and indexes. It is a cache: it can be deleted at any time, and files
     that have changed are planned without it. The exit code is 1 if a file cannot be read.
+
+    Examples:
+        intarsia lake-index lake/
+        intarsia lake-index lake/ --beside
+        intarsia lake-index lake/ --json
+        intarsia lake-index lake/ --remove
     """
     import intarsia
 
-    if beside and remove:
-        raise UsageError(
-            "--remove deletes the lake index in the cache and in the lake; omit --beside",
-            reason="two-actions",
-        )
     table = intarsia.open(lake, storage_options=parse_storage_options(storage_option))
     if remove:
-        _remove(table, json=json)
+        folders = table.remove_lake_index()
+        if json:
+            print_json({"removed": list(folders)})
+        else:
+            lines = [printable(f"deleted {folder}") for folder in folders]
+            print("\n".join(lines) or "there is no lake index")
         return
     location: Location = "beside" if beside else "cache"
     try:
@@ -69,17 +70,103 @@ def lake_index(
         raise UsageError(str(error), reason="lake-index-location") from None
     with progress("reading", len(table.files)) as show:
         report = table.build_lake_index(location, show=show)
-    if json:
-        print_json(report.to_dict())
-    else:
-        show_failures(report.failed)
-        print("\n".join(map(printable, report.summary().splitlines())))
-    raise typer.Exit(1 if report.failed else 0)
+    finish(report.to_dict(), printable_lines(report.summary()), reasons(report.failed), as_json=json)
 
 
-def _remove(table: Table, *, json: bool) -> None:
-    folders = table.remove_lake_index()
+def list_cache(json: AsJson = False) -> None:
+    """Show the lake indexes in the user's cache folder: of which lake, their size and age.
+
+    The state of a lake is whether its folder still exists; stores of URLs are not asked.
+
+    Examples:
+        intarsia cache list
+        intarsia cache list --json
+    """
+    from intarsia.lake.index.folder import cache_folder, cached_lakes
+
+    found = cached_lakes()
     if json:
-        print_json({"removed": list(folders)})
-    else:
-        print("\n".join(printable(f"deleted {folder}") for folder in folders) or "there is no lake index")
+        print_json({"folder": cache_folder(), "lakes": [_to_dict(lake) for lake in found]})
+        return
+    total = size(sum(lake.num_bytes for lake in found))
+    summary = f"{count(len(found), 'cached lake')} in {cache_folder()}, {total}"
+    if not found:
+        show([line(summary)])
+        return
+    table = plain_table("lake", ">size", ">age", "state")
+    for lake in found:
+        table.add_row(lake.lake or f"unknown: {lake.folder}", size(lake.num_bytes), _age(lake), _state(lake))
+    show([table, line(), line(summary)])
+
+
+def clear_cache(
+    lakes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[LAKE]…", help="Folders or URLs of lakes, which need not exist; all by default."
+        ),
+    ] = None,
+    gone: Annotated[bool, option("--gone", "Only of local lakes that no longer exist.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Delete lake indexes in the user's cache folder. Queries remain correct, and open more files.
+
+    Examples:
+        intarsia cache clear lake/
+        intarsia cache clear --gone
+        intarsia cache clear
+    """
+    from intarsia.lake.index.folder import cached_lakes
+
+    roots = {_root(lake) for lake in lakes or ()}
+    found = cached_lakes()
+    missing = sorted(roots - {lake.lake for lake in found})
+    if missing:
+        raise UsageError(
+            f"{missing[0]}: the cache has no lake index of it; see: intarsia cache list",
+            reason="not-in-cache",
+            path=missing[0],
+        )
+    chosen = [
+        lake for lake in found if (lake.lake in roots if roots else not gone or lake.lake_exists is False)
+    ]
+    for lake in chosen:
+        lake.clear()
+    if json:
+        print_json({"deleted": [_to_dict(lake) for lake in chosen]})
+        return
+    total = size(sum(lake.num_bytes for lake in chosen))
+    lines = [f"deleted {lake.folder} of {lake.lake or 'an unknown lake'}" for lake in chosen]
+    show(map(line, [*lines, f"{count(len(chosen), 'cached lake')} deleted, {total}"]))
+
+
+def _root(lake: str) -> str:
+    """Return the root of a lake as `CachedLake.lake` has it."""
+    from intarsia.storage import local_path
+
+    path = local_path(lake)
+    return lake.rstrip("/") if path is None else os.path.abspath(path)
+
+
+def _to_dict(lake: CachedLake) -> dict[str, object]:
+    return {
+        "lake": lake.lake,
+        "folder": lake.folder,
+        "copy": lake.is_copy,
+        "bytes": lake.num_bytes,
+        "age_seconds": round(max(0.0, time.time() - lake.modified)),
+        "lake_exists": lake.lake_exists,
+    }
+
+
+def _age(lake: CachedLake) -> str:
+    seconds = max(0, int(time.time() - lake.modified))
+    if seconds < _HOUR:
+        return f"{seconds // 60} min"
+    return f"{seconds // _HOUR} h" if seconds < 2 * _DAY else f"{seconds // _DAY} days"
+
+
+def _state(lake: CachedLake) -> str:
+    if lake.is_copy:
+        return "copy of the one in the store"
+    return {True: "exists", False: "no such folder", None: ""}[lake.lake_exists]

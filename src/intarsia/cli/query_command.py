@@ -5,25 +5,24 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from intarsia.cli.arguments import (
+from intarsia.cli.failures import INTERRUPTED, SKIPPED_FILES, UsageError, say
+from intarsia.cli.formats import Format, open_sink, writer
+from intarsia.cli.options import (
     ColumnNames,
     Paths,
     StorageOptionTexts,
     Timeout,
     WhereTexts,
+    option,
     parse_storage_options,
     parse_where,
-    split_names,
 )
-from intarsia.cli.failures import INTERRUPTED, SKIPPED_FILES, UsageError, say
-from intarsia.cli.formats import Format, writer
-from intarsia.cli.sink import open_sink
 from intarsia.cli.terminal import dim, red
 from intarsia.read.amounts import count
 
@@ -32,102 +31,74 @@ if TYPE_CHECKING:
     from intarsia.lake.table import Table
     from intarsia.read.report import ScanReport
 
-EXAMPLES = """
-intarsia query lake/ --where "dest = 'LEX'" --columns flight,tailnum,time_hour
-intarsia query flights.parquet --where "time_hour >= '2013-07-04'" --limit 100 --format csv > july.csv
-intarsia query lake/ --order-by "dep_delay DESC" --limit 10 --columns flight,dest,dep_delay
-intarsia query lake/ --where "tailnum LIKE 'N10%'" --output found.parquet --report report.json
-intarsia query lake/ --where "arr_delay IS NULL" --format jsonl | head -3
-intarsia query lake/ --where "month = 11" --aggregate "count(*), sum(distance) AS far, max(dep_delay)"
-intarsia query lake/ --aggregate "approx_distinct(tailnum)" --format json --report -
-intarsia query lake/ --value-counts carrier --where "lower(dest) = 'lex'" --limit 5
-intarsia query lake/ --where "dest = 'LEX'" --skip-bad-files
-intarsia query lake/ --sample 1000 --seed 1 --output sample.parquet
-"""
-
 #: Maximum number of rows in a table on a terminal without a limit.
 TABLE_ROWS = 40
 
-_ALL_ROWS = "it uses all rows"
-
 Limit = Annotated[
     int | None,
-    typer.Option("--limit", "-n", metavar="N", min=0, help="Maximum number of rows; reading stops early."),
+    option("--limit -n N", "Maximum number of rows; reading stops early.", min=0),
 ]
 OrderBy = Annotated[
     str | None,
-    typer.Option(
-        "--order-by",
-        metavar="COLUMNS",
-        help="Print the first rows in an order, such as 'amount DESC, day'; needs --limit. Only pages that "
+    option(
+        "--order-by COLUMNS",
+        "Print the first rows in an order, such as 'amount DESC, day'; needs --limit. Only pages that "
         "might contain them are read.",
     ),
 ]
 Aggregates = Annotated[
     list[str] | None,
-    typer.Option(
-        "--aggregate",
-        "-a",
-        metavar="SQL",
-        help="Print one row of aggregates: count(*), or count, sum, min, max, avg, approx_distinct of "
+    option(
+        "--aggregate -a SQL",
+        "Print one row of aggregates: count(*), or count, sum, min, max, avg, approx_distinct of "
         "columns; from indexes where possible. Repeatable.",
     ),
 ]
 CountedColumn = Annotated[
     str | None,
-    typer.Option(
-        "--value-counts",
-        metavar="COLUMN",
-        help="Print the values of a column and how often each occurs, the most frequent first; with --limit, "
+    option(
+        "--value-counts COLUMN",
+        "Print the values of a column and how often each occurs, the most frequent first; with --limit, "
         "only the first ones.",
     ),
 ]
 SampleRows = Annotated[
     int | None,
-    typer.Option("--sample", metavar="N", min=0, help="Print this many rows, drawn at random from all rows."),
+    option("--sample N", "Print this many rows, drawn at random from all rows.", min=0),
 ]
 Seed = Annotated[
     int | None,
-    typer.Option(
-        "--seed",
-        metavar="N",
-        min=0,
-        help="Seed for --sample, random by default; the same seed draws the same rows.",
-    ),
+    option("--seed N", "Seed for --sample, random by default; the same seed draws the same rows.", min=0),
 ]
 Form = Annotated[
     Format | None,
-    typer.Option(
-        "--format",
-        "-f",
+    option(
+        "--format -f",
+        "Format of the rows; by default from the extension of --output, else table.",
         show_default=False,
-        help="Format of the rows; by default from the extension of --output, else table.",
     ),
 ]
-Output = Annotated[
-    str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the rows to a file.")
-]
+Output = Annotated[str | None, option("--output -o FILE", "Write the rows to a file.")]
 Report = Annotated[
     str | None,
-    typer.Option(
-        "--report",
-        metavar="FILE",
-        help="Write a JSON report of what was read and skipped; - writes it to stdout if the rows go to a "
+    option(
+        "--report FILE",
+        "Write a JSON report of what was read and skipped; - writes it to stdout if the rows go to a "
         "file, else to stderr.",
     ),
 ]
 SkipBadFiles = Annotated[
     bool,
-    typer.Option(
+    option(
         "--skip-bad-files",
-        help="Skip damaged, truncated and missing files with one warning; the exit code is then 3.",
+        "Skip damaged, truncated and missing files with one warning; the exit code is then 3.",
     ),
 ]
 NoPageChecksums = Annotated[
     bool,
-    typer.Option(
+    option(
         "--no-page-checksums",
-        help="Do not compare pages with the checksums in their headers; a mismatch is an error by default.",
+        "Do not compare pages with the checksums in their headers; a mismatch is an error by default.",
     ),
 ]
 
@@ -150,70 +121,39 @@ def query(
     timeout: Timeout = None,
     storage_option: StorageOptionTexts = None,
 ) -> None:
-    """Print the rows that match, aggregates of them, or a sample, reading only pages that might match."""
+    """Print the rows that match, aggregates of them, or a sample, reading only pages that might match.
+
+    Examples:
+        intarsia query lake/ --where "dest = 'LEX'" --columns flight,tailnum,time_hour
+        intarsia query flights.parquet --where "time_hour >= '2013-07-04'" --limit 100 --format csv > july.csv
+        intarsia query lake/ --order-by "dep_delay DESC" --limit 10 --columns flight,dest,dep_delay
+        intarsia query lake/ --where "tailnum LIKE 'N10%'" --output found.parquet --report report.json
+        intarsia query lake/ --where "arr_delay IS NULL" --format jsonl | head -3
+        intarsia query lake/ --where "month = 11" --aggregate "count(*), sum(distance) AS far, max(dep_delay)"
+        intarsia query lake/ --aggregate "approx_distinct(tailnum)" --format json --report -
+        intarsia query lake/ --value-counts carrier --where "lower(dest) = 'lex'" --limit 5
+        intarsia query lake/ --where "dest = 'LEX'" --skip-bad-files
+        intarsia query lake/ --sample 1000 --seed 1 --output sample.parquet
+    """
     import intarsia
     from intarsia.cli import answers
-    from intarsia.cli.aggregate_calls import parse_calls
 
-    given: dict[str, object] = {
-        "--where": where or None,
-        "--columns": columns,
-        "--limit": limit,
-        "--order-by": order_by,
-        "--aggregate": aggregate,
-        "--value-counts": value_counts,
-    }
-    if value_counts is not None:
-        _refuse(
-            given,
-            "--value-counts",
-            {
-                "--order-by": "the most frequent values are first",
-                "--columns": "its columns are value and count",
-                "--aggregate": "it prints a row for each value",
-            },
-        )
-    if aggregate:
-        _refuse(
-            given,
-            "--aggregate",
-            {
-                "--limit": "it prints one row",
-                "--order-by": "it prints one row",
-                "--columns": "the aggregates name their columns",
-            },
-        )
-    if skip_bad_files:
-        _refuse(given, "--skip-bad-files", {"--order-by": "the first rows might be in a bad file"})
-    if sample is not None:
-        given["--skip-bad-files"] = skip_bad_files or None
-        excluded = ("--where", "--limit", "--order-by", "--aggregate", "--value-counts", "--skip-bad-files")
-        _refuse(given, "--sample", dict.fromkeys(excluded, _ALL_ROWS))
-    elif seed is not None:
-        raise UsageError(
-            "--seed needs --sample; add the number of rows, such as --sample 1000", reason="missing-option"
-        )
-    if order_by is not None and limit is None:
-        raise UsageError(
-            "--order-by needs --limit; add the number of rows, such as --limit 10", reason="missing-option"
-        )
-    calls = parse_calls(aggregate) if aggregate else []
+    calls = answers.parse_calls(aggregate) if aggregate else []
     form = form or _form_by_suffix(output)
     if form.is_binary and output is None and sys.stdout.isatty():
         raise UsageError(
             f"{form.value} is a binary format; name a file with --output, or redirect stdout",
             reason="binary-to-terminal",
         )
-    options = parse_storage_options(storage_option)
     table = intarsia.open(
         path,
-        storage_options=options,
+        storage_options=parse_storage_options(storage_option),
         query_timeout_seconds=timeout,
         page_checksums=not no_page_checksums,
     )
     if output is not None:
         _refuse_overwriting(table, output)
-    names, predicate = split_names(columns), parse_where(where)
+    predicate = parse_where(where)
     on_error: OnError = "skip" if skip_bad_files else "raise"
     is_short = output is None and sys.stdout.isatty() and limit is None and sample is None
     shown = TABLE_ROWS if is_short and form is Format.TABLE else None
@@ -222,22 +162,17 @@ def query(
     elif value_counts is not None:
         answer = answers.counted_values(table, predicate, value_counts, limit, on_error)
     elif sample is not None:
-        answer = answers.sampled_rows(table, names, sample, seed)
+        answer = answers.sampled_rows(table, columns, sample, seed)
     else:
         # without a predicate, rows beyond the first are not read to count them
         max_rows = TABLE_ROWS + 1 if shown is not None and predicate is None else limit
-        answer = answers.matching_rows(table, predicate, names, max_rows, order_by, on_error)
+        answer = answers.matching_rows(table, predicate, columns, max_rows, order_by, on_error)
     num_rows = 0
     is_counted = predicate is not None or value_counts is not None
     try:
         with open_sink(output) as sink:
             rows = writer(
-                form,
-                sink,
-                answer.schema,
-                is_file=output is not None,
-                shown=shown,
-                is_counted=is_counted,
+                form, sink, answer.schema, is_file=output is not None, shown=shown, is_counted=is_counted
             )
             for batch in answer.batches:
                 rows.write(batch)
@@ -251,15 +186,6 @@ def query(
     _write_reports(reports, report, to_file=output is not None, most_rows=None if is_counted else shown)
     if any(found.files_failed for found in reports):
         raise typer.Exit(SKIPPED_FILES)
-
-
-def _refuse(given: Mapping[str, object], option: str, others: Mapping[str, str]) -> None:
-    """Raise an error if an option is combined with another that it excludes."""
-    for other, reason in others.items():
-        if given[other] is not None:
-            raise UsageError(
-                f"{option} cannot be combined with {other}: {reason}", reason="conflicting-options"
-            )
 
 
 def _form_by_suffix(output: str | None) -> Format:
@@ -292,14 +218,7 @@ def _refuse_overwriting(table: Table, output: str) -> None:
 def _write_reports(
     reports: Sequence[ScanReport], target: str | None, *, to_file: bool, most_rows: int | None
 ) -> None:
-    """Write the reports to the target, and a summary to stderr if that is a terminal.
-
-    Args:
-        reports: The reports.
-        target: A path, or ``-``; None for only the summary.
-        to_file: Whether the rows are written to a file.
-        most_rows: The number of rows that are shown, if one more was read; None if all are.
-    """
+    """Write the reports to a path or ``-``, and a summary to stderr if that is a terminal."""
     if target is not None:
         documents = [report.to_dict() for report in reports]
         document = documents[0] if len(documents) == 1 else documents
@@ -309,7 +228,7 @@ def _write_reports(
         else:
             Path(target).write_text(text, encoding="utf-8")
     if sys.stderr.isatty():
-        from intarsia.cli.report_view import summary
+        from intarsia.cli.explain_command import summary
 
         for report in reports:
             print(dim(summary(report, most_rows), sys.stderr), file=sys.stderr)

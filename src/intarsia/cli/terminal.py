@@ -71,18 +71,21 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
-def line(text: str = "", style: str = "") -> Text:
+def printable_lines(text: str) -> str:
+    """Escape the control characters in each line of a text."""
+    return "\n".join(map(printable, text.splitlines()))
+
+
+def line(text: str = "", style: str = "", *, no_wrap: bool | None = None) -> Text:
     """Return a line for `show`."""
     from rich.text import Text
 
-    return Text(printable(text), style=style)
+    return Text(printable(text), style=style, no_wrap=no_wrap)
 
 
 def command_line(text: str, style: str = "") -> Text:
     """Return a command for `show`, which is not wrapped, so that it can be copied."""
-    from rich.text import Text
-
-    return Text(printable(text), style=style, no_wrap=True)
+    return line(text, style, no_wrap=True)
 
 
 def plain_table(*columns: str) -> Table:

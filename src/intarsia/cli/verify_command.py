@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from intarsia.cli.arguments import AsJson, Paths, StorageOptionTexts, parse_storage_options
-from intarsia.cli.each_file import find, for_each, others_ignored, show_failures, until_interrupted
-from intarsia.cli.failures import INTERRUPTED, UsageError, say
-from intarsia.cli.spark_jobs import Master, refuse_storage_options, run_job
-from intarsia.cli.terminal import ShowDone, dim, print_json, printable, red
+from intarsia.cli.jobs import (
+    find,
+    finish,
+    for_each,
+    one_or_all,
+    others_ignored,
+    reasons,
+    run_job,
+    until_interrupted,
+)
+from intarsia.cli.options import AsJson, Master, Paths, StorageOptionTexts, option, parse_storage_options
+from intarsia.cli.terminal import ShowDone, dim, printable, red
 from intarsia.read.amounts import count, part
 
 if TYPE_CHECKING:
     from intarsia.check.verification import VerifyReport
-    from intarsia.lake.each_file import FileResults
-    from intarsia.spark.verifying import LakeVerifyReport
-
-EXAMPLES = """
-intarsia verify flights.parquet
-intarsia verify lake/ --quick
-intarsia verify lake/ --sample 10 --seed 7
-intarsia verify lake/ --quick --spark
-intarsia verify lake/ --json | jq '.reports[].findings[]'
-intarsia verify --list-rules
-"""
 
 #: The plural nouns of counts whose names differ from them.
 _NOUNS = {
@@ -37,8 +34,8 @@ _NOUNS = {
     "embedded_rows": "values checked against embedded indexes",
 }
 
-#: Endings of plurals and their singulars; the first match is used.
-_SINGULARS = (("statistics", "statistics"), ("ies", "y"), ("indexes", "index"), ("s", ""))
+#: The ending of a plural.
+_PLURAL = re.compile(r"(?<=index)es$|(?<!statistic)s$")
 
 
 def _print_rules(requested: bool) -> None:
@@ -53,36 +50,27 @@ def _print_rules(requested: bool) -> None:
 
 def verify(
     path: Paths,
-    strict: Annotated[bool, typer.Option("--strict", help="Also exit with 1 for warnings.")] = False,
+    strict: Annotated[bool, option("--strict", "Also exit with 1 for warnings.")] = False,
     rules: Annotated[  # noqa: ARG001
         bool,
-        typer.Option(
+        option(
             "--list-rules",
+            "List the rules with their severity, and the consequences for readers.",
             callback=_print_rules,
             is_eager=True,
-            help="List the rules with their severity, and the consequences for readers.",
         ),
     ] = False,
     quick: Annotated[
         bool,
-        typer.Option(
-            "--quick", help="Check only metadata, directory and checksums of indexes; read no data pages."
-        ),
+        option("--quick", "Check only metadata, directory and checksums of indexes; read no data pages."),
     ] = False,
     sample: Annotated[
         int | None,
-        typer.Option(
-            "--sample", metavar="N", min=1, help="Read N column chunks of each file, drawn at random."
-        ),
+        option("--sample N", "Read N column chunks of each file, drawn at random.", min=1),
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(
-            "--seed",
-            metavar="N",
-            min=0,
-            help="Seed for --sample (default 0); the same seed draws the same chunks.",
-        ),
+        option("--seed N", "Seed for --sample (default 0); the same seed draws the same chunks.", min=0),
     ] = None,
     spark: Master = None,
     storage_option: StorageOptionTexts = None,
@@ -92,26 +80,23 @@ def verify(
 
     Each page and index is read once, one row group at a time. The exit code is 1 if a file has errors or
     cannot be read.
+
+    Examples:
+        intarsia verify flights.parquet
+        intarsia verify lake/ --quick
+        intarsia verify lake/ --sample 10 --seed 7
+        intarsia verify lake/ --quick --spark
+        intarsia verify lake/ --json | jq '.reports[].findings[]'
+        intarsia verify --list-rules
     """
-    if quick and sample is not None:
-        raise UsageError(
-            "--quick and --sample cannot be combined, because --quick reads no data pages; use one of them",
-            reason="conflicting-options",
-        )
-    if seed is not None and sample is None:
-        raise UsageError(
-            "--seed needs --sample; add the number of column chunks, such as --sample 10",
-            reason="missing-option",
-        )
     options = parse_storage_options(storage_option)
-    refuse_storage_options(options, spark)
-    paths: Sequence[str] = ()
+    scope = {"quick": quick, "sample": sample, "seed": seed or 0}
     stop = None
     if spark is not None:
-        outcome, others = _verify_with_spark(spark, path, quick=quick, sample=sample, seed=seed or 0)
+        report = run_job(spark, "verify", one_or_all(path), **scope)
+        done, failed, others = report.per_file, report.failed, report.files_other
     else:
         listed = find(path, options)
-        others, paths = len(listed.others), listed.paths
 
         def verify_one(path: str, show: ShowDone) -> VerifyReport:
             from intarsia.check.verification import verify as verify_file
@@ -125,60 +110,45 @@ def verify(
                 storage_options=options,
             )
 
-        outcome, stop = until_interrupted(lambda: for_each("verifying", paths, verify_one))
-    ok = not outcome.failed and all(report.ok for report in outcome.done)
-    warned = any(finding.severity == "warning" for report in outcome.done for finding in report.findings)
-    if json:
-        print_json(
-            ({"interrupted": True} if stop else {})
-            | {
-                "files": outcome.num_files,
-                "other_files": others,
-                "ok": ok,
-                "failed": [failure.to_dict() for failure in outcome.failed],
-                "reports": [report.to_dict() for report in outcome.done],
-            }
-        )
-    else:
-        _print_findings(outcome, others)
-    if stop:
-        is_rest = stop.files_done < stop.files_total
-        rest = f"; continue with {printable(paths[stop.files_done])}" if is_rest else ""
-        say(f"interrupted after {part(stop.files_done, stop.files_total, 'file')}{rest}", red)
-        raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(0 if ok and not (strict and warned) else 1)
+        outcome, stop = until_interrupted(lambda: for_each("verifying", listed.paths, verify_one))
+        done, failed, others = outcome.done, outcome.failed, len(listed.others)
+        if stop is not None:
+            stop = _interruption(listed.paths, len(done) + len(failed))
+    ok = not failed and all(report.ok for report in done)
+    warned = any(finding.severity == "warning" for report in done for finding in report.findings)
+    document = {
+        "files": len(done) + len(failed),
+        "other_files": others,
+        "ok": ok,
+        "failed": [failure.to_dict() for failure in failed],
+        "reports": [report.to_dict() for report in done],
+    }
+    text = "\n".join([*_findings(done), _summary(done, len(failed), others)])
+    code = 0 if ok and not (strict and warned) else 1
+    finish(document, text, reasons(failed), as_json=json, stop=stop, code=code)
 
 
-def _verify_with_spark(
-    master: str, path: list[str], *, quick: bool, sample: int | None, seed: int
-) -> tuple[FileResults[VerifyReport], int]:
-    """Return the reports of the files, and the number of other files in the folders."""
-    from intarsia.lake.each_file import FileResults
-
-    def job(session: Any) -> LakeVerifyReport:
-        from intarsia.spark.verifying import verify as verify_with_spark
-
-        source = path[0] if len(path) == 1 else path
-        return verify_with_spark(session, source, quick=quick, sample=sample, seed=seed)
-
-    report = run_job(master, job)
-    return FileResults(list(report.per_file), list(report.failed)), report.files_other
+def _interruption(paths: Sequence[str], files_done: int) -> KeyboardInterrupt:
+    rest = f"; continue with {printable(paths[files_done])}" if files_done < len(paths) else ""
+    return KeyboardInterrupt(f"interrupted after {part(files_done, len(paths), 'file')}{rest}")
 
 
-def _print_findings(outcome: FileResults[VerifyReport], others: int) -> None:
-    show_failures(outcome.failed)
-    for report in outcome.done:
+def _findings(reports: Sequence[VerifyReport]) -> Iterator[str]:
+    for report in reports:
         for finding in report.findings:
             style = red if finding.severity == "error" else dim
-            print(style(printable(str(finding)), sys.stdout))
-    bad = sum(not report.ok for report in outcome.done)
-    checked = sum((Counter(report.checked) for report in outcome.done), Counter[str]())
+            yield style(printable(str(finding)), sys.stdout)
+
+
+def _summary(reports: Sequence[VerifyReport], num_failed: int, others: int) -> str:
+    bad = sum(not report.ok for report in reports)
+    checked = sum((Counter(report.checked) for report in reports), Counter[str]())
     things = ", ".join(_counted(number, name) for name, number in sorted(checked.items()))
-    print(
-        f"{count(len(outcome.done), 'file')} checked, {f'{bad:,} with errors' if bad else 'no errors'}"
+    return (
+        f"{count(len(reports), 'file')} checked, {f'{bad:,} with errors' if bad else 'no errors'}"
         + (f" ({things})" if things else "")
-        + _scope(outcome.done)
-        + (f"; {len(outcome.failed):,} failed" if outcome.failed else "")
+        + _scope(reports)
+        + (f"; {num_failed:,} failed" if num_failed else "")
         + others_ignored(others)
     )
 
@@ -189,19 +159,13 @@ def _scope(reports: Sequence[VerifyReport]) -> str:
         return ""
     if reports[0].scope == "quick":
         return "; no data page was read"
-    read, total = (
-        sum(report.chunks_read for report in reports),
-        sum(report.chunks_total for report in reports),
-    )
+    read = sum(report.chunks_read for report in reports)
+    total = sum(report.chunks_total for report in reports)
     return f"; a sample of {read:,} of {count(total, 'column chunk')}, seed {reports[0].seed}"
 
 
 def _counted(number: int, name: str) -> str:
     """Format a number with its noun; ``name`` is the plural, with underscores."""
     noun = _NOUNS.get(name) or name.replace("_", " ")
-    if number == 1:
-        for plural, singular in _SINGULARS:
-            if noun.endswith(plural):
-                noun = noun.removesuffix(plural) + singular
-                break
-    return f"{number:,} {noun}"
+    singular = _PLURAL.sub("", re.sub("ies$", "y", noun))
+    return f"{number:,} {singular if number == 1 else noun}"

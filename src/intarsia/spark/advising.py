@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.advice.advising import requested_queries
-from intarsia.advice.arrangements import Arrangement, optimize_command, sortable_columns
 from intarsia.advice.candidates import options_of
 from intarsia.advice.queries import Query
+from intarsia.advice.rewrites import Arrangement, optimize_command, sortable_columns
 from intarsia.embed.attach import Attachable
 from intarsia.embed.progress import Progress
 from intarsia.errors import PredicateError

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.advice.advising import advise_on
-from intarsia.advice.arrangements import Arrangement, write_arrangement
 from intarsia.advice.queries import Query
-from intarsia.advice.sampling import ALL_BYTES
+from intarsia.advice.rewrites import Arrangement, write_arrangement
+from intarsia.advice.sampled_file import ALL_BYTES
 from intarsia.embed import PageIndex
 from intarsia.spark.curves import bits_per_column, curve_keys, hilbert, quantile_bounds
 from intarsia.spark.shipping import indexes_to_text

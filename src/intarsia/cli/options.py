@@ -1,0 +1,453 @@
+"""Arguments and options of several subcommands, and the parsing of their values."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from intarsia.cli.failures import UsageError
+
+if TYPE_CHECKING:
+    from intarsia.embed import Bloom
+    from intarsia.indexes.distinct import Distinct
+    from intarsia.predicate import Predicate
+
+# --- combinations ----------------------------------------------------------------------------------------
+
+_ALL_ROWS = "it uses all rows"
+_STORE = "set the variables of the store in the environment of the driver and the executors"
+
+#: The options of each command that exclude others, with the reasons.
+_CONFLICTS: dict[str, dict[str, dict[str, str]]] = {
+    "query": {
+        "--value-counts": {
+            "--order-by": "the most frequent values are first",
+            "--columns": "its columns are value and count",
+            "--aggregate": "it prints a row for each value",
+        },
+        "--aggregate": {
+            "--limit": "it prints one row",
+            "--order-by": "it prints one row",
+            "--columns": "the aggregates name their columns",
+        },
+        "--skip-bad-files": {"--order-by": "the first rows might be in a bad file"},
+        "--sample": dict.fromkeys(
+            ("--where", "--limit", "--order-by", "--aggregate", "--value-counts", "--skip-bad-files"),
+            _ALL_ROWS,
+        ),
+    },
+    "verify": {
+        "--quick": {"--sample": "it reads no data pages"},
+        "--storage-option": {"--spark": _STORE},
+    },
+    "index": {"--storage-option": {"--spark": _STORE}},
+    "detach": {"--storage-option": {"--spark": _STORE}},
+    "advise": {"--storage-option": {"--spark": _STORE}},
+    "optimize": {"--no-partitions": {"--partition-by": "it writes no folders"}},
+    "lake-index": {"--remove": {"--beside": "it deletes the lake index in the cache and in the lake"}},
+    "clear": {"--gone": {"lakes": "it selects the lakes"}},
+}
+
+#: The options of each command that need another one, with an example.
+_NEEDS = {
+    "query": {"--seed": ("--sample", "--sample 1000"), "--order-by": ("--limit", "--limit 10")},
+    "verify": {"--seed": ("--sample", "--sample 10")},
+}
+
+
+def check_combinations(command: str, given: Mapping[str, object]) -> None:
+    """Raise an error if options are combined that exclude each other, or if one lacks another.
+
+    Args:
+        command: The name of the subcommand.
+        given: The values of its parameters.
+    """
+
+    def is_given(option: str) -> bool:
+        value = given[option.removeprefix("--").replace("-", "_")]
+        return value is not None and value is not False and value not in ((), [])
+
+    for option, others in _CONFLICTS.get(command, {}).items():
+        for other, reason in others.items():
+            if is_given(option) and is_given(other):
+                message = f"{option} cannot be combined with {other}: {reason}"
+                raise UsageError(message, reason="conflicting-options")
+    for option, (other, example) in _NEEDS.get(command, {}).items():
+        if is_given(option) and not is_given(other):
+            raise UsageError(f"{option} needs {other}; add {example}", reason="missing-option")
+
+
+def option(declaration: str, text: str, **details: Any) -> Any:
+    """Declare an option of a command.
+
+    Args:
+        declaration: Its names and the placeholder of its value, as the help shows them: ``"--limit -n N"``.
+        text: The help.
+        details: Further arguments of `typer.Option`.
+    """
+    names = declaration.partition(" ")[0], *re.findall(r" (-\w)\b", declaration)
+    metavar = declaration.removeprefix(" ".join(names)).strip() or None
+    return typer.Option(*names, metavar=metavar, help=text, **details)
+
+
+# --- rows and files ---------------------------------------------------------------------------------------
+
+
+def parse_where(given: Sequence[str] | None) -> str | Predicate | None:
+    """Return the predicate of the values of ``--where``, joined by AND.
+
+    Raises:
+        PredicateError: If one of several cannot be parsed.
+    """
+    if not given or len(given) == 1:
+        return given[0] if given else None
+    from intarsia.predicate import And, parse_sql
+
+    return And(tuple(map(parse_sql, given)))
+
+
+def split_names(given: Sequence[str] | None, option: str = "--columns") -> list[str] | None:
+    """Parse column names from repeated options like ``a,b``; ``"x,y"`` is a name with a comma.
+
+    Args:
+        given: The values of the option.
+        option: Its name, for the error.
+
+    Example:
+        >>> split_names(["a,b", '"x,y"'])
+        ['a', 'b', 'x,y']
+
+    Raises:
+        UsageError: If all names are empty.
+    """
+    if not given:
+        return None
+    names = [name.strip() for row in csv.reader(given, skipinitialspace=True) for name in row if name.strip()]
+    if not names:
+        raise UsageError(
+            f"{option}: the name of a column is empty; name a column, or omit the option",
+            reason="empty-column-name",
+        )
+    return names
+
+
+def names_of(param: typer.CallbackParam, value: list[str] | None) -> list[str] | None:
+    """Parse the column names of an option."""
+    return split_names(value, param.opts[0])
+
+
+def parse_storage_options(given: Sequence[str] | None) -> dict[str, str | float | int] | None:
+    """Parse the values of ``--storage-option``; those of numeric options become numbers.
+
+    Example:
+        >>> parse_storage_options(["aws_region=eu-central-1", "max_retries=3"])
+        {'aws_region': 'eu-central-1', 'max_retries': 3}
+
+    Raises:
+        UsageError: If an option has no name, is set twice, or is not a number where it has to be one.
+    """
+
+    def refuse(why: str) -> UsageError:
+        return UsageError(f"--storage-option {text}: {why}", reason="invalid-storage-option")
+
+    found: dict[str, str | float | int] = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        name = name.strip().lower()
+        if not name or not equals:
+            raise refuse("it has no name or no value; write it as in max_retries=3")
+        if name in found:
+            raise refuse(f"{name} is set twice; omit one")
+        try:
+            found[name] = _NUMBERS[name](value) if name in _NUMBERS else value
+        except ValueError:
+            raise refuse(f"{value!r} is not a number") from None
+    return found or None
+
+
+#: Numeric options of stores.
+_NUMBERS: dict[str, type[int] | type[float]] = {
+    "deadline_seconds": float,
+    "timeout_seconds": float,
+    "max_retries": int,
+}
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]i?|)b?", re.IGNORECASE)
+
+
+def parse_size(text: str | int) -> int:
+    """Parse a number of bytes.
+
+    Example:
+        >>> parse_size("8MB"), parse_size("1.5 gb"), parse_size("4096"), parse_size("2KiB")
+        (8000000, 1500000000, 4096, 2048)
+
+    Raises:
+        typer.BadParameter: If it is not a positive size.
+    """
+    match = _SIZE.fullmatch(str(text).strip())
+    num_bytes = int(float(match[1]) * _UNITS[match[2].lower()]) if match else 0
+    if num_bytes < 1:
+        raise typer.BadParameter(f"{text!r} is not a size, such as 64MB")
+    return num_bytes
+
+
+Paths = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PATH",
+        help="Files, folders or globs; local paths or URLs. The prefix delta+ selects a Delta table.",
+        show_default=False,
+    ),
+]
+WhereTexts = Annotated[
+    list[str] | None,
+    option(
+        "--where -w SQL",
+        "Select rows, for example \"user = 42 AND city LIKE 'Ber%'\". Repeatable: rows must match all.",
+    ),
+]
+ColumnNames = Annotated[
+    list[str] | None,
+    option("--columns -c A,B", "Columns of the result; all by default.", callback=names_of),
+]
+Timeout = Annotated[
+    float | None,
+    option(
+        "--timeout SECONDS",
+        "Maximum time of the query, including all its requests; no limit by default.",
+        min=0.001,
+    ),
+]
+StorageOptionTexts = Annotated[
+    list[str] | None,
+    option(
+        "--storage-option NAME=VALUE",
+        "An option of the store of a URL, such as deadline_seconds=20 or aws_region=eu-central-1; "
+        "repeatable. Keep secrets in the environment.",
+    ),
+]
+Master = Annotated[
+    str | None,
+    option(
+        "--spark [MASTER]",
+        "Run as a Spark job, on a master such as local[4], yarn or sc://host; by default on the "
+        "master of spark-submit, or on all cores of this machine. PATH can then be the name of a table.",
+    ),
+]
+AsJson = Annotated[bool, option("--json", "Print JSON.")]
+
+# --- indexes ----------------------------------------------------------------------------------------------
+
+GRANULARITIES = ("page", "row_group", "file")
+
+#: Constants in the notation of JSON and SQL; Python's constants are literals.
+_CONSTANTS = {"true": True, "false": False, "null": None}
+
+
+def parse_distinct(text: str) -> Distinct:
+    """Parse a `Distinct` from ``COLUMN`` or ``COLUMN:GRANULARITY``.
+
+    Example:
+        >>> parse_distinct("dest:row_group")
+        Distinct(column='dest', granularity='row_group', max_values=None, form='granules')
+
+    Raises:
+        UsageError: If the granularity is unknown.
+    """
+    from intarsia.errors import near_matches
+    from intarsia.indexes.distinct import Distinct
+
+    column, colon, granularity = text.rpartition(":")
+    if not colon:
+        return Distinct(text)
+    if granularity in GRANULARITIES:
+        return Distinct(column, granularity)
+    if granularity.isdecimal() and int(granularity):
+        return Distinct(column, int(granularity))
+    near = near_matches(granularity, GRANULARITIES)
+    hint = f"did you mean {near[0]}?" if near else "use page, row_group, file or a number of rows"
+    raise UsageError(
+        f"--distinct {text}: unknown granularity {granularity!r}; {hint}", reason="unknown-granularity"
+    )
+
+
+def parse_bloom(text: str) -> Bloom:
+    """Parse a `Bloom` from ``COLUMN`` or ``COLUMN:FPP``.
+
+    Example:
+        >>> parse_bloom("user:0.001")
+        Bloom(column='user', fpp=0.001)
+
+    Raises:
+        UsageError: If FPP is not a number between 0 and 1.
+    """
+    from intarsia.embed import Bloom
+    from intarsia.errors import IndexBuildError
+
+    column, colon, share = text.rpartition(":")
+    if not colon:
+        return Bloom(text)
+    try:
+        return Bloom(column, float(share))
+    except (ValueError, IndexBuildError):
+        raise UsageError(
+            f"--bloom {text}: {share!r} is not a false-positive rate between 0 and 1, such as 0.01",
+            reason="invalid-fpp",
+        ) from None
+
+
+def parse_index(text: str) -> Any:
+    """Parse an index; the text is never evaluated as code.
+
+    Args:
+        text: A kind, or a kind with columns and parameters in parentheses. Columns and words need no quotes;
+            other values are Python literals. Parameters may also be ``true``, ``false`` and ``null`` in any
+            case, as in JSON and SQL.
+
+    Example:
+        >>> parse_index("bloom(user, fpp=0.001)")
+        Bloom(column='user', fpp=0.001)
+        >>> parse_index("page_index(int96='order')")
+        PageIndex(int96='order')
+
+    Raises:
+        UsageError: If the text cannot be parsed, or the kind or a parameter is unknown.
+    """
+    from intarsia.errors import IntarsiaError, near_matches
+
+    kind, arguments, named = _parse_call(text)
+    cls = _class_of(kind)
+    signature = inspect.signature(cls)
+    form = ", ".join(
+        name if parameter.default is inspect.Parameter.empty else f"{name}={parameter.default!r}"
+        for name, parameter in signature.parameters.items()
+    )
+    for name in named:
+        if name not in signature.parameters:
+            near = near_matches(name, signature.parameters)
+            hint = f"did you mean {near[0]}? The form is" if near else "the form is"
+            raise UsageError(
+                f"--add {text}: {kind} has no parameter {name!r}; {hint} {kind}({form})",
+                reason="unknown-parameter",
+            )
+    try:
+        signature.bind(*arguments, **named)
+    except TypeError as error:
+        raise UsageError(
+            f"--add {text}: {error}; the form is {kind}({form})", reason="invalid-parameters"
+        ) from None
+    try:
+        return cls(*arguments, **named)
+    except (IntarsiaError, TypeError, ValueError) as error:
+        reason = error.reason if isinstance(error, IntarsiaError) else "invalid-parameters"
+        raise UsageError(f"--add {text}: {error}", reason=reason) from None
+
+
+def index_kinds() -> list[tuple[str, str]]:
+    """Return each known kind with the first line of its class's docstring, or why it cannot be loaded."""
+    from intarsia.indexes.registry import find_index_class, known_kinds, why_unknown
+
+    found = []
+    for kind in dict.fromkeys([*_standard_kinds(), *known_kinds()]):
+        cls = _standard_kinds().get(kind) or find_index_class(kind)
+        line = (inspect.getdoc(cls) or "").partition("\n")[0].replace("``", "")
+        found.append((kind, line if cls is not None else why_unknown(kind)))
+    return found
+
+
+def _standard_kinds() -> dict[str, type[Any]]:
+    """Return the kinds that Parquet defines; they are not embedded, so the registry does not contain them."""
+    from intarsia.embed import Bloom, PageIndex, Statistics
+
+    return {cls.kind: cls for cls in (PageIndex, Statistics, Bloom)}
+
+
+def _class_of(kind: str) -> type[Any]:
+    from intarsia.errors import near_matches
+    from intarsia.indexes.registry import find_index_class, known_kinds, why_unknown
+
+    cls = _standard_kinds().get(kind) or find_index_class(kind)
+    if cls is not None:
+        return cls
+    if kind in known_kinds():
+        raise UsageError(why_unknown(kind), reason="unknown-kind")
+    kinds = sorted({*_standard_kinds(), *known_kinds()})
+    near = near_matches(kind, kinds)
+    hint = f"did you mean {near[0]}?" if near else f"the kinds are {', '.join(kinds)}"
+    raise UsageError(f"unknown kind of index {kind!r}; {hint}", reason="unknown-kind")
+
+
+def _parse_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
+    """Split the text into kind, columns and parameters."""
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+        if isinstance(node, ast.Name):
+            return node.id, [], {}
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            named = {item.arg: _parameter(item.value) for item in node.keywords if item.arg is not None}
+            if len(named) == len(node.keywords):
+                return node.func.id, [_value(item) for item in node.args], named
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        pass
+    raise UsageError(
+        f"--add {text[:200]}: cannot be parsed; write a kind with columns and parameters, such as "
+        "'distinct(dest, granularity=\"row_group\")', and quote columns whose names are not plain words",
+        reason="invalid-index",
+    )
+
+
+def _parameter(node: ast.expr) -> Any:
+    word = node.id.lower() if isinstance(node, ast.Name) else None
+    return _CONSTANTS[word] if word in _CONSTANTS else _value(node)
+
+
+def _value(node: ast.expr) -> Any:
+    """Return the value of a literal, or a word, which may be dotted, as a string.
+
+    Raises:
+        ValueError: If the node is neither.
+    """
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f"{_value(node.value)}.{node.attr}"  # raises for other nodes
+    if isinstance(node, ast.List | ast.Tuple):
+        return tuple(_value(item) for item in node.elts)
+    return ast.literal_eval(node)
+
+
+IndexCalls = Annotated[
+    list[Any] | None,
+    option(
+        "--add KIND(COL, NAME=VALUE)",
+        "Add an index of any kind (see intarsia index --list), such as "
+        "'distinct(dest, max_values=500)'; repeatable.",
+        parser=parse_index,
+    ),
+]
+DistinctColumns = Annotated[
+    list[Any] | None,
+    option(
+        "--distinct COL[:GRANULARITY]",
+        "Add the distinct values of a column per page (default), row_group, file or number of rows; "
+        "repeatable.",
+        parser=parse_distinct,
+    ),
+]
+BloomColumns = Annotated[
+    list[Any] | None,
+    option(
+        "--bloom COL[:FPP]",
+        "Add Parquet's Bloom filters of a column with the false-positive rate FPP (default 0.01); "
+        "repeatable.",
+        parser=parse_bloom,
+    ),
+]
