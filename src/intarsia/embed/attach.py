@@ -23,6 +23,7 @@ from intarsia.embed.blobs import (
     shortfall_of,
 )
 from intarsia.embed.bloom import Bloom
+from intarsia.embed.chunk import PagesNeededError
 from intarsia.embed.chunk_state import carried_states
 from intarsia.embed.column_data import FileColumns
 from intarsia.embed.heavy import heavy_notes
@@ -102,26 +103,79 @@ def attach_to(
     parts: Sequence[Part] = (),
 ) -> AttachReport:
     """Add checked indexes to a target, without the second attempt that `attach_file` makes."""
-    started = time.perf_counter()
     with ParquetInput(target.open()) as current, current.named_errors():
-        if not current.footer.leaves:
-            raise UnsupportedFeatureError(
-                "the file has no columns, so there is nothing to index", reason="no-columns"
-            )
-        original = find_original(current)
-        length = target.size
-        layout_notes: Sequence[Note] = ()
-        with _copying_ahead(target, original.length) as begin_copy:
-            work = Attachment(original, requested, progress or no_progress, columns_of, begin_copy, parts)
-            work.run()
-            if work.is_different:
-                tail, layout_notes = lay_out(original, work.blobs, work.structures.states)
-                length = original.length + sum(map(len, tail))
+        return attach_in(
+            current, requested, target=target, progress=progress, columns_of=columns_of, parts=parts
+        )
+
+
+def unchanged_report(current: ParquetInput, requested: Sequence[Attachable]) -> AttachReport | None:
+    """Return the report of `attach` if the footer proves that the file has all indexes; otherwise None.
+
+    The indexes themselves are not read, so damage is not detected; `intarsia.verify` finds it. A footer does
+    not show the false-positive rate of a Bloom filter, so the result is None for chunks that have one.
+
+    Raises:
+        IndexBuildError: If an index cannot be built on its columns.
+        ColumnNotFoundError: If the file has no such column.
+    """
+    try:
+        return attach_in(current, requested, footer_only=True)
+    except PagesNeededError:
+        return None
+
+
+def attach_in(
+    current: ParquetInput,
+    requested: Sequence[Attachable],
+    *,
+    target: Target | None = None,
+    progress: Progress | None = None,
+    columns_of: ColumnsOf = FileColumns,
+    parts: Sequence[Part] = (),
+    footer_only: bool = False,
+) -> AttachReport:
+    """Compute what attaching checked indexes changes in an open file, and write it to a target, if any.
+
+    Args:
+        current: The file.
+        requested: The indexes; see `checked_indexes`.
+        target: The same file, which is replaced if it changes; None for a dry run.
+        progress: As for `intarsia.attach`.
+        columns_of: Returns the columns to build embedded indexes on.
+        parts: Parts that other processes have built.
+        footer_only: Whether anything that is not in the footer raises `PagesNeededError`.
+    """
+    started = time.perf_counter()
+    if not current.footer.leaves:
+        raise UnsupportedFeatureError(
+            "the file has no columns, so there is nothing to index", reason="no-columns"
+        )
+    if footer_only and current.directory is None:
+        raise PagesNeededError
+    original = Original(current, current, current.directory) if footer_only else find_original(current)
+    before = length = current.footer.file_length
+    layout_notes: Sequence[Note] = ()
+    with _copying_ahead(target, original.length) as begin_copy:
+        work = Attachment(
+            original,
+            requested,
+            progress or no_progress,
+            columns_of,
+            begin_copy,
+            parts,
+            footer_only=footer_only,
+        )
+        work.run()
+        if work.is_different:
+            tail, layout_notes = lay_out(original, work.blobs, work.structures.states)
+            length = original.length + sum(map(len, tail))
+            if target is not None:
                 target.replace_tail(original.length, tail)
     return AttachReport(
-        path=target.path,
+        path=current.path if target is None else target.path,
         bytes_original=original.length,
-        bytes_before=target.size,
+        bytes_before=before,
         bytes_after=length,
         built=tuple(work.built),
         kept=tuple(work.kept),
@@ -145,6 +199,7 @@ class Attachment:
         columns_of: Returns the columns to build embedded indexes on.
         begin_copy: Called as soon as an index has to be added, possibly several times.
         parts: Parts that other processes have built; parts of other files are ignored.
+        footer_only: As for `attach_in`.
 
     Attributes:
         blobs: The embedded indexes of the new file.
@@ -164,7 +219,10 @@ class Attachment:
         columns_of: ColumnsOf = FileColumns,
         begin_copy: Callable[[], None] = lambda: None,
         parts: Sequence[Part] = (),
+        *,
+        footer_only: bool = False,
     ) -> None:
+        self._footer_only = footer_only
         self._parts = BuiltParts(parts, original)
         self._begin_copy = begin_copy  # called as soon as an index has to be added
         self._requested = requested
@@ -173,9 +231,10 @@ class Attachment:
             original.file,
             carried_states(original.file.footer, original.current, original.directory),
             outcomes=self._parts.outcomes,
+            footer_only=footer_only,
         )
         self._states_before = dict(self.structures.states)
-        self.blobs, self.notes = carried_blobs(original)
+        self.blobs, self.notes = carried_blobs(original, footer_only=footer_only)
         self._blobs_before = list(self.blobs)
         self._lost = bool(self.notes)
         self.built: list[str] = []
@@ -232,6 +291,8 @@ class Attachment:
         if ordinal < len(self.blobs) and same_index(planned, self.blobs[ordinal].entry):
             self.kept.append(planned.name)
         else:
+            if self._footer_only:
+                raise PagesNeededError
             self._begin_copy()
             blob = build_blob(index, planned, self._columns, self._parts.payload(index, planned.name))
             self.blobs[ordinal : ordinal + 1] = [blob]
@@ -282,7 +343,7 @@ def _duplicate(index: Attachable) -> IndexBuildError:
     )
 
 
-def _copying_ahead(target: Target, keep_bytes: int) -> AbstractContextManager[Callable[[], None]]:
+def _copying_ahead(target: Target | None, keep_bytes: int) -> AbstractContextManager[Callable[[], None]]:
     if isinstance(target, CopiesAhead):
         return target.copying_ahead(keep_bytes)
     return nullcontext(lambda: None)

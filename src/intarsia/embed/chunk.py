@@ -26,6 +26,11 @@ NO_ORDER = Reason("no-order", "its type has no defined order")
 _WRONG_ORDER = Reason("wrong-column-order", "the declared column order does not apply to its type")
 _UNKNOWN_ORDER = Reason("unknown-column-order", "its column order is unknown to this version")
 
+
+class PagesNeededError(Exception):
+    """Something would have to be read besides the footer; see `Chunk.footer_only`."""
+
+
 #: Logical types whose decoded form differs from the stored one.
 _CONVERTED_TYPES = frozenset(("DECIMAL", "UNKNOWN"))
 
@@ -42,12 +47,14 @@ class Chunk:
         key: Row group and leaf of the chunk.
         meta: The chunk's metadata in the footer.
         reader: Decodes the leaf's values.
+        footer_only: Whether reading anything but the footer raises `PagesNeededError`.
     """
 
     file: ParquetInput
     key: ChunkKey
     meta: ColumnMetaData
     reader: LeafReader
+    footer_only: bool = False
 
     @property
     def leaf(self) -> Leaf:
@@ -69,7 +76,12 @@ class Chunk:
     @cached_property
     def data(self) -> bytes:
         """The bytes of the chunk."""
-        return self.file.source.read(*chunk_range(self.meta))
+        return self._read(*chunk_range(self.meta))
+
+    def _read(self, start: int, stop: int) -> bytes:
+        if self.footer_only:
+            raise PagesNeededError
+        return self.file.source.read(start, stop)
 
     @cached_property
     def walked(self) -> Sequence[Page]:
@@ -131,7 +143,7 @@ class Chunk:
                 f"bytes {location.start} to {location.stop} are outside the file's body",
                 reason="out-of-bounds",
             )
-        return self.file.source.read(location.start, location.stop)
+        return self._read(location.start, location.stop)
 
     # --- how its values are ordered --------------------------------------------------------------------
 

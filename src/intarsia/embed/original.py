@@ -40,7 +40,7 @@ class Original:
 
     Attributes:
         current: The current file.
-        file: The original file; the same if nothing is attached.
+        file: The original file; the same if nothing is attached, or if only the current footer is read.
         directory: The directory of attached indexes; None if nothing is attached.
         stale: Why the file's directory belongs to another file; None if it has none, or its own.
     """
@@ -53,7 +53,7 @@ class Original:
     @property
     def length(self) -> int:
         """Length of the original file in bytes."""
-        return self.file.footer.file_length
+        return self.file.footer.file_length if self.directory is None else self.directory.original_length
 
 
 def find_original(current: ParquetInput) -> Original:

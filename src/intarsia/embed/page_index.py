@@ -150,18 +150,26 @@ def trusted_page_index(chunk: Chunk, state: ChunkState) -> ChunkState:
     if state.offset_index is None:
         return nothing
     footer = chunk.file.footer
-    added = isinstance(state.offset_index, bytes)
-    if not added and chunk.file.trust(chunk.leaf).doubt(Claim.PAGE_INDEX) is not None:
+    trust = chunk.file.trust(chunk.leaf)
+    if chunk.footer_only:  # of the current file, so the trust includes what was attached
+        doubt = trust.doubt_of_page_index(
+            footer.metadata.row_groups[chunk.key.row_group].columns[chunk.key.leaf]
+        )
+    else:
+        doubt = None if isinstance(state.offset_index, bytes) else trust.doubt(Claim.PAGE_INDEX)
+    if doubt is not None:
         return nothing
+    locations_only = replace(state, column_index=None)
+    if isinstance(state.column_index, ByteRange) and footer.metadata.column_orders is None:
+        state = locations_only
+    if chunk.footer_only:
+        return state
     try:
         locations = _locations(chunk, state.offset_index)
     except FormatError:
         return nothing
-    locations_only = replace(state, column_index=None)
-    if state.column_index is None or (
-        isinstance(state.column_index, ByteRange) and footer.metadata.column_orders is None
-    ):
-        return locations_only
+    if state.column_index is None:
+        return state
     try:
         index = parse_column_index(chunk.bytes_of(state.column_index), num_pages=len(locations))
         _check_bounds(index, chunk.reader)

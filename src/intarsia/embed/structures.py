@@ -71,6 +71,7 @@ class StructureCompleter:
         file: The original file.
         states: The structures of each chunk; updated by `run` and `keep`.
         outcomes: The outcomes of chunks that were completed before, by `complete` of another process.
+        footer_only: As for `Chunk`.
     """
 
     file: ParquetInput
@@ -80,6 +81,7 @@ class StructureCompleter:
     kept: Counter[str] = field(default_factory=Counter)
     weights: Counter[str] = field(default_factory=Counter)
     outcomes: Mapping[ChunkKey, Sequence[Outcome]] = field(default_factory=dict)
+    footer_only: bool = False
 
     @cached_property
     def _readers(self) -> list[LeafReader]:
@@ -110,7 +112,7 @@ class StructureCompleter:
             advance(names[key.leaf])
 
         done = 0
-        if any(isinstance(state.offset_index, bytes) for state in self.states.values()):
+        if self.footer_only or any(isinstance(state.offset_index, bytes) for state in self.states.values()):
             # The file was indexed before. If nothing is to be built, threads would take longer than the work.
             while done < len(work) and not any(self.built.values()):
                 take(*work[done], self.complete(work[done]))
@@ -135,7 +137,7 @@ class StructureCompleter:
         chunk: ColumnChunk = self.file.footer.metadata.row_groups[key.row_group].columns[key.leaf]
         if chunk.file_path or chunk.meta_data is None:
             return None
-        return Chunk(self.file, key, chunk.meta_data, self._readers[key.leaf])
+        return Chunk(self.file, key, chunk.meta_data, self._readers[key.leaf], self.footer_only)
 
     def complete(self, item: tuple[ChunkKey, Sequence[Structure]]) -> Sequence[Outcome]:
         """Return the outcomes of the structures of one chunk; without rows there is nothing to do."""

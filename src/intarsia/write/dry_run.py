@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from intarsia.embed.attach import Attachable, attach_to
+from intarsia.embed.attach import Attachable, attach_in
 from intarsia.errors import WriteError
 from intarsia.file import ParquetInput
-from intarsia.storage import ByteSource, MemorySource
+from intarsia.storage import MemorySource
 
 
 def dry_run(
@@ -46,11 +45,12 @@ def dry_run(
             reason="schema-not-writable",
             path=path,
         ) from error
-    source = MemorySource(sink.getvalue().to_pybytes(), path)
+    file = ParquetInput(MemorySource(sink.getvalue().to_pybytes(), path))
     requested = list(indexes)
     if requested:
-        attach_to(_DiscardingTarget(path, source.size(), source), requested)
-    return ParquetInput(source)
+        with file.named_errors():
+            attach_in(file, requested)
+    return file
 
 
 def _refuse_duplicates(schema: pa.Schema, path: str) -> None:
@@ -62,18 +62,3 @@ def _refuse_duplicates(schema: pa.Schema, path: str) -> None:
                 path=path,
                 column=name,
             )
-
-
-@dataclass
-class _DiscardingTarget:
-    """A target that discards what is written; implements `intarsia.storage.target.Target`."""
-
-    path: str
-    size: int
-    source: MemorySource
-
-    def open(self) -> ByteSource:
-        return self.source
-
-    def replace_tail(self, keep_bytes: int, tail: Sequence[bytes]) -> None:
-        """Do nothing."""
