@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from intarsia.advice.candidates import options_of
 from intarsia.advice.queries import Query
-from intarsia.embed.attach import Attachable
+from intarsia.embed.structures import Attachable
 from intarsia.errors import IntarsiaError
 from intarsia.predicate import And, Constant, Not, Or, Predicate
 from intarsia.predicate.nodes import dotted, innermost

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from intarsia.embed import Bloom, PageIndex, Statistics
-from intarsia.embed.attach import STANDARD, Attachable
+from intarsia.embed.structures import STANDARD, Attachable
 from intarsia.errors import IntarsiaError
 from intarsia.indexes.base import Index, PicksPredicates
 from intarsia.indexes.bloom_granule import BloomGranule

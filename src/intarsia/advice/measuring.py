@@ -14,7 +14,7 @@ from intarsia.advice.cost import QueryCost
 from intarsia.advice.sampled_file import BuiltIndex, SampledFile, group_bytes
 from intarsia.advice.sampling import spread
 from intarsia.arrow.selecting import no_rows
-from intarsia.embed.attach import Attachable
+from intarsia.embed.structures import Attachable
 from intarsia.errors import IntarsiaError
 from intarsia.file import ParquetInput
 from intarsia.indexes.rowmap import MAX_BUCKET_ENTRIES, RowMap

@@ -8,7 +8,7 @@ from typing import Any
 from intarsia.advice.columns import ColumnShape
 from intarsia.advice.cost import QueryCost
 from intarsia.advice.obstacles import Obstacle
-from intarsia.embed.attach import Attachable
+from intarsia.embed.structures import Attachable
 from intarsia.read.amounts import count, size
 
 

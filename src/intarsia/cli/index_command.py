@@ -94,8 +94,7 @@ def index(
     Bad files are reported; the rest are still indexed.
     """
     from intarsia.embed import PageIndex, Statistics
-    from intarsia.embed.lake_index import write_lake_index
-    from intarsia.embed.many import attach_files
+    from intarsia.embed.many import attach_files, write_lake_index
 
     requested: list[Any] = [PageIndex()] if page_index else []
     requested += [Statistics()] if statistics else []
@@ -147,8 +146,7 @@ def _index_with_spark(
 def _check(listed: FoundFiles, requested: Sequence[Any], location: Location | None) -> None:
     """Raise an error at once for indexes that would fail on every file, and for an impossible location."""
     from intarsia.embed.attach import checked_indexes
-    from intarsia.embed.lake_index import check_location
-    from intarsia.embed.named_columns import check_named_columns
+    from intarsia.embed.many import check_location, check_named_columns
     from intarsia.errors import IndexBuildError
 
     try:
