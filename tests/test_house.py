@@ -83,7 +83,7 @@ CHANGED_FROM_OUTSIDE = {
     ("cli/app.py", "option.expose_value"): _LIBRARY,
     ("cli/app.py", "option.hidden"): _LIBRARY,
     ("cli/failures.py", "warnings.showwarning"): _PROCESS,
-    ("embed/lake_index.py", "_table(find_files(source, storage_options)).lake_index"): (
+    ("embed/many.py", "_table(find_files(source, storage_options)).lake_index"): (
         "`update` is a method of `TableLakeIndex`"
     ),
     ("embed/chunk.py", "error.column"): _CONTEXT,

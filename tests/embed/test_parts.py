@@ -10,7 +10,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.embed.attach import attach_file
-from intarsia.embed.part_building import build_part, divide_work
+from intarsia.embed.parts import build_part, divide_work
 from intarsia.errors import IndexBuildError
 from intarsia.file import ParquetInput
 

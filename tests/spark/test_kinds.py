@@ -14,7 +14,7 @@ import pytest
 
 import intarsia as ia
 from intarsia import spark as ias
-from intarsia.embed.attach import STANDARD
+from intarsia.embed.structures import STANDARD
 from intarsia.indexes.registry import known_kinds
 from tests.lake.index.lakes import age
 from tests.spark.comparing import files_with_matches, local_path, rows, settings

@@ -14,7 +14,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.check.verification import verify_source
-from intarsia.check.verification.following import Follower
+from intarsia.check.verification.embedded import Follower
 from intarsia.file import REMOTE_TAIL_BYTES
 from intarsia.storage import BufferedSource, ByteRange, CountedSource, LocalFile
 from intarsia.write import write_table

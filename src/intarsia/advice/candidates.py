@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from intarsia.advice.report import ColumnShape
 from intarsia.embed import Bloom, PageIndex, Statistics
-from intarsia.embed.attach import STANDARD, Attachable
 from intarsia.embed.column_data import FileColumns
+from intarsia.embed.structures import STANDARD, Attachable
 from intarsia.errors import IntarsiaError
 from intarsia.file import ParquetInput
 from intarsia.indexes.base import Index, PicksPredicates

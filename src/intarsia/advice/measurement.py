@@ -23,7 +23,7 @@ from intarsia.advice.report import (
 from intarsia.advice.sampled_file import BuiltIndex, group_bytes
 from intarsia.arrow.selecting import no_rows
 from intarsia.embed import PageIndex
-from intarsia.embed.attach import Attachable
+from intarsia.embed.structures import Attachable
 from intarsia.indexes.base import HasPurpose
 from intarsia.indexes.distinct import Distinct
 from intarsia.lake.table import Table

@@ -22,7 +22,7 @@ from intarsia.advice.sampled_file import (
     take_turns,
 )
 from intarsia.arrow.selecting import no_rows
-from intarsia.embed.attach import Attachable
+from intarsia.embed.structures import Attachable
 from intarsia.errors import ColumnNotFoundError, IntarsiaError, PredicateError
 from intarsia.file import ParquetInput
 from intarsia.indexes.rowmap import MAX_BUCKET_ENTRIES, RowMap

@@ -6,7 +6,7 @@ import operator
 from dataclasses import astuple, dataclass
 from typing import Any
 
-from intarsia.embed.attach import Attachable
+from intarsia.embed.structures import Attachable
 from intarsia.read.amounts import count, size
 
 

@@ -18,7 +18,7 @@ from intarsia.advice.measurement import ESTIMATED_PART, Measurement
 from intarsia.advice.queries import Query
 from intarsia.advice.report import Advice, QueryAdvice
 from intarsia.embed import PageIndex
-from intarsia.embed.attach import Attachable
+from intarsia.embed.structures import Attachable
 from intarsia.errors import IntarsiaError
 from intarsia.lake.table import Table
 from intarsia.predicate import And, Constant, Not, Or, Predicate

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
-from intarsia.embed.attach import Attachable, Attachment
+from intarsia.embed.attach import Attachment
 from intarsia.embed.blobs import Blob
 from intarsia.embed.chunk_state import ChunkState
 from intarsia.embed.footer_edit import FooterEdit
 from intarsia.embed.original import Original, find_original
+from intarsia.embed.structures import Attachable
 from intarsia.embed.tail import lay_out
 from intarsia.errors import IntarsiaError
 from intarsia.file import ChunkKey, ParquetInput
@@ -226,7 +227,8 @@ class SampledFile:
         states = {
             key: state for key, state in attachment.structures.states.items() if state != self._states[key]
         }
-        return BuiltIndex(blobs, states, sum(attachment.weights.values()), time.perf_counter() - started)
+        num_bytes = sum(size for _, size in attachment.added.values())
+        return BuiltIndex(blobs, states, num_bytes, time.perf_counter() - started)
 
     def with_indexes(self, built: Sequence[BuiltIndex]) -> ParquetInput:
         """Return the sample as a file with these indexes in addition to its own; nothing is cached."""

@@ -95,8 +95,7 @@ def index(
         intarsia index 'lake/month=*/*.parquet' --distinct dest --json
     """
     from intarsia.embed import PageIndex, Statistics
-    from intarsia.embed.lake_index import write_lake_index
-    from intarsia.embed.many import attach_files
+    from intarsia.embed.many import attach_files, write_lake_index
 
     requested: list[Any] = [PageIndex()] if page_index else []
     requested += [Statistics()] if statistics else []
@@ -129,8 +128,7 @@ def index(
 def _check(listed: FoundFiles, requested: Sequence[Any], location: Location | None) -> None:
     """Raise an error at once for indexes that would fail on every file, and for an impossible location."""
     from intarsia.embed.attach import checked_indexes
-    from intarsia.embed.lake_index import check_location
-    from intarsia.embed.named_columns import check_named_columns
+    from intarsia.embed.many import check_location, check_named_columns
     from intarsia.errors import IndexBuildError
 
     try:

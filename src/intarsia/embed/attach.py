@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from intarsia.embed.blobs import (
     build_blob,
@@ -22,18 +21,13 @@ from intarsia.embed.blobs import (
     same_index,
     shortfall_of,
 )
-from intarsia.embed.bloom import Bloom
+from intarsia.embed.chunk import PagesNeededError
 from intarsia.embed.chunk_state import carried_states
 from intarsia.embed.column_data import FileColumns
-from intarsia.embed.heavy import heavy_notes
-from intarsia.embed.named_columns import partition_error_of
 from intarsia.embed.original import Original, find_original
-from intarsia.embed.page_index import PageIndex, known_offset_index
 from intarsia.embed.parts import BuiltParts, Part
-from intarsia.embed.progress import Progress, no_progress
-from intarsia.embed.report import AttachReport, Note, summarize
-from intarsia.embed.statistics import Statistics
-from intarsia.embed.structures import StructureCompleter
+from intarsia.embed.report import AttachReport, Note, Progress, no_progress, summarize
+from intarsia.embed.structures import STANDARD, Attachable, Attachables, StructureCompleter
 from intarsia.embed.tail import lay_out
 from intarsia.errors import (
     ChangedMeanwhileError,
@@ -44,18 +38,10 @@ from intarsia.errors import (
 )
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.directory import Entry
-from intarsia.indexes.base import Index
+from intarsia.indexes.base import HasPurpose, Index
+from intarsia.predicate.nodes import dotted
 from intarsia.storage import StorageOptions
 from intarsia.storage.target import CopiesAhead, Target, find_target
-
-#: The structures that Parquet itself defines, in the order in which they are computed.
-STANDARD = (PageIndex, Statistics, Bloom)
-
-#: A standard structure, or an object that implements `intarsia.indexes.base.Index`.
-Attachable: TypeAlias = "PageIndex | Statistics | Bloom | Index"
-
-#: One or several indexes; a single one needs no list.
-Attachables: TypeAlias = "Attachable | Iterable[Attachable]"
 
 #: Returns the columns to build indexes on, given a file and a function that returns a chunk's OffsetIndex.
 ColumnsOf: TypeAlias = Callable[[ParquetInput, Callable[[ChunkKey], "bytes | None"]], FileColumns]
@@ -102,36 +88,89 @@ def attach_to(
     parts: Sequence[Part] = (),
 ) -> AttachReport:
     """Add checked indexes to a target, without the second attempt that `attach_file` makes."""
-    started = time.perf_counter()
     with ParquetInput(target.open()) as current, current.named_errors():
-        if not current.footer.leaves:
-            raise UnsupportedFeatureError(
-                "the file has no columns, so there is nothing to index", reason="no-columns"
-            )
-        original = find_original(current)
-        length = target.size
-        layout_notes: Sequence[Note] = ()
-        with _copying_ahead(target, original.length) as begin_copy:
-            work = Attachment(original, requested, progress or no_progress, columns_of, begin_copy, parts)
-            work.run()
-            if work.is_different:
-                tail, layout_notes = lay_out(original, work.blobs, work.structures.states)
-                length = original.length + sum(map(len, tail))
+        return attach_in(
+            current, requested, target=target, progress=progress, columns_of=columns_of, parts=parts
+        )
+
+
+def unchanged_report(current: ParquetInput, requested: Sequence[Attachable]) -> AttachReport | None:
+    """Return the report of `attach` if the footer proves that the file has all indexes; otherwise None.
+
+    The indexes themselves are not read, so damage is not detected; `intarsia.verify` finds it. A footer does
+    not show the false-positive rate of a Bloom filter, so the result is None for chunks that have one.
+
+    Raises:
+        IndexBuildError: If an index cannot be built on its columns.
+        ColumnNotFoundError: If the file has no such column.
+    """
+    try:
+        return attach_in(current, requested, footer_only=True)
+    except PagesNeededError:
+        return None
+
+
+def attach_in(
+    current: ParquetInput,
+    requested: Sequence[Attachable],
+    *,
+    target: Target | None = None,
+    progress: Progress | None = None,
+    columns_of: ColumnsOf = FileColumns,
+    parts: Sequence[Part] = (),
+    footer_only: bool = False,
+) -> AttachReport:
+    """Compute what attaching checked indexes changes in an open file, and write it to a target, if any.
+
+    Args:
+        current: The file.
+        requested: The indexes; see `checked_indexes`.
+        target: The same file, which is replaced if it changes; None for a dry run.
+        progress: As for `intarsia.attach`.
+        columns_of: Returns the columns to build embedded indexes on.
+        parts: Parts that other processes have built.
+        footer_only: Whether anything that is not in the footer raises `PagesNeededError`.
+    """
+    started = time.perf_counter()
+    if not current.footer.leaves:
+        raise UnsupportedFeatureError(
+            "the file has no columns, so there is nothing to index", reason="no-columns"
+        )
+    if footer_only and current.directory is None:
+        raise PagesNeededError
+    original = Original(current, current, current.directory) if footer_only else find_original(current)
+    before = length = current.footer.file_length
+    layout_notes: Sequence[Note] = ()
+    with _copying_ahead(target, original.length) as begin_copy:
+        work = Attachment(
+            original,
+            requested,
+            progress or no_progress,
+            columns_of,
+            begin_copy,
+            parts,
+            footer_only=footer_only,
+        )
+        work.run()
+        if work.is_different:
+            tail, layout_notes = lay_out(original, work.blobs, work.structures.states)
+            length = original.length + sum(map(len, tail))
+            if target is not None:
                 target.replace_tail(original.length, tail)
     return AttachReport(
-        path=target.path,
+        path=current.path if target is None else target.path,
         bytes_original=original.length,
-        bytes_before=target.size,
+        bytes_before=before,
         bytes_after=length,
-        built=tuple(work.built),
+        built=tuple(work.added),
         kept=tuple(work.kept),
         notes=summarize(
-            [*work.notes, *layout_notes, *heavy_notes(work.indexes, work.weights, original.length)],
+            [*work.notes, *layout_notes, *heavy_notes(work.added, original.length)],
             [group.num_rows for group in original.file.footer.metadata.row_groups],
         ),
         stale=original.stale,
         seconds=time.perf_counter() - started,
-        weights=work.weights,
+        weights={name: num_bytes for name, (_, num_bytes) in work.added.items()},
     )
 
 
@@ -145,15 +184,14 @@ class Attachment:
         columns_of: Returns the columns to build embedded indexes on.
         begin_copy: Called as soon as an index has to be added, possibly several times.
         parts: Parts that other processes have built; parts of other files are ignored.
+        footer_only: As for `attach_in`.
 
     Attributes:
         blobs: The embedded indexes of the new file.
         structures: The standard structures of the new file.
-        built: Names of the indexes that were built.
         kept: Names of the indexes that the file already had.
         notes: Missing and incomplete indexes, and why.
-        indexes: The indexes that were built, by name.
-        weights: Size in bytes of each index that was built, by name.
+        added: The indexes that were built and their sizes in bytes, by name.
     """
 
     def __init__(
@@ -164,7 +202,10 @@ class Attachment:
         columns_of: ColumnsOf = FileColumns,
         begin_copy: Callable[[], None] = lambda: None,
         parts: Sequence[Part] = (),
+        *,
+        footer_only: bool = False,
     ) -> None:
+        self._footer_only = footer_only
         self._parts = BuiltParts(parts, original)
         self._begin_copy = begin_copy  # called as soon as an index has to be added
         self._requested = requested
@@ -173,17 +214,16 @@ class Attachment:
             original.file,
             carried_states(original.file.footer, original.current, original.directory),
             outcomes=self._parts.outcomes,
+            footer_only=footer_only,
         )
         self._states_before = dict(self.structures.states)
-        self.blobs, self.notes = carried_blobs(original)
+        self.blobs, self.notes = carried_blobs(original, footer_only=footer_only)
         self._blobs_before = list(self.blobs)
         self._lost = bool(self.notes)
-        self.built: list[str] = []
+        self.added: dict[str, tuple[Attachable, int]] = {}
         self.kept: list[str] = []
-        self.indexes: dict[str, Attachable] = {}
-        self.weights: dict[str, int] = {}
         self._shortfalls: list[Note] = []
-        self._columns = columns_of(original.file, partial(known_offset_index, self.structures))
+        self._columns = columns_of(original.file, self.structures.known_offset_index)
         self._embedded: set[object] = set()
         self._standard = [index for cls in STANDARD for index in requested if isinstance(index, cls)]
         self._work = self.structures.work(self._standard)
@@ -217,9 +257,7 @@ class Attachment:
         self.notes += self.structures.notes
         for structure in self._standard:
             if self.structures.built[structure.name]:
-                self.built.append(structure.name)
-                self.indexes[structure.name] = structure
-                self.weights[structure.name] = self.structures.weights[structure.name]
+                self.added[structure.name] = structure, self.structures.weights[structure.name]
             elif self.structures.kept[structure.name]:
                 self.kept.append(structure.name)
 
@@ -232,12 +270,12 @@ class Attachment:
         if ordinal < len(self.blobs) and same_index(planned, self.blobs[ordinal].entry):
             self.kept.append(planned.name)
         else:
+            if self._footer_only:
+                raise PagesNeededError
             self._begin_copy()
             blob = build_blob(index, planned, self._columns, self._parts.payload(index, planned.name))
             self.blobs[ordinal : ordinal + 1] = [blob]
-            self.built.append(planned.name)
-            self.indexes[planned.name] = index
-            self.weights[planned.name] = blob.num_bytes
+            self.added[planned.name] = index, blob.num_bytes
             shortfall = shortfall_of(index, blob, self._columns)
             self._shortfalls += [] if shortfall is None else [shortfall]
         self._advance(planned.name)
@@ -258,9 +296,9 @@ def checked_indexes(indexes: Attachables) -> list[Attachable]:
     """
     requested: list[Attachable] = []
     seen = set()
-    if isinstance(indexes, (*STANDARD, Index, str)) or not isinstance(indexes, Iterable):
-        indexes = [indexes]
-    for index in indexes:
+    is_one = isinstance(indexes, (*STANDARD, Index, str)) or not isinstance(indexes, Iterable)
+    passed: Any = [indexes] if is_one else indexes
+    for index in passed:
         # a class has the attributes that the protocol requires of its instances
         if isinstance(index, type) or not isinstance(index, (*STANDARD, Index)):
             raise IndexBuildError(
@@ -282,7 +320,44 @@ def _duplicate(index: Attachable) -> IndexBuildError:
     )
 
 
-def _copying_ahead(target: Target, keep_bytes: int) -> AbstractContextManager[Callable[[], None]]:
+def _copying_ahead(target: Target | None, keep_bytes: int) -> AbstractContextManager[Callable[[], None]]:
     if isinstance(target, CopiesAhead):
         return target.copying_ahead(keep_bytes)
     return nullcontext(lambda: None)
+
+
+def partition_error_of(path: str, error: ColumnNotFoundError) -> IndexBuildError | None:
+    """Return the error for a partition column, which files do not contain; None for other columns."""
+    folders = path.split("/")[:-1] if "://" in path else os.path.abspath(path).split(os.sep)[:-1]
+    if not error.column or not any(folder.startswith(f"{error.column}=") for folder in folders):
+        return None
+    return IndexBuildError(
+        f"{path}: column {error.column!r} is a partition column, which needs no index: scans skip files "
+        "by the names of their folders; omit the index",
+        reason="partition-column",
+        path=path,
+        column=error.column,
+    )
+
+
+#: An index that takes a larger part of the original file gets a note.
+HEAVY_SHARE = 0.1
+
+#: In smaller files, in bytes, no index gets a note: every payload is large relative to them.
+MIN_FILE_BYTES = 1_000_000
+
+
+def heavy_notes(added: Mapping[str, tuple[Attachable, int]], original_bytes: int) -> Iterator[Note]:
+    """Yield a note for each index that is larger than a tenth of the original file.
+
+    Args:
+        added: The indexes that were built and their sizes in bytes, by name.
+        original_bytes: Length of the original file.
+    """
+    for name, (index, num_bytes) in added.items():
+        share = num_bytes / original_bytes
+        if share > HEAVY_SHARE and original_bytes >= MIN_FILE_BYTES:
+            purpose = f"; it is used to {index.purpose}" if isinstance(index, HasPurpose) else ""
+            reason = f"it is larger than a tenth of the file{purpose}"
+            columns = ", ".join(map(dotted, index.columns)) or None
+            yield Note(columns, None, name, reason, "heavy", share)

@@ -78,10 +78,17 @@ def _footer_keys(index: object | None, payload_offset: int) -> Mapping[bytes, by
     return index.footer_keys(payload_offset) if isinstance(index, HasFooterKeys) else {}
 
 
-def carried_blobs(original: Original) -> tuple[list[Blob], list[Note]]:
-    """Return the indexes that are already embedded, and notes on damaged ones, which are dropped."""
+def carried_blobs(original: Original, *, footer_only: bool = False) -> tuple[list[Blob], list[Note]]:
+    """Return the indexes that are already embedded, and notes on damaged ones, which are dropped.
+
+    Args:
+        original: The file.
+        footer_only: Whether to return them without their payloads, which are then not checked.
+    """
     embedded = EmbeddedIndexes(original.current)
     entries = original.directory.entries if original.directory is not None else ()
+    if footer_only:
+        return [Blob(entry, b"") for entry in entries], []
     found = [_carried(embedded, entry) for entry in entries]
     blobs = [item for item in found if isinstance(item, Blob)]
     return blobs, [item for item in found if isinstance(item, Note)]

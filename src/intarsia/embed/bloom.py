@@ -12,9 +12,8 @@ import pyarrow as pa
 
 from intarsia.arrow.hashing import Hashes, xxh64
 from intarsia.embed.chunk import Chunk
-from intarsia.embed.chunk_state import ChunkState
+from intarsia.embed.chunk_state import ChunkState, Outcome
 from intarsia.embed.report import Reason
-from intarsia.embed.structures import Outcome
 from intarsia.errors import FormatError, IndexBuildError, PredicateError
 from intarsia.file import ParquetInput
 from intarsia.format.bloom import (

@@ -2,29 +2,168 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from intarsia.embed.chunk_pages import LocatedPages, locate_pages
 from intarsia.embed.leaf_values import LeafReader, may_be_dictionary
 from intarsia.embed.report import Reason
 from intarsia.errors import CorruptFileError, IndexBuildError
 from intarsia.file import ChunkKey, ParquetInput
+from intarsia.file.decompress import decompress
 from intarsia.file.pages import walk_pages
 from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf, chunk_range
+from intarsia.format.levels import PageLevels, levels_are_compressed, page_levels
 from intarsia.format.page_header import Page
-from intarsia.format.structs import ColumnMetaData
+from intarsia.format.structs import ColumnMetaData, OffsetIndex, PageEncodingStats, PageLocation
 from intarsia.storage import ByteRange
+
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LocatedPages:
+    """The pages of a chunk and the rows in them.
+
+    Attributes:
+        pages: All pages, including the dictionary page.
+        data: The data pages.
+        levels: Levels of each data page; None for columns where counting them is not necessary.
+        num_rows: Number of rows of each data page.
+    """
+
+    pages: Sequence[Page]
+    data: Sequence[Page]
+    levels: Sequence[PageLevels] | None
+    num_rows: Counts
+
+    @property
+    def num_values(self) -> Counts:
+        """Number of values of each data page, including nulls and empty lists."""
+        return np.array([page.num_values for page in self.data], dtype=np.int64)
+
+    @property
+    def first_rows(self) -> Counts:
+        """First row of each data page, relative to the row group."""
+        return np.cumsum(self.num_rows) - self.num_rows
+
+    def offset_index(self, chunk_start: int, value_bytes: Counts | None = None) -> OffsetIndex:
+        """Return the OffsetIndex of the pages.
+
+        Args:
+            chunk_start: Byte offset of the chunk in the file.
+            value_bytes: Size of the values of each page in bytes, if known.
+        """
+        locations = [
+            PageLocation(chunk_start + page.start, page.stop - page.start, first_row)
+            for page, first_row in zip(self.data, self.first_rows.tolist(), strict=True)
+        ]
+        return OffsetIndex(locations, None if value_bytes is None else value_bytes.tolist())
+
+    def encoding_stats(self) -> list[PageEncodingStats]:
+        """Return the number of pages of each type and encoding."""
+        counts = Counter((page.header.type, page.encoding) for page in self.pages if page.encoding >= 0)
+        return [
+            PageEncodingStats(page_type, encoding, count)
+            for (page_type, encoding), count in sorted(counts.items())
+        ]
+
+
+def locate_pages(
+    chunk: bytes, pages: Sequence[Page], meta: ColumnMetaData, num_rows: int, leaf: Leaf
+) -> LocatedPages:
+    """Find the rows of each page of a chunk.
+
+    Args:
+        chunk: The bytes of the chunk.
+        pages: Its pages, as returned by `intarsia.file.pages.walk_pages`.
+        meta: The chunk's metadata in the footer.
+        num_rows: Number of rows in the row group.
+        leaf: The column.
+
+    Raises:
+        IndexBuildError: If the pages cannot have an OffsetIndex; the message says why.
+        FormatError: If the pages are damaged.
+    """
+    data = [page for page in pages if page.is_data]
+    if not data:
+        raise IndexBuildError("the column chunk has no data pages", reason="no-data-pages")
+    levels = None
+    rows = [page.num_values for page in data]
+    if leaf.max_repetition_level or leaf.max_definition_level > 1:
+        levels = [count_levels(chunk, page, meta, leaf) for page in data]
+        rows = [counted.num_rows for counted in levels]
+        if not all(counted.starts_row for counted in levels):
+            raise IndexBuildError("a page starts in the middle of a row", reason="page-splits-row")
+    if not all(rows):
+        raise IndexBuildError("a page is empty", reason="empty-page")
+    for page, counted in zip(data, rows, strict=True):
+        two = page.header.data_page_header_v2
+        if two is not None and two.num_rows != counted:
+            raise IndexBuildError(
+                f"a page header claims {two.num_rows} rows, but its levels have {counted}",
+                reason="row-count-mismatch",
+            )
+    if sum(rows) != num_rows:
+        raise IndexBuildError(
+            f"its pages have {sum(rows)} rows, but the row group has {num_rows}", reason="row-count-mismatch"
+        )
+    return LocatedPages(pages, data, levels, np.array(rows, dtype=np.int64))
+
+
+def count_levels(chunk: bytes, page: Page, meta: ColumnMetaData, leaf: Leaf) -> PageLevels:
+    """Count the levels of a data page.
+
+    Raises:
+        FormatError: If the levels are damaged.
+    """
+    body = memoryview(chunk)[page.body_start : page.stop]
+    if levels_are_compressed(page.header):
+        body = decompress(body, meta.codec, page.header.uncompressed_page_size)
+    return page_levels(body, page.header, leaf)
+
+
+def present_counts(
+    num_values: Counts, levels: Sequence[PageLevels] | None, column: pa.ChunkedArray
+) -> Counts | None:
+    """Count the values of each page that are not null.
+
+    Args:
+        num_values: Number of values of each page, including nulls and empty lists.
+        levels: Levels of each page, if they were counted.
+        column: The decoded values of all pages, including nulls, but not empty and null lists.
+
+    Returns:
+        The counts; None if the number of decoded values differs from the pages' claims.
+    """
+    if levels is not None:
+        return np.array([page.num_present for page in levels], dtype=np.int64)
+    if len(column) != num_values.sum():
+        return None
+    if not column.null_count:
+        return num_values
+    valid = np.concatenate([piece.is_valid().to_numpy(zero_copy_only=False) for piece in column.chunks])
+    totals = np.concatenate([[0], np.cumsum(valid, dtype=np.int64)])
+    stops = np.cumsum(num_values)
+    return np.asarray(totals[stops] - totals[stops - num_values])
+
 
 #: Why columns of some types have no bounds.
 NO_ORDER = Reason("no-order", "its type has no defined order")
 
 _WRONG_ORDER = Reason("wrong-column-order", "the declared column order does not apply to its type")
 _UNKNOWN_ORDER = Reason("unknown-column-order", "its column order is unknown to this version")
+
+
+class PagesNeededError(Exception):
+    """Something would have to be read besides the footer; see `Chunk.footer_only`."""
+
 
 #: Logical types whose decoded form differs from the stored one.
 _CONVERTED_TYPES = frozenset(("DECIMAL", "UNKNOWN"))
@@ -42,12 +181,14 @@ class Chunk:
         key: Row group and leaf of the chunk.
         meta: The chunk's metadata in the footer.
         reader: Decodes the leaf's values.
+        footer_only: Whether reading anything but the footer raises `PagesNeededError`.
     """
 
     file: ParquetInput
     key: ChunkKey
     meta: ColumnMetaData
     reader: LeafReader
+    footer_only: bool = False
 
     @property
     def leaf(self) -> Leaf:
@@ -69,7 +210,12 @@ class Chunk:
     @cached_property
     def data(self) -> bytes:
         """The bytes of the chunk."""
-        return self.file.source.read(*chunk_range(self.meta))
+        return self._read(*chunk_range(self.meta))
+
+    def _read(self, start: int, stop: int) -> bytes:
+        if self.footer_only:
+            raise PagesNeededError
+        return self.file.source.read(start, stop)
 
     @cached_property
     def walked(self) -> Sequence[Page]:
@@ -131,7 +277,7 @@ class Chunk:
                 f"bytes {location.start} to {location.stop} are outside the file's body",
                 reason="out-of-bounds",
             )
-        return self.file.source.read(location.start, location.stop)
+        return self._read(location.start, location.stop)
 
     # --- how its values are ordered --------------------------------------------------------------------
 

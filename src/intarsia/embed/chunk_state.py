@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
+from intarsia.embed.report import Reason
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.directory import Directory
 from intarsia.format.footer import Footer
@@ -14,6 +15,9 @@ from intarsia.storage import ByteRange
 
 #: Fields of `Statistics` that are defined only if the footer declares a column order.
 ORDERED_BOUNDS = ("min_value", "max_value", "is_min_value_exact", "is_max_value_exact")
+
+#: The structures in the body of a file, in the order in which they are written.
+LOCATED = ("bloom_filter", "column_index", "offset_index")
 
 #: The range of a structure in the file, or its bytes if it is new; None if there is no structure.
 Placed: TypeAlias = ByteRange | bytes | None
@@ -40,21 +44,27 @@ class ChunkState:
 
     def num_added_bytes(self, before: ChunkState) -> int:
         """Return the size in bytes of the structures that an earlier state lacked, except in the footer."""
-        pairs = (
-            (self.offset_index, before.offset_index),
-            (self.column_index, before.column_index),
-            (self.bloom_filter, before.bloom_filter),
-        )
+        pairs = [(getattr(self, structure), getattr(before, structure)) for structure in LOCATED]
         return sum(len(here) for here, there in pairs if isinstance(here, bytes) and here != there)
 
 
-def state_of(chunk: ColumnChunk, body_stop: int) -> ChunkState:
-    """Return the structures of a chunk according to its footer.
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome for one structure of one chunk.
 
-    Args:
-        chunk: The chunk.
-        body_stop: Byte offset of the original footer.
+    Attributes:
+        state: The completed structures of the chunk.
+        built: True if the structure was added, False if it was kept, None if the chunk has none.
+        reason: Why the structure or a part of it could not be added; None if it is complete.
     """
+
+    state: ChunkState
+    built: bool | None
+    reason: Reason | None = None
+
+
+def state_of(chunk: ColumnChunk, body_stop: int) -> ChunkState:
+    """Return the structures of a chunk according to its footer."""
     meta = chunk.meta_data
     bloom_filter = None
     if meta is not None and meta.bloom_filter_offset:
@@ -126,12 +136,7 @@ def carried_states(
         return current.source.read(location.start, location.stop)
 
     return {
-        key: replace(
-            state,
-            offset_index=carried(state.offset_index),
-            column_index=carried(state.column_index),
-            bloom_filter=carried(state.bloom_filter),
-        )
+        key: replace(state, **cast(dict[str, Any], {name: carried(getattr(state, name)) for name in LOCATED}))
         for key, state in present_states(original, current.footer, directory).items()
     }
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from intarsia.arrow.selecting import no_rows, take_rows
 from intarsia.arrow.struct_fields import field_values
-from intarsia.embed.chunk_pages import locate_pages
+from intarsia.embed.chunk import locate_pages
 from intarsia.embed.leaf_values import may_be_dictionary
 from intarsia.errors import CorruptFileError, IndexBuildError, PredicateError
 from intarsia.file import ChunkKey, ParquetInput

@@ -30,9 +30,11 @@ _NUM_ROWS, _ROW_GROUPS, _KEY_VALUES, _COLUMN_ORDERS = 3, 4, 5, 7
 # RowGroup
 _COLUMNS, _ROWS_OF_GROUP = 1, 3
 # ColumnChunk
-_META_DATA, _OFFSET_INDEX, _COLUMN_INDEX = 3, (4, 5), (6, 7)
+_META_DATA = 3
 # ColumnMetaData
-_STATISTICS, _ENCODING_STATS, _BLOOM_FILTER = 12, 13, (14, 15)
+_STATISTICS, _ENCODING_STATS = 12, 13
+# offset and length of `LOCATED` structures, in ColumnChunk, and in ColumnMetaData for the Bloom filter
+_LOCATIONS = {"offset_index": (4, 5), "column_index": (6, 7), "bloom_filter": (14, 15)}
 # Statistics
 _STATISTICS_FIELDS = {
     "max": (1, BINARY),
@@ -75,17 +77,17 @@ class FooterEdit:
         assert meta is not None, "only chunks with parsed metadata are changed"
         return meta
 
-    def set_offset_index(self, row_group: int, leaf: int, location: ByteRange | None) -> None:
-        """Set the location of a chunk's OffsetIndex, or remove it."""
-        _set_location(self._chunk(row_group, leaf), _OFFSET_INDEX, location)
-
-    def set_column_index(self, row_group: int, leaf: int, location: ByteRange | None) -> None:
-        """Set the location of a chunk's ColumnIndex, or remove it."""
-        _set_location(self._chunk(row_group, leaf), _COLUMN_INDEX, location)
-
-    def set_bloom_filter(self, row_group: int, leaf: int, location: ByteRange | None) -> None:
-        """Set the location of a chunk's Bloom filter, or remove it."""
-        _set_location(self._chunk_metadata(row_group, leaf), _BLOOM_FILTER, location)
+    def set_location(self, row_group: int, leaf: int, structure: str, location: ByteRange | None) -> None:
+        """Set the location of one of the `LOCATED` structures of a chunk, or remove it."""
+        in_metadata = structure == "bloom_filter"
+        tree = (self._chunk_metadata if in_metadata else self._chunk)(row_group, leaf)
+        offset, length = _LOCATIONS[structure]
+        if location is None:
+            tree.remove(offset)
+            tree.remove(length)
+        else:
+            tree.set(offset, I64, location.start)
+            tree.set(length, I32, location.length)
 
     def set_statistics(self, row_group: int, leaf: int, statistics: Statistics) -> None:
         """Set the bounds and counts of a chunk's statistics; other fields are kept."""
@@ -185,13 +187,3 @@ def _remove_bounds(chunk: Struct) -> None:
     if tree is not None:
         statistics, _ = parse(Statistics, serialize_tree(tree))
         _put_statistics(tree, without_bounds(statistics))
-
-
-def _set_location(chunk: Struct, fields: tuple[int, int], location: ByteRange | None) -> None:
-    offset, length = fields
-    if location is None:
-        chunk.remove(offset)
-        chunk.remove(length)
-    else:
-        chunk.set(offset, I64, location.start)
-        chunk.set(length, I32, location.length)

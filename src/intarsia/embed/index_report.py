@@ -1,18 +1,20 @@
-"""The report of attaching indexes to many files."""
+"""The reports of `attach` and `detach` over many files."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from intarsia.embed.file_totals import FileTotals, distinct_names
-from intarsia.embed.report import AttachReport, Note
+from intarsia.embed.report import AttachReport, DetachReport, Note
+from intarsia.lake.each_file import FileFailure
 from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:
     from intarsia.lake.index.build import LakeIndexReport
+
 
 _SHOWN = 10
 
@@ -57,6 +59,11 @@ class IndexedFile:
             seconds=report.seconds,
         )
 
+    @classmethod
+    def of_failure(cls, failure: FileFailure) -> IndexedFile:
+        """Return the outcome of a file that could not be indexed."""
+        return cls(failure.path, error=failure.reason, code=failure.code)
+
     @property
     def changed(self) -> bool:
         """Whether the file was replaced."""
@@ -78,6 +85,35 @@ class IndexedFile:
         for name in ("built", "kept", "notes"):
             values[name] = tuple(values[name])
         return cls(**values)
+
+
+_File = TypeVar("_File", IndexedFile, DetachReport)
+
+
+class FileTotals(Generic[_File]):
+    """Totals of ``per_file``. Failed files are not in it, or count with equal lengths before and after."""
+
+    per_file: tuple[_File, ...]
+
+    @property
+    def bytes_before(self) -> int:
+        """Total length of the files before."""
+        return sum(file.bytes_before for file in self.per_file)
+
+    @property
+    def bytes_after(self) -> int:
+        """Total length of the files now."""
+        return sum(file.bytes_after for file in self.per_file)
+
+
+def distinct_names(names_of_files: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    """Return each name of an index once, in order of first occurrence.
+
+    Example:
+        >>> distinct_names([["b", "a"], ["a", "c"]])
+        ('b', 'a', 'c')
+    """
+    return tuple(dict.fromkeys(name for names in names_of_files for name in names))
 
 
 @dataclass(frozen=True)
@@ -222,3 +258,65 @@ class IndexReport(FileTotals[IndexedFile]):
             lines += self.lake_index.summary().splitlines()
         more = [f"… and {count(len(notes) - _SHOWN, 'more note')}"] if len(notes) > _SHOWN else []
         return "\n".join([*lines, *notes[:_SHOWN], *more])
+
+
+@dataclass(frozen=True)
+class RestoreReport(FileTotals[DetachReport]):
+    """The report of `detach` over many files; ``str(report)`` is a summary in one line.
+
+    Attributes:
+        per_file: The report of each file that was processed and did not fail.
+        failed: The files that could not be restored and are unchanged: ``path``, ``error``, ``reason``.
+        seconds: Total time taken.
+        files_other: Number of files in the folders that are not Parquet and were ignored.
+        files_found: Number of files found; None if all of them were processed.
+    """
+
+    per_file: tuple[DetachReport, ...]
+    failed: tuple[FileFailure, ...]
+    seconds: float
+    files_other: int = 0
+    files_found: int | None = None
+
+    @property
+    def files_total(self) -> int:
+        """The number of files found."""
+        return len(self.per_file) + len(self.failed) if self.files_found is None else self.files_found
+
+    @property
+    def files_detached(self) -> int:
+        """The number of files from which indexes were removed."""
+        return sum(report.detached for report in self.per_file)
+
+    @property
+    def detached(self) -> bool:
+        """Whether indexes were removed from any file."""
+        return self.files_detached > 0
+
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """Names of the indexes that were removed from at least one file."""
+        return distinct_names(report.removed for report in self.per_file)
+
+    @property
+    def bytes_removed(self) -> int:
+        """Total number of bytes removed from the files."""
+        return self.bytes_before - self.bytes_after
+
+    def __str__(self) -> str:
+        failed = f"; {len(self.failed):,} failed" if self.failed else ""
+        return (
+            f"{self.files_detached:,} of {count(self.files_total, 'file')} restored, "
+            f"{size(self.bytes_removed)} removed{failed}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as a JSON object."""
+        return {
+            "files": self.files_total,
+            "other_files": self.files_other,
+            "detached": self.files_detached,
+            "bytes_removed": self.bytes_removed,
+            "failed": [failure.to_dict() for failure in self.failed],
+            "reports": [report.to_dict() for report in self.per_file],
+        }

@@ -4,28 +4,43 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
-from intarsia.embed.attach import Attachable, Attachables, attach_file, checked_indexes
-from intarsia.embed.detach import detach_file
-from intarsia.embed.index_report import IndexedFile, IndexReport
-from intarsia.embed.lake_index import check_location, write_lake_index
-from intarsia.embed.named_columns import check_named_columns
-from intarsia.embed.progress import Progress, no_progress
-from intarsia.embed.report import AttachReport, DetachReport
-from intarsia.embed.restore_report import RestoreReport
-from intarsia.errors import CorruptFileError, FilesFailedError, RunInterrupted
+from intarsia.embed.attach import attach_file, checked_indexes, partition_error_of
+from intarsia.embed.index_report import IndexedFile, IndexReport, RestoreReport
+from intarsia.embed.original import detach_file
+from intarsia.embed.report import AttachReport, DetachReport, Progress, no_progress
+from intarsia.embed.structures import Attachable, Attachables
+from intarsia.errors import (
+    ColumnNotFoundError,
+    CorruptFileError,
+    FilesFailedError,
+    FormatError,
+    PredicateError,
+    RunInterrupted,
+)
+from intarsia.file import ParquetInput
+from intarsia.lake.data_file import DataFile
 from intarsia.lake.discovery import FoundFiles, find_files, is_table_url
 from intarsia.lake.each_file import FileFailure, FileResults, ShowDone, for_each_file
 from intarsia.lake.index.folder import Location
+from intarsia.lake.table_files import TableFiles
+from intarsia.predicate.columns import find_column
+from intarsia.read.report import warn_caller
 from intarsia.storage import StorageOptions, local_path
+
+if TYPE_CHECKING:
+    from intarsia.lake.index.build import LakeIndexReport
+    from intarsia.predicate.nodes import ColumnName
+
 
 Path: TypeAlias = "str | os.PathLike[str]"
 
 _Report = TypeVar("_Report")
+_Collected = TypeVar("_Collected", IndexReport, RestoreReport)
 
 
 # Whether a path is one file or a folder is not in its type: `| Any` makes type checkers accept the report of
@@ -201,7 +216,6 @@ def attach_files(
     storage_options: StorageOptions | None = None,
 ) -> tuple[IndexReport, list[FileFailure]]:
     """Add indexes to each file; return a report, which contains failed files, and the failures."""
-    started = time.perf_counter()
 
     def attach_one(path: str, show_part: ShowDone) -> AttachReport:
         return attach_file(
@@ -211,49 +225,44 @@ def attach_files(
             storage_options=storage_options,
         )
 
-    def report_of(results: FileResults[AttachReport]) -> IndexReport:
-        outcomes = [IndexedFile.of(report) for report in results.done]
-        outcomes += [
-            IndexedFile(failure.path, error=failure.reason, code=failure.code) for failure in results.failed
-        ]
-        per_file = tuple(sorted(outcomes, key=lambda outcome: outcome.path))
-        seconds = time.perf_counter() - started
-        return IndexReport(per_file, seconds, len(listed.others), files_found=len(listed.paths))
+    def report_of(results: FileResults[AttachReport], seconds: float) -> IndexReport:
+        files = [*map(IndexedFile.of, results.done), *map(IndexedFile.of_failure, results.failed)]
+        files.sort(key=lambda file: file.path)
+        return IndexReport(tuple(files), seconds, len(listed.others), files_found=len(listed.paths))
 
-    results = _for_each_file(listed, attach_one, show, report_of)
-    return report_of(results), results.failed
+    return _for_each_file(listed, attach_one, show, report_of)
 
 
 def detach_files(
     listed: FoundFiles, show: ShowDone, storage_options: StorageOptions | None = None
 ) -> RestoreReport:
     """Restore each file; the report contains files that failed."""
-    started = time.perf_counter()
-
-    def report_of(results: FileResults[DetachReport]) -> RestoreReport:
-        seconds = time.perf_counter() - started
-        return RestoreReport(
-            tuple(results.done), tuple(results.failed), seconds, len(listed.others), len(listed.paths)
-        )
 
     def detach_one(path: str, _: ShowDone) -> DetachReport:
         return detach_file(path, storage_options=storage_options)
 
-    return report_of(_for_each_file(listed, detach_one, show, report_of))
+    def report_of(results: FileResults[DetachReport], seconds: float) -> RestoreReport:
+        done, failed = tuple(results.done), tuple(results.failed)
+        return RestoreReport(done, failed, seconds, len(listed.others), len(listed.paths))
+
+    return _for_each_file(listed, detach_one, show, report_of)[0]
 
 
 def _for_each_file(
     listed: FoundFiles,
     act: Callable[[str, ShowDone], _Report],
     show: ShowDone,
-    report_of: Callable[[FileResults[_Report]], object],
-) -> FileResults[_Report]:
+    report_of: Callable[[FileResults[_Report], float], _Collected],
+) -> tuple[_Collected, list[FileFailure]]:
     """Run an action on each file; after Ctrl-C, raise an error with the report of the finished files."""
+    started = time.perf_counter()
     try:
-        return for_each_file(listed.paths, act, show)
+        results = for_each_file(listed.paths, act, show)
     except RunInterrupted as stop:
-        results: Any = stop.report
-        raise RunInterrupted(stop.files_done, stop.files_total, report_of(results)) from stop.__cause__
+        finished: Any = stop.report
+        report = report_of(finished, time.perf_counter() - started)
+        raise RunInterrupted(stop.files_done, stop.files_total, report) from stop.__cause__
+    return report_of(results, time.perf_counter() - started), results.failed
 
 
 def _find_many(
@@ -303,3 +312,95 @@ def _failed(report: Any, failed: Sequence[FileFailure], num_files: int, done: st
         f"{len(failed):,} of {num_files:,} files failed, the rest are {done}: "
         + "; ".join(f"{failure.path}: {failure.reason}" for failure in failed),
     )
+
+
+#: Maximum number of footers to read in search of a column.
+MAX_FILES_READ = 64
+
+
+def check_named_columns(files: Sequence[DataFile], indexes: Iterable[Attachable]) -> None:
+    """Check that each column of the indexes exists in some file.
+
+    Some files may lack a column, because it was added to the table later. So the first file, the last one and
+    files between them are read, at most `MAX_FILES_READ`, until each column is found. Unreadable files are
+    skipped.
+
+    Raises:
+        ColumnNotFoundError: If none of the files that were read has a column.
+        IndexBuildError: If the column is a partition column.
+    """
+    missing = dict.fromkeys(column for index in indexes for column in index.columns)
+    first_errors: dict[ColumnName, ColumnNotFoundError] = {}
+    for file in _spread(files) if missing else ():
+        try:
+            with ParquetInput(file.open()) as opened:
+                schema = opened.arrow_schema
+        except (FormatError, OSError):
+            continue
+        for column in list(missing):
+            try:
+                find_column(schema, column)
+            except ColumnNotFoundError as error:
+                first_errors.setdefault(column, error)
+                continue
+            except PredicateError:  # it exists; each file decides whether it can be indexed
+                pass
+            del missing[column]
+        if not missing:
+            return
+    for column in missing:
+        if column in first_errors:
+            found = first_errors[column]
+            raise partition_error_of(files[0].path, found) or found
+
+
+def _spread(files: Sequence[DataFile]) -> Iterator[DataFile]:
+    """Yield the first file, the last one, then files spread evenly between them."""
+    count = min(len(files), MAX_FILES_READ)
+    ordinals = [round(position * (len(files) - 1) / max(1, count - 1)) for position in range(count)]
+    for ordinal in dict.fromkeys([*ordinals[:1], *ordinals[-1:], *ordinals]):
+        yield files[ordinal]
+
+
+def check_location(listed: FoundFiles, location: Location | None) -> None:
+    """Raise an error, before any file is changed, if a lake index cannot be at a location.
+
+    Raises:
+        IndexBuildError: If there is a single file.
+        ValueError: If the location is unknown or impossible, or the files have no common root.
+    """
+    if location is not None:
+        _table(listed).lake_index.folder_at(location)
+
+
+def write_lake_index(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    location: Location | None,
+    show: ShowDone = lambda _: None,
+    storage_options: StorageOptions | None = None,
+) -> LakeIndexReport | None:
+    """Build the lake index of files, or update an existing one.
+
+    Args:
+        source: The files, as for `intarsia.open`. They are listed again, because objects have new ETags.
+        location: Where to build it; None to update an existing lake index without creating one.
+        show: Called with the number of files that are done.
+        storage_options: Options of the stores of URLs.
+
+    Returns:
+        The files that were added; None if there is no lake index.
+
+    Raises:
+        OSError: If a requested lake index cannot be written. For an update, this is a warning.
+    """
+    if location is not None:
+        return _table(find_files(source, storage_options)).lake_index.build(location, show, wait=True)
+    try:
+        return _table(find_files(source, storage_options)).lake_index.update(show)
+    except OSError as error:
+        warn_caller(f"the lake index was not updated: {error}; the results of queries are still correct")
+        return None
+
+
+def _table(listed: FoundFiles) -> TableFiles:
+    return TableFiles(listed.files, root=listed.root)

@@ -12,7 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.embed.chunk import Chunk
+from intarsia.errors import CorruptFileError
+from intarsia.file.trust import Claim
 from intarsia.format.enums import Type
+from intarsia.format.structs import Statistics
 from intarsia.rows.ordering import MAX_BOUND_BYTES, Ordering, truncate_max, truncate_min
 
 Counts = npt.NDArray[np.int64]
@@ -71,14 +75,16 @@ def page_bounds(
     return PageBounds(lows.to_pylist(), highs.to_pylist(), value_bytes=value_bytes)
 
 
-def cut_min(bound: bytes, ordering: Ordering) -> bytes:
-    """Return a lower bound that is short enough for an index."""
-    return truncate_min(bound, MAX_BOUND_BYTES, text=ordering.is_text) if may_be_cut(ordering) else bound
-
-
-def cut_max(bound: bytes, ordering: Ordering) -> bytes:
-    """Return an upper bound that is short enough for an index."""
-    return truncate_max(bound, MAX_BOUND_BYTES, text=ordering.is_text) if may_be_cut(ordering) else bound
+def cut_bounds(
+    minima: list[bytes], maxima: list[bytes], ordering: Ordering
+) -> tuple[list[bytes], list[bytes]]:
+    """Return lower and upper bounds that are short enough for an index."""
+    if not may_be_cut(ordering):
+        return minima, maxima
+    return (
+        [truncate_min(bound, MAX_BOUND_BYTES, text=ordering.is_text) for bound in minima],
+        [truncate_max(bound, MAX_BOUND_BYTES, text=ordering.is_text) for bound in maxima],
+    )
 
 
 def may_be_cut(ordering: Ordering) -> bool:
@@ -191,3 +197,57 @@ def _by_rank(values: pa.ChunkedArray, starts: Counts) -> tuple[pa.Array, pa.Arra
         dictionary.take(pa.array(order[highs])),
         np.array(value_bytes, dtype=np.int64),
     )
+
+
+class StatedPages(NamedTuple):
+    """Counts and bounds of the pages of a chunk.
+
+    Attributes:
+        present: Number of values of each page that are not null.
+        bounds: Bounds of the pages that have a value that is not null.
+    """
+
+    present: Counts
+    bounds: PageBounds
+
+
+def stated_pages(chunk: Chunk) -> StatedPages | None:
+    """Return the bounds in a chunk's page headers; None if they are missing or not trusted.
+
+    pyarrow computes its chunk statistics and its page index from the statistics that it writes into page
+    headers. If these agree with the chunk's statistics, they are trusted like a page index by pyarrow, and no
+    value has to be decoded. This applies to integers only. Page statistics of floats do not show whether a
+    page contains NaN, and pyarrow's bounds of bytes include dictionary values of no row.
+
+    Args:
+        chunk: A chunk whose pages have been located, so that each page of a flat column has one value per
+            row.
+    """
+    ordering, whole = chunk.reader.ordering, chunk.meta.statistics
+    if ordering is None or whole is None or chunk.order != "TYPE_ORDER":
+        return None
+    if chunk.file.trust(chunk.leaf).doubt(Claim.PAGE_HEADERS) is not None:
+        return None
+    headers = [page.header.data_page_header or page.header.data_page_header_v2 for page in chunk.pages.data]
+    stated = [(header.statistics if header is not None else None) or Statistics() for header in headers]
+    nulls = np.array([-1 if found.null_count is None else found.null_count for found in stated], np.int64)
+    num_values = chunk.pages.num_values
+    if (nulls < 0).any() or (nulls > num_values).any() or nulls.sum() != whole.null_count:
+        return None
+    present = num_values - nulls
+    filled = [found for found, count in zip(stated, present.tolist(), strict=True) if count]
+    minima = [found.min_value for found in filled if found.min_value is not None]
+    maxima = [found.max_value for found in filled if found.max_value is not None]
+    if len(minima) != len(filled) or len(maxima) != len(filled):
+        return None
+    if filled:
+        if whole.min_value is None or whole.max_value is None:
+            return None
+        try:
+            lows, highs = ordering.decode(minima), ordering.decode(maxima)
+            low, high = ordering.decode([whole.min_value, whole.max_value])
+        except CorruptFileError:
+            return None
+        if (lows > highs).any() or lows.min() != low or highs.max() != high:
+            return None
+    return StatedPages(present, PageBounds(minima, maxima))

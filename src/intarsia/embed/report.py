@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from intarsia.errors import IntarsiaError
 
@@ -161,3 +161,11 @@ def summarize(notes: Iterable[Note], row_group_rows: Sequence[int]) -> tuple[Not
         else:
             out.extend(replace(whole, row_group=row_group) for row_group in row_groups)
     return tuple(out)
+
+
+#: Called with the units done, the total number of units, and a label of the current one.
+Progress: TypeAlias = Callable[[int, int, str], None]
+
+
+def no_progress(done_units: int, total_units: int, label: str) -> None:
+    """Ignore the progress."""

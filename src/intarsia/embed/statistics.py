@@ -9,11 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from intarsia.embed.chunk import NO_ORDER, Chunk
-from intarsia.embed.chunk_index import HOLDS_NAN
-from intarsia.embed.chunk_state import ChunkState, without_bounds
-from intarsia.embed.page_bounds import cut_max, cut_min, page_bounds
+from intarsia.embed.chunk_state import ChunkState, Outcome, without_bounds
+from intarsia.embed.page_bounds import cut_bounds, page_bounds
+from intarsia.embed.page_index import HOLDS_NAN
 from intarsia.embed.report import Reason
-from intarsia.embed.structures import Outcome
 from intarsia.errors import CorruptFileError, FormatError, IndexBuildError
 from intarsia.file import ParquetInput
 from intarsia.file.trust import Claim
@@ -135,7 +134,7 @@ def _computed(chunk: Chunk, now: structs.Statistics) -> structs.Statistics:
         counted = counted._replace(nan_count=int(bounds.nan_counts[0]))
         if counted.nan_count and not chunk.total_order:
             return without_bounds(counted)
-    low, high = cut_min(bounds.minima[0], ordering), cut_max(bounds.maxima[0], ordering)
+    (low,), (high,) = cut_bounds(bounds.minima, bounds.maxima, ordering)
     return counted._replace(
         min_value=low,
         max_value=high,

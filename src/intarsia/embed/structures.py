@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, Protocol
+from typing import TypeAlias
 
+from intarsia.embed.bloom import Bloom
 from intarsia.embed.chunk import Chunk
-from intarsia.embed.chunk_state import ChunkState, chunks_of
+from intarsia.embed.chunk_state import ChunkState, Outcome, chunks_of
 from intarsia.embed.leaf_values import LeafReader, leaf_readers
+from intarsia.embed.page_index import PageIndex, trusted_page_index
 from intarsia.embed.report import Note, Reason
+from intarsia.embed.statistics import Statistics
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.structs import ColumnChunk
+from intarsia.indexes.base import Index
 
 #: Number of chunks processed concurrently; each needs memory for its decoded values.
 _THREADS = 2
@@ -22,43 +26,19 @@ _THREADS = 2
 #: Smaller chunks are processed serially, because Python's overhead exceeds decoding and hashing.
 _SMALL_CHUNK_BYTES = 64 << 10
 
+#: The structures that Parquet itself defines, in the order in which they are computed.
+STANDARD = (PageIndex, Statistics, Bloom)
+
+#: One of them. Its `complete` adds it to a chunk that has rows, unless the chunk has a trusted one.
+Structure: TypeAlias = "PageIndex | Statistics | Bloom"
+
+#: A standard structure, or an object that implements `intarsia.indexes.base.Index`.
+Attachable: TypeAlias = "Structure | Index"
+
+#: One or several indexes; a single one needs no list.
+Attachables: TypeAlias = "Attachable | Iterable[Attachable]"
+
 _ELSEWHERE = Reason("column-in-another-file", "its data is in another file")
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The outcome for one structure of one chunk.
-
-    Attributes:
-        state: The completed structures of the chunk.
-        built: True if the structure was added, False if it was kept, None if the chunk has none.
-        reason: Why the structure or a part of it could not be added; None if it is complete.
-    """
-
-    state: ChunkState
-    built: bool | None
-    reason: Reason | None = None
-
-
-class Structure(Protocol):
-    """A structure that Parquet defines for column chunks, and that can be added to them."""
-
-    kind: ClassVar[str]
-
-    @property
-    def name(self) -> str:
-        """The name in reports, unique in a file."""
-
-    def leaves(self, file: ParquetInput) -> Collection[int]:
-        """Return the ordinals of the leaves that get it.
-
-        Raises:
-            IndexBuildError: If these columns cannot have it.
-            ColumnNotFoundError: If the file has no such column.
-        """
-
-    def complete(self, chunk: Chunk, state: ChunkState) -> Outcome:
-        """Add it to a chunk that has rows, unless the chunk has a trusted one."""
 
 
 @dataclass
@@ -71,6 +51,7 @@ class StructureCompleter:
         file: The original file.
         states: The structures of each chunk; updated by `run` and `keep`.
         outcomes: The outcomes of chunks that were completed before, by `complete` of another process.
+        footer_only: As for `Chunk`.
     """
 
     file: ParquetInput
@@ -80,6 +61,7 @@ class StructureCompleter:
     kept: Counter[str] = field(default_factory=Counter)
     weights: Counter[str] = field(default_factory=Counter)
     outcomes: Mapping[ChunkKey, Sequence[Outcome]] = field(default_factory=dict)
+    footer_only: bool = False
 
     @cached_property
     def _readers(self) -> list[LeafReader]:
@@ -110,7 +92,7 @@ class StructureCompleter:
             advance(names[key.leaf])
 
         done = 0
-        if any(isinstance(state.offset_index, bytes) for state in self.states.values()):
+        if self.footer_only or any(isinstance(state.offset_index, bytes) for state in self.states.values()):
             # The file was indexed before. If nothing is to be built, threads would take longer than the work.
             while done < len(work) and not any(self.built.values()):
                 take(*work[done], self.complete(work[done]))
@@ -135,7 +117,15 @@ class StructureCompleter:
         chunk: ColumnChunk = self.file.footer.metadata.row_groups[key.row_group].columns[key.leaf]
         if chunk.file_path or chunk.meta_data is None:
             return None
-        return Chunk(self.file, key, chunk.meta_data, self._readers[key.leaf])
+        return Chunk(self.file, key, chunk.meta_data, self._readers[key.leaf], self.footer_only)
+
+    def known_offset_index(self, key: ChunkKey) -> bytes | None:
+        """Return the bytes of a chunk's OffsetIndex, or None if it has no trusted one."""
+        chunk = self.chunk(key)
+        if chunk is None:
+            return None
+        location = trusted_page_index(chunk, self.states[key]).offset_index
+        return None if location is None else chunk.bytes_of(location)
 
     def complete(self, item: tuple[ChunkKey, Sequence[Structure]]) -> Sequence[Outcome]:
         """Return the outcomes of the structures of one chunk; without rows there is nothing to do."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from intarsia.embed.blobs import Blob
-from intarsia.embed.chunk_state import ChunkState, Placed, chunks_of, state_of
+from intarsia.embed.chunk_state import LOCATED, ChunkState, Placed, chunks_of, state_of
 from intarsia.embed.footer_edit import FooterEdit
 from intarsia.embed.original import Original
 from intarsia.embed.report import Note
@@ -90,28 +90,24 @@ def lay_out(original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey,
                 edit.set_key_value(name, value)
         for piece in pieces:
             tail.append(piece)
-    for key, state in changed.items():
-        if state.bloom_filter != before[key].bloom_filter:
-            edit.set_bloom_filter(*key, tail.location_of(state.bloom_filter))
-    for key, state in changed.items():
-        if state.column_index != before[key].column_index:
-            edit.set_column_index(*key, tail.location_of(state.column_index))
-    for key, state in changed.items():
-        if state.offset_index != before[key].offset_index:
-            edit.set_offset_index(*key, tail.location_of(state.offset_index))
-        if state.encoding_stats:
-            edit.set_encoding_stats(*key, state.encoding_stats)
+    for structure in LOCATED:
+        for key, state in changed.items():
+            location = getattr(state, structure)
+            if location != getattr(before[key], structure):
+                edit.set_location(*key, structure, tail.location_of(location))
     if footer.metadata.column_orders is None and any(map(_has_added_bounds, states.values())):
         for key, state in states.items():
             if isinstance(state.column_index, ByteRange):  # `add_column_orders` would define its bounds
-                edit.set_column_index(*key, None)
+                edit.set_location(*key, "column_index", None)
         edit.add_column_orders(len(footer.leaves))
     for leaf in _newly_ordered_int96(original, states):
         for key, state in states.items():
             if key.leaf == leaf and isinstance(state.column_index, ByteRange):
-                edit.set_column_index(*key, None)  # its bounds had no order, and must not get one
+                edit.set_location(*key, "column_index", None)  # its bounds had no order, and must not get one
         edit.set_int96_order(leaf)
     for key, state in changed.items():
+        if state.encoding_stats:
+            edit.set_encoding_stats(*key, state.encoding_stats)
         if state.statistics is not None:
             edit.set_statistics(*key, state.statistics)
     directory = Directory(

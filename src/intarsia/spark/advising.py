@@ -20,8 +20,8 @@ from intarsia.advice.advising import requested_queries
 from intarsia.advice.candidates import options_of
 from intarsia.advice.queries import Query
 from intarsia.advice.rewrites import Arrangement, optimize_command, sortable_columns
-from intarsia.embed.attach import Attachable
-from intarsia.embed.progress import Progress
+from intarsia.embed.report import Progress
+from intarsia.embed.structures import Attachable
 from intarsia.errors import PredicateError
 from intarsia.lake.opening import open as open_table
 from intarsia.predicate import Where

@@ -7,7 +7,7 @@ import os
 import pickle
 from typing import TYPE_CHECKING
 
-from intarsia.embed.progress import Progress
+from intarsia.embed.report import Progress
 from intarsia.errors import FilesFailedError
 from intarsia.lake.opening import open as open_table
 from intarsia.lake.query_run import OnError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from intarsia.embed.progress import Progress
+from intarsia.embed.report import Progress
 from intarsia.errors import FilesFailedError, UnsupportedFeatureError
 from intarsia.indexes.hll import MAX_LG_CONFIG_K, DistinctCounter
 from intarsia.lake.binding import TableBinder

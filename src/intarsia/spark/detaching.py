@@ -6,10 +6,9 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from intarsia.embed.detach import detach_file
-from intarsia.embed.progress import Progress
-from intarsia.embed.report import DetachReport
-from intarsia.embed.restore_report import RestoreReport
+from intarsia.embed.index_report import RestoreReport
+from intarsia.embed.original import detach_file
+from intarsia.embed.report import DetachReport, Progress
 from intarsia.spark.each_file import act_on_files
 from intarsia.spark.lake_files import Source, list_lake
 from intarsia.spark.progress_line import reporter

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from intarsia.embed.progress import Progress
+from intarsia.embed.report import Progress
 from intarsia.errors import IntarsiaError
 from intarsia.lake.each_file import FileFailure
 from intarsia.spark.job import run_tasks

@@ -7,12 +7,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from intarsia.embed.attach import Attachables, attach_file, checked_indexes
+from intarsia.embed.attach import attach_file, checked_indexes
 from intarsia.embed.index_report import IndexedFile, IndexReport
-from intarsia.embed.lake_index import check_location, write_lake_index
-from intarsia.embed.named_columns import check_named_columns
+from intarsia.embed.many import check_location, check_named_columns, write_lake_index
 from intarsia.embed.parts import Part
-from intarsia.embed.progress import Progress
+from intarsia.embed.report import Progress
+from intarsia.embed.structures import Attachables
 from intarsia.errors import FilesFailedError, IntarsiaError, RunInterrupted
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.discovery import find_files

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from intarsia.embed.attach import Attachable
-from intarsia.embed.part_building import PartWork, build_part, divide_work
-from intarsia.embed.parts import Part
+from intarsia.embed.parts import Part, PartWork, build_part, divide_work
+from intarsia.embed.structures import Attachable
 from intarsia.errors import IntarsiaError
 from intarsia.file import ParquetInput
 from intarsia.lake.data_file import DataFile

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from intarsia.embed.attach import Attachables, checked_indexes
-from intarsia.embed.progress import Progress
+from intarsia.embed.attach import checked_indexes
+from intarsia.embed.report import Progress
+from intarsia.embed.structures import Attachables
 from intarsia.errors import UnsupportedFeatureError, WriteError
 from intarsia.spark.arrow_batches import batches_of_counted_rows, likely_row_bytes
 from intarsia.spark.checksums import Checksums, checksums, different_columns, quoted, with_hashes
@@ -29,7 +30,7 @@ from intarsia.spark.staging import Staging
 from intarsia.spark.tables import find_table, refuse_managed_folder
 from intarsia.storage import local_path
 from intarsia.write import Writer, WriteReport
-from intarsia.write.dry_run import dry_run
+from intarsia.write.output import dry_run
 from intarsia.write.sorting import SortBy
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from intarsia.embed.progress import Progress, no_progress
+from intarsia.embed.report import Progress, no_progress
 
 
 def reporter(progress: Progress | bool, unit: str) -> Progress:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TypeAlias
 
 from intarsia.embed import Bloom, PageIndex, Statistics
-from intarsia.embed.attach import STANDARD, Attachable
+from intarsia.embed.structures import STANDARD, Attachable
 from intarsia.errors import IndexBuildError
 from intarsia.indexes.base import parameters
 from intarsia.indexes.registry import GROUP, find_index_class, why_unknown

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from intarsia.embed.attach import Attachable
+from intarsia.embed.attach import unchanged_report
 from intarsia.embed.index_report import IndexedFile
-from intarsia.embed.unchanged import unchanged_report
+from intarsia.embed.structures import Attachable
 from intarsia.errors import IntarsiaError
 from intarsia.file import ParquetInput
 from intarsia.lake.data_file import DataFile

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from intarsia.check.verification import Finding, VerifyReport
 from intarsia.check.verification import verify as verify_file
-from intarsia.embed.progress import Progress
+from intarsia.embed.report import Progress
 from intarsia.lake.each_file import FileFailure
 from intarsia.read.amounts import count
 from intarsia.spark.each_file import act_on_files

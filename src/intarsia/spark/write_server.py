@@ -13,9 +13,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-from intarsia.embed.attach import STANDARD, Attachable, attach_file, attach_to
+from intarsia.embed.attach import attach_file, attach_to
 from intarsia.embed.index_report import IndexedFile
 from intarsia.embed.report import Note
+from intarsia.embed.structures import STANDARD, Attachable
 from intarsia.errors import ColumnNotFoundError, PredicateError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
 from intarsia.predicate.columns import find_column

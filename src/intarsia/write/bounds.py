@@ -13,11 +13,10 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from intarsia.embed.chunk import NO_ORDER, Chunk
-from intarsia.embed.chunk_index import HOLDS_NAN, index_chunk
 from intarsia.embed.chunk_state import ChunkState, Placed, chunks_of, state_of
 from intarsia.embed.footer_edit import FooterEdit
-from intarsia.embed.page_bounds import cut_max, cut_min, may_be_cut
-from intarsia.embed.page_index import PageIndex
+from intarsia.embed.page_bounds import cut_bounds, may_be_cut
+from intarsia.embed.page_index import HOLDS_NAN, PageIndex, index_chunk
 from intarsia.embed.report import Note, Reason
 from intarsia.embed.structures import StructureCompleter
 from intarsia.errors import IndexBuildError
@@ -90,10 +89,8 @@ def _bounds(chunk: Chunk, location: Placed, *, contains_nan: bool) -> Placed:
 
 
 def _cut(index: ColumnIndex, ordering: Ordering) -> ColumnIndex:
-    index = index._replace(
-        min_values=[cut_min(bound, ordering) for bound in index.min_values],
-        max_values=[cut_max(bound, ordering) for bound in index.max_values],
-    )
+    minima, maxima = cut_bounds(index.min_values, index.max_values, ordering)
+    index = index._replace(min_values=minima, max_values=maxima)
     return index._replace(boundary_order=int(boundary_order(*ordering.decode_pages(index))))
 
 
@@ -116,9 +113,9 @@ def _write_tail(file: ParquetInput, fd: int, before: States, after: States) -> N
         return ByteRange(position - len(data), position)
 
     for key, state in after.items():
-        edit.set_column_index(*key, put(state.column_index))
+        edit.set_location(*key, "column_index", put(state.column_index))
     for key, state in after.items():
-        edit.set_offset_index(*key, put(state.offset_index))
+        edit.set_location(*key, "offset_index", put(state.offset_index))
     raw = edit.to_bytes()
     write_tail(fd, start, [*pieces, raw, len(raw).to_bytes(4, "little"), MAGIC])
 

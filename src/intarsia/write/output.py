@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from intarsia.embed.attach import Attachables, ColumnsOf, attach_to, checked_indexes
+from intarsia.embed.attach import ColumnsOf, attach_in, attach_to, checked_indexes
 from intarsia.embed.column_data import FileColumns
 from intarsia.embed.page_index import PageIndex
-from intarsia.embed.progress import Progress
-from intarsia.embed.report import summarize
+from intarsia.embed.report import Note, Progress, summarize
+from intarsia.embed.structures import Attachable, Attachables
 from intarsia.errors import ColumnNotFoundError, WriteError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.storage import ByteSource, LocalFile, StorageOptions
+from intarsia.read.amounts import count
+from intarsia.storage import ByteSource, LocalFile, MemorySource, StorageOptions
 from intarsia.storage.target import NewTarget, new_target
 from intarsia.write.bounds import repair_page_index, write_tail
-from intarsia.write.dry_run import dry_run
 from intarsia.write.leaves import contains_nan, leaf_arrays, repeats, with_used_values, writable_schema
-from intarsia.write.report import WriteReport
 from intarsia.write.sorting import SortBy, sort_keys, sorting_columns
 
 #: Maximum number of rows per data page, the unit that a lookup reads. For 2,000,000 rows of six columns,
@@ -226,3 +227,94 @@ class _UnpublishedFile:
     def replace_tail(self, keep_bytes: int, tail: Sequence[bytes]) -> None:
         """Modify the file in place, because it is not visible to readers."""
         write_tail(self._new.fd, keep_bytes, tail)
+
+
+def dry_run(
+    schema: pa.Schema, path: str, indexes: Iterable[Attachable], compression: str, level: int | None
+) -> ParquetInput:
+    """Write and index a file without rows in memory.
+
+    Args:
+        schema: The schema.
+        path: The name in messages.
+        indexes: The indexes to embed.
+        compression: The codec.
+        level: The codec's level.
+
+    Returns:
+        The file, without the indexes.
+
+    Raises:
+        WriteError: If the schema cannot be written, or the codec is unknown.
+        IndexBuildError: If an index cannot be built on its columns.
+        ColumnNotFoundError: If an index names a column that does not exist.
+    """
+    _refuse_duplicates(schema, path)
+    sink = pa.BufferOutputStream()
+    try:
+        pq.ParquetWriter(sink, schema, compression=compression, compression_level=level).close()
+    except (pa.ArrowException, ValueError, OSError) as error:
+        raise WriteError(
+            f"{path}: pyarrow cannot write this schema with this compression: {error}; "
+            "cast or drop the column, or choose another codec",
+            reason="schema-not-writable",
+            path=path,
+        ) from error
+    file = ParquetInput(MemorySource(sink.getvalue().to_pybytes(), path))
+    requested = list(indexes)
+    if requested:
+        with file.named_errors():
+            attach_in(file, requested)
+    return file
+
+
+def _refuse_duplicates(schema: pa.Schema, path: str) -> None:
+    for name, number in Counter(schema.names).items():
+        if number > 1:
+            raise WriteError(
+                f"{path}: {number} columns are named {name!r}; give them unique names",
+                reason="duplicate-column",
+                path=path,
+                column=name,
+            )
+
+
+@dataclass(frozen=True)
+class WriteReport:
+    """The report of `write_table` or a `Writer`; ``str(report)`` returns a summary.
+
+    Attributes:
+        path: The file.
+        num_rows: The number of rows.
+        num_row_groups: The number of row groups.
+        num_bytes: The length of the file, including indexes.
+        bytes_indexes: The length of the embedded indexes and the footer that lists them.
+        dictionary: The dotted paths of the leaves with a dictionary.
+        built: The names of the indexes that were built.
+        notes: The columns without an index, and the reasons.
+        seconds: The elapsed time until the file had its final path.
+
+    Example:
+        >>> print(WriteReport("a.parquet", 1000, 1, 4096, 900, (), ("distinct(city):page",), (), 0.1))
+        a.parquet: wrote 1,000 rows in 1 row group, 4,096 bytes; built distinct(city):page (900 bytes)
+    """
+
+    path: str
+    num_rows: int
+    num_row_groups: int
+    num_bytes: int
+    bytes_indexes: int
+    dictionary: tuple[str, ...]
+    built: tuple[str, ...]
+    notes: tuple[Note, ...]
+    seconds: float
+
+    def __str__(self) -> str:
+        rows, groups = count(self.num_rows, "row"), count(self.num_row_groups, "row group")
+        built = f"; built {', '.join(self.built)} ({self.bytes_indexes:,} bytes)" if self.built else ""
+        text = f"{self.path}: wrote {rows} in {groups}, {self.num_bytes:,} bytes{built}"
+        return "\n  ".join([text, *map(str, self.notes)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report in JSON form."""
+        return asdict(self)

@@ -94,10 +94,6 @@ def open_one(path: str | os.PathLike[str], storage_options: StorageOptions | Non
 def open_source(path: str | os.PathLike[str], storage_options: StorageOptions | None = None) -> ByteSource:
     """Return the source of the one file that a path or URL names.
 
-    Args:
-        path: The path or URL.
-        storage_options: Options of the store of a URL.
-
     Raises:
         FileNotFoundError: If the path does not exist.
         IsADirectoryError: If the path is a folder, or matches several files.

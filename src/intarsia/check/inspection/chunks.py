@@ -24,7 +24,6 @@ from intarsia.format.enums import BoundaryOrder, CompressionCodec, encoding_name
 from intarsia.format.footer import Leaf
 from intarsia.format.structs import ColumnChunk, ColumnIndex, ColumnMetaData, Statistics
 from intarsia.format.wkb import type_name
-from intarsia.rows.ordering import Ordering
 
 
 def inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkInspection:
@@ -127,7 +126,7 @@ def bounds_objection(file: ParquetInput, leaf: Leaf, meta: ColumnMetaData) -> st
     """
     if not leaf.is_flat:
         return "the column is in a list or map, so a row has no single value"
-    ordering = leaf_ordering(file, leaf)
+    ordering = file.schema.ordering(leaf)
     if ordering is None:
         return "the type has no order"
     bounds = file.trust(leaf).bounds(meta)
@@ -140,11 +139,6 @@ def bounds_objection(file: ParquetInput, leaf: Leaf, meta: ColumnMetaData) -> st
     if not bool((first <= last).all()):
         return "the lower bound is above the upper, or is NaN"
     return None
-
-
-def leaf_ordering(file: ParquetInput, leaf: Leaf) -> Ordering | None:
-    """Return the ordering of a leaf outside of lists and maps; None if it has no order."""
-    return file.schema.ordering(leaf)
 
 
 def dictionary_bytes(file: ParquetInput, key: ChunkKey) -> int:

@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from random import Random
 
 from intarsia.check.inspection import find_datafusion_index, open_source
-from intarsia.check.verification.bloom_filters import check_bloom_filter
 from intarsia.check.verification.chunk import read_chunk
 from intarsia.check.verification.embedded import (
     EntryCheck,
@@ -25,20 +24,26 @@ from intarsia.check.verification.embedded import (
     find_entries,
 )
 from intarsia.check.verification.findings import RULES, Finding, Findings, VerifyReport
-from intarsia.check.verification.geospatial import check_geospatial_statistics
 from intarsia.check.verification.page_index import check_column_index, check_offset_index, read_page_index
-from intarsia.check.verification.pages import check_checksums, check_counts, check_encodings
-from intarsia.check.verification.quick import check_chunk_quickly
-from intarsia.check.verification.sizes import (
+from intarsia.check.verification.pages import (
+    check_bloom_filter,
+    check_checksums,
     check_chunk_size,
+    check_counts,
+    check_encodings,
     check_row_group_size,
     check_size_statistics,
     check_value_bytes,
 )
+from intarsia.check.verification.quick import check_chunk_quickly
 from intarsia.check.verification.sorting import check_sorting, sorting_columns
-from intarsia.check.verification.statistics import check_page_statistics, check_statistics
+from intarsia.check.verification.statistics import (
+    check_geospatial_statistics,
+    check_page_statistics,
+    check_statistics,
+)
 from intarsia.embed.leaf_values import LeafReader, leaf_readers
-from intarsia.embed.progress import Progress, no_progress
+from intarsia.embed.report import Progress, no_progress
 from intarsia.errors import FormatError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.trust import Claim

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.check.verification.findings import Findings
+from intarsia.embed.chunk import count_levels, present_counts
 from intarsia.embed.leaf_values import LeafReader
-from intarsia.embed.page_counts import count_levels, present_counts
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file.pages import iter_pages
 from intarsia.format.enums import Type

@@ -223,11 +223,13 @@ class VerifyReport:
 
 @dataclass
 class Findings:
-    """A collector of findings; `at` returns a collector for one row group or column chunk."""
+    """A collector of findings; `at` and `of` return collectors for parts of the file, and share the list."""
 
     file: str
     row_group: int | None = None
     column: str | None = None
+    index: str | None = None
+    page: int | None = None
     found: list[Finding] = field(default_factory=list)
     checked: Counter[str] = field(default_factory=Counter)
     _left_out: Counter[tuple[int | None, str | None, str | None, str]] = field(default_factory=Counter)
@@ -236,8 +238,14 @@ class Findings:
         """Return the collector for one column chunk."""
         return replace(self, row_group=row_group, column=column)
 
+    def of(self, index: str | None, page: int | None = None) -> Findings:
+        """Return the collector for one structure of the same chunk, and a page."""
+        return replace(self, index=index, page=page)
+
     def add(self, rule: str, message: str, *, index: str | None = None, page: int | None = None) -> None:
         """Add a finding; of many pages of a chunk with the same fault, only the first ones."""
+        index = self.index if index is None else index
+        page = self.page if page is None else page
         if page is not None:
             key = (self.row_group, self.column, index, rule)
             self._left_out[key] += 1

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from intarsia.check.inspection.values import shown
 from intarsia.check.verification.bounds import (
     bound_key,
+    check_boundary_order,
     check_bounds,
+    check_int96_column_index,
     check_nan_count,
-    declares_order,
     has_bounds_order,
+    has_int96_order,
 )
 from intarsia.check.verification.chunk import CheckedChunk
 from intarsia.check.verification.findings import Findings
-from intarsia.check.verification.int96 import check_int96_column_index, has_int96_order
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
 from intarsia.format import thrift
@@ -72,70 +71,66 @@ def read_page_index(
 
 def check_offset_index(chunk: CheckedChunk, index: OffsetIndex, findings: Findings) -> None:
     """Compare an OffsetIndex with the page headers and the rows of the pages."""
+    findings = findings.of(_OFFSET_INDEX)
     findings.count_checked("offset_indexes")
     if chunk.levels is not None:
         for ordinal, levels in enumerate(chunk.levels):
             if not levels.starts_row:
                 message = "the page starts in the middle of a row, which an OffsetIndex does not allow"
-                findings.add("page-starts-within-row", message, index=_OFFSET_INDEX, page=ordinal)
+                findings.add("page-starts-within-row", message, page=ordinal)
     elif not chunk.leaf.is_flat:
-        findings.add("unchecked", "the first rows of pages are unknown", index=_OFFSET_INDEX)
+        findings.add("unchecked", "the first rows of pages are unknown")
     locations = index.page_locations
     if len(locations) != len(chunk.pages):
         message = f"it lists {len(locations)} data pages, but there are {len(chunk.pages)}"
-        findings.add("page-count", message, index=_OFFSET_INDEX)
+        findings.add("page-count", message)
     first_rows = None if chunk.rows is None else (np.cumsum(chunk.rows) - chunk.rows).tolist()
     stop_before = chunk.start  # the actual end of the previous page
     for ordinal, (location, page) in enumerate(zip(locations, chunk.pages, strict=False)):
-        offset, size, header_bytes = (
-            chunk.start + page.start,
-            page.stop - page.start,
-            page.body_start - page.start,
-        )
+        offset, size = chunk.start + page.start, page.stop - page.start
+        header_bytes = page.body_start - page.start
         claimed = location.compressed_page_size
         if not chunk.start <= location.offset < chunk.stop:
             message = f"the page offset is {location.offset}, outside the chunk, "
             message += f"which is at bytes {chunk.start} to {chunk.stop}"
-            findings.add("page-outside-chunk", message, index=_OFFSET_INDEX, page=ordinal)
+            findings.add("page-outside-chunk", message, page=ordinal)
         elif location.offset < stop_before:
             message = f"the page offset is {location.offset}, before the end of the previous page "
             message += f"at {stop_before}; the actual offset is {offset}"
-            findings.add("pages-overlap", message, index=_OFFSET_INDEX, page=ordinal)
+            findings.add("pages-overlap", message, page=ordinal)
         elif location.offset != offset:
             message = f"the page offset is {location.offset}, but the actual offset is {offset}"
-            findings.add("page-offset", message, index=_OFFSET_INDEX, page=ordinal)
+            findings.add("page-offset", message, page=ordinal)
         if claimed == size - header_bytes:
             message = f"the page size of {claimed} bytes omits the header of {header_bytes} bytes"
-            findings.add("page-size-without-header", message, index=_OFFSET_INDEX, page=ordinal)
+            findings.add("page-size-without-header", message, page=ordinal)
         elif claimed != size:
             message = f"the page size is {claimed} bytes, but the actual size is {size}"
-            findings.add("page-size", message, index=_OFFSET_INDEX, page=ordinal)
+            findings.add("page-size", message, page=ordinal)
         stop_before = offset + size
         if first_rows is not None and location.first_row_index != first_rows[ordinal]:
             message = (
                 f"the first row is {location.first_row_index}, but the actual one is {first_rows[ordinal]}"
             )
-            findings.add("first-row-index", message, index=_OFFSET_INDEX, page=ordinal)
+            findings.add("first-row-index", message, page=ordinal)
     if chunk.rows is not None:
         for ordinal in np.flatnonzero(chunk.rows == 0).tolist():
-            findings.add("empty-page", "no row starts in the page", index=_OFFSET_INDEX, page=ordinal)
+            findings.add("empty-page", "no row starts in the page", page=ordinal)
 
 
 def check_column_index(
     file: ParquetInput, chunk: CheckedChunk, index: ColumnIndex, findings: Findings, *, has_offset_index: bool
 ) -> None:
     """Compare a ColumnIndex with the values of the pages."""
+    findings = findings.of(_COLUMN_INDEX)
     findings.count_checked("column_indexes")
     if not has_offset_index:
         message = "there is no OffsetIndex, so the locations of the pages are unknown"
-        findings.add("column-index-without-offset-index", message, index=_COLUMN_INDEX)
+        findings.add("column-index-without-offset-index", message)
     if not _has_shape(chunk, index, findings):
         return
-    is_declared = declares_order(file.footer, chunk.leaf)
     is_int96 = has_int96_order(file.footer, chunk.leaf)
-    is_ordered = not is_int96 and has_bounds_order(
-        chunk.leaf, chunk, findings, index=_COLUMN_INDEX, is_declared=is_declared
-    )
+    is_ordered = not is_int96 and has_bounds_order(file.footer, chunk, findings)
     _check_null_pages(chunk, index, findings)
     _check_counts("null-count", index.null_counts, chunk.null_counts, findings)
     if chunk.nan_counts is not None:
@@ -144,7 +139,7 @@ def check_column_index(
     if is_int96:
         check_int96_column_index(chunk, index, findings)
     if is_ordered:
-        check_nan_count(chunk, index.nan_counts, findings, index=_COLUMN_INDEX)
+        check_nan_count(chunk, index.nan_counts, findings)
         _check_page_bounds(chunk, index, findings)
 
 
@@ -154,15 +149,15 @@ def _has_shape(chunk: CheckedChunk, index: ColumnIndex, findings: Findings) -> b
         values = getattr(index, name)
         if values is not None and len(values) != num_pages:
             message = f"{name} has {len(values)} entries, but null_pages has {num_pages}"
-            findings.add("column-index-unreadable", message, index=_COLUMN_INDEX)
+            findings.add("column-index-unreadable", message)
             return False
     if num_pages != len(chunk.pages):
         message = f"it describes {num_pages} data pages, but there are {len(chunk.pages)}"
-        findings.add("column-index-page-count", message, index=_COLUMN_INDEX)
+        findings.add("column-index-page-count", message)
         return False
     if index.boundary_order not in tuple(BoundaryOrder):
         message = f"the boundary order {index.boundary_order} is invalid"
-        findings.add("column-index-unreadable", message, index=_COLUMN_INDEX)
+        findings.add("column-index-unreadable", message)
         return False
     return True
 
@@ -173,10 +168,10 @@ def _check_null_pages(chunk: CheckedChunk, index: ColumnIndex, findings: Finding
     null_pages = np.array(index.null_pages, dtype=bool)
     for page in np.flatnonzero(null_pages & (chunk.present > 0)).tolist():
         message = f"the page is marked as a null page, but has {chunk.present[page]} values"
-        findings.add("null-page-with-values", message, index=_COLUMN_INDEX, page=page)
+        findings.add("null-page-with-values", message, page=page)
     for page in np.flatnonzero(~null_pages & (chunk.present == 0)).tolist():
         message = "the page has only nulls, but is not marked as a null page"
-        findings.add("null-page-not-marked", message, index=_COLUMN_INDEX, page=page)
+        findings.add("null-page-not-marked", message, page=page)
 
 
 def _check_counts(
@@ -188,12 +183,12 @@ def _check_counts(
     what = "nulls" if rule == "null-count" else "NaNs"
     counts = np.array(claimed, dtype=np.int64)
     for page in np.flatnonzero(counts < 0).tolist():
-        findings.add("null-count-invalid", f"it counts {counts[page]} {what}", index=_COLUMN_INDEX, page=page)
+        findings.add("null-count-invalid", f"it counts {counts[page]} {what}", page=page)
     if actual is None:
         return
     for page in np.flatnonzero((counts >= 0) & (counts != actual)).tolist():
         message = f"it counts {counts[page]} {what}, but there are {actual[page]}"
-        findings.add(rule, message, index=_COLUMN_INDEX, page=page)
+        findings.add(rule, message, page=page)
 
 
 def _check_histograms(chunk: CheckedChunk, index: ColumnIndex, findings: Findings) -> None:
@@ -206,12 +201,12 @@ def _check_histograms(chunk: CheckedChunk, index: ColumnIndex, findings: Finding
             continue
         if len(claimed) != actual.size:
             message = f"the {name} level histograms have {len(claimed)} entries instead of {actual.size}"
-            findings.add("level-histogram", message, index=_COLUMN_INDEX)
+            findings.add("level-histogram", message)
             continue
         by_page = np.array(claimed, dtype=np.int64).reshape(actual.shape)
         for page in np.flatnonzero((by_page != actual).any(axis=1)).tolist():
             message = f"the histogram of {name} levels is wrong"
-            findings.add("level-histogram", message, index=_COLUMN_INDEX, page=page)
+            findings.add("level-histogram", message, page=page)
 
 
 def _check_page_bounds(chunk: CheckedChunk, index: ColumnIndex, findings: Findings) -> None:
@@ -223,18 +218,9 @@ def _check_page_bounds(chunk: CheckedChunk, index: ColumnIndex, findings: Findin
         # bounds of a page without values are undefined, and readers ignore them
         if is_null or (chunk.present is not None and not chunk.present[page]):
             continue
-        keys = [
-            bound_key(chunk, raw, which, findings, index=_COLUMN_INDEX, page=page)
-            for raw, which in ((low, "lower"), (high, "upper"))
-        ]
-        check_bounds(chunk, (low, keys[0]), (high, keys[1]), findings, index=_COLUMN_INDEX, page=page)
+        of_page = findings.of(findings.index, page)
+        keys = [bound_key(chunk, raw, which, of_page) for raw, which in ((low, "lower"), (high, "upper"))]
+        check_bounds(chunk, (low, keys[0]), (high, keys[1]), of_page)
         lows.append(keys[0])
         highs.append(keys[1])
-    order = BoundaryOrder(index.boundary_order)
-    if order == BoundaryOrder.UNORDERED or any(key is None for key in (*lows, *highs)):
-        return
-    for name, keys in (("lower", lows), ("upper", highs)):
-        breaks = (b < a if order == BoundaryOrder.ASCENDING else b > a for a, b in pairwise(keys))
-        if any(breaks):
-            message = f"the order is {shown(order.name.lower())}, but the {name} bounds of its pages are not"
-            findings.add("boundary-order", message, index=_COLUMN_INDEX)
+    check_boundary_order(index.boundary_order, lows, highs, findings)

@@ -7,53 +7,42 @@ decoding of bounds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from intarsia.check.inspection import human_value
 from intarsia.check.inspection.values import shown
-from intarsia.check.verification.bloom_filters import locate_bits
-from intarsia.check.verification.bounds import declares_order
+from intarsia.check.verification.bounds import check_boundary_order, declares_order
 from intarsia.check.verification.findings import Findings
 from intarsia.check.verification.page_index import read_page_index
+from intarsia.check.verification.pages import locate_bits
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import ParquetInput
-from intarsia.format.enums import BoundaryOrder
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.structs import ColumnIndex, ColumnMetaData, OffsetIndex, Statistics
 from intarsia.rows.ordering import Ordering
-
-_OFFSET_INDEX, _COLUMN_INDEX, _STATISTICS = "OffsetIndex", "ColumnIndex", "Statistics"
 
 
 def check_chunk_quickly(
     file: ParquetInput, row_group: int, reader: LeafReader, meta: ColumnMetaData, findings: Findings
 ) -> None:
-    """Check the metadata of a chunk for contradictions.
-
-    Args:
-        file: The file.
-        row_group: Ordinal of the row group.
-        reader: Decodes the bounds of the leaf.
-        meta: The chunk's metadata.
-        findings: Collects findings.
-    """
+    """Check the metadata of a chunk for contradictions."""
     footer, leaf = file.footer, reader.leaf
     findings.count_checked("column_chunks")
     offset_index, column_index = read_page_index(file, footer.chunk(row_group, leaf), findings)
     num_rows = footer.metadata.row_groups[row_group].num_rows
     if offset_index is not None:
-        _check_locations(offset_index, meta, num_rows, findings)
+        _check_locations(offset_index, meta, num_rows, findings.of("OffsetIndex"))
     ordering = _ordering(file, reader)
     extremes = None
     if meta.statistics is not None:
-        extremes = _check_statistics(meta, meta.statistics, leaf, ordering, findings)
+        extremes = _check_statistics(meta, meta.statistics, leaf, ordering, findings.of("Statistics"))
     if column_index is not None:
         num_pages = None if offset_index is None else len(offset_index.page_locations)
-        _check_column_index(column_index, num_pages, meta, leaf, ordering, extremes, findings)
+        of_index = findings.of("ColumnIndex")
+        _check_column_index(column_index, num_pages, meta, leaf, ordering, extremes, of_index)
     if meta.bloom_filter_offset and locate_bits(file, meta, findings) is not None:
         findings.count_checked("bloom_filters")
 
@@ -75,16 +64,16 @@ def _check_locations(index: OffsetIndex, meta: ColumnMetaData, num_rows: int, fi
         if not start <= location.offset < stop_here <= stop:
             message = f"the page is at bytes {location.offset} to {stop_here}, outside the chunk, "
             message += f"which is at bytes {start} to {stop}"
-            findings.add("page-outside-chunk", message, index=_OFFSET_INDEX, page=page)
+            findings.add("page-outside-chunk", message, page=page)
         elif location.offset < stop_before:
             message = f"the page offset is {location.offset}, before the end of the previous page "
-            findings.add("pages-overlap", f"{message}at {stop_before}", index=_OFFSET_INDEX, page=page)
+            findings.add("pages-overlap", f"{message}at {stop_before}", page=page)
         row = location.first_row_index
         if not row_before < row < max(1, num_rows) or (page == 0 and row != 0):
             message = f"the page starts at row {row} of {num_rows}, the previous page at row {row_before}"
             if page == 0:
                 message = f"the first page starts at row {row}, not 0"
-            findings.add("first-row-index", message, index=_OFFSET_INDEX, page=page)
+            findings.add("first-row-index", message, page=page)
         stop_before, row_before = max(stop_before, stop_here), row
 
 
@@ -96,23 +85,23 @@ def _check_statistics(
     nulls = statistics.null_count
     if nulls is not None and not 0 <= nulls <= meta.num_values:
         message = f"they count {nulls} nulls among {meta.num_values} values"
-        findings.add("null-count-invalid", message, index=_STATISTICS)
+        findings.add("null-count-invalid", message)
     low, high = statistics.min_value, statistics.max_value
     if ordering is None or low is None or high is None:
         return None
-    keys = _keys(low, high, leaf, ordering, findings, _STATISTICS, None)
+    keys = _keys(low, high, leaf, ordering, findings)
     # bounds of strings may be truncated differently in the two structures
     return keys if ordering.wire is not None else None
 
 
 def _keys(
-    low: bytes, high: bytes, leaf: Leaf, ordering: Ordering, findings: Findings, index: str, page: int | None
+    low: bytes, high: bytes, leaf: Leaf, ordering: Ordering, findings: Findings
 ) -> tuple[Any, Any] | None:
     """Return two bounds as keys; None, with a finding, if they are damaged or out of order."""
     try:
         low_key, high_key = ordering.decode([low])[0], ordering.decode([high])[0]
     except CorruptFileError as error:
-        findings.add("bound-unreadable", error.message, index=index, page=page)
+        findings.add("bound-unreadable", error.message)
         return None
     if ordering.is_float and (np.isnan(low_key) or np.isnan(high_key)):
         return None  # only the values show whether that is correct
@@ -120,7 +109,7 @@ def _keys(
     if low_key > high_key:
         texts = (shown(human_value(leaf, low)), shown(human_value(leaf, high)))
         message = f"the lower bound {texts[0]} is above the upper bound {texts[1]}"
-        findings.add("bounds-out-of-order", message, index=index, page=page)
+        findings.add("bounds-out-of-order", message)
         return None
     return low_key, high_key
 
@@ -137,16 +126,16 @@ def _check_column_index(
     findings.count_checked("column_indexes")
     if num_pages is None:
         message = "there is no OffsetIndex, so the locations of the pages are unknown"
-        findings.add("column-index-without-offset-index", message, index=_COLUMN_INDEX)
+        findings.add("column-index-without-offset-index", message)
     elif len(index.null_pages) != num_pages:
         message = f"it describes {len(index.null_pages)} data pages, but the OffsetIndex lists {num_pages}"
-        findings.add("column-index-page-count", message, index=_COLUMN_INDEX)
+        findings.add("column-index-page-count", message)
         return
     for name in ("min_values", "max_values", "null_counts", "nan_counts"):
         values = getattr(index, name)
         if values is not None and len(values) != len(index.null_pages):
             message = f"{name} has {len(values)} entries, but null_pages has {len(index.null_pages)}"
-            findings.add("column-index-unreadable", message, index=_COLUMN_INDEX)
+            findings.add("column-index-unreadable", message)
             return
     _check_null_counts(index.null_counts, meta, findings)
     if ordering is None:
@@ -155,18 +144,16 @@ def _check_column_index(
     for page, (is_null, low, high) in enumerate(
         zip(index.null_pages, index.min_values, index.max_values, strict=True)
     ):
-        keys = None if is_null else _keys(low, high, leaf, ordering, findings, _COLUMN_INDEX, page)
+        of_page = findings.of(findings.index, page)
+        keys = None if is_null else _keys(low, high, leaf, ordering, of_page)
         if keys is None:
             continue
         pairs.append(keys)
         if extremes is not None and (keys[0] < extremes[0] or keys[1] > extremes[1]):
             message = "the bounds of the page are outside the bounds of the chunk's statistics"
-            findings.add("bounds-contradict-statistics", message, index=_COLUMN_INDEX, page=page)
-    for side, which in ((0, "lower"), (1, "upper")):
-        if not _is_in_order([pair[side] for pair in pairs], index.boundary_order):
-            order = BoundaryOrder(index.boundary_order).name.lower()
-            message = f"its boundary order is {order}, but the {which} bounds of the pages are not"
-            findings.add("boundary-order", message, index=_COLUMN_INDEX)
+            findings.add("bounds-contradict-statistics", message, page=page)
+    lows, highs = ([pair[side] for pair in pairs] for side in (0, 1))
+    check_boundary_order(index.boundary_order, lows, highs, findings)
 
 
 def _check_null_counts(counts: Sequence[int] | None, meta: ColumnMetaData, findings: Findings) -> None:
@@ -175,17 +162,9 @@ def _check_null_counts(counts: Sequence[int] | None, meta: ColumnMetaData, findi
     for page, count in enumerate(counts):
         if not 0 <= count <= meta.num_values:
             message = f"it counts {count} nulls, but the chunk has {meta.num_values} values"
-            findings.add("null-count-invalid", message, index=_COLUMN_INDEX, page=page)
+            findings.add("null-count-invalid", message, page=page)
             return
     stated = meta.statistics.null_count if meta.statistics is not None else None
     if stated is not None and 0 <= stated != sum(counts):
         message = f"it counts {sum(counts)} nulls in all pages, but the chunk's statistics have {stated}"
-        findings.add("null-count", message, index=_COLUMN_INDEX)
-
-
-def _is_in_order(keys: Sequence[Any], order: int) -> bool:
-    if order == BoundaryOrder.ASCENDING:
-        return all(before <= after for before, after in pairwise(keys))
-    if order == BoundaryOrder.DESCENDING:
-        return all(before >= after for before, after in pairwise(keys))
-    return True
+        findings.add("null-count", message)

@@ -15,18 +15,21 @@ from intarsia.check.inspection.values import shown
 from intarsia.check.verification.bounds import (
     bound_key,
     check_bounds,
+    check_int96_statistics,
     check_nan_count,
-    declares_order,
     has_bounds_order,
+    has_int96_order,
     shown_key,
 )
 from intarsia.check.verification.chunk import CheckedChunk
 from intarsia.check.verification.findings import Findings
-from intarsia.check.verification.int96 import check_int96_statistics, has_int96_order
+from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
 from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf
-from intarsia.format.structs import Statistics
+from intarsia.format.structs import BoundingBox, Statistics
+from intarsia.format.wkb import Geometry, type_name
+from intarsia.read.amounts import are
 from intarsia.rows.ordering import truncate_max
 
 #: A truncated upper bound is up to this much shorter than the limit of the writer.
@@ -39,29 +42,25 @@ class _Checked:
 
     Attributes:
         chunk: The chunk.
-        findings: Collects findings.
-        index: ``"Statistics"``, or ``"PageHeader"``.
-        page: The page; None for the whole chunk.
+        findings: Of the structure, and of its page if it is not about the whole chunk.
     """
 
     chunk: CheckedChunk
     findings: Findings
-    index: str
-    page: int | None
 
     def add(self, rule: str, message: str) -> None:
-        self.findings.add(rule, message, index=self.index, page=self.page)
+        self.findings.add(rule, message)
 
     def sum(self, by_page: npt.NDArray[np.int64] | None) -> int | None:
         if by_page is None:
             return None
-        return int(by_page.sum() if self.page is None else by_page[self.page])
+        return int(by_page.sum() if self.findings.page is None else by_page[self.findings.page])
 
     @property
     def values(self) -> pa.ChunkedArray | None:
-        if self.chunk.values is None or self.page is None:
+        if self.chunk.values is None or self.findings.page is None:
             return self.chunk.values
-        return self.chunk.page_values(self.page)
+        return self.chunk.page_values(self.findings.page)
 
 
 def check_statistics(
@@ -69,7 +68,7 @@ def check_statistics(
 ) -> None:
     """Compare the statistics in the footer with the values."""
     findings.count_checked("statistics")
-    _check(file, statistics, _Checked(chunk, findings, "Statistics", None))
+    _check(file, statistics, _Checked(chunk, findings.of("Statistics")))
 
 
 def check_page_statistics(file: ParquetInput, chunk: CheckedChunk, findings: Findings) -> None:
@@ -78,7 +77,7 @@ def check_page_statistics(file: ParquetInput, chunk: CheckedChunk, findings: Fin
         header = page.header.data_page_header or page.header.data_page_header_v2
         if header is not None and header.statistics is not None:
             findings.count_checked("page_statistics")
-            _check(file, header.statistics, _Checked(chunk, findings, "PageHeader", ordinal))
+            _check(file, header.statistics, _Checked(chunk, findings.of("PageHeader", ordinal)))
 
 
 def _check(file: ParquetInput, statistics: Statistics, checked: _Checked) -> None:
@@ -94,24 +93,12 @@ def _check(file: ParquetInput, statistics: Statistics, checked: _Checked) -> Non
         if low is None and high is None:
             continue
         if is_current and has_int96_order(file.footer, chunk.leaf):
-            check_int96_statistics(
-                chunk, statistics, checked.findings, index=checked.index, page=checked.page
-            )
+            check_int96_statistics(chunk, statistics, checked.findings)
             continue
         if is_current:
-            is_declared = declares_order(file.footer, chunk.leaf)
-            if not has_bounds_order(
-                chunk.leaf,
-                chunk,
-                checked.findings,
-                index=checked.index,
-                page=checked.page,
-                is_declared=is_declared,
-            ):
+            if not has_bounds_order(file.footer, chunk, checked.findings):
                 continue
-            check_nan_count(
-                chunk, statistics.nan_count, checked.findings, index=checked.index, page=checked.page
-            )
+            check_nan_count(chunk, statistics.nan_count, checked.findings)
         if chunk.ordering is not None:
             keys = _check_pair(low, high, checked)
             flags = (statistics.is_min_value_exact, statistics.is_max_value_exact)
@@ -157,13 +144,11 @@ def _check_pair(low: bytes | None, high: bytes | None, checked: _Checked) -> tup
     if present == 0:
         return None, None  # there are no values
     keys = [
-        None
-        if raw is None
-        else bound_key(checked.chunk, raw, which, checked.findings, index=checked.index, page=checked.page)
+        None if raw is None else bound_key(checked.chunk, raw, which, checked.findings)
         for raw, which in ((low, "lower"), (high, "upper"))
     ]
     pairs = (low or b"", keys[0]), (high or b"", keys[1])
-    check_bounds(checked.chunk, *pairs, checked.findings, index=checked.index, page=checked.page)
+    check_bounds(checked.chunk, *pairs, checked.findings)
     return keys[0], keys[1]
 
 
@@ -181,10 +166,10 @@ def _check_exactness(
         flags: Whether each of them is declared exact; None if the writer has not said.
         checked: The statistics.
     """
-    chunk, extremes = checked.chunk, checked.chunk.extremes
+    chunk, extremes, page = checked.chunk, checked.chunk.extremes, checked.findings.page
     if extremes is None:
         return
-    pages = np.flatnonzero(extremes.has_value) if checked.page is None else np.array([checked.page])
+    pages = np.flatnonzero(extremes.has_value) if page is None else np.array([page])
     if not extremes.has_value[pages].any():
         return
     assert chunk.ordering is not None
@@ -202,7 +187,7 @@ def _check_exactness(
             if is_exact:
                 message = f"the {which} bound {shown(bound)} is declared exact, "
                 checked.add("bound-not-exact", message + f"but {shown_key(chunk, actual)} is")
-            elif checked.page is not None or key is None:  # aggregates are not computed from page headers
+            elif page is not None or key is None:  # aggregates are not computed from page headers
                 continue
             elif (key < actual if which == "lower" else key > actual) and not (
                 chunk.ordering.is_bytes and _is_truncated(raw, encoded, which)
@@ -219,3 +204,85 @@ def _is_truncated(bound: bytes, value: bytes, which: str) -> bool:
     return any(
         truncate_max(value, length, text=text) == bound for length in lengths for text in (True, False)
     )
+
+
+_INDEX = "GeospatialStatistics"
+
+#: Boxes of GEOGRAPHY are computed on the sphere and rounded: 1e-9 degrees are 0.1 mm.
+_ROUNDING_DEGREES = 1e-9
+
+
+def check_geospatial_statistics(chunk: CheckedChunk, findings: Findings) -> None:
+    """Compare the bounding box and the types of a chunk with its values."""
+    statistics = chunk.meta.geospatial_statistics
+    if statistics is None:
+        return
+    findings = findings.of(_INDEX)
+    findings.count_checked("geospatial_statistics")
+    if chunk.leaf.logical_name not in ("GEOMETRY", "GEOGRAPHY"):
+        message = "it has geospatial statistics, but the column is not GEOMETRY or GEOGRAPHY"
+        findings.add("bounds-without-order", message)
+        return
+    box, types = statistics.bbox, statistics.geospatial_types or []
+    if box is not None:
+        _check_box(box, findings)
+    if len(set(types)) < len(types):
+        findings.add("geospatial-types-not-exact", "a type is listed twice")
+    if chunk.values is None:
+        return
+    rounding = _ROUNDING_DEGREES if chunk.leaf.logical_name == "GEOGRAPHY" else 0.0
+    found: set[int] = set()
+    outside: dict[str, tuple[float, int]] = {}
+    for value in chunk.values:
+        try:
+            geometry = Geometry(value.as_py())
+        except CorruptFileError as error:
+            findings.add("unchecked", f"a value is {error.message}")
+            return
+        found.add(geometry.code)
+        if box is not None:
+            for axis in "XYZM":
+                for numbers in geometry.coordinates(axis):
+                    wrong = numbers[_is_outside(box, axis, numbers, rounding)]
+                    if len(wrong):
+                        example, count = outside.get(axis, (float(wrong[0]), 0))
+                        outside[axis] = example, count + len(wrong)
+    for axis, (example, count) in outside.items():
+        message = f"{are(count, 'coordinate')} outside the bounding box on {axis}, such as {example}"
+        findings.add("bounding-box-excludes-values", message)
+    if types and found - set(types):
+        missing = ", ".join(map(type_name, sorted(found - set(types))))
+        findings.add("geospatial-types-incomplete", f"types are missing: {missing}")
+    if set(types) - found:
+        extra = ", ".join(map(type_name, sorted(set(types) - found)))
+        findings.add("geospatial-types-not-exact", f"types do not occur: {extra}")
+
+
+def _limits(box: BoundingBox, axis: str) -> tuple[float | None, float | None]:
+    return getattr(box, f"{axis.lower()}min"), getattr(box, f"{axis.lower()}max")
+
+
+def _check_box(box: BoundingBox, findings: Findings) -> None:
+    for axis in "XYZM":
+        low, high = _limits(box, axis)
+        if (low is None) != (high is None):
+            message = f"the bounding box has one limit on {axis}"
+            findings.add("bounding-box-incomplete", message)
+        if low is None or high is None:
+            continue
+        if np.isnan(low) or np.isnan(high):
+            findings.add("bound-is-nan", f"a limit of the bounding box on {axis} is NaN")
+        elif low > high and axis != "X":  # on X, it crosses the antimeridian
+            message = f"the bounding box ends at {high} on {axis}, before it starts at {low}"
+            findings.add("bounds-out-of-order", message)
+
+
+def _is_outside(
+    box: BoundingBox, axis: str, numbers: npt.NDArray[np.float64], rounding: float
+) -> npt.NDArray[np.bool_]:
+    """Mark the coordinates outside the box, except NaN and those on an axis without limits."""
+    low, high = _limits(box, axis)
+    if low is None or high is None or np.isnan(low) or np.isnan(high):
+        return np.zeros(len(numbers), dtype=bool)
+    below, above = numbers < low - rounding, numbers > high + rounding
+    return np.asarray(below & above if axis == "X" and low > high else below | above)
