@@ -14,8 +14,8 @@ from intarsia.advice.candidates import options_of
 from intarsia.advice.queries import Query
 from intarsia.embed.attach import Attachable
 from intarsia.errors import IntarsiaError
-from intarsia.predicate import And, Constant, Not, Or, Predicate
-from intarsia.predicate.nodes import dotted, innermost
+from intarsia.predicate import Constant, Predicate
+from intarsia.predicate.nodes import dotted, leaves
 from intarsia.write import write_table
 from intarsia.write.sorting import sort_keys
 
@@ -86,13 +86,9 @@ def sortable_columns(schema: pa.Schema, requested: Sequence[Query]) -> list[str]
 
 
 def _condition_columns(predicate: Predicate | None) -> Iterator[str]:
-    if isinstance(predicate, And | Or):
-        for child in predicate.children:
-            yield from _condition_columns(child)
-    elif isinstance(predicate, Not):
-        yield from _condition_columns(predicate.child)
-    elif predicate is not None and not isinstance(predicate, Constant):
-        yield dotted(innermost(predicate.column))
+    for leaf in () if predicate is None else leaves(predicate):
+        if not isinstance(leaf, Constant):
+            yield dotted(leaf.column)
 
 
 def optimize_command(
