@@ -21,8 +21,8 @@ from intarsia.embed import PageIndex
 from intarsia.embed.structures import Attachable
 from intarsia.errors import IntarsiaError
 from intarsia.lake.table import Table
-from intarsia.predicate import And, Constant, Not, Or, Predicate
-from intarsia.predicate.nodes import dotted, innermost
+from intarsia.predicate import Constant, Predicate
+from intarsia.predicate.nodes import dotted, innermost, leaves
 from intarsia.write import write_table
 from intarsia.write.sorting import sort_keys
 
@@ -93,13 +93,9 @@ def sortable_columns(schema: pa.Schema, requested: Sequence[Query]) -> list[str]
 
 
 def _condition_columns(predicate: Predicate | None) -> Iterator[str]:
-    if isinstance(predicate, And | Or):
-        for child in predicate.children:
-            yield from _condition_columns(child)
-    elif isinstance(predicate, Not):
-        yield from _condition_columns(predicate.child)
-    elif predicate is not None and not isinstance(predicate, Constant):
-        yield dotted(innermost(predicate.column))
+    for leaf in () if predicate is None else leaves(predicate):
+        if not isinstance(leaf, Constant):
+            yield dotted(innermost(leaf.column))
 
 
 def optimize_command(

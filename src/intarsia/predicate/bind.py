@@ -14,10 +14,10 @@ from intarsia.predicate.bind_condition import bind_condition
 from intarsia.predicate.bound import Bound, BoundConstant, conjoin, disjoin
 from intarsia.predicate.columns import resolve_column
 from intarsia.predicate.functions import bind_call
-from intarsia.predicate.nodes import NODE_TYPES, And, Call, Constant, Not, Or, Predicate
+from intarsia.predicate.nodes import NODE_TYPES, Call, Constant, Leaf, Predicate, fold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     import pyarrow as pa
 
@@ -57,44 +57,24 @@ def bind(predicate: Predicate, schema: pa.Schema) -> Bound:
         BoundConstant(value=False)
     """
     # looking up a name in a schema is linear in the number of fields, so the results are cached
-    return _bind(predicate, functools.cache(functools.partial(resolve_column, schema)), negate=False, depth=0)
+    resolve = functools.cache(functools.partial(resolve_column, schema))
+    return fold(
+        predicate,
+        lambda leaf, negated: _bind(leaf, resolve, negate=negated),
+        conjoin,
+        disjoin,
+        max_levels=MAX_NESTING,
+    )
 
 
-def _bind(node: Predicate, resolve: Callable[[ColumnName], Column], *, negate: bool, depth: int) -> Bound:
-    while isinstance(node, Not):
-        node, negate = node.child, not negate
-    if isinstance(node, (And, Or)):
-        if depth == MAX_NESTING:
-            raise PredicateError(
-                f"the predicate is nested too deeply; the limit is {MAX_NESTING} levels of AND and OR",
-                reason="nested-too-deeply",
-            )
-        children = [
-            _bind(child, resolve, negate=negated, depth=depth + 1)
-            for child, negated in _operands(node, negate=negate)
-        ]
-        return conjoin(children) if isinstance(node, And) is not negate else disjoin(children)
-    if isinstance(node, Constant):
-        return BoundConstant(node.value is not None and node.value is not negate)
-    if not isinstance(node, NODE_TYPES):
+def _bind(leaf: Leaf, resolve: Callable[[ColumnName], Column], *, negate: bool) -> Bound:
+    if isinstance(leaf, Constant):
+        return BoundConstant(leaf.value is not None and leaf.value is not negate)
+    if not isinstance(leaf, NODE_TYPES):
         raise PredicateError(
-            f"{node!r} is not a predicate; write SQL text, or nodes such as ia.Comparison('a', '=', 1)",
+            f"{leaf!r} is not a predicate; write SQL text, or nodes such as ia.Comparison('a', '=', 1)",
             reason="not-a-predicate",
         )
-    if isinstance(node.column, Call):
-        return bind_call(node, node.column, resolve, negate=negate)
-    return bind_condition(node, resolve(node.column), negate=negate)
-
-
-def _operands(node: Predicate, *, negate: bool) -> Iterator[tuple[Predicate, bool]]:
-    """Yield the operands of a AND (b AND (c AND …)), each with whether it is negated, without recursion."""
-    is_and = isinstance(node, And) is not negate
-    pending = [(node, negate)]
-    while pending:
-        current, negated = pending.pop()
-        while isinstance(current, Not):
-            current, negated = current.child, not negated
-        if isinstance(current, (And, Or)) and (isinstance(current, And) is not negated) is is_and:
-            pending += [(child, negated) for child in reversed(current.children)]
-        else:
-            yield current, negated
+    if isinstance(leaf.column, Call):
+        return bind_call(leaf, leaf.column, resolve, negate=negate)
+    return bind_condition(leaf, resolve(leaf.column), negate=negate)

@@ -28,22 +28,36 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import sortable_type
-from intarsia.predicate.nodes import Op, escaped, render_column
+from intarsia.predicate.nodes import Op, Result, escaped, fold_tree, render_column
 from intarsia.predicate.rendering import render_literal
 from intarsia.predicate.skeleton import Skeleton
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 Path: TypeAlias = tuple[str, ...]
 
 
-def _name(path: Path) -> str:
-    return render_column(path[0] if len(path) == 1 else ".".join(path))
+class _OnColumn:
+    """What the conditions have in common: each reads one column."""
+
+    __slots__ = ()
+    path: Path
+
+    def paths(self) -> frozenset[Path]:
+        """Return the path of the column that this node reads."""
+        return frozenset((self.path,))
+
+    def text(self, name: str) -> str:
+        """Render the condition as SQL text, given the text of its column."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self.text(render_column(".".join(self.path)))
 
 
 @dataclass(frozen=True, slots=True)
-class BoundCompare:
+class BoundCompare(_OnColumn):
     """``path op value``. If ``or_nan`` is true, NaN also matches; it is always true for ``<>`` on floats."""
 
     path: Path
@@ -52,21 +66,14 @@ class BoundCompare:
     value: pa.Scalar
     or_nan: bool = False
 
-    def paths(self) -> frozenset[Path]:
-        """Return the path of the column that this node reads."""
-        return frozenset((self.path,))
-
     def text(self, name: str) -> str:
         """Render the condition as SQL text, given the text of its column."""
         text = f"{name} {self.op} {render_literal(self.value)}"
         return f"({text} OR {name} IS NAN)" if self.or_nan and self.op != "<>" else text
 
-    def __str__(self) -> str:
-        return self.text(_name(self.path))
-
 
 @dataclass(frozen=True, slots=True)
-class BoundIn:
+class BoundIn(_OnColumn):
     """``path [NOT] IN values``.
 
     Attributes:
@@ -88,22 +95,15 @@ class BoundIn:
         """Whether NaN matches. A list never contains NaN, so NaN matches NOT IN."""
         return self.negated and pa.types.is_floating(self.type)
 
-    def paths(self) -> frozenset[Path]:
-        """Return the path of the column that this node reads."""
-        return frozenset((self.path,))
-
     def text(self, name: str) -> str:
         """Render the condition as SQL text, given the text of its column."""
         values = ", ".join(map(render_literal, self.values[:20]))
         more = f", … {len(self.values) - 20} more" if len(self.values) > 20 else ""
         return f"{name} {'NOT ' if self.negated else ''}IN ({values}{more})"
 
-    def __str__(self) -> str:
-        return self.text(_name(self.path))
-
 
 @dataclass(frozen=True, slots=True)
-class BoundNull:
+class BoundNull(_OnColumn):
     """``path IS NULL``, or ``IS NOT NULL`` when negated. NaN is a value and matches ``IS NOT NULL``."""
 
     path: Path
@@ -115,20 +115,13 @@ class BoundNull:
         """Whether NaN matches."""
         return self.negated and pa.types.is_floating(self.type)
 
-    def paths(self) -> frozenset[Path]:
-        """Return the path of the column that this node reads."""
-        return frozenset((self.path,))
-
     def text(self, name: str) -> str:
         """Render the condition as SQL text, given the text of its column."""
         return f"{name} IS {'NOT ' if self.negated else ''}NULL"
 
-    def __str__(self) -> str:
-        return self.text(_name(self.path))
-
 
 @dataclass(frozen=True, slots=True)
-class BoundPrefix:
+class BoundPrefix(_OnColumn):
     """A string starts with ``prefix`` (UTF-8, not empty), or does not when negated. NULL never matches."""
 
     path: Path
@@ -137,21 +130,14 @@ class BoundPrefix:
     negated: bool = False
     or_nan: bool = field(default=False, init=False)
 
-    def paths(self) -> frozenset[Path]:
-        """Return the path of the column that this node reads."""
-        return frozenset((self.path,))
-
     def text(self, name: str) -> str:
         """Render the condition as SQL text, given the text of its column."""
         text = escaped(self.prefix.decode()) + "%"
         return f"{name} {'NOT ' if self.negated else ''}LIKE {render_literal(text)}"
 
-    def __str__(self) -> str:
-        return self.text(_name(self.path))
-
 
 @dataclass(frozen=True, slots=True)
-class BoundMatch:
+class BoundMatch(_OnColumn):
     """A string matches a pattern that is more than a prefix, or does not when negated. NULL never matches.
 
     Attributes:
@@ -173,16 +159,9 @@ class BoundMatch:
         """The case-sensitive prefix of every matching string, in UTF-8. May be empty."""
         return self.skeleton.prefix.encode()
 
-    def paths(self) -> frozenset[Path]:
-        """Return the path of the column that this node reads."""
-        return frozenset((self.path,))
-
     def text(self, name: str) -> str:
         """Render the condition as SQL text, given the text of its column."""
         return f"{name} {'NOT ' if self.negated else ''}{self.condition}"
-
-    def __str__(self) -> str:
-        return self.text(_name(self.path))
 
 
 class Function(Protocol):
@@ -205,7 +184,7 @@ class Function(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class BoundFunction:
+class BoundFunction(_OnColumn):
     """A condition on a function of a column, such as ``lower(s) = 'x'``. NULL never matches.
 
     Attributes:
@@ -223,18 +202,11 @@ class BoundFunction:
         """Whether NaN may match."""
         return bool(pa.types.is_floating(self.type))
 
-    def paths(self) -> frozenset[Path]:
-        """Return the path of the column that this node reads."""
-        return frozenset((self.path,))
-
     def text(self, name: str) -> str:
         """Render the condition as SQL text, given the text of its column."""
         for function in self.functions:
             name = function.text(name)
         return self.condition.text(name)
-
-    def __str__(self) -> str:
-        return self.text(_name(self.path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,36 +223,35 @@ class BoundConstant:
         return render_literal(self.value)
 
 
+class _Junction:
+    """What `BoundAnd` and `BoundOr` have in common."""
+
+    __slots__ = ()
+    children: tuple[Bound, ...]
+
+    def paths(self) -> frozenset[Path]:
+        """Return the paths of the columns that this node reads."""
+        return frozenset(leaf.path for child in self.children for leaf in conditions(child))
+
+    def __str__(self) -> str:
+        word = " AND " if isinstance(self, BoundAnd) else " OR "
+        return word.join(
+            f"({child})" if isinstance(child, _Junction) else str(child) for child in self.children
+        )
+
+
 @dataclass(frozen=True, slots=True)
-class BoundAnd:
+class BoundAnd(_Junction):
     """Rows that match every child. It has two or more children, none a :class:`BoundAnd` or a constant."""
 
     children: tuple[Bound, ...]
 
-    def paths(self) -> frozenset[Path]:
-        """Return the paths of the columns that this node reads."""
-        return frozenset().union(*(child.paths() for child in self.children))
-
-    def __str__(self) -> str:
-        return " AND ".join(
-            f"({child})" if isinstance(child, BoundOr) else str(child) for child in self.children
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class BoundOr:
+class BoundOr(_Junction):
     """Rows that match any child. It has two or more children, none a :class:`BoundOr` or a constant."""
 
     children: tuple[Bound, ...]
-
-    def paths(self) -> frozenset[Path]:
-        """Return the paths of the columns that this node reads."""
-        return frozenset().union(*(child.paths() for child in self.children))
-
-    def __str__(self) -> str:
-        return " OR ".join(
-            f"({child})" if isinstance(child, BoundAnd) else str(child) for child in self.children
-        )
 
 
 Condition: TypeAlias = BoundCompare | BoundIn | BoundNull | BoundPrefix | BoundMatch | BoundFunction
@@ -302,11 +273,46 @@ def conditions(bound: Bound) -> Iterator[Condition]:
         >>> [str(leaf) for leaf in conditions(bound)]
         ['a = 1', 'b > 2', 'a IS NULL']
     """
-    if isinstance(bound, (BoundAnd, BoundOr)):
-        for child in bound.children:
-            yield from conditions(child)
-    elif not isinstance(bound, BoundConstant):
-        yield bound
+    pending = [bound]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, _Junction):
+            pending += reversed(node.children)
+        elif not isinstance(node, BoundConstant):
+            yield node
+
+
+def fold(
+    bound: Bound,
+    leaf: Callable[[Condition | BoundConstant], Result],
+    all_of: Callable[[Sequence[Result]], Result],
+    any_of: Callable[[Sequence[Result]], Result],
+    *,
+    batch: int | None = None,
+) -> Result:
+    """Compute a value from the conditions of a bound predicate upwards, such as a set of rows.
+
+    The work is linear in the nodes, and any depth is allowed. With a cached function as ``leaf``, the value
+    of a repeated condition is computed once.
+
+    Args:
+        bound: The predicate.
+        leaf: Computes the value of a condition or a constant.
+        all_of: Joins the values of the children of an AND.
+        any_of: Joins the values of the children of an OR.
+        batch: Join as soon as so many values of one node are there, because they are large; None for all.
+
+    Example:
+        >>> from intarsia.predicate import bind, parse_sql
+        >>> bound = bind(parse_sql("a = 1 OR a > 7 AND a < 9"), pa.schema({"a": pa.int64()}))
+        >>> fold(bound, lambda leaf: leaf.op, " and ".join, " or ".join)
+        '= or > and <'
+    """
+    return fold_tree(bound, _opened, leaf, all_of, any_of, batch=batch)
+
+
+def _opened(node: Bound) -> tuple[bool, Iterator[Bound]] | None:
+    return (isinstance(node, BoundAnd), iter(node.children)) if isinstance(node, _Junction) else None
 
 
 def renamed(bound: Bound, path: Callable[[Path], Path]) -> Bound:
@@ -321,11 +327,11 @@ def renamed(bound: Bound, path: Callable[[Path], Path]) -> Bound:
         >>> str(renamed(node, lambda path: ("y", *path)))
         'y.x IS NULL'
     """
-    if isinstance(bound, BoundConstant):
-        return bound
-    if isinstance(bound, (BoundAnd, BoundOr)):
-        return type(bound)(tuple(renamed(child, path) for child in bound.children))
-    return replace(bound, path=path(bound.path))
+
+    def leaf(node: Condition | BoundConstant) -> Bound:
+        return node if isinstance(node, BoundConstant) else replace(node, path=path(node.path))
+
+    return fold(bound, leaf, lambda parts: BoundAnd(tuple(parts)), lambda parts: BoundOr(tuple(parts)))
 
 
 def conjoin(children: Iterable[Bound]) -> Bound:
@@ -362,11 +368,11 @@ def _combine(children: Iterable[Bound], node: type[BoundAnd] | type[BoundOr], *,
             kept[child] = None
     if not kept:
         return BoundConstant(not absorbing)
-    folded = _fold(list(kept), negated=node is BoundAnd)
-    return folded[0] if len(folded) == 1 else node(tuple(folded))
+    merged = _merged(list(kept), negated=node is BoundAnd)
+    return merged[0] if len(merged) == 1 else node(tuple(merged))
 
 
-def _fold(children: list[Bound], *, negated: bool) -> list[Bound]:
+def _merged(children: list[Bound], *, negated: bool) -> list[Bound]:
     """Merge the membership tests of each column into one, at the position of the first.
 
     Under OR, ``=`` and IN are merged; under AND, ``<>`` and NOT IN. The merged test agrees with its parts on
@@ -376,13 +382,13 @@ def _fold(children: list[Bound], *, negated: bool) -> list[Bound]:
     for child in children:
         if _is_membership(child, negated=negated):
             terms.setdefault(child.path, []).append(child)
-    folded: list[Bound] = []
+    merged: list[Bound] = []
     for child in children:
         if not _is_membership(child, negated=negated) or len(terms[child.path]) == 1:
-            folded.append(child)
+            merged.append(child)
         elif terms[child.path][0] is child:
-            folded.append(_membership(terms[child.path], negated=negated))
-    return folded
+            merged.append(_membership(terms[child.path], negated=negated))
+    return merged
 
 
 def _is_membership(child: Bound, *, negated: bool) -> TypeGuard[BoundCompare | BoundIn]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -11,16 +12,15 @@ from intarsia.arrow.comparison import comparison_array
 from intarsia.errors import PredicateError
 from intarsia.predicate.bound import (
     Bound,
-    BoundAnd,
     BoundCompare,
     BoundConstant,
     BoundFunction,
     BoundIn,
     BoundNull,
-    BoundOr,
     BoundPrefix,
     Condition,
     Path,
+    fold,
 )
 from intarsia.predicate.membership import integer_membership
 
@@ -60,15 +60,16 @@ def evaluate(
         >>> evaluate(bound, {("age",): ages}, 3).to_pylist()
         [False, True, True]
     """
-    if isinstance(bound, BoundConstant):
-        return pa.repeat(pa.scalar(bound.value), num_rows)
-    if isinstance(bound, (BoundAnd, BoundOr)):
-        combine = pc.and_ if isinstance(bound, BoundAnd) else pc.or_
-        mask = evaluate(bound.children[0], columns, num_rows)
-        for child in bound.children[1:]:
-            mask = combine(mask, evaluate(child, columns, num_rows))
-        return mask
-    return condition_mask(bound, columns[bound.path])
+
+    def leaf(node: Condition | BoundConstant) -> pa.BooleanArray:
+        if isinstance(node, BoundConstant):
+            return pa.repeat(pa.scalar(node.value), num_rows)
+        return condition_mask(node, columns[node.path])
+
+    # two masks at a time, so that the memory does not grow with the conditions
+    return fold(
+        bound, leaf, lambda masks: reduce(pc.and_, masks), lambda masks: reduce(pc.or_, masks), batch=2
+    )
 
 
 def condition_mask(leaf: Condition, array: pa.Array | pa.ChunkedArray) -> pa.BooleanArray:

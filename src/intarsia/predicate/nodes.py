@@ -9,9 +9,9 @@ the type of their column.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.rendering import render_literal
@@ -272,8 +272,14 @@ class Constant:
         return render_literal(self.value)
 
 
-Predicate: TypeAlias = And | Or | Not | Comparison | In | IsNull | Like | RegexpLike | Constant
+Leaf: TypeAlias = Comparison | In | IsNull | Like | RegexpLike | Constant
+"""A node without children."""
+
+Predicate: TypeAlias = And | Or | Not | Leaf
 """Any node of an unbound predicate."""
+
+Node = TypeVar("Node")
+Result = TypeVar("Result")
 
 NODE_TYPES = (And, Or, Not, Comparison, In, IsNull, Like, RegexpLike, Constant)
 
@@ -285,16 +291,125 @@ def has_calls(predicate: Predicate) -> bool:
         >>> has_calls(And((Comparison("x", "=", 1), Not(IsNull(Call("lower", "s"))))))
         True
     """
-    pending: list[Predicate] = [predicate]
+    return any(isinstance(leaf.column, Call) for leaf in leaves(predicate) if not isinstance(leaf, Constant))
+
+
+def leaves(predicate: Predicate) -> Iterator[Leaf]:
+    """Yield the conditions and constants of a predicate from left to right, including duplicates."""
+    pending = [predicate]
     while pending:
         node = pending.pop()
         if isinstance(node, (And, Or)):
-            pending += node.children
+            pending += reversed(node.children)
         elif isinstance(node, Not):
             pending.append(node.child)
-        elif not isinstance(node, Constant) and isinstance(node.column, Call):
-            return True
-    return False
+        else:
+            yield node
+
+
+def fold(
+    predicate: Predicate,
+    leaf: Callable[[Leaf, bool], Result],
+    all_of: Callable[[Sequence[Result]], Result],
+    any_of: Callable[[Sequence[Result]], Result],
+    *,
+    max_levels: int | None = None,
+) -> Result:
+    """Compute a value from the leaves of a predicate upwards. NOT is pushed down to the leaves.
+
+    The work is linear in the nodes, and any depth is allowed. The ANDs of ``a AND (b AND c)`` are one.
+
+    Args:
+        predicate: The predicate.
+        leaf: Computes the value of a leaf. The second argument is whether the leaf is negated: then the value
+            is about the rows for which the leaf is FALSE.
+        all_of: Joins the values of the children of an AND.
+        any_of: Joins the values of the children of an OR.
+        max_levels: The maximum number of alternating levels of AND and OR.
+
+    Raises:
+        PredicateError: If there are more than ``max_levels`` levels.
+
+    Example:
+        >>> tree = Not(And((Comparison("x", "<", 1), Or((IsNull("y"), Not(Constant(True)))))))
+        >>> fold(tree, lambda node, negated: f"{'~' * negated}{node}", " & ".join, " | ".join)
+        '~x < 1 | ~y IS NULL & TRUE'
+    """
+
+    def opened(item: tuple[Predicate, bool]) -> tuple[bool, Iterator[tuple[Predicate, bool]]] | None:
+        node, negated = item
+        if not isinstance(node, (And, Or)):
+            return None
+        is_and = isinstance(node, And) is not negated
+        return is_and, _operands(item, is_and=is_and)
+
+    root = _without_not(predicate, False)
+    return fold_tree(root, opened, lambda item: leaf(*item), all_of, any_of, max_levels=max_levels)
+
+
+def _without_not(node: Predicate, negated: bool) -> tuple[Predicate, bool]:
+    while isinstance(node, Not):
+        node, negated = node.child, not negated
+    return node, negated
+
+
+def _operands(item: tuple[Predicate, bool], *, is_and: bool) -> Iterator[tuple[Predicate, bool]]:
+    """Yield the operands of a AND (b AND (c AND …)), each with whether it is negated."""
+    pending = [item]
+    while pending:
+        node, negated = _without_not(*pending.pop())
+        if isinstance(node, (And, Or)) and (isinstance(node, And) is not negated) is is_and:
+            pending += [(child, negated) for child in reversed(node.children)]
+        else:
+            yield node, negated
+
+
+def fold_tree(
+    root: Node,
+    opened: Callable[[Node], tuple[bool, Iterator[Node]] | None],
+    leaf: Callable[[Any], Result],
+    all_of: Callable[[Sequence[Result]], Result],
+    any_of: Callable[[Sequence[Result]], Result],
+    *,
+    batch: int | None = None,
+    max_levels: int | None = None,
+) -> Result:
+    """Compute a value from the leaves of a tree of ANDs and ORs upwards, without recursion.
+
+    Args:
+        root: The tree.
+        opened: Returns whether a node is an AND, and its children; None for a leaf.
+        leaf: Computes the value of a leaf.
+        all_of: Joins the values of the children of an AND.
+        any_of: Joins the values of the children of an OR.
+        batch: Join as soon as so many values of one node are there, because they are large; None for all.
+        max_levels: The maximum number of levels of AND and OR.
+
+    Raises:
+        PredicateError: If there are more than ``max_levels`` levels.
+    """
+    levels: list[tuple[Callable[[Sequence[Result]], Result], Iterator[Node], list[Result]]]
+    levels = [(all_of, iter((root,)), [])]
+    while True:
+        join, children, values = levels[-1]
+        for child in children:
+            if len(values) == batch:
+                values[:] = [join(values)]
+            inner = opened(child)
+            if inner is not None:
+                if len(levels) - 1 == max_levels:
+                    raise PredicateError(
+                        f"the predicate is nested too deeply; the limit is {max_levels} levels of AND and OR",
+                        reason="nested-too-deeply",
+                    )
+                levels.append((all_of if inner[0] else any_of, inner[1], []))
+                break
+            values.append(leaf(child))
+        else:
+            levels.pop()
+            if not levels:
+                return values[0]
+            levels[-1][2].append(join(values))
 
 
 def contains(column: Operand, text: str) -> Like:

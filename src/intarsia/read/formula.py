@@ -11,7 +11,8 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from intarsia.predicate import Bound, BoundAnd, BoundConstant, BoundOr, Condition
+from intarsia.predicate import Bound, BoundConstant, Condition
+from intarsia.predicate.bound import fold
 from intarsia.rows.bounds import Bools
 
 _Set = TypeVar("_Set")
@@ -42,16 +43,19 @@ class Formula:
 
     def __init__(self, predicate: Bound) -> None:
         ordinals: dict[Condition | BoundConstant, int] = {}
-        root = _term(predicate, ordinals)
+        root = fold(
+            predicate,
+            lambda node: _as_term(ordinals.setdefault(node, len(ordinals))),
+            lambda terms: Junction(True, tuple(terms)),
+            lambda terms: Junction(False, tuple(terms)),
+        )
         self.conditions: tuple[Condition | BoundConstant, ...] = tuple(ordinals)
         self.root: Term = root
         self.terms: tuple[Term, ...] = root.terms if isinstance(root, Junction) and root.is_and else (root,)
 
 
-def _term(node: Bound, ordinals: dict[Condition | BoundConstant, int]) -> Term:
-    if isinstance(node, (BoundAnd, BoundOr)):
-        return Junction(isinstance(node, BoundAnd), tuple(_term(child, ordinals) for child in node.children))
-    return ordinals.setdefault(node, len(ordinals))
+def _as_term(term: Term) -> Term:
+    return term
 
 
 def conditions_of(term: Term) -> Iterator[int]:

@@ -11,13 +11,13 @@ from intarsia.errors import PredicateError
 from intarsia.predicate.bind_condition import bind_condition, bind_null
 from intarsia.predicate.bound import (
     Bound,
-    BoundAnd,
     BoundConstant,
     BoundFunction,
     BoundNull,
-    BoundOr,
+    Condition,
     conjoin,
     disjoin,
+    fold,
 )
 from intarsia.predicate.columns import Column
 from intarsia.predicate.functions import arithmetic, casts, moments, text
@@ -116,12 +116,16 @@ def _on_column(bound: Bound, operands: Sequence[Column], functions: Sequence[Inv
         operands: The column, and the result of each function.
         functions: The functions, in the order in which they are applied.
     """
-    if not functions or isinstance(bound, BoundConstant):
+    if not functions:
         return bound
-    if isinstance(bound, BoundAnd):
-        return conjoin([_on_column(child, operands, functions) for child in bound.children])
-    if isinstance(bound, BoundOr):
-        return disjoin([_on_column(child, operands, functions) for child in bound.children])
+    return fold(bound, lambda leaf: _leaf_on_column(leaf, operands, functions), conjoin, disjoin)
+
+
+def _leaf_on_column(
+    bound: Condition | BoundConstant, operands: Sequence[Column], functions: Sequence[Invertible]
+) -> Bound:
+    if isinstance(bound, BoundConstant):
+        return bound
     if isinstance(bound, BoundNull):
         return bind_null(operands[0], negated=bound.negated)
     assert not isinstance(bound, BoundFunction)
