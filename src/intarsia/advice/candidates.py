@@ -20,9 +20,8 @@ from intarsia.embed.column_data import FileColumns
 from intarsia.embed.structures import STANDARD, Attachable
 from intarsia.errors import IntarsiaError
 from intarsia.file import ParquetInput
-from intarsia.indexes.base import Index, PicksPredicates
+from intarsia.indexes.base import Index, PicksPredicates, prunes_function
 from intarsia.indexes.bloom_granule import BloomGranule
-from intarsia.indexes.capabilities import ListsValues
 from intarsia.indexes.distinct import Distinct
 from intarsia.indexes.ngram import Ngram
 from intarsia.indexes.registry import find_index_class, known_kinds
@@ -78,7 +77,7 @@ def indexes_for(condition: Condition) -> list[Attachable]:
 
 def _can_prune(index: Index, condition: Condition) -> bool:
     if isinstance(condition, BoundFunction):
-        return isinstance(index, ListsValues) and index.lists_values(condition)
+        return prunes_function(index, condition)
     return isinstance(index, PicksPredicates) and index.can_prune(condition)
 
 

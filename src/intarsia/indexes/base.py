@@ -30,7 +30,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from intarsia.indexes.column_data import ColumnData
 from intarsia.indexes.layout import Layout
-from intarsia.predicate.bound import Condition
+from intarsia.predicate.bound import BoundFunction, Condition
 from intarsia.rows.selection import RowSelection
 
 
@@ -235,6 +235,16 @@ class HasFooterKeys(Protocol):
             Keys and their values.
         """
         ...
+
+
+def prunes_function(index: Any, condition: BoundFunction) -> bool:
+    """Return whether an index evaluates a condition on a function of its column.
+
+    ``can_prune_function(condition)`` says so. Without this method, an index that lists values evaluates it on
+    these.
+    """
+    confirm = getattr(index, "can_prune_function", None) or getattr(index, "lists_values", None)
+    return confirm is not None and bool(confirm(condition))
 
 
 def parameters(index: Any) -> dict[str, Any]:

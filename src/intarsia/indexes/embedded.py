@@ -23,6 +23,7 @@ from intarsia.indexes.base import (
     OpenIndex,
     PicksPredicates,
     ProvesWithinBounds,
+    prunes_function,
 )
 from intarsia.indexes.calling import call_or_ignore, evaluate_conditions
 from intarsia.indexes.capabilities import (
@@ -122,10 +123,8 @@ class EmbeddedIndexes:
         if predicate.path not in entry.columns:
             return False
         index = self.index(entry)
-        if isinstance(predicate, BoundFunction):  # it needs the values themselves
-            return isinstance(index, ListsValues) and self._confirms(
-                entry, partial(index.lists_values, predicate)
-            )
+        if isinstance(predicate, BoundFunction):
+            return self._confirms(entry, partial(prunes_function, index, predicate))
         if not isinstance(index, PicksPredicates):
             return index is not None
         return bool(call_or_ignore(self._file, entry.name, partial(index.can_prune, predicate)))

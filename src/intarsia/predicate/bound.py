@@ -13,8 +13,8 @@ with NaN is false, except ``<>``, which is true. So NOT (x < 5) is true for NaN 
 NaN when ``or_nan`` is true.
 
 A condition on a function of a column is a :class:`BoundFunction`. Indexes that list values evaluate it on
-these, and no other index decides it. `bind` joins it by AND to the conditions on the bare column that it
-implies, with which all indexes prune.
+these, and an index may recognize functions by their name. `bind` joins it by AND to the conditions on the
+bare column that it implies, with which all indexes prune.
 
 Literals are never NaN or -0.0. Values in the data may be, and -0.0 equals 0.0.
 """
@@ -22,7 +22,7 @@ Literals are never NaN or -0.0. Values in the data may be, and -0.0 equals 0.0.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -167,6 +167,16 @@ class BoundMatch(_OnColumn):
 class Function(Protocol):
     """A function of one value, with its constants. It is null if and only if the value is null."""
 
+    @property
+    def name(self) -> str:
+        """The name in SQL, such as ``length``, ``%`` or ``CAST``."""
+        ...
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The constants after the operand, as in SQL. Empty for ``length(s)``."""
+        ...
+
     def apply(self, values: pa.Array) -> pa.Array:
         """Return the value of the function for each value.
 
@@ -196,6 +206,16 @@ class BoundFunction(_OnColumn):
     type: pa.DataType
     functions: tuple[Function, ...]
     condition: BoundCompare | BoundIn | BoundPrefix | BoundMatch
+
+    @property
+    def name(self) -> str | None:
+        """The name of the function, such as ``length``. None if several functions are nested."""
+        return self.functions[0].name if len(self.functions) == 1 else None
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The constants of the function. Empty if several functions are nested."""
+        return self.functions[0].arguments if len(self.functions) == 1 else ()
 
     @property
     def or_nan(self) -> bool:

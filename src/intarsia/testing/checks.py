@@ -25,8 +25,8 @@ from intarsia.indexes.base import (
     PicksPredicates,
     ProvingIndex,
     parameters,
+    prunes_function,
 )
-from intarsia.indexes.capabilities import ListsValues
 from intarsia.indexes.probing import PayloadBytes, ProbedIndex
 from intarsia.predicate import BoundFunction, Condition, bind, condition_mask, conditions, parse_sql
 from intarsia.rows.selection import RowSelection
@@ -167,7 +167,7 @@ def check_prunes(index: Index, values: Values, wheres: Iterable[str]) -> None:
     opened = index.open(index.build(case.columns), case.columns.layout_when_opened)
     for where in wheres:
         for leaf in _leaves(where, case.columns):
-            can_prune = not isinstance(index, PicksPredicates) or index.can_prune(leaf)
+            can_prune = _can_prune(index, leaf)
             found = opened.candidate_rows(leaf) if can_prune else None
             require(
                 found is not None and found.num_rows < case.columns.layout.num_rows,
@@ -175,6 +175,12 @@ def check_prunes(index: Index, values: Values, wheres: Iterable[str]) -> None:
                 f"{index!r} excludes no row for {leaf}: "
                 + (f"candidate_rows() returned {found!r}" if can_prune else "can_prune() returned False"),
             )
+
+
+def _can_prune(index: Index, leaf: Condition) -> bool:
+    if isinstance(leaf, BoundFunction):
+        return prunes_function(index, leaf)
+    return not isinstance(index, PicksPredicates) or index.can_prune(leaf)
 
 
 # --- one layout ----------------------------------------------------------------------------------------
@@ -255,7 +261,7 @@ def querying(opened: OpenIndex, index: Index) -> Callable[[Condition], Answers]:
         estimate = None
         if estimated_rows is not None and can_estimate is not None and can_estimate(leaf):
             estimate = estimated_rows(leaf)
-        if can_prune is not None and not can_prune(leaf):
+        if not (isinstance(leaf, BoundFunction) or can_prune is None or can_prune(leaf)):
             return Answers(None, None, estimate)
         candidates = opened.candidate_rows(leaf)
         certain = None if certain_rows is None else certain_rows(leaf)
@@ -351,8 +357,7 @@ def conditions_about(index: Index, columns: MemoryColumns, start: int = 0, step:
     for predicate in islice(predicates, start, None, step):
         with suppress(PredicateError):  # values of this type cannot be compared
             found.update(dict.fromkeys(conditions(bind(predicate, columns.schema))))
-    # scans evaluate functions only with indexes that list the values
-    return [leaf for leaf in found if isinstance(index, ListsValues) or not isinstance(leaf, BoundFunction)]
+    return [leaf for leaf in found if not isinstance(leaf, BoundFunction) or prunes_function(index, leaf)]
 
 
 def with_matches(leaves: Iterable[Condition], columns: MemoryColumns) -> list[Expected]:

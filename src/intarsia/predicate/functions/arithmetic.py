@@ -93,6 +93,16 @@ class ExactArithmetic:
     constant: pa.DataType
     type: pa.DataType
 
+    @property
+    def name(self) -> str:
+        """The name in SQL."""
+        return self.operator
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The constants in SQL."""
+        return (self.number,)
+
     def apply(self, values: pa.Array) -> pa.Array:
         """Return the results as decimals."""
         number = pa.scalar(self.number, self.constant)
@@ -131,6 +141,16 @@ class FloatArithmetic:
     def type(self) -> pa.DataType:
         """Double."""
         return pa.float64()
+
+    @property
+    def name(self) -> str:
+        """The name in SQL."""
+        return self.operator
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The constants in SQL."""
+        return (self.number,)
 
     def apply(self, values: pa.Array) -> pa.Array:
         """Return the results as doubles."""
@@ -188,6 +208,16 @@ class Absolute:
 
     type: pa.DataType
 
+    @property
+    def name(self) -> str:
+        """The name in SQL."""
+        return "abs"
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The constants in SQL."""
+        return ()
+
     def apply(self, values: pa.Array) -> pa.Array:
         """Return the absolute values."""
         is_float = pa.types.is_floating(self.type)
@@ -225,6 +255,16 @@ class Remainder:
 
     divisor: int
     type: pa.DataType
+
+    @property
+    def name(self) -> str:
+        """The name in SQL."""
+        return "%"
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The constants in SQL."""
+        return (self.divisor,)
 
     def apply(self, values: pa.Array) -> pa.Array:
         """Return the remainders.

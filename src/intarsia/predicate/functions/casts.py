@@ -89,14 +89,24 @@ class Recast:
     """A cast that keeps every value, or fails.
 
     Attributes:
-        name: The SQL type.
+        sql_type: The SQL type.
         type: The Arrow type.
         is_exact: Whether no value of the operand's type fails.
     """
 
-    name: str
+    sql_type: str
     type: pa.DataType
     is_exact: bool
+
+    @property
+    def name(self) -> str:
+        """The name in SQL."""
+        return "CAST"
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The constants in SQL."""
+        return (self.sql_type,)
 
     def apply(self, values: pa.Array) -> pa.Array:
         """Return the values in the other type.
@@ -109,7 +119,7 @@ class Recast:
                 values = values.cast(pa.decimal128(20, 0))
             return values.cast(self.type)
         except pa.ArrowInvalid as error:
-            raise no_result(f"CAST AS {self.name}", error) from error
+            raise no_result(f"CAST AS {self.sql_type}", error) from error
 
     def invert(self, condition: OnResult, operand: Column) -> Inverse:
         """Return the same condition on the operand."""
@@ -123,7 +133,7 @@ class Recast:
 
     def text(self, operand: str) -> str:
         """Render the function as SQL text."""
-        return f"CAST({operand} AS {self.name})"
+        return f"CAST({operand} AS {self.sql_type})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +144,16 @@ class ToDouble:
     def type(self) -> pa.DataType:
         """Double."""
         return pa.float64()
+
+    @property
+    def name(self) -> str:
+        """The name in SQL."""
+        return "CAST"
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The constants in SQL."""
+        return ("DOUBLE",)
 
     def apply(self, values: pa.Array) -> pa.Array:
         """Return the doubles."""
@@ -158,6 +178,16 @@ class ToText:
     def type(self) -> pa.DataType:
         """Text."""
         return pa.string()
+
+    @property
+    def name(self) -> str:
+        """The name in SQL."""
+        return "CAST"
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The constants in SQL."""
+        return ("TEXT",)
 
     def apply(self, values: pa.Array) -> pa.Array:
         """Return the texts."""

@@ -86,6 +86,16 @@ class DatePart:
         """Integers."""
         return pa.int64()
 
+    @property
+    def name(self) -> str:
+        """The name in SQL."""
+        return self.part
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The constants in SQL."""
+        return ()
+
     def apply(self, values: pa.Array) -> pa.Array:
         """Return the parts as integers."""
         ticks, per_day = _local_ticks(values)
@@ -123,6 +133,16 @@ class DateOf:
         """Dates."""
         return pa.date32()
 
+    @property
+    def name(self) -> str:
+        """The name in SQL."""
+        return "date"
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The constants in SQL."""
+        return ()
+
     def apply(self, values: pa.Array) -> pa.Array:
         """Return the dates.
 
@@ -156,6 +176,16 @@ class Truncation:
 
     unit: str
     type: pa.DataType
+
+    @property
+    def name(self) -> str:
+        """The name in SQL."""
+        return "date_trunc"
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The constants in SQL."""
+        return (self.unit,)
 
     def apply(self, values: pa.Array) -> pa.Array:
         """Return the starts.

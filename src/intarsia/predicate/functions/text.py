@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -60,6 +60,11 @@ class TextFunction:
     name: str
     type: pa.DataType
 
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The constants in SQL."""
+        return ()
+
     def apply(self, values: pa.Array) -> pa.Array:
         """Return the results.
 
@@ -88,6 +93,16 @@ class Substring:
     def type(self) -> pa.DataType:
         """Text."""
         return pa.string()
+
+    @property
+    def name(self) -> str:
+        """The name in SQL."""
+        return "substr"
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The constants in SQL."""
+        return (self.start,) if self.length is None else (self.start, self.length)
 
     def apply(self, values: pa.Array) -> pa.Array:
         """Return the parts.
