@@ -169,6 +169,11 @@ class JoinedInput(ParquetInput):
         part = self.joined.part_at(offset)
         return self.joined.starts[part] + self.joined.parts[part].metadata.footer_start
 
+    def path_of(self, row_group: int) -> str:
+        """See `ParquetInput`."""
+        part = int(np.searchsorted(self.joined.group_edges, row_group, side="right")) - 1
+        return self.joined.parts[part].metadata.path
+
     @property
     def file_edges(self) -> npt.NDArray[np.int64]:
         """See `ParquetInput`."""

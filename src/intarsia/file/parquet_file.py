@@ -205,6 +205,10 @@ class ParquetInput:
         """Return the offset of the footer of the file that has the byte at an offset."""
         return self.footer.start
 
+    def path_of(self, row_group: int) -> str:  # noqa: ARG002  several files may be joined
+        """Return the path of the file that has a row group."""
+        return self.path
+
     @property
     def file_edges(self) -> npt.NDArray[np.int64]:
         """The first row of each file, of several that are joined, and the end of the last one."""
