@@ -194,6 +194,7 @@ class PageDecoder:
     ) -> pa.Table:
         """Decode leaves whose pages have the same rows."""
         file, leaves = self._file, [plan.leaf for plan in plans]
+        path = file.path_of(int(plans[0].groups[0]))
         schema = self._schema({leaf.root_ordinal for leaf in leaves})
         names = ", ".join([repr(leaf.name) for leaf in leaves])
         expected = sum(num_rows)
@@ -227,7 +228,7 @@ class PageDecoder:
                     self._decode_together([plan], fetched, num_rows, is_sparse=False)
             else:
                 error.column = plans[0].leaf.name
-            error.path = file.path
+            error.path = path
             if isinstance(error, CorruptFileError) and error.reason != PAGE_CHECKSUM:
                 if not plans[0].is_whole:  # the pages or their index are damaged
                     raise PageIndexMismatchError(error.message) from error
@@ -239,7 +240,7 @@ class PageDecoder:
                 raise CorruptFileError(
                     contradiction,
                     reason="page-row-count-mismatch",
-                    path=file.path,
+                    path=path,
                     column=plans[0].leaf.name if len(plans) == 1 else None,
                     struct="DataPage",
                 )

@@ -282,6 +282,10 @@ class JoinedInput(ParquetInput):
         part = self.joined.part_at(offset)
         return self.joined.starts[part] + self.joined.parts[part].metadata.footer_start
 
+    def path_of(self, row_group: int) -> str:
+        """See `ParquetInput`."""
+        return self.joined.part_of(row_group)[0].path
+
     def keep_known(self, parts: Mapping[int, tuple[int, bytes]]) -> None:
         """Keep bytes of files that are known already, so that they are not read.
 

@@ -236,6 +236,10 @@ class ParquetInput:
         """Return the offset of the footer of the file that has the byte at an offset."""
         return self.footer.start
 
+    def path_of(self, row_group: int) -> str:  # noqa: ARG002  several files may be joined
+        """Return the path of the file that has a row group."""
+        return self.path
+
     # --- the page index ----------------------------------------------------------------------------
 
     def _has_offset_index(self, key: ChunkKey) -> bool:

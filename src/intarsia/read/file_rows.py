@@ -38,6 +38,8 @@ RUNS_AT_ONCE = 2
 _FEW_ROW_GROUPS = 2
 _CONCURRENT_BYTES = 1 << 20
 
+_OUTDATED = "it contradicts the pages"
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -47,6 +49,7 @@ class Piece:
         rows: The columns of the query without constant columns.
         counts: The counts for these rows and for the candidate rows that do not match.
         numbers: The rows, as row numbers of the file.
+        candidates: The rows that might match.
         groups: Ordinals of the row groups that were read.
         dictionary_pages: Number of dictionary pages that were read of each.
     """
@@ -54,6 +57,7 @@ class Piece:
     rows: pa.Table
     counts: ReadCounts
     numbers: RowSelection
+    candidates: RowSelection
     groups: Int64s
     dictionary_pages: Int64s
 
@@ -66,24 +70,34 @@ class Piece:
         return replace(self, rows=rows, counts=counts, numbers=self.numbers.head(rows.num_rows))
 
     def by_file(self, joined: JoinedMetadata) -> Iterator[tuple[int, Piece]]:
-        """Yield the piece of each of several files, given by ordinal, of which all rows were candidates."""
-        sizes = np.diff(joined.footer.row_group_starts)
+        """Yield the piece of each of several files, given by ordinal; index bytes are those of the first."""
         positions = np.searchsorted(self.groups, joined.group_edges)
+        candidates = self.candidates.count_between(joined.row_edges).tolist()
         rows = np.concatenate([[0], np.cumsum(self.numbers.count_between(joined.row_edges))])
+        index_bytes = self.counts.index_bytes
         for file in np.flatnonzero(np.diff(positions)).tolist():
-            start, stop = int(positions[file]), int(positions[file + 1])
+            own = slice(int(positions[file]), int(positions[file + 1]))
             first, last = int(rows[file]), int(rows[file + 1])
-            groups, dictionary_pages = self.groups[start:stop], self.dictionary_pages[start:stop]
             counts = ReadCounts(
-                row_groups=stop - start,
-                dictionary_pages=int(dictionary_pages.sum()),
-                rows_candidate=int(sizes[groups].sum()),
+                row_groups=own.stop - own.start,
+                dictionary_pages=int(self.dictionary_pages[own].sum()),
+                rows_candidate=candidates[file],
                 rows_matched=last - first,
+                index_bytes=index_bytes,
             )
+            index_bytes = 0
             edge, end = joined.row_edges[file : file + 2].tolist()
-            numbers = self.numbers.clip(edge, end).shift(-edge)
-            groups = groups - joined.group_edges[file]
-            yield file, Piece(self.rows.slice(first, last - first), counts, numbers, groups, dictionary_pages)
+            yield (
+                file,
+                Piece(
+                    self.rows.slice(first, last - first),
+                    counts,
+                    self.numbers.clip(edge, end).shift(-edge),
+                    self.candidates.clip(edge, end).shift(-edge),
+                    self.groups[own] - joined.group_edges[file],
+                    self.dictionary_pages[own],
+                ),
+            )
 
 
 def read_rows(
@@ -145,7 +159,8 @@ def read_whole_file(query: FileQuery) -> Piece:
     else:
         rows = pa.concat_tables([piece.rows for piece in pieces] or [select_columns(query, {}, 0)])
     counts = sum((piece.counts for piece in pieces), ReadCounts())
-    return Piece(rows, counts, everything, Runs(query, plan, everything).groups, np.zeros(0, dtype=np.int64))
+    groups = np.arange(query.num_row_groups)
+    return Piece(rows, counts, everything, everything, groups, np.zeros_like(groups))
 
 
 class PlanReader:
@@ -225,27 +240,33 @@ class PlanReader:
             WrongPageIndexError: If the page index of a row group is wrong, or has been found to be wrong
                 since the plan was made, possibly by a scan in another thread. Other rows might match then.
         """
-        if len(run.groups) > 1:
-            try:
-                edges = self._query.file.footer.row_group_starts
-                first, stop = int(edges[run.groups[0]]), int(edges[run.groups[-1] + 1])
-                piece = self._read(run, rows.clip(first, stop), None)
-            except FormatError:  # of which file, row group and column is found below
-                pass
-            else:
-                self._refuse_outdated(run.groups)
-                yield piece
-                return
+        together = self._read_together(run, rows) if len(run.groups) > 1 else None
+        if together is not None:
+            yield together
+            return
         for group in run.groups.tolist():
             work = partial(self._read_group, group, rows, limit)
             yield retry_without_wrong_index(self._query.file, work) if self._recovers else work()
 
+    def _read_together(self, run: Run, rows: RowSelection) -> Piece | None:
+        """Read several row groups at once; None if something in them, or in their metadata, is damaged."""
+        if self._is_outdated(run.groups):
+            return None
+        edges = self._query.file.footer.row_group_starts
+        wanted = rows.clip(int(edges[run.groups[0]]), int(edges[run.groups[-1] + 1]))
+        try:
+            found = self._read(run, wanted, None)
+        except FormatError:  # reading each row group names the file, the row group and the column
+            return None
+        return None if self._is_outdated(run.groups) else found
+
     def _read_group(self, group: int, rows: RowSelection, limit: int | None) -> Piece:
         """Read a row group; if its page index has been found to be wrong, all rows that are not deleted."""
         query, plan = self._query, self._plan
-        if is_outdated := self._is_outdated(group):
+        is_outdated = self._is_outdated(np.array([group]))
+        if is_outdated:
             if not self._recovers:
-                raise WrongPageIndexError(group, "it contradicts the pages")
+                raise WrongPageIndexError(group, _OUTDATED)
             rows, plan = query.present, replace(plan, proven=RowSelection.none())
         edges = query.file.footer.row_group_starts
         wanted = rows.clip(int(edges[group]), int(edges[group + 1]))
@@ -254,8 +275,8 @@ class PlanReader:
             wanted = wanted.head(limit)
             run = run._replace(reads_chunks=False)
         piece = self._read(run, wanted, limit)
-        if not is_outdated:
-            self._refuse_outdated(run.groups)
+        if not is_outdated and self._is_outdated(run.groups):
+            raise WrongPageIndexError(group, _OUTDATED)
         return piece
 
     def _read(self, run: Run, wanted: RowSelection, limit: int | None) -> Piece:
@@ -271,7 +292,7 @@ class PlanReader:
             rows_matched=rows.num_rows,
             index_bytes=columns.index_bytes,
         )
-        return Piece(rows, counts, numbers, run.groups, columns.dictionary_pages)
+        return Piece(rows, counts, numbers, wanted, run.groups, columns.dictionary_pages)
 
     @cached_property
     def _unpruned(self) -> Bools:
@@ -290,11 +311,9 @@ class PlanReader:
         stop = max([int(of_leaf.stops[run.groups[-1]]) for of_leaf in outlines], default=0)
         return {at: pages[at] for at in known[bisect_left(known, first) : bisect_left(known, stop)]}
 
-    def _refuse_outdated(self, groups: Int64s) -> None:
-        for group in groups.tolist():
-            if self._is_outdated(group):
-                raise WrongPageIndexError(group, "it contradicts the pages")
-
-    def _is_outdated(self, group: int) -> bool:
-        found = self._query.file.metadata.contradictions - self._plan.contradictions
-        return any(one.row_group == group for one in found)
+    def _is_outdated(self, groups: Int64s) -> bool:
+        """Return whether metadata of row groups has been found to be wrong since the plan was made."""
+        found = self._query.file.metadata.contradictions
+        if found == self._plan.contradictions:
+            return False
+        return not {one.row_group for one in found - self._plan.contradictions}.isdisjoint(groups.tolist())

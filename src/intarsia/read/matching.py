@@ -88,7 +88,10 @@ class RowReader:
             if limit is not None and found.rows.num_rows >= limit:
                 found = found.head(limit)
                 break
-        return own_rows(self._output(found)), found.rows, num_candidates
+        rows = self._output(found)
+        # all rows that were decoded own their memory, and dictionaries keep the values that no row has
+        rows = rows if self._columns.has_only(found.rows) else own_rows(rows)
+        return rows, found.rows, num_candidates
 
     def _find(self, wanted: RowSelection, stages: Sequence[Bound]) -> _Found:
         """Read the predicate's columns, and return the rows that match."""

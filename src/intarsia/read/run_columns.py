@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from intarsia.errors import CorruptFileError
 from intarsia.file import ChunkKey
-from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse
+from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, is_single_page
 from intarsia.file.claims import check_row_count
 from intarsia.file.decode import LeafPlan, PageDecoder, PageIndexMismatchError, padded, parse_pages
 from intarsia.file.fetch import FetchedBytes, PageCache
+from intarsia.file.metadata import naming_errors
 from intarsia.file.outlines import Bools, Int64s
 from intarsia.format.footer import Leaf
 from intarsia.read.file_plan import add_planned, load_locations, plan_chunks
@@ -49,6 +50,11 @@ class RunColumns:
         self.dictionary_pages = np.zeros(len(run.groups), dtype=np.int64)
         self.index_bytes = 0
 
+    def has_only(self, rows: RowSelection) -> bool:
+        """Return whether some rows are all rows of the run."""
+        edges, groups = self._query.file.footer.row_group_starts, self._run.groups
+        return rows.num_rows == int((edges[groups + 1] - edges[groups]).sum())
+
     def decode(self, leaves: list[Leaf], rows: RowSelection) -> dict[int, pa.ChunkedArray]:
         """Decode rows of top-level fields, reduced to the given leaves, by ordinal of the field.
 
@@ -57,7 +63,7 @@ class RunColumns:
             CorruptFileError: If pages are damaged, or those of one of several row groups contradict it.
         """
         plans, fetched = self._fetch(leaves, rows)
-        with self._naming_wrong_index(), self._query.file.named_errors():
+        with self._naming_wrong_index(), self._naming():
             return self._decoder.decode(plans, fetched, rows)
 
     def fetch(self, leaves: list[Leaf], rows: RowSelection) -> None:
@@ -88,7 +94,7 @@ class RunColumns:
         query, groups = self._query, self._run.groups[touched]
         outlines = padded(query.file, query.file.metadata.outlines(leaves))
         if len(self._run.groups) == 1:
-            with query.file.named_errors():
+            with self._naming():
                 for leaf in leaves:
                     check_row_count(query.file.footer, int(groups[0]), leaf)
         for leaf, of_leaf in zip(leaves, outlines, strict=True):
@@ -106,7 +112,12 @@ class RunColumns:
         query, groups = self._query, self._run.groups[touched]
         edges = query.file.footer.row_group_starts
         if len(groups) > 1:
-            keys = (ChunkKey(group, leaf.ordinal) for group in groups.tolist() for leaf in leaves)
+            keys = [
+                ChunkKey(group, leaf.ordinal)
+                for group in groups.tolist()
+                for leaf in leaves
+                if not is_single_page(query.file.footer.chunk_metadata(group, leaf))
+            ]
             self.index_bytes += query.file.load_page_index(keys)
         of_groups = []
         for group, unpruned in zip(groups.tolist(), self._unpruned[touched].tolist(), strict=True):
@@ -130,7 +141,7 @@ class RunColumns:
         query, group = self._query, int(self._run.groups[position])
         add_planned(query, group, chunk)
         if chunk.whole:
-            with query.file.named_errors():
+            with self._naming():
                 check_row_count(query.file.footer, group, chunk.leaf)
             if chunk.has_dictionary_within and chunk.pages[0].start not in self._known:
                 # counted as if the page index had been used
@@ -163,6 +174,10 @@ class RunColumns:
                 position = int(np.searchsorted(self._run.groups, plan.groups[at]))
                 self.dictionary_pages[position] += self._pages.is_missing(chunk.dictionary)
         return plan._replace(dictionaries=needed)
+
+    def _naming(self) -> naming_errors:
+        """Add the path of the file to errors that leave the block."""
+        return naming_errors(self._query.file.path_of(int(self._run.groups[0])))
 
     @contextmanager
     def _naming_wrong_index(self) -> Iterator[None]:

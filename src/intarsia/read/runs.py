@@ -27,10 +27,17 @@ _RUN_BYTES = 8 << 20
 #: Maximum number of rows in a run of several row groups.
 _RUN_ROWS = 1 << 18
 
+#: Maximum uncompressed size of a row group of which some pages are read together with those of others.
+_SMALL_BYTES = 1 << 20
+
 #: At most this many row groups that are proven to match do not interrupt a run, if reading the predicate's
 #: columns takes at most this many bytes of each.
 _ISLAND_GROUPS = 16
 _ISLAND_BYTES = 1 << 12
+
+
+#: How a row group can be read with others: not at all, whole chunks, or pages.
+_ALONE, _CHUNKS, _PAGES = range(3)
 
 
 class Run(NamedTuple):
@@ -50,8 +57,9 @@ class Run(NamedTuple):
 class Runs:
     """The row groups that contain some rows, divided into runs.
 
-    A run has several row groups only if all of their rows are read, and none of their columns has pages that
-    could be skipped.
+    Several row groups are a run if either all of their rows are read and none of their columns has pages that
+    could be skipped, or if they are small and only some of their pages are read. pyarrow stops early only in
+    the last row group of a call, so a large row group is a run by itself.
 
     Args:
         query: The query.
@@ -83,7 +91,9 @@ class Runs:
             position: The position.
             most_rows: Maximum number of rows in a run of several row groups; None for no limit.
         """
-        if len(self.groups) < 2 or not self.can_be_joined[position]:
+        kind = self._kind[position] if len(self.groups) > 1 else _ALONE
+        # a limit may need only some pages of one row group
+        if kind == _ALONE or (kind == _PAGES and most_rows is not None):
             return Run(self.groups[position : position + 1], is_proven=False, reads_chunks=False)
         most_rows = _RUN_ROWS if most_rows is None else min(most_rows, _RUN_ROWS)
         stop = min(
@@ -92,15 +102,31 @@ class Runs:
             int(self._stretch_ends[np.searchsorted(self._stretch_ends, position, side="right")]),
         )
         stop = max(stop, position + 1)
-        return Run(self.groups[position:stop], bool(self._is_proven[position]), reads_chunks=True)
+        return Run(self.groups[position:stop], bool(self._is_proven[position]), kind == _CHUNKS)
+
+    @cached_property
+    def _kind(self) -> Int64s:
+        """How each of the row groups can be read with others."""
+        is_small = np.diff(self._bytes) <= _SMALL_BYTES
+        if not is_small.any() or not all(_is_plain(self._query, leaf) for leaf in self._query.leaves):
+            return np.where(self.can_be_joined, _CHUNKS, _ALONE)
+        for outlines in self._outlines:
+            is_small &= _is_sound(outlines, np.diff(self._edges))[self.groups]
+        # an iterator reads no further than the row group from which rows are taken, unless these are few
+        return np.where(self.can_be_joined, _CHUNKS, np.where(is_small & ~self._is_covered, _PAGES, _ALONE))
+
+    @cached_property
+    def _is_covered(self) -> Bools:
+        """Whether all rows of each row group are read."""
+        return self._rows.covers(self._edges[:-1], self._edges[1:])[self.groups]
 
     @cached_property
     def can_be_joined(self) -> Bools:
-        """Whether each of the row groups can be in a run with others."""
+        """Whether whole chunks of each of the row groups can be read with those of others."""
         query, groups = self._query, self.groups
         if not all(_is_plain(query, leaf) for leaf in query.leaves):
             return np.zeros(len(groups), dtype=bool)
-        joined = self._rows.covers(self._edges[:-1], self._edges[1:])[groups]
+        joined = self._is_covered
         for outlines in self._outlines:
             joined = joined & _is_one_page(outlines, np.diff(self._edges))[groups]
         return joined
@@ -121,7 +147,8 @@ class Runs:
             return np.ones(len(groups), dtype=bool)
         if not query.output_leaves:
             return np.zeros(len(groups), dtype=bool)
-        proven = self._plan.proven.covers(self._edges[:-1], self._edges[1:])[groups]
+        known = (self._rows & self._plan.proven).count_between(self._edges)
+        proven: Bools = (known == self._rows.count_between(self._edges))[groups]
         extra_bytes = np.zeros(len(groups), dtype=np.int64)
         written = {leaf.ordinal for leaf in query.output_leaves}
         only_judged = [leaf for leaf in query.leaves if leaf.ordinal not in written]
@@ -130,12 +157,13 @@ class Runs:
         ends = _stretch_ends(proven)
         starts = np.concatenate([[0], ends[:-1]])
         is_island = proven[starts] & (starts > 0) & (ends < len(groups)) & (ends - starts <= _ISLAND_GROUPS)
-        return proven & ~(np.repeat(is_island, ends - starts) & (extra_bytes <= _ISLAND_BYTES))
+        islands = np.repeat(is_island, ends - starts) & (extra_bytes <= _ISLAND_BYTES)
+        return np.asarray(proven & ~islands)
 
     @cached_property
     def _stretch_ends(self) -> Int64s:
         """The end of each sequence of row groups that are read in the same way."""
-        return _stretch_ends(self.can_be_joined * 2 + self._is_proven)
+        return _stretch_ends(self._kind * 2 + self._is_proven)
 
     @cached_property
     def _bytes(self) -> Int64s:
@@ -181,7 +209,12 @@ def _is_plain(query: FileQuery, leaf: Leaf) -> bool:
 
 
 def _is_one_page(outlines: ChunkOutlines, num_rows: Int64s) -> Bools:
-    """Return whether chunks have as many values as rows, and no pages that can be skipped."""
-    whole = (outlines.data_pages == 1) | ~outlines.has_offset_index
+    """Return whether chunks are sound, and have no pages that can be skipped."""
+    has_no_pages = (outlines.data_pages == 1) | ~outlines.has_offset_index
+    return np.asarray(_is_sound(outlines, num_rows) & has_no_pages)
+
+
+def _is_sound(outlines: ChunkOutlines, num_rows: Int64s) -> Bools:
+    """Return whether chunks have as many values as rows."""
     is_sound = outlines.is_sound & (outlines.starts < outlines.stops)
-    return np.asarray(is_sound & whole & (outlines.num_values == num_rows), dtype=bool)
+    return np.asarray(is_sound & (outlines.num_values == num_rows), dtype=bool)
