@@ -24,6 +24,7 @@ from intarsia.errors import FormatError, ObjectStoreError, QueryTimeoutError
 from intarsia.file import FileMetadata
 from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
 from intarsia.format.directory import KEY
+from intarsia.format.enums import Type
 from intarsia.indexes.embedded import indexed_columns
 from intarsia.lake.planning import PlannedPart
 from intarsia.lake.snapshot import Snapshot
@@ -194,6 +195,8 @@ class AxisPlan:
         if not self.plan.has_all:
             is_final &= self.needs_no_pages
             is_final &= ~self.has_indexes(is_final)
+        elif self._is_on_int96:  # an index records the unit of its file's values, which binds more exactly
+            is_final &= ~self.has_indexes(is_final)
         joined, pages = self.joined, self._pages_by_file()
         edges = joined.row_edges.tolist()
         for position, (ordinal, part) in enumerate(self.parts.items()):
@@ -201,6 +204,12 @@ class AxisPlan:
                 rows = JoinedRows(edges[position], edges[position + 1], pages.get(position, {}))
                 plan = self.plan.of_file(rows, part.metadata.contradictions)
                 yield ordinal, PlannedPart(part.metadata, plan)
+
+    @property
+    def _is_on_int96(self) -> bool:
+        """Whether the predicate is on an INT96 column."""
+        leaves = leaves_under(self.query.file, self.query.predicate_paths)
+        return any(leaf.type == Type.INT96 for leaf in leaves)
 
     def _pages_by_file(self) -> dict[int, dict[int, bytes]]:
         """Return the dictionary pages of each file, by offset in the file."""
