@@ -13,7 +13,8 @@ lake indexes          `Gathers` and `GatheredIndex`, with `GatheredPart` and `Ga
                       `SummarizedFiles`; ready-made with Bloom filters: `filter_of`, `gather_filters`,
                       `FilterMatrix`, `GatheredFilters`, `xxh64`
 arguments             a `Condition`: `BoundCompare`, `BoundIn`, `BoundNull`, `BoundPrefix`, `BoundMatch`; for
-                      indexes that list values, also `BoundFunction`, which `condition_mask` evaluates;
+                      indexes with `can_prune_function` or `lists_values`, also `BoundFunction`, which
+                      `condition_mask` evaluates;
                       `required_texts`, `ignores_case` and `fold_case` for text searches
 results               a `RowSelection`; `GranuleSummaries`
 granules              `cut_at_edges`, `granule_runs`, `serialize_granules`, `parse_granules`, `granule_rows`,
