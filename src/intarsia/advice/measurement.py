@@ -17,7 +17,7 @@ from intarsia.advice.obstacles import Obstacle, is_explained, of_condition, of_c
 from intarsia.advice.report import MeasuredIndex, NotBuilt, QueryAdvice, SampleSize
 from intarsia.advice.sampled_file import group_bytes
 from intarsia.advice.sampled_table import BoundQuery, SampledTable
-from intarsia.arrow.selecting import no_rows
+from intarsia.arrow.owned_rows import no_rows
 from intarsia.embed import PageIndex
 from intarsia.embed.attach import Attachable
 from intarsia.indexes.base import HasPurpose

@@ -13,7 +13,7 @@ from intarsia.advice.candidates import column_of, name_of
 from intarsia.advice.cost import QueryCost
 from intarsia.advice.sampled_file import BuiltIndex, SampledFile, group_bytes
 from intarsia.advice.sampling import spread
-from intarsia.arrow.selecting import no_rows
+from intarsia.arrow.owned_rows import no_rows
 from intarsia.embed.attach import Attachable
 from intarsia.errors import IntarsiaError
 from intarsia.file import ParquetInput

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from intarsia.errors import FormatError, NewerDirectoryError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
-from intarsia.format.directory import Directory
-from intarsia.format.fingerprint import layout_fingerprint
+from intarsia.format.directory import Directory, layout_fingerprint
 from intarsia.storage import ByteRange, CountedSource
 
 

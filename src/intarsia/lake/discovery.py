@@ -43,9 +43,9 @@ from intarsia.storage import (
     local_path,
     split_url,
 )
-from intarsia.storage.deadline import in_time
 from intarsia.storage.object_errors import object_errors
 from intarsia.storage.objects import fetch_identity
+from intarsia.storage.running_query import in_time
 
 #: Hive and Spark write this for a partition value that is null.
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"

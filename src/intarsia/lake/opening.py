@@ -14,7 +14,7 @@ from intarsia.lake.table import Table
 from intarsia.lake.table_formats import define_table, has_delta_log
 from intarsia.read.report import warn_caller
 from intarsia.storage import StorageOptions
-from intarsia.storage.deadline import Deadline, applied
+from intarsia.storage.running_query import Deadline, applied
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

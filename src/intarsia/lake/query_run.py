@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from intarsia.storage import QueryReads, current_reads
-from intarsia.storage.deadline import Deadline, applied
+from intarsia.storage.running_query import Deadline, applied
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")

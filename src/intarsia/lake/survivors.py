@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from intarsia.arrow.selecting import take_values
+from intarsia.arrow.owned_rows import take_values
 from intarsia.errors import FormatError, PredicateError
 from intarsia.file import Ignored
 from intarsia.file.schema import FileSchema

@@ -30,7 +30,7 @@ from intarsia.read.ahead import ahead
 from intarsia.read.file_names import FileNames
 from intarsia.read.report import warn_caller
 from intarsia.storage import ByteSource, CountedSource, IoCounts, ObjectIdentity, identity_of
-from intarsia.storage.deadline import Deadline, applied
+from intarsia.storage.running_query import Deadline, applied
 
 _Result = TypeVar("_Result")
 _Files = TypeVar("_Files", bound="TableFiles")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from intarsia.arrow.selecting import no_rows, take_rows
+from intarsia.arrow.owned_rows import no_rows, take_rows
 from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import ParquetInput
 from intarsia.file.joined import JoinedPart

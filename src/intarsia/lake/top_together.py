@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from intarsia.arrow.selecting import take_values
+from intarsia.arrow.owned_rows import take_values
 from intarsia.errors import IntarsiaError, ObjectStoreError, QueryTimeoutError
 from intarsia.file.joined import JoinedInput, JoinedPart
 from intarsia.lake.binding import TableBinder

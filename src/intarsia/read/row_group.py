@@ -10,12 +10,10 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from intarsia.arrow.comparison import comparison_array, comparison_type
+from intarsia.arrow.comparison import comparison_array, comparison_type, true_positions
 from intarsia.arrow.conforming import conform, rename_fields
-from intarsia.arrow.flags import true_positions
-from intarsia.arrow.owned_rows import own_rows
-from intarsia.arrow.selecting import filter_values
-from intarsia.arrow.struct_fields import field_type, field_values
+from intarsia.arrow.nested import field_type, field_values
+from intarsia.arrow.owned_rows import filter_values, own_rows
 from intarsia.errors import CorruptFileError, PredicateError, UnsupportedFeatureError
 from intarsia.file.chunk_plan import ChunkPlan
 from intarsia.file.claims import check_row_count

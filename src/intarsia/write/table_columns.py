@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from intarsia.arrow.struct_fields import field_type, field_values
+from intarsia.arrow.nested import field_type, field_values
 from intarsia.embed.column_data import FileColumns
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.predicate.nodes import ColumnName

@@ -25,8 +25,7 @@ from intarsia.lake.folder import LAKE_INDEX_FOLDER, SEGMENT_SUFFIX
 from intarsia.lake.index.segment import Segment
 from intarsia.read.report import LAKE_INDEX
 from intarsia.storage import CountedSource
-from intarsia.storage.guarded_folder import GuardedFolder, trusted_users
-from intarsia.storage.readers import Readers
+from intarsia.storage.guarded_folder import GuardedFolder, Readers, trusted_users
 
 #: Sets the user's cache folder.
 CACHE_VARIABLE = "INTARSIA_CACHE_DIR"
