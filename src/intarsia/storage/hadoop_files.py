@@ -1,8 +1,8 @@
 r"""Files that Hadoop and Spark keep beside data, and that must stay true when a file changes.
 
 **Checksums.** Hadoop checks a local file on reads by the sidecar ``.NAME.crc`` next to it: ``crc\0``, the
-number of bytes that each checksum covers (32 bits, big-endian), and then the CRC-32 of each of these stretches
-of the file (32 bits, big-endian; the last stretch may be shorter).
+number of bytes that each checksum covers (32 bits, big-endian), and then the CRC-32 of each of these
+stretches of the file (32 bits, big-endian; the last stretch may be shorter).
 
 **Logs.** The log of a streaming sink of Spark, in ``_spark_metadata``, lists the files of its folder with
 their lengths. Spark reads as many bytes of a file as the log states. A file may grow, as when indexes are
