@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from intarsia.arrow.flags import true_positions
+from intarsia.arrow.comparison import true_positions
 
 
 @pytest.mark.parametrize("share", [0, 0.01, 0.5, 1])

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from intarsia.arrow.selecting import filter_rows, filter_values, take_rows, take_values
+from intarsia.arrow.owned_rows import filter_rows, filter_values, take_rows, take_values
 
 TEXT, BYTES = pa.string_view(), pa.binary_view()
 LONG = "longer than the bytes that a view stores itself"

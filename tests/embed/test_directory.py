@@ -18,9 +18,9 @@ from intarsia.format.directory import (
     Entry,
     belongs,
     find_directory,
+    layout_fingerprint,
     parse_directory,
 )
-from intarsia.format.fingerprint import layout_fingerprint
 from intarsia.format.structs import KeyValue
 
 FINGERPRINT = "0123456789abcdef" * 2

@@ -19,6 +19,7 @@ import pytest
 from intarsia.embed import PageIndex, detach
 from intarsia.embed.attach import attach_file
 from intarsia.errors import ChangedMeanwhileError, IndexBuildError, ReplaceError
+from intarsia.storage.hadoop_files import sidecar_path
 from intarsia.storage.replace import (
     AHEAD_BYTES,
     BLOCK_BYTES,
@@ -27,7 +28,6 @@ from intarsia.storage.replace import (
     remove_leftovers,
     replace_tail,
 )
-from intarsia.storage.sidecar import sidecar_path
 from intarsia.storage.target import LocalTarget
 from tests.child import KILLED_AT_A_CALL, run
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
 from intarsia.format import thrift
-from intarsia.format.location_tables import location_tables
-from intarsia.format.page_index import parse_column_index, parse_offset_index
+from intarsia.format.page_index import location_tables, parse_column_index, parse_offset_index
 from intarsia.format.structs import ColumnIndex, OffsetIndex, PageLocation
 
 PAGES = [PageLocation(100, 50, 0), PageLocation(150, 30, 10), PageLocation(200, 50, 25)]

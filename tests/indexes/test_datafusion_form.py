@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
-from intarsia.format.datafusion import parse_block, parse_lines, parse_offset, serialize_block
+from intarsia.format.blob import parse_block, parse_lines, parse_offset, serialize_block
 from intarsia.indexes.datafusion import OpenLines, build_block, open_block
 from intarsia.indexes.layout import Layout
 from intarsia.predicate import bind, condition_mask, conditions

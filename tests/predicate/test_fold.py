@@ -7,9 +7,8 @@ import pytest
 
 from intarsia.errors import PredicateError
 from intarsia.predicate import And, BoundAnd, BoundNull, BoundOr, Comparison, Not, Or, bind, parse_sql
-from intarsia.predicate.bound import fold as fold_bound
-from intarsia.predicate.bound import renamed
-from intarsia.predicate.nodes import fold
+from intarsia.predicate.bound import fold, renamed
+from intarsia.predicate.nodes import fold_nodes
 from tests.counting import calls
 
 SCHEMA = pa.schema({"x": pa.int64(), "y": pa.string()})
@@ -26,12 +25,12 @@ def joined(word):
 def test_not_is_pushed_to_the_leaves_and_nested_ands_are_one():
     a, b, c = (Comparison(name, "=", 1) for name in "abc")
     tree = Not(Or((a, Or((Not(b), And((c, a)))))))
-    assert fold(tree, text, joined("&"), joined("|")) == "(~a&b&(~c|~a))"
+    assert fold_nodes(tree, text, joined("&"), joined("|")) == "(~a&b&(~c|~a))"
 
 
 def test_no_children_are_joined_too():
-    assert fold(Or((And(()), Not(And(())))), text, all, any) is True
-    assert fold(Not(Not(Or(()))), text, all, any) is False
+    assert fold_nodes(Or((And(()), Not(And(())))), text, all, any) is True
+    assert fold_nodes(Not(Not(Or(()))), text, all, any) is False
 
 
 def test_any_depth():
@@ -40,13 +39,11 @@ def test_any_depth():
     for level in range(20_000):
         tree = (And, Or)[level % 2]((tree, Not(tree) if level == 0 else Comparison("y", "=", "a")))
         bound = (BoundAnd, BoundOr)[level % 2]((bound, BoundNull(("y",), pa.string())))
-    assert fold(tree, lambda leaf, negated: 1, sum, sum) == 20_001
-    assert fold_bound(bound, lambda leaf: 1, sum, sum) == 20_001
-    assert fold_bound(renamed(bound, lambda path: ("z",)), lambda leaf: {leaf.path}, _union, _union) == {
-        ("z",)
-    }
+    assert fold_nodes(tree, lambda leaf, negated: 1, sum, sum) == 20_001
+    assert fold(bound, lambda leaf: 1, sum, sum) == 20_001
+    assert fold(renamed(bound, lambda path: ("z",)), lambda leaf: {leaf.path}, _union, _union) == {("z",)}
     with pytest.raises(PredicateError, match="the limit is 7 levels"):
-        fold(tree, lambda leaf, negated: 1, sum, sum, max_levels=7)
+        fold_nodes(tree, lambda leaf, negated: 1, sum, sum, max_levels=7)
 
 
 def _union(sets):
@@ -61,7 +58,7 @@ def test_values_are_joined_in_batches():
         sizes.append(len(values))
         return sum(values)
 
-    assert fold_bound(bound, lambda leaf: 1, joined_sizes, joined_sizes, batch=2) == 10
+    assert fold(bound, lambda leaf: 1, joined_sizes, joined_sizes, batch=2) == 10
     assert max(sizes) == 2
 
 
@@ -70,7 +67,7 @@ def test_a_thousand_terms_take_a_call_each():
         bound = bind(parse_sql(" OR ".join(f"(x > 3 AND y = '{n}')" for n in range(terms))), SCHEMA)
         asked = []
         leaf = functools.cache(lambda leaf: asked.append(leaf) or 1)
-        made = calls(lambda: fold_bound(bound, leaf, sum, sum))
+        made = calls(lambda: fold(bound, leaf, sum, sum))
         assert len(asked) == terms + 1  # `x > 3` once
         return made
 

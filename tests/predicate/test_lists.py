@@ -16,8 +16,7 @@ from intarsia.errors import PredicateError
 from intarsia.predicate import BoundIn, Comparison, In, Or, bind, parse_sql
 from intarsia.predicate.coercion import locate
 from intarsia.predicate.sql import MAX_SQL_TOKENS
-from intarsia.predicate.sql_lists import cut_lists
-from intarsia.predicate.sql_literals import literal
+from intarsia.predicate.sql_literals import cut_lists, literal
 from tests.counting import calls
 from tests.effort import examples
 from tests.predicate import strategies

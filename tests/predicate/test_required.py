@@ -21,8 +21,7 @@ from intarsia.predicate import (
     parse_sql,
     required_texts,
 )
-from intarsia.predicate.regex import skeleton_of
-from intarsia.predicate.skeleton import fold_text
+from intarsia.predicate.pattern import fold_text, skeleton_of
 from tests.effort import examples
 from tests.predicate import strategies
 

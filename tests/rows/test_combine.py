@@ -6,8 +6,7 @@ from operator import and_, or_
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intarsia.rows.combine import intersection, union
-from intarsia.rows.selection import RowSelection
+from intarsia.rows.selection import RowSelection, intersection, union
 
 SELECTIONS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=5).map(
     RowSelection.from_ranges

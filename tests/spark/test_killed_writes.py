@@ -12,8 +12,8 @@ import pytest
 import intarsia as ia
 from intarsia import spark as ias
 from intarsia.errors import ReplaceError
-from intarsia.storage.private_file import PrivateFile
-from intarsia.storage.sidecar import sidecar_path
+from intarsia.storage.hadoop_files import sidecar_path
+from intarsia.storage.target import PrivateFile
 from tests.child import run
 from tests.effort import examples
 

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.storage.hadoop_files import sidecar_path
 from intarsia.storage.replace import NewFile, replace_tail
-from intarsia.storage.sidecar import sidecar_path
 from tests.child import KILLED_AT_A_CALL, run
 
 

@@ -21,7 +21,7 @@ from intarsia.advice.report import (
     SampleSize,
 )
 from intarsia.advice.sampled_file import BuiltIndex, group_bytes
-from intarsia.arrow.selecting import no_rows
+from intarsia.arrow.owned_rows import no_rows
 from intarsia.embed import PageIndex
 from intarsia.embed.structures import Attachable
 from intarsia.indexes.base import HasPurpose

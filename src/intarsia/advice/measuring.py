@@ -21,7 +21,7 @@ from intarsia.advice.sampled_file import (
     spread,
     take_turns,
 )
-from intarsia.arrow.selecting import no_rows
+from intarsia.arrow.owned_rows import no_rows
 from intarsia.embed.structures import Attachable
 from intarsia.errors import ColumnNotFoundError, IntarsiaError, PredicateError
 from intarsia.file import ParquetInput

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from intarsia.errors import PredicateError
 from intarsia.predicate import Predicate, Where, parse_predicate, parse_sql
-from intarsia.predicate.select import is_select, parse_select
+from intarsia.predicate.sql import is_select, parse_select
 
 #: A file of queries with more characters is refused.
 MAX_CHARACTERS = 4_000_000

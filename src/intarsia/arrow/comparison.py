@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -108,3 +110,30 @@ def sortable_type(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_decimal(type_) and type_.bit_width < 128:
         return pa.decimal128(type_.precision, type_.scale)
     return pa.int64() if pa.types.is_duration(type_) else type_
+
+
+_BITS = np.arange(8)
+
+
+def true_positions(mask: pa.BooleanArray) -> npt.NDArray[np.int64]:
+    """Return the ordinals of the true values, in ascending order.
+
+    If few values are true, this takes a fraction of the time of `pyarrow.compute.indices_nonzero`, which
+    looks at each bit.
+
+    Args:
+        mask: Flags without nulls.
+
+    Example:
+        >>> true_positions(pa.array([False, True, True, False])).tolist()
+        [1, 2]
+    """
+    first = mask.offset // 8
+    stop = (mask.offset + len(mask) + 7) // 8
+    octets = np.frombuffer(mask.buffers()[1], np.uint8)[first:stop]
+    places = np.flatnonzero(octets)
+    flags = np.unpackbits(octets[places], bitorder="little").reshape(-1, 8).view(bool)
+    found = (places[:, np.newaxis] * 8 + _BITS)[flags] - mask.offset % 8
+    # the bits before and after the values are undefined
+    positions: npt.NDArray[np.int64] = found[(found >= 0) & (found < len(mask))]
+    return positions

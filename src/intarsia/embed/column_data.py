@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from intarsia.arrow.selecting import no_rows, take_rows
-from intarsia.arrow.struct_fields import field_values
+from intarsia.arrow.nested import field_values
+from intarsia.arrow.owned_rows import no_rows, take_rows
 from intarsia.embed.chunk import locate_pages
 from intarsia.embed.leaf_values import may_be_dictionary
 from intarsia.errors import CorruptFileError, IndexBuildError, PredicateError

@@ -14,8 +14,7 @@ from intarsia.embed.report import DetachReport
 from intarsia.embed.statistics import Statistics
 from intarsia.errors import FormatError, IndexPayloadError, NewerDirectoryError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
-from intarsia.format.directory import Directory
-from intarsia.format.fingerprint import layout_fingerprint
+from intarsia.format.directory import Directory, layout_fingerprint
 from intarsia.storage import ByteRange, CountedSource, StorageOptions
 from intarsia.storage.target import find_target
 

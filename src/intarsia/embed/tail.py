@@ -15,9 +15,8 @@ from intarsia.errors import CorruptFileError, FormatError, IndexBuildError
 from intarsia.file import ChunkKey
 from intarsia.file.trust import STATISTICS_CLAIMS
 from intarsia.format.blob import BLOB_ALIGNMENT_BYTES
-from intarsia.format.directory import DIRECTORY_VERSION, KEY, Directory, find_directory
+from intarsia.format.directory import DIRECTORY_VERSION, KEY, Directory, find_directory, layout_fingerprint
 from intarsia.format.enums import Type
-from intarsia.format.fingerprint import layout_fingerprint
 from intarsia.format.footer import MAGIC, TRAILER_BYTES, parse_footer
 from intarsia.storage import ByteRange
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from intarsia.arrow.joining import join_columns
+from intarsia.arrow.nested import join_columns
 from intarsia.errors import CorruptFileError, FormatError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
 from intarsia.file.chunk_plan import ChunkPlan

@@ -18,9 +18,8 @@ from intarsia.errors import FormatError
 from intarsia.file.outlines import ChunkOutlines, data_page_count, outlines_of
 from intarsia.file.schema import FileSchema, file_schema
 from intarsia.file.synthetic import decode_errors, footer_parts
-from intarsia.format.column_paths import with_column_paths
 from intarsia.format.directory import Directory, FoundDirectory, find_directory
-from intarsia.format.footer import Footer, Leaf, parse_footer
+from intarsia.format.footer import Footer, Leaf, parse_footer, with_column_paths
 from intarsia.format.page_index import PageLocations, PageRows
 from intarsia.format.structs import ColumnIndex
 

@@ -13,7 +13,7 @@ from intarsia.format.enums import DICTIONARY_ENCODINGS, Encoding, PageType, Type
 from intarsia.format.footer import Leaf
 from intarsia.format.levels import count_run_values, page_levels, split_levels
 from intarsia.format.page_header import Page
-from intarsia.format.varints import decode_varints
+from intarsia.format.page_index import decode_varints
 
 #: The minimum size of a value in PLAIN encoding, in bytes; booleans are bits, except in dictionaries.
 _PLAIN_BYTES = {

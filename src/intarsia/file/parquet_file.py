@@ -28,9 +28,14 @@ from intarsia.format.footer import (
     footer_start,
     is_text,
 )
-from intarsia.format.location_tables import LocationTable, location_tables
 from intarsia.format.page_header import PAGE_CHECKSUM
-from intarsia.format.page_index import PageLocations, parse_column_index, parse_offset_index
+from intarsia.format.page_index import (
+    LocationTable,
+    PageLocations,
+    location_tables,
+    parse_column_index,
+    parse_offset_index,
+)
 from intarsia.format.structs import ColumnChunk, ColumnIndex
 from intarsia.storage import ByteRange, ByteSource, CountedSource, IoCounts, LocalFile
 

@@ -10,10 +10,11 @@ from functools import cached_property, lru_cache
 
 import pyarrow as pa
 
-from intarsia.arrow.struct_fields import field_type
+from intarsia.arrow.nested import field_type
 from intarsia.errors import UnsupportedFeatureError
 from intarsia.file.synthetic import SyntheticSchema
-from intarsia.format import datafusion, directory
+from intarsia.format import directory
+from intarsia.format.blob import DATAFUSION_KEY
 from intarsia.format.enums import Type
 from intarsia.format.footer import Footer, Leaf, shared_leaves
 from intarsia.format.structs import KeyValue, LogicalType, SchemaElement
@@ -21,7 +22,7 @@ from intarsia.rows.int96 import int96_ordering
 from intarsia.rows.ordering import Ordering, ordering_for
 
 #: Keys of the key/value metadata with offsets of indexes in one file, which are wrong in a copy.
-INDEX_KEYS = (directory.KEY, datafusion.KEY)
+INDEX_KEYS = (directory.KEY, DATAFUSION_KEY)
 
 #: Number of cached schemas, and of cached parts of each.
 _REMEMBERED = 64

@@ -244,8 +244,8 @@ def _file_of(parts: Sequence[bytes]) -> pa.NativeFile:
     if len(parts) == 1:
         return pa.BufferReader(parts[0])
     edges = [0, *itertools.accumulate(map(len, parts))]
-    locations = list(map(ByteRange, edges, edges[1:]))
-    return pa.PythonFile(SourceStream(SparseBytes(edges[-1], locations, parts)), mode="r")
+    pieces = zip(itertools.starmap(ByteRange, itertools.pairwise(edges)), parts, strict=True)
+    return pa.PythonFile(SourceStream(SparseBytes(edges[-1], pieces)), mode="r")
 
 
 def footer_parts(footer: bytes) -> tuple[bytes, ...]:

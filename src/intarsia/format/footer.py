@@ -24,6 +24,7 @@ from intarsia.format.structs import (
     TimestampType,
     TimeUnit,
 )
+from intarsia.format.thrift import BINARY, LIST, List, parse_tree, serialize_tree
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
@@ -444,3 +445,31 @@ def _logical_type(element: SchemaElement) -> LogicalType | None:
     if element.converted_type == ConvertedType.DECIMAL:
         return LogicalType(DECIMAL=DecimalType(element.scale or 0, element.precision or 0))
     return _CONVERTED.get(element.converted_type)  # type: ignore[call-overload,no-any-return]
+
+
+# FileMetaData, RowGroup, ColumnChunk, ColumnMetaData
+_ROW_GROUPS, _COLUMNS, _META_DATA, _PATH_IN_SCHEMA = 4, 1, 3, 3
+
+
+def with_column_paths(raw: bytes, leaves: Sequence[Leaf]) -> bytes | None:
+    """Add the path of its column to every chunk of a footer.
+
+    Args:
+        raw: The footer's bytes, without length and magic.
+        leaves: The leaves of its schema.
+
+    Returns:
+        The completed footer; None if no path is missing.
+
+    Raises:
+        CorruptFileError: If the bytes are not a footer.
+    """
+    tree, _ = parse_tree(raw)
+    is_changed = False
+    for group in tree.structs(_ROW_GROUPS) or []:
+        for leaf, chunk in zip(leaves, group.structs(_COLUMNS) or [], strict=False):
+            meta = chunk.struct(_META_DATA)
+            if meta is not None and meta.get(_PATH_IN_SCHEMA) is None:
+                meta.set(_PATH_IN_SCHEMA, LIST, List(BINARY, [name.encode() for name in leaf.path]))
+                is_changed = True
+    return serialize_tree(tree) if is_changed else None

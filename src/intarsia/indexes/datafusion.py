@@ -1,6 +1,6 @@
 """The distinct values of a text column, per file, in the format of DataFusion's example.
 
-`intarsia.format.datafusion` has the bytes. The format does not distinguish a value with a newline from two
+`intarsia.format.blob` has the bytes. The format does not distinguish a value with a newline from two
 values. It does not contain the column or whether there are nulls, and has no checksum and no fingerprint.
 `Distinct` therefore rejects values with a newline, and its entry in the directory protects the payload. A
 block that another program wrote is used only once it is attached, which compares it with the column.
@@ -16,9 +16,9 @@ import pyarrow as pa
 from intarsia.arrow.comparison import compares_alike
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
-from intarsia.format.datafusion import (
-    HEADER_BYTES,
-    KEY,
+from intarsia.format.blob import (
+    DATAFUSION_HEADER_BYTES,
+    DATAFUSION_KEY,
     parse_block,
     parse_header,
     parse_lines,
@@ -129,7 +129,7 @@ def difference(block: bytes, file: ParquetInput) -> str | None:
 
 
 def _read_lines(file: ParquetInput) -> list[str]:
-    offset = parse_offset(file.footer.key_values[KEY], file.footer)
-    head = file.source.read(offset, offset + HEADER_BYTES)
+    offset = parse_offset(file.footer.key_values[DATAFUSION_KEY], file.footer)
+    head = file.source.read(offset, offset + DATAFUSION_HEADER_BYTES)
     stop = offset + parse_header(head, offset, file.footer)
-    return parse_lines(file.source.read(offset + HEADER_BYTES, stop))
+    return parse_lines(file.source.read(offset + DATAFUSION_HEADER_BYTES, stop))

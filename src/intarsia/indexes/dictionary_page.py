@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from intarsia.arrow.struct_fields import field_values
+from intarsia.arrow.nested import field_values
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
 from intarsia.file.chunk_plan import DictionaryUse, dictionary_use

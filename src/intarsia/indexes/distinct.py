@@ -8,7 +8,7 @@ The payload (see `intarsia.indexes.granules`) has one row per value::
 The schema's metadata has the key ``unlisted``: the ordinals, as uint32, of the granules with more values than
 the limit, which cannot be skipped.
 
-If ``form`` is ``"datafusion"``, the payload is a block of `intarsia.format.datafusion`.
+If ``form`` is ``"datafusion"``, the payload is a block of `intarsia.format.blob`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from intarsia.arrow.comparison import compares_alike, comparison_array, sortable_type
 from intarsia.errors import CorruptFileError, IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
-from intarsia.format.datafusion import KEY as DATAFUSION_KEY
+from intarsia.format.blob import DATAFUSION_KEY
 from intarsia.indexes.column_data import ColumnData, encoded_batches
 from intarsia.indexes.datafusion import OpenLines, build_block, difference, open_block
 from intarsia.indexes.gathering import GatheredPart, GatheredParts

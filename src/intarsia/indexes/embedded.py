@@ -13,9 +13,8 @@ import pyarrow as pa
 from intarsia.errors import IndexPayloadError
 from intarsia.file import FileMetadata, ParquetInput
 from intarsia.file.schema import INDEX_KEYS
-from intarsia.format import datafusion
 from intarsia.format.arrow_stream import ExpansionBudget
-from intarsia.format.blob import BLOB_HEADER_BYTES, check_blob_header, check_payload, unframe
+from intarsia.format.blob import BLOB_HEADER_BYTES, DATAFUSION_KEY, check_blob_header, check_payload, unframe
 from intarsia.format.directory import Directory, Entry
 from intarsia.indexes.base import (
     EstimatesRows,
@@ -403,7 +402,7 @@ def _find_indexed_columns(metadata: FileMetadata) -> frozenset[Path] | None:
     keys = metadata.footer.key_values
     if not any(key in keys for key in INDEX_KEYS):
         return frozenset()
-    directory = None if datafusion.KEY in keys else metadata.directory
+    directory = None if DATAFUSION_KEY in keys else metadata.directory
     if directory is None or any(find_index(entry).index is None for entry in directory.entries):
         return None
     return frozenset(path for entry in directory.entries for path in entry.columns)

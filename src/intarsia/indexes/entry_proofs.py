@@ -14,8 +14,7 @@ from intarsia.indexes.proof import Proof, ProofCost, Savings, Verdict, Wanted
 from intarsia.predicate import Path
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
-from intarsia.rows.combine import union
-from intarsia.rows.selection import RowSelection
+from intarsia.rows.selection import RowSelection, union
 
 
 class EntryProofs:

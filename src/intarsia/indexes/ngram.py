@@ -43,9 +43,17 @@ from intarsia.indexes.layout import Granularity, Layout
 from intarsia.indexes.merging import PayloadPart, merged_edges
 from intarsia.indexes.parameters import check_choice, check_granularity, check_integer
 from intarsia.indexes.value_hash import MAX_LOOKUPS
-from intarsia.predicate.bound import BoundCompare, BoundIn, BoundMatch, BoundPrefix, Condition
-from intarsia.predicate.required import fold_case, ignores_case, required_texts
-from intarsia.predicate.skeleton import fold_text
+from intarsia.predicate.bound import (
+    BoundCompare,
+    BoundIn,
+    BoundMatch,
+    BoundPrefix,
+    Condition,
+    fold_case,
+    ignores_case,
+    required_texts,
+)
+from intarsia.predicate.pattern import fold_text
 from intarsia.rows.selection import Rows, RowSelection
 
 #: Distinct grams as big-endian numbers, ascending.

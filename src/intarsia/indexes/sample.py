@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import comparison_array, comparison_type
-from intarsia.arrow.struct_fields import field_type, field_values
+from intarsia.arrow.nested import field_type, field_values
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format.arrow_stream import check_expanded
 from intarsia.indexes.column_data import ColumnData

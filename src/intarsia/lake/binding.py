@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from intarsia.arrow.selecting import take_values
+from intarsia.arrow.owned_rows import take_values
 from intarsia.errors import PredicateError
 from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema

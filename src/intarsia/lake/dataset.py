@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from intarsia.arrow.conforming import conform
-from intarsia.arrow.nested_types import storage_of, text_of_json, with_leaves
-from intarsia.arrow.owned_rows import to_batches
-from intarsia.arrow.selecting import filter_rows, no_rows, take_rows
+from intarsia.arrow.nested import storage_of, text_of_json, with_leaves
+from intarsia.arrow.owned_rows import filter_rows, no_rows, take_rows, to_batches
 from intarsia.errors import ColumnNotFoundError, PredicateError, UnsupportedFeatureError
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.scan import Scan

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.arrow.selecting import take_values
+from intarsia.arrow.owned_rows import take_values
 from intarsia.errors import UnsupportedFeatureError
 from intarsia.lake.data_file import DataFile, DeletedRows
 from intarsia.lake.log_statistics import LogStatistics

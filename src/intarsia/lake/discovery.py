@@ -37,9 +37,9 @@ from intarsia.storage import (
     local_path,
     split_url,
 )
-from intarsia.storage.deadline import in_time
 from intarsia.storage.object_errors import object_errors
 from intarsia.storage.objects import fetch_identity
+from intarsia.storage.running_query import in_time
 
 #: File extensions of Parquet, in lower case.
 PARQUET_SUFFIXES = (".parquet", ".parq", ".pq")

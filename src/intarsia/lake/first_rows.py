@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from intarsia.arrow.selecting import no_rows, take_rows
+from intarsia.arrow.owned_rows import no_rows, take_rows
 from intarsia.errors import (
     FormatError,
     IntarsiaError,
@@ -45,8 +45,7 @@ from intarsia.read.report import FileOutcome, ScanReport
 from intarsia.read.retry import retry_without_wrong_index
 from intarsia.read.sort_key import Ranks, SortKey, TopRows
 from intarsia.rows.bounds import Bools
-from intarsia.rows.combine import union
-from intarsia.rows.selection import RowSelection
+from intarsia.rows.selection import RowSelection, union
 from intarsia.storage import reading_indexes
 
 

@@ -19,7 +19,7 @@ from intarsia.lake.schema import SchemaOf
 from intarsia.lake.table import Table
 from intarsia.read.report import warn_caller
 from intarsia.storage import StorageOptions
-from intarsia.storage.deadline import Deadline, applied
+from intarsia.storage.running_query import Deadline, applied
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from intarsia.arrow.selecting import take_values
+from intarsia.arrow.owned_rows import take_values
 from intarsia.errors import FormatError
 from intarsia.lake.data_file import DataFile
 from intarsia.predicate import Path

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from intarsia.arrow.selecting import take_values
+from intarsia.arrow.owned_rows import take_values
 from intarsia.errors import FormatError, ObjectStoreError, PredicateError, QueryTimeoutError
 from intarsia.file import Ignored
 from intarsia.file.joined import JoinedInput

@@ -11,8 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from intarsia.arrow.owned_rows import to_batches
-from intarsia.arrow.selecting import no_rows
+from intarsia.arrow.owned_rows import no_rows, to_batches
 from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
 from intarsia.lake.binding import TableBinder

@@ -24,8 +24,8 @@ from intarsia.lake.data_file import DataFile
 from intarsia.lake.index.known_files import KnownFiles
 from intarsia.lake.index.of_table import TableLakeIndex
 from intarsia.storage import ByteRange, ByteSource, CountedSource, QueryReads, current_reads, identity_of
-from intarsia.storage.deadline import Deadline, applied
 from intarsia.storage.memory_cache import MAX_CACHE_BYTES, MemoryCache
+from intarsia.storage.running_query import Deadline, applied
 
 #: The ends of objects take at most this part of a cache.
 _TAIL_PART = 8

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import xxhash
 
-from intarsia.arrow.selecting import no_rows
+from intarsia.arrow.owned_rows import no_rows
 from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import FileMetadata, ParquetInput
 from intarsia.lake.data_file import DataFile

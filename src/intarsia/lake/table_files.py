@@ -27,7 +27,7 @@ from intarsia.read.ahead import ahead
 from intarsia.read.file_names import FileNames
 from intarsia.read.report import warn_caller
 from intarsia.storage import IoCounts, ObjectIdentity
-from intarsia.storage.deadline import Deadline
+from intarsia.storage.running_query import Deadline
 
 _Files = TypeVar("_Files", bound="TableFiles")
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from polars.io.plugins import register_io_source
 
-from intarsia.arrow.selecting import no_rows
+from intarsia.arrow.owned_rows import no_rows
 from intarsia.lake.dataset import TableDataset, TableScanner
 from intarsia.lake.opening import Source, open
 from intarsia.lake.table import Table

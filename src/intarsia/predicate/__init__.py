@@ -21,6 +21,9 @@ from intarsia.predicate.bound import (
     Condition,
     Path,
     conditions,
+    fold_case,
+    ignores_case,
+    required_texts,
 )
 from intarsia.predicate.columns import Column, find_column, resolve_column
 from intarsia.predicate.evaluate import condition_mask, evaluate
@@ -45,9 +48,8 @@ from intarsia.predicate.nodes import (
     has_calls,
     starts_with,
 )
-from intarsia.predicate.required import fold_case, ignores_case, required_texts
 from intarsia.predicate.sql import parse_sql
-from intarsia.predicate.sql_parameters import Parameters
+from intarsia.predicate.sql_literals import Parameters
 
 __all__ = [
     "And",

@@ -30,13 +30,10 @@ from intarsia.predicate.bound import (
     BoundNull,
     BoundPrefix,
 )
-from intarsia.predicate.coercion import LocatedLiteral, locate
-from intarsia.predicate.lists import locate_list
-from intarsia.predicate.literals import plain
+from intarsia.predicate.coercion import LocatedLiteral, locate, locate_list
+from intarsia.predicate.literals import plain, render_literal
 from intarsia.predicate.nodes import Comparison, In, IsNull, Like, Op, RegexpLike
-from intarsia.predicate.pattern import parse_pattern
-from intarsia.predicate.regex import check_regex, skeleton_of
-from intarsia.predicate.rendering import render_literal
+from intarsia.predicate.pattern import check_regex, parse_pattern, skeleton_of
 
 if TYPE_CHECKING:
     from intarsia.predicate.columns import Column

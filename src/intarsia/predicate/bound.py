@@ -28,12 +28,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import sortable_type
+from intarsia.predicate.literals import render_literal
 from intarsia.predicate.nodes import Op, Result, escaped, fold_tree, render_column
-from intarsia.predicate.rendering import render_literal
-from intarsia.predicate.skeleton import Skeleton
+from intarsia.predicate.pattern import Skeleton
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
 
 Path: TypeAlias = tuple[str, ...]
 
@@ -143,7 +144,7 @@ class BoundMatch(_OnColumn):
     Attributes:
         condition: SQL text without the column and NOT, such as ``LIKE '%a'`` or ``RLIKE '^a|b'``.
         regex: The regular expression that RE2 searches for, with its flags inline.
-        skeleton: The text common to all matches. See :func:`intarsia.predicate.required.required_texts`.
+        skeleton: The text common to all matches. See :func:`intarsia.predicate.bound.required_texts`.
     """
 
     path: Path
@@ -328,7 +329,12 @@ def fold(
         >>> fold(bound, lambda leaf: leaf.op, " and ".join, " or ".join)
         '= or > and <'
     """
-    return fold_tree(bound, _opened, leaf, all_of, any_of, batch=batch)
+
+    def leaf_of(node: Bound) -> Result:
+        assert not isinstance(node, (BoundAnd, BoundOr))
+        return leaf(node)
+
+    return fold_tree(bound, _opened, leaf_of, all_of, any_of, batch=batch)
 
 
 def _opened(node: Bound) -> tuple[bool, Iterator[Bound]] | None:
@@ -439,3 +445,47 @@ def ascending(values: pa.Array) -> pa.Array:
     keys = keys.take(order)
     is_new = pc.not_equal(keys[1:], keys[:-1])
     return values.take(pa.concat_arrays([order[:1], order[1:].filter(is_new)]))
+
+
+def required_texts(leaf: Condition) -> tuple[str, ...]:
+    """Return the substrings that every value matching a condition contains, or an empty tuple if unknown.
+
+    The substrings are distinct, not empty, and in order of appearance. If :func:`ignores_case` is true for
+    the condition, they are folded, and the value contains them after :func:`fold_case`. Otherwise the value
+    itself contains them (and so the folded value contains the folded substrings).
+
+    Example:
+        >>> from intarsia.predicate import bind, parse_sql
+        >>> schema = pa.schema({"s": pa.string()})
+        >>> required_texts(bind(parse_sql("s LIKE '%/api/v_/%.json'"), schema))
+        ('/api/v', '/', '.json')
+        >>> required_texts(bind(parse_sql("s NOT LIKE '%a%'"), schema))
+        ()
+    """
+    if isinstance(leaf, BoundMatch) and not leaf.negated:
+        return leaf.skeleton.texts
+    if isinstance(leaf, BoundPrefix) and not leaf.negated:
+        return (leaf.prefix.decode(),)
+    if isinstance(leaf, BoundCompare) and leaf.op == "=" and pa.types.is_string(leaf.type):
+        text = leaf.value.as_py()
+        return (text,) if text else ()
+    return ()
+
+
+def ignores_case(leaf: Condition) -> bool:
+    """Return whether only folded values contain the required texts of a condition."""
+    return isinstance(leaf, BoundMatch) and leaf.skeleton.ignores_case
+
+
+def fold_case(texts: pa.Array) -> pa.Array:
+    r"""Fold strings: convert A to Z, the Kelvin sign and the long s to lower case, and nothing else.
+
+    Args:
+        texts: Strings of any Arrow type that `pyarrow.compute.ascii_lower` accepts.
+
+    Example:
+        >>> fold_case(pa.array(["Stra\u00dfe 5\u212a", None])).to_pylist()
+        ['straße 5k', None]
+    """
+    lower = pc.ascii_lower(texts)
+    return pc.replace_substring(pc.replace_substring(lower, "\u017f", "s"), "\u212a", "k")

@@ -19,11 +19,12 @@ from typing import Any, Final, NoReturn, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.arrow.schema_metadata import metadata_pairs
-from intarsia.arrow.struct_fields import field_type
+from intarsia.arrow.conforming import metadata_pairs
+from intarsia.arrow.nested import field_type
 from intarsia.errors import PredicateError
 from intarsia.predicate.arrow_lists import Agreement, list_agreement
 from intarsia.predicate.expression_functions import call_of
+from intarsia.predicate.literals import render_literal
 from intarsia.predicate.nodes import (
     And,
     Call,
@@ -44,7 +45,6 @@ from intarsia.predicate.nodes import (
     ends_with,
     starts_with,
 )
-from intarsia.predicate.rendering import render_literal
 
 _COMPARISONS: Final[dict[str, Op]] = {
     "equal": "=",

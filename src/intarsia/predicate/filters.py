@@ -25,7 +25,7 @@ from intarsia.predicate.nodes import (
     dotted,
 )
 from intarsia.predicate.sql import parse_sql
-from intarsia.predicate.sql_parameters import Parameters
+from intarsia.predicate.sql_literals import Parameters
 
 if TYPE_CHECKING:
     import polars as pl

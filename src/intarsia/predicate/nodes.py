@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.rendering import render_literal
+from intarsia.predicate.literals import render_literal
 
 Op: TypeAlias = Literal["=", "<>", "<", "<=", ">", ">="]
 """The comparison operators."""
@@ -307,7 +307,7 @@ def leaves(predicate: Predicate) -> Iterator[Leaf]:
             yield node
 
 
-def fold(
+def fold_nodes(
     predicate: Predicate,
     leaf: Callable[[Leaf, bool], Result],
     all_of: Callable[[Sequence[Result]], Result],
@@ -332,7 +332,7 @@ def fold(
 
     Example:
         >>> tree = Not(And((Comparison("x", "<", 1), Or((IsNull("y"), Not(Constant(True)))))))
-        >>> fold(tree, lambda node, negated: f"{'~' * negated}{node}", " & ".join, " | ".join)
+        >>> fold_nodes(tree, lambda node, negated: f"{'~' * negated}{node}", " & ".join, " | ".join)
         '~x < 1 | ~y IS NULL & TRUE'
     """
 
@@ -343,8 +343,13 @@ def fold(
         is_and = isinstance(node, And) is not negated
         return is_and, _operands(item, is_and=is_and)
 
+    def leaf_of(item: tuple[Predicate, bool]) -> Result:
+        node, negated = item
+        assert not isinstance(node, (And, Or, Not))
+        return leaf(node, negated)
+
     root = _without_not(predicate, False)
-    return fold_tree(root, opened, lambda item: leaf(*item), all_of, any_of, max_levels=max_levels)
+    return fold_tree(root, opened, leaf_of, all_of, any_of, max_levels=max_levels)
 
 
 def _without_not(node: Predicate, negated: bool) -> tuple[Predicate, bool]:

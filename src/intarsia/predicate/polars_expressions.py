@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from polars.io.plugins import register_io_source
 
-from intarsia.arrow.selecting import no_rows
+from intarsia.arrow.owned_rows import no_rows
 from intarsia.errors import ColumnNotFoundError, PredicateError
 from intarsia.predicate.expressions import parse_expression
 from intarsia.predicate.nodes import Predicate

@@ -1,18 +1,23 @@
-"""Convert literals in SQL text, including casts of literals, to Python values."""
+"""Convert literals in SQL text to Python values, also casts and parameters.
+
+sqlglot creates several objects for each literal, which takes 50 µs. So a long list of plain numbers or texts
+is cut out of the text, which sqlglot then parses with one marker in its place.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import functools
+import re
 import struct
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from intarsia.errors import PredicateError
+from intarsia.errors import PredicateError, near_matches
 from intarsia.predicate.literals import (
     NS_PER_DAY,
     NS_PER_UNIT,
@@ -22,7 +27,123 @@ from intarsia.predicate.literals import (
     parse_timestamp,
 )
 from intarsia.predicate.sql_dialect import fragment, short, unsupported
-from intarsia.predicate.sql_parameters import attached_value
+
+Parameters: TypeAlias = "Sequence[object] | Mapping[str, object]"
+"""The values of ``?`` in the order of the text, or those of ``:name`` by name."""
+
+#: The name under which the value of a parameter is kept in the node that sqlglot parsed.
+_VALUE: Final = "value of a parameter"
+
+
+def attach_parameters(tree: Any, parameters: Parameters, text: str) -> None:
+    """Attach the values of parameters to the nodes that sqlglot parsed.
+
+    Args:
+        tree: The parsed text, which is changed.
+        parameters: The values.
+        text: The text, for messages.
+
+    Raises:
+        PredicateError: If the text has other parameters.
+    """
+    # depth first, which is the order of the text
+    nodes = [node for node in tree.dfs() if type(node).__name__ == "Placeholder"]
+    values = _by_name(nodes, parameters) if isinstance(parameters, Mapping) else _in_order(nodes, parameters)
+    for node, value in zip(nodes, values, strict=True):
+        node.meta[_VALUE] = value
+    if not nodes:
+        raise PredicateError(
+            f"the predicate {short(text)} has no parameters; write ? or :name in place of a literal",
+            reason="no-parameters-in-text",
+        )
+
+
+def _in_order(nodes: Sequence[Any], parameters: Any) -> Sequence[object]:
+    if isinstance(parameters, (str, bytes)) or not isinstance(parameters, Iterable):
+        raise PredicateError(
+            f"parameters is {parameters!r:.80}; pass a list for ?, or a dict for :name",
+            reason="not-a-list-of-parameters",
+        )
+    values = list(parameters)
+    if named := [node.this for node in nodes if node.this]:
+        raise PredicateError(
+            f"the parameter :{named[0]} is named; pass a dict, such as {{{named[0]!r}: …}}",
+            reason="named-parameter-without-name",
+        )
+    if len(values) != len(nodes):
+        raise PredicateError(
+            f"the number of parameters in the predicate is {len(nodes)}, but that of values is {len(values)}",
+            reason="wrong-number-of-parameters",
+        )
+    return values
+
+
+def _by_name(nodes: Sequence[Any], parameters: Mapping[str, object]) -> Sequence[object]:
+    names = [node.this for node in nodes]
+    if None in names:
+        raise PredicateError(
+            "the parameter ? has no name; pass a list, or write :name", reason="parameter-without-name"
+        )
+    for name in names:
+        if name not in parameters:
+            near = near_matches(name, list(parameters))
+            hint = f"; did you mean {near[0]!r}?" if near else f"; pass {{{name!r}: …}}"
+            raise PredicateError(f"the parameter :{name} has no value{hint}", reason="missing-parameter")
+    unused = [name for name in parameters if name not in names]
+    if nodes and unused:
+        raise PredicateError(
+            f"the predicate has no parameter :{unused[0]}; remove it from parameters",
+            reason="unused-parameter",
+        )
+    return [parameters[name] for name in names]
+
+
+def attached_value(node: Any) -> object:
+    """Return the value of a parameter that stands for a literal.
+
+    Raises:
+        PredicateError: If it has none, or is a list.
+    """
+    value = _attached(node)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        raise PredicateError(
+            f"the parameter {_shown(node)} is a list; write IN {_shown(node)}, without parentheses",
+            reason="parameter-is-a-list",
+        )
+    return value
+
+
+def attached_list(node: Any) -> tuple[object, ...] | None:
+    """Return the values of a parameter that stands for a whole list, as in ``IN ?``.
+
+    Returns:
+        The values; None if the node is not a parameter.
+
+    Raises:
+        PredicateError: If it has no value, or is not a list.
+    """
+    if type(node).__name__ != "Placeholder":
+        return None
+    values = _attached(node)
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise PredicateError(
+            f"IN {_shown(node)} needs a list of values, not {values!r:.80}", reason="not-a-list"
+        )
+    return tuple(values)
+
+
+def _attached(node: Any) -> object:
+    if _VALUE not in node.meta:
+        raise PredicateError(
+            f"the parameter {_shown(node)} has no value; pass parameters=[…] for ?, or a dict for :name",
+            reason="missing-parameter",
+        )
+    return node.meta[_VALUE]
+
+
+def _shown(node: Any) -> str:
+    return f":{node.this}" if node.this else "?"
+
 
 _Number: TypeAlias = int | float | Decimal
 
@@ -244,3 +365,110 @@ _FROM_NUMBER: Final[dict[str, Callable[[Any], object]]] = {
     "FLOAT": _single,
     "DECIMAL": Decimal,
 }
+
+
+#: Shorter lists are parsed by sqlglot.
+_MIN_LITERALS: Final = 16
+
+#: The name under which the values of a list are kept in the node that sqlglot parsed.
+_VALUES: Final = "values of a long list"
+
+# digits are limited because Python refuses to convert thousands of them
+_NUMBER: Final = re.compile(r"\s*(-?\d{1,40}(?:\.\d{1,40})?)\s*([,)])")
+_TEXT: Final = re.compile(r"\s*'([^']*(?:''[^']*)*)'\s*([,)])")
+
+# quoted text, quoted names and comments come first, so that no list is found inside them
+_QUOTED_OR_IN: Final = re.compile(
+    r"""'[^']*'|"[^"]*"|`[^`]*`|--[^\n]*|/\*.*?(?:\*/|\Z)|(?P<list>\bIN\s*\(\s*)""",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+class CutText(NamedTuple):
+    """SQL text without its long lists.
+
+    Attributes:
+        text: The text, with a marker in place of the literals of each long list.
+        lists: The values of the lists, by marker.
+    """
+
+    text: str
+    lists: Mapping[str, tuple[object, ...]]
+
+
+def cut_lists(text: str) -> CutText:
+    """Replace the literals of each long list of plain numbers or texts by one marker.
+
+    Args:
+        text: SQL text, valid or not.
+
+    Example:
+        >>> cut = cut_lists(f"x > 1 AND y IN ({', '.join(map(str, range(100)))})")
+        >>> cut.text, [len(values) for values in cut.lists.values()]
+        ("x > 1 AND y IN ('list 1, of 100 literals')", [100])
+    """
+    lists: dict[str, tuple[object, ...]] = {}
+    parts: list[str] = []
+    kept, position = 0, 0  # where the part that is not yet in `parts` starts, and where to search
+    while found := _QUOTED_OR_IN.search(text, position):
+        position = found.end()
+        literals, stop = _read_list(text, position) if found["list"] else ((), position)
+        if len(literals) >= _MIN_LITERALS:
+            marker = f"list {len(lists) + 1}, of {len(literals)} literals"
+            lists[marker] = literals
+            parts += [text[kept : found.start()], f"IN ('{marker}')"]
+            kept = position = stop
+    return CutText("".join(parts) + text[kept:], lists)
+
+
+def _read_list(text: str, position: int) -> tuple[tuple[object, ...], int]:
+    """Read a list of literals of one kind from behind its opening parenthesis.
+
+    A regular expression for the whole list would take 400 bytes of memory for each literal.
+
+    Returns:
+        The values, empty if it is another list, and the position behind the closing parenthesis.
+    """
+    start, is_text = position, text.startswith("'", position)
+    match_literal = (_TEXT if is_text else _NUMBER).match
+    written: list[str] = []
+    while found := match_literal(text, position):
+        written.append(found[1])
+        position = found.end()
+        if found[2] == ")":
+            convert = _text if is_text else parse_number if "." in text[start:position] else int
+            return tuple(map(convert, written)), position
+    return (), position
+
+
+def _text(written: str) -> str:
+    return written.replace("''", "'")
+
+
+def attach_lists(tree: Any, lists: Mapping[str, tuple[object, ...]]) -> bool:
+    """Attach the values of lists to the nodes that have their markers.
+
+    Args:
+        tree: The parsed text of `CutText`.
+        lists: Its lists.
+
+    Returns:
+        Whether each marker is the only value of exactly one list. If not, the whole text has to be parsed.
+    """
+    missing = dict(lists)
+    for node in tree.walk():
+        if type(node).__name__ != "In" or len(node.expressions) != 1:
+            continue
+        only = node.expressions[0]
+        if type(only).__name__ == "Literal" and only.is_string and only.this in lists:
+            values = missing.pop(only.this, None)
+            if values is None:
+                return False
+            node.meta[_VALUES] = values
+    return not missing
+
+
+def attached_values(node: Any) -> tuple[object, ...] | None:
+    """Return the values of a list that `attach_lists` attached to it."""
+    found: tuple[object, ...] | None = node.meta.get(_VALUES)
+    return found

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.arrow.comparison import compares_alike, comparison_array, comparison_type
-from intarsia.arrow.selecting import take_rows
+from intarsia.arrow.owned_rows import take_rows
 from intarsia.errors import CorruptFileError, IndexPayloadError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
 from intarsia.indexes.calling import call_index

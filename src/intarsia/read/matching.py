@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from intarsia.arrow.comparison import comparison_array, comparison_type
+from intarsia.arrow.comparison import comparison_array, comparison_type, true_positions
 from intarsia.arrow.conforming import conform, rename_fields
-from intarsia.arrow.flags import true_positions
-from intarsia.arrow.owned_rows import own_rows
-from intarsia.arrow.selecting import filter_values
-from intarsia.arrow.struct_fields import field_type, field_values
+from intarsia.arrow.nested import field_type, field_values
+from intarsia.arrow.owned_rows import filter_values, own_rows
 from intarsia.errors import PredicateError, UnsupportedFeatureError
 from intarsia.file.decode import RowTaker
 from intarsia.predicate import Bound, Path, evaluate

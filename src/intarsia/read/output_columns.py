@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from intarsia.arrow.struct_fields import field_type
+from intarsia.arrow.nested import field_type
 from intarsia.errors import UnsupportedFeatureError
 from intarsia.predicate import Path, find_column
 

@@ -25,8 +25,7 @@ from intarsia.indexes.proof import LOCAL_REQUEST_BYTES, Proof, Wanted
 from intarsia.predicate import Bound, BoundConstant, BoundNull, Condition, Path, condition_mask
 from intarsia.read.formula import Formula, all_of, any_of, combine, conditions_of, where_exclusion_matters
 from intarsia.rows.bounds import Bools
-from intarsia.rows.combine import intersection, union
-from intarsia.rows.selection import RowSelection
+from intarsia.rows.selection import RowSelection, intersection, union
 
 #: The cost of decoding a page, in bytes that could be read in that time.
 DECODING_BYTES = 1 << 14

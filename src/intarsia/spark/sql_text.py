@@ -24,9 +24,8 @@ from intarsia.predicate import (
     Or,
     Predicate,
 )
-from intarsia.predicate.literals import NS_PER_DAY, NS_PER_UNIT, Temporal, plain, render_day
+from intarsia.predicate.literals import NS_PER_DAY, NS_PER_UNIT, Temporal, plain, render_day, render_literal
 from intarsia.predicate.nodes import dotted
-from intarsia.predicate.rendering import render_literal
 
 #: Text that is the same in a string literal under every setting of Spark.
 _PLAIN_TEXT = re.compile(r"[^\\'\"\x00-\x1f\x7f]*")

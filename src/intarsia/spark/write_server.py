@@ -24,9 +24,8 @@ from intarsia.spark.listing import python_path
 from intarsia.spark.serving import serve_standard_streams
 from intarsia.spark.shipping import indexes_from_text
 from intarsia.storage import local_path
-from intarsia.storage.private_file import PrivateFile
 from intarsia.storage.source import ByteSource
-from intarsia.storage.target import find_target
+from intarsia.storage.target import PrivateFile, find_target
 
 
 def index_before_commit(request: str) -> str:

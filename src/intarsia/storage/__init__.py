@@ -1,26 +1,25 @@
 """Byte-level input and output: byte ranges, local files, object stores, atomic replacement."""
 
-from intarsia.storage.buffered_source import BufferedSource
 from intarsia.storage.local import CLOCK_TICK_SECONDS, LocalFile, identity_of, local_path
 from intarsia.storage.objects import (
     MAX_CONCURRENT_REQUESTS,
     ObjectIdentity,
     ObjectStoreFile,
+    StorageOptions,
     Stores,
     find_store,
     split_url,
 )
-from intarsia.storage.query_reads import QueryReads, current_reads, reading_indexes
-from intarsia.storage.ranges import ByteRange, coalesce
+from intarsia.storage.ranges import ByteRange, SparseBytes, coalesce
+from intarsia.storage.running_query import QueryReads, current_reads, reading_indexes
 from intarsia.storage.source import (
+    BufferedSource,
     ByteSource,
     CountedSource,
     IoCounts,
     MemorySource,
     SourceStream,
 )
-from intarsia.storage.sparse import SparseBytes
-from intarsia.storage.store_options import StorageOptions
 
 __all__ = [
     "CLOCK_TICK_SECONDS",

@@ -8,9 +8,8 @@ import time
 from collections.abc import Sequence
 from urllib.parse import unquote
 
-from intarsia.storage.deadline import Deadline, current_deadline
-from intarsia.storage.query_reads import QueryReads, current_reads
 from intarsia.storage.ranges import ByteRange
+from intarsia.storage.running_query import Deadline, QueryReads, current_deadline, current_reads
 
 #: The coarsest resolution of modification times among common file systems.
 CLOCK_TICK_SECONDS = 2.0

@@ -22,11 +22,10 @@ from typing import Any, cast
 
 from intarsia.errors import ChangedMeanwhileError, IntarsiaError, ReplaceError
 from intarsia.storage import ByteRange, ByteSource, ObjectStoreFile, StorageOptions, find_store
+from intarsia.storage.hadoop_files import check_sink_log_of_object
 from intarsia.storage.object_errors import describe_failure, object_errors
-from intarsia.storage.objects import ObjectIdentity, fetch_identity
+from intarsia.storage.objects import ObjectIdentity, Overwrite, fetch_identity, overwrite_of
 from intarsia.storage.replace import NewFile
-from intarsia.storage.sink_log import check_sink_log_of_object
-from intarsia.storage.store_options import Overwrite, overwrite_of
 
 #: The limit of S3 and Azure on one put.
 MAX_PUT_BYTES = 5000 << 20

@@ -1,9 +1,10 @@
-"""Byte ranges, how they coalesce into requests, and how they are cut out of the responses."""
+"""Byte ranges: how they coalesce into requests, are cut out of the responses, and are kept in memory."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 
@@ -50,3 +51,128 @@ def cut(ranges: Sequence[ByteRange], requests: list[ByteRange], fetched: list[by
         base = requests[ordinal].start
         pieces.append(fetched[ordinal][start - base : stop - base])
     return pieces
+
+
+class CachedRanges:
+    """Ranges of a file and their bytes, which several threads may read.
+
+    Attributes:
+        num_bytes: The number of bytes that are kept.
+
+    Example:
+        >>> kept = CachedRanges()
+        >>> kept.add(ByteRange(2, 6), b"cdef")
+        [2]
+        >>> kept.get(ByteRange(3, 5)), kept.get(ByteRange(5, 7))
+        (b'de', None)
+        >>> kept.add(ByteRange(5, 7), b"fg")
+        [6]
+        >>> kept.get(ByteRange(5, 7))
+        b'fg'
+    """
+
+    def __init__(self) -> None:
+        # disjoint, ascending, and replaced as a whole, so that readers need no lock
+        self._ranges: tuple[tuple[int, bytes], ...] = ()
+        self.num_bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._ranges)
+
+    def add(self, location: ByteRange, data: bytes) -> list[int]:
+        """Keep the bytes of a range. Callers must not change the ranges in several threads at once.
+
+        Returns:
+            The starts of the parts that were not kept before, for `remove`.
+        """
+        missing = [part for part, held in self.pieces(location) if held is None]
+        for start, stop in missing:
+            ordinal = bisect_right(self._ranges, start, key=_START)
+            added = (start, data[start - location.start : stop - location.start])
+            self._ranges = (*self._ranges[:ordinal], added, *self._ranges[ordinal:])
+            self.num_bytes += stop - start
+        return [start for start, _ in missing]
+
+    def add_apart(self, ranges: Iterable[tuple[ByteRange, bytes]]) -> None:
+        """Keep the bytes of many ranges, which overlap neither each other nor kept ranges."""
+        added = ((location.start, data) for location, data in ranges)
+        self._ranges = tuple(sorted([*self._ranges, *added], key=_START))
+        self.num_bytes = sum(len(data) for _, data in self._ranges)
+
+    def remove(self, starts: Iterable[int]) -> None:
+        """Release parts that `add` has added."""
+        gone = set(starts)
+        self._ranges = tuple(item for item in self._ranges if item[0] not in gone)
+        self.num_bytes = sum(len(data) for _, data in self._ranges)
+
+    def get(self, location: ByteRange) -> bytes | None:
+        """Return the bytes of a range; None if some of them are not kept."""
+        ranges = self._ranges
+        ordinal = bisect_right(ranges, location.start, key=_START) - 1
+        if ordinal < 0:
+            return None
+        start, data = ranges[ordinal]
+        if location.stop <= start + len(data):
+            return data[location.start - start : location.stop - start]
+        if location.start >= start + len(data):
+            return None
+        found: list[bytes] = []
+        for _, held in self.pieces(location):
+            if held is None:
+                return None
+            found.append(held)
+        return b"".join(found)
+
+    def pieces(self, location: ByteRange) -> Iterator[tuple[ByteRange, bytes | None]]:
+        """Split a range into pieces with their bytes, which are None where they are not kept."""
+        ranges = self._ranges
+        position, end = location
+        ordinal = max(0, bisect_right(ranges, position, key=_START) - 1)
+        while ordinal < len(ranges) and position < end:
+            start, data = ranges[ordinal]
+            stop = min(start + len(data), end)
+            if position < start:
+                yield ByteRange(position, min(start, end)), None
+                position = start
+            if position < stop:
+                yield ByteRange(position, stop), data[position - start : stop - start]
+                position = stop
+            ordinal += 1
+        if position < end:
+            yield ByteRange(position, end), None
+
+
+_START = itemgetter(0)
+
+
+class SparseBytes:
+    r"""Ranges of a file in memory, for libraries that read by themselves; the bytes between them are zeros.
+
+    Args:
+        size_bytes: Length of the file.
+        pieces: Disjoint ranges and their bytes.
+
+    Example:
+        >>> SparseBytes(9, [(ByteRange(1, 3), b"ab"), (ByteRange(5, 6), b"c")]).read(0, 7)
+        b'\x00ab\x00\x00c\x00'
+    """
+
+    def __init__(self, size_bytes: int, pieces: Iterable[tuple[ByteRange, bytes]]) -> None:
+        self._size_bytes = size_bytes
+        self._kept = CachedRanges()
+        self._kept.add_apart(pieces)
+
+    def size(self) -> int:
+        """Length of the file in bytes."""
+        return self._size_bytes
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Read the bytes of one range."""
+        pieces = self._kept.pieces(ByteRange(start, stop))
+        return joined(bytes(part.length) if data is None else data for part, data in pieces)
+
+
+def joined(parts: Iterable[bytes]) -> bytes:
+    """Join bytes, without a copy of a single part."""
+    first, *others = [*parts] or [b""]
+    return b"".join((first, *others)) if others else first

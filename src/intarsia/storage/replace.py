@@ -21,8 +21,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass
 
 from intarsia.errors import ChangedMeanwhileError, IntarsiaError, ReplaceError
-from intarsia.storage.sidecar import read_sidecar, sidecar_path, updated_sidecar
-from intarsia.storage.sink_log import check_sink_log
+from intarsia.storage.hadoop_files import check_sink_log, read_sidecar, sidecar_path, updated_sidecar
 
 #: Bytes per read and write where the kernel cannot copy.
 BLOCK_BYTES = 1 << 20

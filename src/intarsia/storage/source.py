@@ -9,13 +9,13 @@ from __future__ import annotations
 import io
 import os
 import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
-from intarsia.storage.cached_ranges import CachedRanges
-from intarsia.storage.ranges import ByteRange, coalesce, cut
+from intarsia.storage.ranges import ByteRange, CachedRanges, coalesce, cut, joined
 
 #: Limit on the bytes between ranges, read in the same requests, that are kept in memory.
 MAX_GAP_BYTES = 2 << 20
@@ -116,7 +116,8 @@ class CountedSource:
         self.counts = IoCounts()
         self._counting = threading.Lock()
         self._kept = CachedRanges()
-        self._gaps = CachedRanges()
+        self._gaps: list[int] = []  # the starts of those kept ranges that are gaps
+        self._gap_bytes = 0
         self._zone: ByteRange | None = None
         self._keeping = threading.Lock()
 
@@ -138,7 +139,7 @@ class CountedSource:
             ReplacedWhileReadError: If the file has become shorter since it was opened.
         """
         self._check(ranges)
-        if self._zone is None and not self._kept and not self._gaps:
+        if self._zone is None and not self._kept:
             return self._fetch(ranges, also)
         missing = self.missing(ranges)
         if self._begins_in_zone(missing):
@@ -150,7 +151,7 @@ class CountedSource:
                 else [location for location in missing if self._begins_in_zone([location])],
                 also,
             )
-        found = [self._in_memory(location) for location in ranges]
+        found = [self._kept.get(location) for location in ranges]
         missing = [location for location, data in zip(ranges, found, strict=True) if data is None]
         fetched = iter(self._fetch(missing, also) if missing else ())
         return [next(fetched) if data is None else data for data in found]
@@ -192,8 +193,8 @@ class CountedSource:
             (b'de', 0)
         """
         self._check(list(ranges))
-        with self._keeping:
-            self._kept.add_apart(ranges)
+        with self._counting:
+            self._kept.add_apart(ranges.items())
 
     def keep_when_read(self, zone: ByteRange) -> None:
         """Read a range and keep it as soon as a read begins inside it.
@@ -216,7 +217,7 @@ class CountedSource:
 
     def missing(self, ranges: Sequence[ByteRange]) -> list[ByteRange]:
         """Return the ranges that are not in memory, without empty ones."""
-        return [location for location in ranges if location.length and self._in_memory(location) is None]
+        return [location for location in ranges if location.length and self._kept.get(location) is None]
 
     def _check(self, ranges: Sequence[ByteRange]) -> None:
         size = self.size()
@@ -229,10 +230,6 @@ class CountedSource:
                     path=self.path,
                     offset=start,
                 )
-
-    def _in_memory(self, location: ByteRange) -> bytes | None:
-        found = self._kept.get(location)
-        return self._gaps.get(location) if found is None else found
 
     def _fetch(
         self, ranges: Sequence[ByteRange], also: IoCounts | None, *, keep: bool = False
@@ -269,9 +266,12 @@ class CountedSource:
         without_gaps = set(coalesce(ranges, 0))
         for request, data in zip(requests, fetched, strict=True):
             if request not in without_gaps and request.length <= MAX_GAP_BYTES:
-                if self._gaps.num_bytes + request.length > MAX_GAP_BYTES:
-                    self._gaps = CachedRanges()
-                self._gaps.add(request, data)
+                if self._gap_bytes + request.length > MAX_GAP_BYTES:
+                    self._kept.remove(self._gaps)
+                    self._gaps, self._gap_bytes = [], 0
+                before = self._kept.num_bytes
+                self._gaps += self._kept.add(request, data)
+                self._gap_bytes += self._kept.num_bytes - before
 
     def close(self) -> None:
         """Close the underlying source."""
@@ -327,3 +327,61 @@ class SourceStream(io.RawIOBase):
     def readall(self) -> bytes:
         """Read all bytes from the position to the end."""
         return self.read()
+
+
+class BufferedSource:
+    """A wrapper that keeps some bytes of another source in memory.
+
+    Args:
+        source: The underlying source, which is read for all other bytes.
+
+    Example:
+        >>> from intarsia.storage import CountedSource, MemorySource
+        >>> counted = CountedSource(MemorySource(b"abcdef"))
+        >>> source = BufferedSource(counted)
+        >>> with source.buffering() as buffer:
+        ...     buffer(1, b"bcd")
+        ...     source.read_ranges([ByteRange(2, 4), ByteRange(0, 6)])
+        [b'cd', b'abcdef']
+        >>> counted.counts.bytes
+        3
+    """
+
+    def __init__(self, source: ByteSource) -> None:
+        self.path = source.path
+        self.coalesce_bytes = source.coalesce_bytes
+        self.identity = source.identity
+        self._source = source
+        self._kept = CachedRanges()
+
+    def size(self) -> int:
+        """Length in bytes."""
+        return self._source.size()
+
+    @contextmanager
+    def buffering(self) -> Iterator[Callable[[int, bytes], None]]:
+        """Keep bytes in memory until the block ends.
+
+        Yields:
+            A function that takes the offset of bytes in the file and the bytes to keep.
+        """
+        added: list[int] = []
+
+        def buffer(start: int, data: bytes) -> None:
+            added.extend(self._kept.add(ByteRange(start, start + len(data)), data))
+
+        try:
+            yield buffer
+        finally:
+            self._kept.remove(added)
+
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
+        """Read the bytes of each range, with one call of the source for all bytes not in memory."""
+        cuts = [list(self._kept.pieces(location)) for location in ranges]
+        missing = [location for pieces in cuts for location, data in pieces if data is None]
+        fetched = iter(self._source.read_ranges(missing) if missing else ())
+        return [joined(next(fetched) if data is None else data for _, data in pieces) for pieces in cuts]
+
+    def close(self) -> None:
+        """Close the underlying source."""
+        self._source.close()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, runtime_checkable
 
+from intarsia.errors import ReplaceError
 from intarsia.storage import ByteSource, LocalFile, StorageOptions, find_store, local_path
+from intarsia.storage.hadoop_files import read_sidecar, sidecar_path, updated_sidecar
 from intarsia.storage.object_target import NewObject, open_object_target
 from intarsia.storage.replace import (
     AHEAD_BYTES,
@@ -16,6 +18,7 @@ from intarsia.storage.replace import (
     Replacement,
     remove_leftovers,
     replace_tail,
+    write_all,
 )
 
 
@@ -154,3 +157,58 @@ def new_target(path: str | os.PathLike[str], options: StorageOptions | None = No
     name = os.fspath(path)
     local = local_path(name)
     return NewFile(local) if local is not None else NewObject(*find_store(name, options), name)
+
+
+class PrivateFile:
+    """A temporary file of another writer; implements `intarsia.storage.target.Target`.
+
+    Its Hadoop sidecar is kept up to date, because the writer moves both. The file is not synced to disk; its
+    writer decides that.
+
+    This process may be killed at any time. So the writer restores the file after any failure, with the length
+    and the sidecar from before (``AppendedFile.java``). This class only appends.
+
+    Args:
+        temporary: Its current path.
+        path: The path that it will have, for messages.
+    """
+
+    def __init__(self, temporary: str, path: str) -> None:
+        self.path = path
+        self._temporary = temporary
+        self.size = os.path.getsize(temporary)
+
+    def open(self) -> ByteSource:
+        """Open the file for reading."""
+        return LocalFile(self._temporary, shown_as=self.path)
+
+    def replace_tail(self, keep_bytes: int, tail: Iterable[bytes]) -> None:
+        """Append a tail.
+
+        Raises:
+            ReplaceError: If bytes of the file would be replaced; the file is unchanged.
+            OSError: If the system refuses. The file may have a part of the tail then.
+        """
+        if keep_bytes != self.size:
+            raise ReplaceError(
+                f"{self.path}: the file already has indexes; index it after it is committed",
+                reason="already-indexed",
+                path=self.path,
+            )
+        sidecar = read_sidecar(self._temporary)
+        fd = os.open(self._temporary, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.lseek(fd, keep_bytes, os.SEEK_SET)
+            for piece in tail:
+                write_all(fd, piece)
+            if sidecar is not None:
+                self._write_sidecar(updated_sidecar(sidecar, self.size, fd, keep_bytes))
+        finally:
+            os.close(fd)
+
+    def _write_sidecar(self, data: bytes) -> None:
+        fd = os.open(sidecar_path(self._temporary), os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+        try:
+            write_all(fd, data)
+        finally:
+            os.close(fd)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from intarsia.arrow.selecting import take_rows
+from intarsia.arrow.owned_rows import take_rows
 from intarsia.errors import ColumnNotFoundError
 from intarsia.indexes.layout import Layout
 from intarsia.rows.selection import Rows

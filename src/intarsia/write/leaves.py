@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.arrow.nested_types import with_leaves
-from intarsia.arrow.selecting import take_values
+from intarsia.arrow.nested import with_leaves
+from intarsia.arrow.owned_rows import take_values
 from intarsia.errors import WriteError
 from intarsia.format.footer import MAX_SCHEMA_DEPTH
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from intarsia.arrow.comparison import comparison_array, comparison_type, sortable_type
-from intarsia.arrow.selecting import no_rows, take_rows
+from intarsia.arrow.owned_rows import no_rows, take_rows
 from intarsia.errors import ColumnNotFoundError, WriteError
 from intarsia.file import ParquetInput
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from intarsia.arrow.nested import field_type, field_values
 from intarsia.arrow.owned_rows import needed_bytes
-from intarsia.arrow.struct_fields import field_type, field_values
 from intarsia.embed.column_data import FileColumns
 from intarsia.embed.report import Progress
 from intarsia.embed.structures import Attachables

@@ -16,7 +16,7 @@ LIMITED = """
 import resource, signal, sys, warnings
 import intarsia as ia
 from intarsia.lake.index.folder import LakeIndexFolder
-from intarsia.storage.readers import Readers
+from intarsia.storage.guarded_folder import Readers
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))
 """

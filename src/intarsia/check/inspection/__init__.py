@@ -23,8 +23,7 @@ from intarsia.check.inspection.report import (
 from intarsia.check.inspection.values import human_value, json_value, type_name
 from intarsia.errors import FormatError, IndexPayloadError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.format.datafusion import HEADER_BYTES, parse_header, parse_offset
-from intarsia.format.datafusion import KEY as DATAFUSION_KEY
+from intarsia.format.blob import DATAFUSION_HEADER_BYTES, DATAFUSION_KEY, parse_header, parse_offset
 from intarsia.format.directory import Entry
 from intarsia.format.enums import FieldRepetitionType
 from intarsia.format.footer import MAGIC, TRAILER_BYTES, Leaf
@@ -215,7 +214,7 @@ def find_datafusion_index(file: ParquetInput) -> DatafusionInspection | None:
     offset = 0
     try:
         offset = parse_offset(raw, file.footer)
-        head = file.source.read(offset, offset + HEADER_BYTES)
+        head = file.source.read(offset, offset + DATAFUSION_HEADER_BYTES)
         return DatafusionInspection(offset, parse_header(head, offset, file.footer), True)
     except IndexPayloadError as error:
         return DatafusionInspection(offset, 0, False, str(error))

@@ -47,7 +47,7 @@ from intarsia.embed.report import Progress, no_progress
 from intarsia.errors import FormatError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.trust import Claim
-from intarsia.format.datafusion import KEY as DATAFUSION_KEY
+from intarsia.format.blob import DATAFUSION_KEY
 from intarsia.format.directory import Entry
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.structs import ColumnMetaData, Statistics

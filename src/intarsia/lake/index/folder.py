@@ -26,8 +26,7 @@ from intarsia.lake.discovery import LAKE_INDEX_FOLDER, SEGMENT_SUFFIX
 from intarsia.lake.index.segment import Segment
 from intarsia.read.report import LAKE_INDEX
 from intarsia.storage import ByteRange, CountedSource, local_path
-from intarsia.storage.guarded_folder import GuardedFolder, trusted_users
-from intarsia.storage.readers import Readers
+from intarsia.storage.guarded_folder import GuardedFolder, Readers, trusted_users
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from intarsia.lake.index.known_files import KnownFiles, LakeIndex, open_lake_ind
 from intarsia.lake.index.store_folder import find_folders, folder_at
 from intarsia.read.report import LAKE_INDEX
 from intarsia.storage import ObjectIdentity
-from intarsia.storage.readers import Readers
+from intarsia.storage.guarded_folder import Readers
 
 #: A lake index is updated automatically if it lacks at most this many files, or this part of them.
 MAX_REFRESHED_FILES = 32

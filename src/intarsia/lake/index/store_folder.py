@@ -38,8 +38,8 @@ from intarsia.storage import (
     reading_indexes,
     split_url,
 )
+from intarsia.storage.guarded_folder import Readers
 from intarsia.storage.object_errors import object_errors
-from intarsia.storage.readers import Readers
 
 #: Segments are downloaded in parts of this size, several at a time.
 _PART_BYTES = 8 << 20

@@ -4,9 +4,3 @@ A condition on a function becomes conditions on the bare column where the functi
 every index prunes with them. If they are not equivalent, they are joined by AND to a `BoundFunction`, which
 is evaluated on the rows.
 """
-
-from __future__ import annotations
-
-from intarsia.predicate.functions.calls import bind_call
-
-__all__ = ["bind_call"]
