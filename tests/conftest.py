@@ -36,6 +36,7 @@ atexit.register(shutil.rmtree, os.environ["INTARSIA_CACHE_DIR"], ignore_errors=T
 SLOW_MODULES = (
     "advice/test_advise.py",
     "advice/test_twenty_tables.py",
+    "answers/test_answers.py",
     "arrow/test_owned_rows.py",
     "authoring/test_hosts.py",
     "cli/test_aggregate.py",
@@ -65,7 +66,6 @@ SLOW_MODULES = (
     "intarsia/testing/contract.py",
     "lake/index/test_cost.py",
     "lake/index/test_hostile.py",
-    "lake/index/test_oracle.py",
     "lake/index/test_states.py",
     "lake/test_bad_files.py",
     "lake/test_dataset.py",

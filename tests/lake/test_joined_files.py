@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import shutil
 import warnings
 from pathlib import Path
 
@@ -12,8 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import event, given, settings
-from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.embed import Statistics
@@ -26,63 +23,8 @@ from intarsia.indexes.bloom import filter_exists
 from intarsia.indexes.statistics import statistics_bounds
 from intarsia.storage import ByteRange, LocalFile
 from tests.counting import python_calls
-from tests.effort import examples
 from tests.embed.test_trust import written_by
-from tests.lake.index import test_oracle as lakes
 from tests.lake.index.lakes import age, write
-from tests.predicate import strategies as flat
-from tests.reading.exact import assert_same_rows, leaf_at
-
-#: A file with a modification time in the future may change without a trace, so it is planned separately.
-FUTURE_SECONDS = 4_000_000_000
-
-
-def alone(folder, copy):
-    """Copy a lake so that each file is planned by itself."""
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(folder, copy)
-    for path in copy.rglob("*.parquet"):
-        os.utime(path, (FUTURE_SECONDS, FUTURE_SECONDS))
-    return ia.open(copy)
-
-
-@settings(max_examples=examples(100))
-@given(st.data())
-def test_random_lakes(tmp_path_factory, data):
-    folder = tmp_path_factory.getbasetemp() / "joined" / "lake"
-    shutil.rmtree(folder, ignore_errors=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ia.IntarsiaWarning)
-        comparable, by_partition = lakes.make_lake(data, folder)
-        for path in folder.rglob("*.parquet"):
-            age(path)
-        expected = alone(folder, folder.parent / "alone")
-        try:
-            full = expected.scan().to_arrow()
-        except ia.IntarsiaError as error:
-            event(error.reason)
-            return
-        columns = {name: leaf_at(full, name).type for name in comparable}
-        if by_partition:
-            columns["p"] = pa.int32()
-        node = data.draw(flat.predicates(columns), label="where")
-        asked = {name: ["count", "min", "max"] for name in comparable}
-        one_by_one = expected.scan(node)  # iterating reads one file after the other
-        rows = pa.Table.from_batches(one_by_one, one_by_one.schema)
-        totals = expected.aggregate(asked, node)
-        table = ia.open(folder)
-        for _ in range(2):  # cold and warm
-            scan = table.scan(node)
-            assert_same_rows(scan.to_arrow(), rows)
-            event(f"files read of all: {scan.report.files_read} of {scan.report.files_total}")
-            assert lakes.plain(table.aggregate(asked, node)) == lakes.plain(totals)
-            assert table.count(node) == rows.num_rows
-            found, single = table.explain(node).to_dict(), expected.explain(node).to_dict()
-            assert found["rows"]["candidates"] >= rows.num_rows
-            for name in ("files", "row_groups", "rows", "pages", "bytes"):
-                assert found[name]["total"] == single[name]["total"], name
-        limited = table.scan(node, limit=3).to_arrow()
-        assert limited.num_rows == min(3, rows.num_rows)
 
 
 def rows_of_file(ordinal, num_rows=200):

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-import warnings
 from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import event, given, settings
-from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.lake.schema import table_schema
-from tests.effort import examples
 from tests.lake.index.lakes import age
-from tests.predicate import oracle
-from tests.predicate import strategies as flat
-from tests.reading.exact import assert_same_rows, leaf_at
 
 
 def write(path, table, **options):
@@ -218,148 +210,3 @@ def test_a_damaged_file_does_not_hide_the_columns_of_others(tmp_path):
     assert table.schema.names == ["a", "c"]
     with pytest.raises(ia.CorruptFileError):
         table.scan().to_arrow()
-
-
-# --- random lakes --------------------------------------------------------------------------------
-
-SMALL = st.integers(-100, 100)
-#: Types that have a common type, which has all their values; and the values to draw for each.
-FAMILIES = [
-    *(
-        [(kind, flat.values(kind)) for kind in kinds]
-        for kinds in (
-            [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32()],
-            [pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()],
-            [pa.int8(), pa.int32(), pa.uint16(), pa.float32(), pa.float64()],
-            [pa.int8(), pa.uint32(), pa.decimal128(9, 2), pa.decimal128(18, 4), pa.decimal256(40, 1)],
-            [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())],
-            [pa.string(), pa.binary(), pa.large_binary(), pa.binary(3)],
-            [pa.bool_()],
-        )
-    ),
-    [(kind, SMALL) for kind in (pa.date32(), *flat.NAIVE)],
-    [(kind, SMALL) for kind in flat.AWARE[:1] + flat.AWARE[2:3]],
-    [(kind, st.integers(0, 80_000)) for kind in (pa.time32("s"), pa.time32("ms"), pa.time64("us"))],
-    [(kind, SMALL) for kind in flat.DURATIONS],
-]
-
-
-def columns_of(data, kinds, num_rows):
-    kind, values = data.draw(st.sampled_from(kinds), label="type")
-    base = kind.value_type if pa.types.is_dictionary(kind) else kind
-    items = data.draw(st.lists(st.none() | values, min_size=num_rows, max_size=num_rows))
-    array = flat.make_array(base, items)
-    return array.dictionary_encode().cast(kind) if pa.types.is_dictionary(kind) else array
-
-
-def struct_of(data, families, num_rows):
-    names = data.draw(st.lists(st.sampled_from(list(families)), min_size=1, unique=True), label="fields")
-    children = [columns_of(data, families[name], num_rows) for name in names]
-    nulls = data.draw(st.lists(st.booleans(), min_size=num_rows, max_size=num_rows))
-    return pa.StructArray.from_arrays(children, names, mask=pa.array(nulls, pa.bool_()))
-
-
-def draw_lake(data, folder):
-    """Write 2 to 6 files; columns are missing here and there, and their types differ."""
-    families = {name: data.draw(st.sampled_from(FAMILIES)) for name in ("a", "b", "c")}
-    inside = {name: data.draw(st.sampled_from(FAMILIES)) for name in ("x", "y")}
-    files = []
-    for place in range(data.draw(st.integers(2, 6), label="files")):
-        num_rows = data.draw(st.integers(0, 6), label="rows")
-        names = data.draw(st.lists(st.sampled_from([*families, "s"]), min_size=1, unique=True), label="names")
-        table = pa.table(
-            {
-                name: struct_of(data, inside, num_rows)
-                if name == "s"
-                else columns_of(data, families[name], num_rows)
-                for name in names
-            }
-        )
-        path = folder / f"{place}.parquet"
-        size = data.draw(st.integers(1, 6), label="row group")
-        write(path, table, row_group_size=size, write_page_index=data.draw(st.booleans()))
-        files.append(path)
-    return files
-
-
-def as_type(column, kind):
-    """Cast a column; structs by way of Python values, whose fields are found by name."""
-    if not pa.types.is_struct(kind):
-        return column.cast(kind)
-    num_rows = len(column)
-    column = column.combine_chunks()
-    children = []
-    for field in kind:
-        place = column.type.get_field_index(field.name)
-        # as_type of the values, which are null where the struct is
-        children.append(
-            pa.nulls(num_rows, field.type) if place < 0 else column.flatten()[place].cast(field.type)
-        )
-    array = pa.StructArray.from_arrays(children, fields=list(kind), mask=column.is_null())
-    return pa.chunked_array([array])
-
-
-def full_read(files, schema):
-    """The rows of all files in the types of a schema, by pyarrow."""
-    parts = []
-    for path in files:
-        part = pq.read_table(path)
-        columns = [
-            as_type(part[field.name], field.type)
-            if field.name in part.column_names
-            else pa.nulls(part.num_rows, field.type)
-            for field in schema
-        ]
-        parts.append(pa.table(columns, schema=schema))
-    return pa.concat_tables(parts)
-
-
-def leaves_of(schema):
-    for field in schema:
-        if pa.types.is_struct(field.type):
-            for child in field.type:
-                yield f"{field.name}.{child.name}", child.type
-        else:
-            yield field.name, field.type
-
-
-@settings(max_examples=examples(120), deadline=None)
-@given(st.data())
-def test_random_mixed_lakes_equal_full_reads_in_the_common_schema(tmp_path_factory, data):
-    folder = tmp_path_factory.getbasetemp() / "mixed-oracle"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ia.IntarsiaWarning)
-        files = draw_lake(data, folder)
-        table = ia.open(folder)
-        names = pa.unify_schemas(
-            [pa.schema([(name, pa.null()) for name in pq.read_schema(path).names]) for path in files]
-        ).names
-        assert table.schema.names == names
-        full = full_read(files, table.schema)
-        kinds = dict(leaves_of(table.schema))
-        node = data.draw(flat.predicates(kinds), label="where")
-        keep = oracle.selected(node, {name: leaf_at(full, name) for name in kinds}, full.num_rows)
-        check(table, node, full, keep)
-        if data.draw(st.booleans(), label="lake index"):
-            table.build_lake_index("beside")
-            with_index = ia.open(folder)
-            assert with_index.lake_index.exists
-            assert with_index.schema.equals(table.schema, check_metadata=True)
-            check(with_index, node, full, keep)
-        chosen = data.draw(st.lists(st.sampled_from(names), unique=True, min_size=1), label="columns")
-        assert_same_rows(table.scan(node, chosen).to_arrow(), full.select(chosen), keep)
-        first = ia.open(folder, schema="first")
-        assert first.schema.names == pq.read_schema(files[0]).names
-        event(f"rows kept: {sum(keep) > 0}")
-
-
-def check(table, node, full, keep):
-    assert_same_rows(table.scan(node).to_arrow(), full, keep)
-    assert_same_rows(pa.Table.from_batches(list(table.scan(node)), table.schema), full, keep)
-    assert_same_rows(table.scan().to_arrow(), full)
-    assert table.count(node) == sum(keep)
-    splits = [split.to_arrow() for split in table.plan(node)]
-    assert sum(part.num_rows for part in splits) == sum(keep)
-    assert all(part.schema.equals(table.schema) for part in splits)

@@ -8,138 +8,21 @@ import math
 import re
 import warnings
 from decimal import Decimal
-from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import event, given, reject, settings
-from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.arrow.comparison import comparison_type
 from intarsia.format.enums import ConvertedType
 from intarsia.format.structs import ColumnIndex, OffsetIndex
 from intarsia.format.thrift import BOOL_TRUE, I32
-from intarsia.indexes.summaries import sum_type
-from tests.effort import examples
-from tests.predicate import oracle
-from tests.predicate import strategies as flat
-from tests.reading import tables
+from tests.answers.totals import ALL, exact, expect, functions_of
 from tests.reading.exact import leaf_at
 from tests.reading.pages import footer_bytes, layout_of, open_recorded, pages_read
 from tests.reading.surgery import Patient
 from tests.reading.test_damaged_index import LEAVES, OFFSET_DAMAGE, make_file
-
-ALL = ["count", "sum", "min", "max", "avg"]
-
-
-def functions_of(kind: pa.DataType) -> list[str]:
-    """The functions that a type supports."""
-    return ALL if sum_type(comparison_type(kind)) != pa.null() else ["count", "min", "max"]
-
-
-# --- the oracle ---
-
-
-def expect(found, function, column: pa.ChunkedArray, keep) -> None:
-    """Compare an answer with exact arithmetic on the values of a full read."""
-    values = [v for v, kept in zip(oracle.exact_values(column), keep, strict=True) if kept and v is not None]
-    if function == "count":
-        assert found == len(values)
-        return
-    if not values:
-        assert found is None
-        return
-    nans = sum(isinstance(value, float) and math.isnan(value) for value in values)
-    if function in ("min", "max"):
-        numbers = [v for v in values if not (isinstance(v, float) and math.isnan(v))]
-        if nans and (function == "max" or not numbers):
-            assert math.isnan(found)
-        else:
-            assert exact(found, column.type) == (min if function == "min" else max)(numbers)
-        return
-    kind = comparison_type(column.type)
-    if pa.types.is_floating(kind):
-        expect_float(found, values, len(values) if function == "avg" else 1)
-    elif function == "sum":
-        assert type(found) is (int if pa.types.is_integer(kind) else Decimal)
-        assert Fraction(found) == sum(values)
-    elif pa.types.is_integer(kind):
-        assert found == float(sum(values) / len(values))
-    else:
-        unit = Fraction(1, 10 ** (kind.scale + 4))
-        assert -found.as_tuple().exponent == kind.scale + 4
-        assert abs(Fraction(found) - sum(values) / len(values)) <= unit / 2
-
-
-def exact(value, kind):
-    """Convert one answer to a value of the oracle."""
-    if isinstance(value, pa.Scalar):
-        return oracle.exact_values(pa.array([value], value.type))[0]
-    if isinstance(kind, pa.DictionaryType):
-        kind = kind.value_type
-    if isinstance(kind, pa.UuidType):
-        return value.bytes
-    return oracle.exact_values(pa.array([value], comparison_type(kind)))[0]
-
-
-def expect_float(found, values, count):
-    if not all(isinstance(value, Fraction) for value in values):
-        infinite = {value for value in values if not isinstance(value, Fraction)}
-        assert math.isnan(found) if any(map(math.isnan, infinite)) or len(infinite) > 1 else found in infinite
-        return
-    magnitude = sum(map(abs, values))
-    if magnitude < Fraction(1.7e308):  # else it might overflow
-        assert abs(Fraction(found) - sum(values) / count) <= magnitude * Fraction(1, 2**48)
-
-
-@st.composite
-def indexes(draw, comparable):
-    """Zone maps and distinct values of some columns, and optionally the page index."""
-    chosen = st.lists(st.sampled_from(comparable), unique=True)
-    granularities = st.sampled_from(["file", "row_group", "page", 1, 3, 7])
-    zone_maps = [ia.ZoneMap(name, draw(granularities)) for name in draw(chosen)]
-    distinct = [ia.Distinct(name, draw(granularities)) for name in draw(chosen)]
-    return zone_maps + distinct + draw(st.sampled_from([[], [ia.PageIndex()]]))
-
-
-@settings(max_examples=examples(150))
-@given(st.data())
-def test_answers_equal_those_of_a_full_read(tmp_path_factory, data):
-    made = data.draw(tables.tables(nested=()), label="table")
-    path = tmp_path_factory.getbasetemp() / "aggregate.parquet"
-    try:
-        pq.write_table(made.table, path, **data.draw(tables.pyarrow_options(made), label="options"))
-        full = pq.read_table(path)
-    except (pa.ArrowException, OSError) as error:
-        event(str(error)[:50])
-        reject()
-    try:
-        ia.attach(path, data.draw(indexes(made.comparable), label="indexes"))
-    except ia.IndexBuildError as error:
-        event(str(error)[-50:])
-    columns = {name: leaf_at(full, name) for name in made.comparable}
-    node = data.draw(
-        st.none() | flat.predicates({name: column.type for name, column in columns.items()}), label="where"
-    )
-    keep = [True] * full.num_rows if node is None else oracle.selected(node, columns, full.num_rows)
-    asked = {
-        name: data.draw(st.lists(st.sampled_from(functions_of(column.type)), min_size=1, unique=True))
-        for name, column in columns.items()
-        if data.draw(st.booleans())
-    }
-    table = ia.open(path)
-    answer = table.aggregate({"*": ["count"], **asked}, node)
-    assert answer.report.ignored == []
-    assert answer["*"] == {"count": sum(keep)}
-    assert answer.report.rows_matched == sum(keep)
-    for name, functions in asked.items():
-        assert list(answer[name]) == functions
-        for function in functions:
-            expect(answer[name][function], function, columns[name], keep)
-
 
 # --- reads ---
 

@@ -7,14 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import event, given, reject, settings
-from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.format import thrift
 from intarsia.lake.table import Table
-from tests.effort import examples
-from tests.reading import tables
 from tests.reading.pages import (
     RecordedDataFile,
     footer_bytes,
@@ -25,7 +21,6 @@ from tests.reading.pages import (
     touched,
 )
 from tests.reading.surgery import Patient
-from tests.reading.test_oracle import check_scan
 
 ROWS = 40_000
 ROWS_PER_GROUP = 20_000
@@ -390,24 +385,3 @@ def test_a_page_index_does_not_prevent_that_a_dictionary_excludes_the_remaining_
     rows, _, report = run(path, "word = 'w0030'")
     assert rows.equals(table.filter(pc.equal(table["word"], "w0030")))
     assert report["pages"]["by_column"]["word"]["read"] == 2
-
-
-# --- against every row ---
-
-
-@settings(max_examples=examples(120))
-@given(st.data())
-def test_scans_equal_reading_everything_and_filtering(tmp_path_factory, data):
-    made = data.draw(tables.tables(nested=()), label="table")
-    options = data.draw(tables.pyarrow_options(made), label="options")
-    options |= {
-        "use_dictionary": True,
-        "dictionary_pagesize_limit": data.draw(st.sampled_from([None, 8, 40])),
-    }
-    path = tmp_path_factory.getbasetemp() / "dictionary.parquet"
-    try:
-        pq.write_table(made.table, path, **options)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        event(str(error)[:50])
-        reject()
-    check_scan(data, path, made.comparable)
