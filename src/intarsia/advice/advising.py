@@ -86,9 +86,7 @@ def advise(
 
 
 def requested_queries(
-    where: Where | Sequence[Where],
-    queries: str | os.PathLike[str] | None,
-    columns: Sequence[str] | None,
+    where: Where | Sequence[Where], queries: str | os.PathLike[str] | None, columns: Sequence[str] | None
 ) -> list[Query]:
     """Return the distinct queries of the arguments of `advise`.
 

@@ -328,10 +328,7 @@ class Measurement:
         return [file for ordinal, file in self._files.items() if (number, ordinal) in self._sampled.now]
 
     def _obstacles(
-        self,
-        number: int,
-        costs: tuple[QueryCost, QueryCost, QueryCost, QueryCost],
-        pages: Sequence[str],
+        self, number: int, costs: tuple[QueryCost, QueryCost, QueryCost, QueryCost], pages: Sequence[str]
     ) -> Iterator[Obstacle]:
         total, now, advised, least = costs
         if self._bound[number].query.predicate is None:

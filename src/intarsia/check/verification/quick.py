@@ -7,15 +7,16 @@ decoding of bounds.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from intarsia.check.inspection import human_value
-from intarsia.check.inspection.values import shown
-from intarsia.check.verification.bounds import check_boundary_order, declares_order
+from intarsia.check.values import human_value, shown
+from intarsia.check.verification.bounds import DECLARED_ORDERS, check_boundary_order
+from intarsia.check.verification.chunk import read_page_index
 from intarsia.check.verification.findings import Findings
-from intarsia.check.verification.page_index import read_page_index
+from intarsia.check.verification.page_index import add_without_offset_index, has_equal_lengths
 from intarsia.check.verification.pages import locate_bits
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.errors import CorruptFileError, FormatError
@@ -35,7 +36,10 @@ def check_chunk_quickly(
     num_rows = footer.metadata.row_groups[row_group].num_rows
     if offset_index is not None:
         _check_locations(offset_index, meta, num_rows, findings.of("OffsetIndex"))
-    ordering = _ordering(file, reader)
+    ordering = None  # of bounds, if the footer declares a known order for them
+    if footer.column_order(leaf) in DECLARED_ORDERS:
+        with suppress(FormatError):
+            ordering = reader.ordering
     extremes = None
     if meta.statistics is not None:
         extremes = _check_statistics(meta, meta.statistics, leaf, ordering, findings.of("Statistics"))
@@ -43,16 +47,8 @@ def check_chunk_quickly(
         num_pages = None if offset_index is None else len(offset_index.page_locations)
         of_index = findings.of("ColumnIndex")
         _check_column_index(column_index, num_pages, meta, leaf, ordering, extremes, of_index)
-    if meta.bloom_filter_offset and locate_bits(file, meta, findings) is not None:
+    if meta.bloom_filter_offset and locate_bits(file, meta, findings.of("BloomFilter")) is not None:
         findings.count_checked("bloom_filters")
-
-
-def _ordering(file: ParquetInput, reader: LeafReader) -> Ordering | None:
-    """Return the ordering of bounds; None if they have none, or if the footer does not declare one."""
-    try:
-        return reader.ordering if declares_order(file.footer, reader.leaf) else None
-    except FormatError:
-        return None
 
 
 def _check_locations(index: OffsetIndex, meta: ColumnMetaData, num_rows: int, findings: Findings) -> None:
@@ -125,18 +121,13 @@ def _check_column_index(
 ) -> None:
     findings.count_checked("column_indexes")
     if num_pages is None:
-        message = "there is no OffsetIndex, so the locations of the pages are unknown"
-        findings.add("column-index-without-offset-index", message)
+        add_without_offset_index(findings)
     elif len(index.null_pages) != num_pages:
         message = f"it describes {len(index.null_pages)} data pages, but the OffsetIndex lists {num_pages}"
         findings.add("column-index-page-count", message)
         return
-    for name in ("min_values", "max_values", "null_counts", "nan_counts"):
-        values = getattr(index, name)
-        if values is not None and len(values) != len(index.null_pages):
-            message = f"{name} has {len(values)} entries, but null_pages has {len(index.null_pages)}"
-            findings.add("column-index-unreadable", message)
-            return
+    if not has_equal_lengths(index, findings):
+        return
     _check_null_counts(index.null_counts, meta, findings)
     if ordering is None:
         return
@@ -152,8 +143,7 @@ def _check_column_index(
         if extremes is not None and (keys[0] < extremes[0] or keys[1] > extremes[1]):
             message = "the bounds of the page are outside the bounds of the chunk's statistics"
             findings.add("bounds-contradict-statistics", message, page=page)
-    lows, highs = ([pair[side] for pair in pairs] for side in (0, 1))
-    check_boundary_order(index.boundary_order, lows, highs, findings)
+    check_boundary_order(index.boundary_order, pairs, findings)
 
 
 def _check_null_counts(counts: Sequence[int] | None, meta: ColumnMetaData, findings: Findings) -> None:
