@@ -69,8 +69,7 @@ def check_bounds(
         None if raw is None else _key(chunk, raw, which, findings)
         for raw, which in ((low, "lower"), (high, "upper"))
     )
-    are_known = low_key is not None and high_key is not None
-    if are_known and low is not None and high is not None and low_key > high_key:
+    if low is not None and high is not None and _are_inverted(low_key, high_key):
         texts = [shown(human_value(chunk.leaf, raw)) for raw in (low, high)]
         message = f"the lower bound {texts[0]} is above the upper bound {texts[1]}"
         findings.add("bounds-out-of-order", message)
@@ -78,6 +77,11 @@ def check_bounds(
         _check_side(chunk, (low, low_key), findings, is_lower=True)
         _check_side(chunk, (high, high_key), findings, is_lower=False)
     return low_key, high_key
+
+
+def _are_inverted(low: Any, high: Any) -> bool:
+    """Return whether the lower of two keys, which may be unknown, is above the upper one."""
+    return low is not None and high is not None and bool(low > high)
 
 
 def _check_side(
@@ -153,7 +157,7 @@ def _check_int96_bounds(
     keys = _parse_int96(low, "lower", findings), _parse_int96(high, "upper", findings)
     start = 0 if findings.page is None else int(chunk.first_values[findings.page])
     number = sum_of(present, findings.page) or 0
-    if keys[0] is not None and keys[1] is not None and keys[0] > keys[1]:
+    if _are_inverted(*keys):
         findings.add("bounds-out-of-order", "the lower bound is above the upper bound")
     elif number:
         for which, bound, extreme in zip(

@@ -24,20 +24,21 @@ from intarsia.storage import ByteRange
 
 def check_checksums(chunk: CheckedChunk) -> None:
     """Compare the CRC-32 in page headers with the stored bytes after the header."""
-    ordinal = 0
+    ordinal, findings = 0, chunk.findings.of("PageHeader")
     for page in chunk.walked:
         data_page = ordinal if page.is_data else None
         ordinal += page.is_data
         if page.header.crc is None:
             continue
-        chunk.findings.count_checked("page_checksums")
+        findings.count_checked("page_checksums")
         wrong = page.wrong_checksum(chunk.data)
         if wrong is not None:
-            chunk.findings.add(PAGE_CHECKSUM, wrong, index="PageHeader", page=data_page)
+            findings.add(PAGE_CHECKSUM, wrong, page=data_page)
 
 
 def check_counts(chunk: CheckedChunk) -> None:
     """Check the row and null counts in headers of version 2."""
+    findings = chunk.findings
     for ordinal, page in enumerate(chunk.pages):
         header = page.header.data_page_header_v2
         if header is None:
@@ -50,10 +51,10 @@ def check_counts(chunk: CheckedChunk) -> None:
         ):
             if actual is not None and claimed != actual[ordinal]:
                 message = f"the page header claims {claimed} {what}, but there are {actual[ordinal]}"
-                chunk.findings.add("page-header-count", message, page=ordinal)
+                findings.add("page-header-count", message, page=ordinal)
         if chunk.levels is not None and not chunk.levels[ordinal].starts_row:
             message = "a version 2 page starts in the middle of a row"
-            chunk.findings.add("page-starts-within-row", message, page=ordinal)
+            findings.add("page-starts-within-row", message, page=ordinal)
 
 
 def check_encodings(chunk: CheckedChunk) -> None:
@@ -63,14 +64,15 @@ def check_encodings(chunk: CheckedChunk) -> None:
     """
     if not chunk.is_whole or not chunk.pages:
         return
+    findings = chunk.findings
     found = Counter(_unified(page.encoding) for page in chunk.pages)
     lacking = set(found) - {_unified(encoding) for encoding in chunk.meta.encodings}
     if lacking:
         message = f"encodings omits {_names(lacking)}, which pages use"
-        chunk.findings.add("encodings-incomplete", message, index="encodings")
+        findings.of("encodings").add("encodings-incomplete", message)
     if not chunk.meta.encoding_stats:
         return
-    findings = chunk.findings.of("encoding_stats")
+    findings = findings.of("encoding_stats")
     claimed: Counter[int] = Counter()
     for entry in chunk.meta.encoding_stats:
         if entry.page_type in (PageType.DATA_PAGE, PageType.DATA_PAGE_V2) and entry.count:
@@ -123,7 +125,7 @@ def check_chunk_size(chunk: CheckedChunk) -> None:
     """Compare the sizes of a chunk in the footer with its pages."""
     if not chunk.is_whole or not chunk.walked:
         return
-    meta = chunk.meta
+    meta, findings = chunk.meta, chunk.findings
     headers = sum(page.body_start - page.start for page in chunk.walked)
     bodies = sum(page.stop - page.body_start for page in chunk.walked)
     plain = sum(page.header.uncompressed_page_size for page in chunk.walked)
@@ -133,7 +135,7 @@ def check_chunk_size(chunk: CheckedChunk) -> None:
     ):
         if claimed != actual:
             message = f"{name} is {claimed}, but the pages with their headers have {actual} bytes"
-            chunk.findings.add("chunk-size", message)
+            findings.add("chunk-size", message)
 
 
 def check_row_group_size(footer: Footer, row_group: int, findings: Findings) -> None:
