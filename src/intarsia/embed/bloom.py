@@ -12,8 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.arrow.hashing import Hashes, xxh64
-from intarsia.embed.chunk import Chunk
-from intarsia.embed.chunk_state import ChunkState, Outcome
+from intarsia.embed.chunk import Chunk, ChunkState, Outcome
 from intarsia.embed.report import Reason
 from intarsia.errors import FormatError, IndexBuildError, PredicateError
 from intarsia.file import ParquetInput

@@ -12,17 +12,16 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from intarsia.embed.chunk import NO_ORDER, Chunk
-from intarsia.embed.chunk_state import ChunkState, Placed, chunks_of, state_of
-from intarsia.embed.footer_edit import FooterEdit
+from intarsia.embed.chunk import NO_ORDER, Chunk, ChunkState, Placed
+from intarsia.embed.original import states_of
 from intarsia.embed.page_bounds import cut_bounds, may_be_cut
 from intarsia.embed.page_index import HOLDS_NAN, PageIndex, index_chunk
 from intarsia.embed.report import Note, Reason
 from intarsia.embed.structures import StructureCompleter
+from intarsia.embed.tail import FooterEdit, footer_pieces
 from intarsia.errors import IndexBuildError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format import thrift
-from intarsia.format.footer import MAGIC
 from intarsia.format.structs import ColumnIndex
 from intarsia.rows.bounds import boundary_order
 from intarsia.rows.ordering import MAX_BOUND_BYTES, Ordering
@@ -44,8 +43,7 @@ def repair_page_index(file: ParquetInput, fd: int, nan_chunks: Container[ChunkKe
     Returns:
         The chunks without bounds, and the reasons.
     """
-    before = {key: state_of(chunk, file.footer.start) for key, chunk in chunks_of(file.footer)}
-    after, notes = dict(before), []
+    before, after, notes = states_of(file.footer), {}, []
     completer = StructureCompleter(file, {})
     for key, state in before.items():
         chunk = completer.chunk(key)
@@ -117,7 +115,7 @@ def _write_tail(file: ParquetInput, fd: int, before: States, after: States) -> N
     for key, state in after.items():
         edit.set_location(*key, "offset_index", put(state.offset_index))
     raw = edit.to_bytes()
-    write_tail(fd, start, [*pieces, raw, len(raw).to_bytes(4, "little"), MAGIC])
+    write_tail(fd, start, [*pieces, *footer_pieces(raw)])
 
 
 def write_tail(fd: int, keep_bytes: int, tail: Sequence[bytes]) -> None:
