@@ -21,7 +21,7 @@ from intarsia.check.verification.pages import locate_bits
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import ParquetInput
-from intarsia.format.footer import Leaf, chunk_range
+from intarsia.format.footer import chunk_range
 from intarsia.format.structs import ColumnIndex, ColumnMetaData, OffsetIndex, Statistics
 from intarsia.rows.ordering import Ordering
 
@@ -42,11 +42,12 @@ def check_chunk_quickly(
             ordering = reader.ordering
     extremes = None
     if meta.statistics is not None:
-        extremes = _check_statistics(meta, meta.statistics, leaf, ordering, findings.of("Statistics"))
+        extremes = _check_statistics(meta, meta.statistics, ordering, findings.of("Statistics"))
     if column_index is not None:
-        num_pages = None if offset_index is None else len(offset_index.page_locations)
         of_index = findings.of("ColumnIndex")
-        _check_column_index(column_index, num_pages, meta, leaf, ordering, extremes, of_index)
+        if _has_shape(column_index, offset_index, of_index):
+            _check_null_counts(column_index.null_counts, meta, of_index)
+            _check_bounds(column_index, ordering, extremes, of_index)
     if meta.bloom_filter_offset and locate_bits(file, meta, findings.of("BloomFilter")) is not None:
         findings.count_checked("bloom_filters")
 
@@ -74,7 +75,7 @@ def _check_locations(index: OffsetIndex, meta: ColumnMetaData, num_rows: int, fi
 
 
 def _check_statistics(
-    meta: ColumnMetaData, statistics: Statistics, leaf: Leaf, ordering: Ordering | None, findings: Findings
+    meta: ColumnMetaData, statistics: Statistics, ordering: Ordering | None, findings: Findings
 ) -> tuple[Any, Any] | None:
     """Check the counts and bounds of a chunk; return its bounds as keys if bounds of pages compare."""
     findings.count_checked("statistics")
@@ -85,14 +86,12 @@ def _check_statistics(
     low, high = statistics.min_value, statistics.max_value
     if ordering is None or low is None or high is None:
         return None
-    keys = _keys(low, high, leaf, ordering, findings)
+    keys = _keys(low, high, ordering, findings)
     # bounds of strings may be truncated differently in the two structures
     return keys if ordering.wire is not None else None
 
 
-def _keys(
-    low: bytes, high: bytes, leaf: Leaf, ordering: Ordering, findings: Findings
-) -> tuple[Any, Any] | None:
+def _keys(low: bytes, high: bytes, ordering: Ordering, findings: Findings) -> tuple[Any, Any] | None:
     """Return two bounds as keys; None, with a finding, if they are damaged or out of order."""
     try:
         low_key, high_key = ordering.decode([low])[0], ordering.decode([high])[0]
@@ -103,32 +102,29 @@ def _keys(
         return None  # only the values show whether that is correct
     low_key, high_key = ordering.cell(low_key), ordering.cell(high_key)
     if low_key > high_key:
-        texts = (shown(human_value(leaf, low)), shown(human_value(leaf, high)))
+        texts = [shown(human_value(ordering.leaf, raw)) for raw in (low, high)]
         message = f"the lower bound {texts[0]} is above the upper bound {texts[1]}"
         findings.add("bounds-out-of-order", message)
         return None
     return low_key, high_key
 
 
-def _check_column_index(
-    index: ColumnIndex,
-    num_pages: int | None,
-    meta: ColumnMetaData,
-    leaf: Leaf,
-    ordering: Ordering | None,
-    extremes: tuple[Any, Any] | None,
-    findings: Findings,
-) -> None:
+def _has_shape(index: ColumnIndex, offset_index: OffsetIndex | None, findings: Findings) -> bool:
+    """Return whether a ColumnIndex has one entry for each page; if not, add a finding."""
     findings.count_checked("column_indexes")
-    if num_pages is None:
+    if offset_index is None:
         add_without_offset_index(findings)
-    elif len(index.null_pages) != num_pages:
-        message = f"it describes {len(index.null_pages)} data pages, but the OffsetIndex lists {num_pages}"
+    elif len(index.null_pages) != (listed := len(offset_index.page_locations)):
+        message = f"it describes {len(index.null_pages)} data pages, but the OffsetIndex lists {listed}"
         findings.add("column-index-page-count", message)
-        return
-    if not has_equal_lengths(index, findings):
-        return
-    _check_null_counts(index.null_counts, meta, findings)
+        return False
+    return has_equal_lengths(index, findings)
+
+
+def _check_bounds(
+    index: ColumnIndex, ordering: Ordering | None, extremes: tuple[Any, Any] | None, findings: Findings
+) -> None:
+    """Compare the bounds of pages with each other, and with those of the chunk."""
     if ordering is None:
         return
     pairs = []
@@ -136,7 +132,7 @@ def _check_column_index(
         zip(index.null_pages, index.min_values, index.max_values, strict=True)
     ):
         of_page = findings.of(findings.index, page)
-        keys = None if is_null else _keys(low, high, leaf, ordering, of_page)
+        keys = None if is_null else _keys(low, high, ordering, of_page)
         if keys is None:
             continue
         pairs.append(keys)
