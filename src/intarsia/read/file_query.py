@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from intarsia.arrow.owned_rows import take_values
 from intarsia.file import ParquetInput
 from intarsia.format.arrow_stream import ExpansionBudget
 from intarsia.format.footer import Leaf
@@ -140,9 +141,9 @@ class FileQuery:
         else:
             counts = rows.count_between(self.file.extent.row_edges)
             files = pa.array(np.repeat(np.arange(len(value)), counts))
-        if not pa.types.is_dictionary(data_type):
-            return value.take(files)
-        return value.dictionary_encode().cast(data_type).take(files)
+        if pa.types.is_dictionary(data_type):
+            value = value.dictionary_encode().cast(data_type)
+        return take_values(value, files)
 
     def result(
         self, rows: pa.Table, numbers: RowSelection, columns: Sequence[OutputColumn], schema: pa.Schema
