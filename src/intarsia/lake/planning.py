@@ -98,6 +98,7 @@ class OpenPlan:
     """A file that was opened and planned, or several that are read as one; the caller closes it.
 
     Attributes:
+        path: The path of the file, or of the first one.
         query: The query for the file.
         plan: The plan of its indexes.
         pieces: The matching rows, if they have been read. An error of reading is raised after the rows before
@@ -105,6 +106,7 @@ class OpenPlan:
         among: The files of the axis that were read; None for a single file.
     """
 
+    path: str
     query: FileQuery
     plan: FilePlan
     pieces: Iterable[Piece] | None = None
@@ -142,7 +144,8 @@ class Stretch:
         among = np.zeros(len(self.axis.parts), dtype=bool)
         among[self.positions] = True
         is_counted = counts_certain and not plan.certain.is_empty
-        return OpenPlan(query, plan, None if is_counted else list(read_rows(query, plan)), among)
+        pieces = None if is_counted else list(read_rows(query, plan))
+        return OpenPlan(self.entries[0].path, query, plan, pieces, among)
 
 
 #: A file or stretch to plan, and its plan.
@@ -225,11 +228,11 @@ def plan_files(
                 query = binder.query(entry, file)
                 planned = plan_file(query) if part is None else part.plan_of(query)
                 if does is Ahead.PLAN:
-                    return OpenPlan(query, planned)
+                    return OpenPlan(entry.path, query, planned)
                 planned = prefetch(query, planned)
                 is_counted = counts_certain and not planned.certain.is_empty
                 reads = does is Ahead.READ and query.predicate is not None and not is_counted
-                return OpenPlan(query, planned, _read_small(query, planned) if reads else None)
+                return OpenPlan(entry.path, query, planned, _read_small(query, planned) if reads else None)
         except BaseException:
             file.close()
             raise

@@ -123,7 +123,7 @@ class QueryRun:
                 try:
                     yield opened, record
                 finally:
-                    with self.skipping(opened.query.file.path):
+                    with self.skipping(opened.path):
                         report.add_file(opened.query, outcome, opened.among)
 
     def planned_files(
