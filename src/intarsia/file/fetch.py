@@ -56,7 +56,10 @@ class FetchedBytes:
         data, place = self.part(start)
         if place + stop - start <= len(data):
             return data, place
-        return b"".join(self.parts)[start:stop], 0
+        found = [memoryview(data)[place:]]
+        for at in range(bisect.bisect_right(self._positions, start), len(self.parts)):
+            found.append(memoryview(self.parts[at])[: max(0, stop - self._positions[at])])
+        return b"".join(found), 0
 
 
 class PageCache:
