@@ -69,10 +69,6 @@ def locate(column: Column, literal: object) -> LocatedLiteral | None:
     Raises:
         PredicateError: If the column's type cannot be compared with the literal.
     """
-    return _kind_of(column).locate(column, literal)
-
-
-def _kind_of(column: Column) -> _Kind:
     kind = _KINDS.get(column.type.id)
     if kind is None:
         raise PredicateError(
@@ -81,7 +77,7 @@ def _kind_of(column: Column) -> _Kind:
             reason="type-not-comparable",
             column=column.name,
         )
-    return kind
+    return kind.locate(column, literal)
 
 
 def _in_booleans(column: Column, literal: object) -> LocatedLiteral:
@@ -324,7 +320,8 @@ def _converted(column: Column, python_type: type, literals: list[Any]) -> pa.Arr
             is_same = not pa.types.is_floating(type_) and all(literal.type == type_ for literal in literals)
             array = pa.array(literals, type_) if is_same else None
         else:
-            array = _kind_of(column).convert(column, python_type, literals)
+            kind = _KINDS.get(column.type.id)  # without one, `locate` raises the error
+            array = None if kind is None else kind.convert(column, python_type, literals)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):  # a literal has no equal in the type
         return None
     return None if array is None or array.null_count else array

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -136,9 +136,7 @@ def evaluate(
         return condition_mask(node, columns[node.path])
 
     # two masks at a time, so that the memory does not grow with the conditions
-    return fold(
-        bound, leaf, lambda masks: reduce(pc.and_, masks), lambda masks: reduce(pc.or_, masks), batch=2
-    )
+    return fold(bound, leaf, partial(reduce, pc.and_), partial(reduce, pc.or_), batch=2)
 
 
 def condition_mask(leaf: Condition, array: pa.Array | pa.ChunkedArray) -> pa.BooleanArray:

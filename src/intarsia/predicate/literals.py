@@ -232,18 +232,14 @@ def _from_arrow(value: pa.Scalar) -> object:
         value = value.value
     if value is None or not value.is_valid:
         return None
-    type_ = value.type
-    if pa.types.is_timestamp(type_):
-        return Temporal("timestamp", value.value * NS_PER_UNIT[type_.unit], aware=type_.tz is not None)
-    if pa.types.is_time(type_):
-        return Temporal("time", value.value * NS_PER_UNIT[type_.unit])
-    if pa.types.is_duration(type_):
-        return Temporal("duration", value.value * NS_PER_UNIT[type_.unit])
-    if pa.types.is_date32(type_):
+    type_, of = value.type, pa.types
+    if not of.is_temporal(type_) or of.is_interval(type_):
+        return value.as_py()
+    form: TemporalForm = "time" if of.is_time(type_) else "duration" if of.is_duration(type_) else "timestamp"
+    if of.is_date32(type_):
         return Temporal("date", value.value * NS_PER_DAY)
-    if pa.types.is_date64(type_):
-        return Temporal("timestamp", value.value * NS_PER_UNIT["ms"])
-    return value.as_py()
+    ns_per_unit = NS_PER_UNIT[getattr(type_, "unit", "ms")]  # date64 has milliseconds
+    return Temporal(form, value.value * ns_per_unit, aware=getattr(type_, "tz", None) is not None)
 
 
 def to_python(moment: Temporal) -> object:

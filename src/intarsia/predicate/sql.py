@@ -170,8 +170,6 @@ def parse_text(text: str, *, is_condition: bool = True) -> Any:
     from sqlglot import exp
     from sqlglot.errors import SqlglotError
 
-    if not text.strip():
-        raise PredicateError("the predicate is empty; omit it to select every row", reason="empty-predicate")
     parse = functools.partial(
         sqlglot.parse_one, dialect=dialect(), into=exp.Condition if is_condition else None
     )

@@ -128,6 +128,8 @@ def syntax_error(text: str, error: Exception) -> PredicateError:
         tokens = list(dialect()().tokenize(text))
     except SqlglotError:
         return _unclosed_quote(text, error)
+    if not tokens:
+        return PredicateError("the predicate is empty; omit it to select every row", reason="empty-predicate")
     kinds = [str(token.token_type.name) for token in tokens]
     problem: dict[str, Any] = (getattr(error, "errors", None) or [{}])[0]
     line_and_column = (problem.get("line"), problem.get("col"))
