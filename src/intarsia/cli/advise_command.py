@@ -40,8 +40,7 @@ MAX_INDEXES = 12
 def advise(
     path: Paths,
     where: Annotated[
-        list[str] | None,
-        option("--where -w SQL", "The predicate of a query; repeatable."),
+        list[str] | None, option("--where -w SQL", "The predicate of a query; repeatable.")
     ] = None,
     queries: Annotated[
         str | None,

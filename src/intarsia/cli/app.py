@@ -192,8 +192,7 @@ def _root(
         bool, option("--version", "Print the version.", callback=_print_version, is_eager=True)
     ] = False,
     debug: Annotated[  # noqa: ARG001
-        bool,
-        option("--debug", "Show tracebacks; INTARSIA_DEBUG=1 does the same.", callback=_set_debug),
+        bool, option("--debug", "Show tracebacks; INTARSIA_DEBUG=1 does the same.", callback=_set_debug)
     ] = False,
 ) -> None:
     """Index existing Parquet files, and read only the pages that can match."""

@@ -61,12 +61,10 @@ def index(
     distinct: DistinctColumns = None,
     bloom: BloomColumns = None,
     statistics: Annotated[
-        bool,
-        option("--statistics", "Add Parquet's statistics where the writer omitted them."),
+        bool, option("--statistics", "Add Parquet's statistics where the writer omitted them.")
     ] = False,
     kinds: Annotated[  # noqa: ARG001
-        bool,
-        option("--list", "List the kinds of indexes.", callback=_print_kinds, is_eager=True),
+        bool, option("--list", "List the kinds of indexes.", callback=_print_kinds, is_eager=True)
     ] = False,
     lake_index: Annotated[
         LakeIndexPlace | None,
@@ -141,10 +139,7 @@ def _check(listed: FoundFiles, requested: Sequence[Any], location: Location | No
 
 
 def detach(
-    path: Paths,
-    spark: Master = None,
-    storage_option: StorageOptionTexts = None,
-    json: AsJson = False,
+    path: Paths, spark: Master = None, storage_option: StorageOptionTexts = None, json: AsJson = False
 ) -> None:
     """Remove attached indexes, and restore each original file byte for byte.
 
@@ -193,8 +188,7 @@ def optimize(
         ),
     ],
     sort_by: Annotated[
-        list[str] | None,
-        option("--sort-by A,B", "Sort by columns; A:descending reverses one."),
+        list[str] | None, option("--sort-by A,B", "Sort by columns; A:descending reverses one.")
     ] = None,
     zorder_by: Annotated[
         list[str] | None,

@@ -40,8 +40,7 @@ _ENCODINGS = {
 def inspect(
     path: Paths,
     pages: Annotated[
-        bool,
-        option("--pages", "List all row groups and pages, and estimate the contents of Bloom filters."),
+        bool, option("--pages", "List all row groups and pages, and estimate the contents of Bloom filters.")
     ] = False,
     storage_option: StorageOptionTexts = None,
     json: AsJson = False,

@@ -42,10 +42,7 @@ _CONFLICTS: dict[str, dict[str, dict[str, str]]] = {
             _ALL_ROWS,
         ),
     },
-    "verify": {
-        "--quick": {"--sample": "it reads no data pages"},
-        "--storage-option": {"--spark": _STORE},
-    },
+    "verify": {"--quick": {"--sample": "it reads no data pages"}, "--storage-option": {"--spark": _STORE}},
     "index": {"--storage-option": {"--spark": _STORE}},
     "detach": {"--storage-option": {"--spark": _STORE}},
     "advise": {"--storage-option": {"--spark": _STORE}},
@@ -215,8 +212,7 @@ WhereTexts = Annotated[
     ),
 ]
 ColumnNames = Annotated[
-    list[str] | None,
-    option("--columns -c A,B", "Columns of the result; all by default.", callback=names_of),
+    list[str] | None, option("--columns -c A,B", "Columns of the result; all by default.", callback=names_of)
 ]
 Timeout = Annotated[
     float | None,

@@ -34,10 +34,7 @@ if TYPE_CHECKING:
 #: Maximum number of rows in a table on a terminal without a limit.
 TABLE_ROWS = 40
 
-Limit = Annotated[
-    int | None,
-    option("--limit -n N", "Maximum number of rows; reading stops early.", min=0),
-]
+Limit = Annotated[int | None, option("--limit -n N", "Maximum number of rows; reading stops early.", min=0)]
 OrderBy = Annotated[
     str | None,
     option(
@@ -63,8 +60,7 @@ CountedColumn = Annotated[
     ),
 ]
 SampleRows = Annotated[
-    int | None,
-    option("--sample N", "Print this many rows, drawn at random from all rows.", min=0),
+    int | None, option("--sample N", "Print this many rows, drawn at random from all rows.", min=0)
 ]
 Seed = Annotated[
     int | None,

@@ -65,8 +65,7 @@ def verify(
         option("--quick", "Check only metadata, directory and checksums of indexes; read no data pages."),
     ] = False,
     sample: Annotated[
-        int | None,
-        option("--sample N", "Read N column chunks of each file, drawn at random.", min=1),
+        int | None, option("--sample N", "Read N column chunks of each file, drawn at random.", min=1)
     ] = None,
     seed: Annotated[
         int | None,

@@ -16,9 +16,7 @@ from intarsia.lake.table import Table
 from intarsia.predicate.polars_expressions import necessary_condition
 
 
-def scan(
-    source: Source | Table | TableDataset,
-) -> pl.LazyFrame:
+def scan(source: Source | Table | TableDataset) -> pl.LazyFrame:
     """Scan a file or a lake lazily with Polars.
 
     Polars passes the columns, predicates and row limits of a query. Intarsia reads only the pages that can
@@ -50,10 +48,7 @@ def scan(
         dataset = (source if isinstance(source, Table) else open(source)).dataset()
 
     def read(
-        with_columns: list[str] | None,
-        predicate: pl.Expr | None,
-        n_rows: int | None,
-        batch_size: int | None,
+        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
         columns = with_columns
         if columns is not None and predicate is not None:

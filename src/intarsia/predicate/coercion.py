@@ -257,11 +257,7 @@ def _mismatch(column: Column, literal: object) -> NoReturn:
             f"column {column.name!r} of type {declared} is not boolean: it is neither a condition by itself "
             f"nor comparable with {shown}; compare it with"
         )
-    raise PredicateError(
-        f"{problem} {_example(column)}",
-        reason="type-mismatch",
-        column=column.name,
-    )
+    raise PredicateError(f"{problem} {_example(column)}", reason="type-mismatch", column=column.name)
 
 
 def _example(column: Column) -> str:

@@ -92,10 +92,7 @@ def find_column(schema: pa.Schema, column: ColumnName) -> tuple[tuple[str, ...],
 
 
 def _descend(
-    fields: pa.Schema | pa.StructType,
-    parts: tuple[str, ...],
-    column: ColumnName,
-    above: tuple[str, ...] = (),
+    fields: pa.Schema | pa.StructType, parts: tuple[str, ...], column: ColumnName, above: tuple[str, ...] = ()
 ) -> tuple[tuple[str, ...], pa.DataType] | None:
     """Match the longest run of parts that names a field first, because a name may contain dots.
 

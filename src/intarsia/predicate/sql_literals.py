@@ -329,8 +329,7 @@ _TEXT: Final = re.compile(r"\s*'([^']*(?:''[^']*)*)'\s*([,)])")
 
 # quoted text, quoted names and comments come first, so that no list is found inside them
 _QUOTED_OR_IN: Final = re.compile(
-    r"""'[^']*'|"[^"]*"|`[^`]*`|--[^\n]*|/\*.*?(?:\*/|\Z)|(?P<list>\bIN\s*\(\s*)""",
-    re.IGNORECASE | re.DOTALL,
+    r"""'[^']*'|"[^"]*"|`[^`]*`|--[^\n]*|/\*.*?(?:\*/|\Z)|(?P<list>\bIN\s*\(\s*)""", re.IGNORECASE | re.DOTALL
 )
 
 

@@ -22,13 +22,7 @@ from intarsia.predicate.bound import (
     conjoin,
     disjoin,
 )
-from intarsia.predicate.functions import (
-    compare_operand,
-    listed,
-    no_result,
-    refuse_argument,
-    refuse_type,
-)
+from intarsia.predicate.functions import compare_operand, listed, no_result, refuse_argument, refuse_type
 from intarsia.predicate.literals import NS_PER_DAY, NS_PER_UNIT, Temporal, first_of_month, month_of, plain
 from intarsia.predicate.nodes import Call
 
