@@ -4,20 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from intarsia.cli.jobs import others_ignored
-from intarsia.cli.options import (
-    AsJson,
-    ColumnNames,
-    Paths,
-    StorageOptionTexts,
-    Timeout,
-    WhereTexts,
-    option,
-    parse_storage_options,
-    parse_where,
-)
+from intarsia.cli.options import ColumnNames, Timeout, parse_storage_options, parse_where
 from intarsia.cli.terminal import command_line, duration, line, plain_table, print_json, show
 from intarsia.read.amounts import count, size
 
@@ -34,15 +24,18 @@ MAX_NOTES = 10
 
 
 def explain(
-    path: Paths,
-    where: WhereTexts = None,
+    path: list[str],
+    where: list[str] | None = None,
     columns: ColumnNames = None,
-    analyze: Annotated[bool, option("--analyze", "Also run the query, and show what it read.")] = False,
+    analyze: bool = False,
     timeout: Timeout = None,
-    storage_option: StorageOptionTexts = None,
-    json: AsJson = False,
+    storage_option: list[str] | None = None,
+    json: bool = False,
 ) -> None:
     """Show what a query would read and what each index excludes, without reading data pages.
+
+    Options:
+        --analyze: Also run the query, and show what it read.
 
     Examples:
         intarsia explain lake/ --where "dest = 'LEX'"

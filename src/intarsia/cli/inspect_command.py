@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from intarsia.cli.formats import text
 from intarsia.cli.jobs import find, for_each, others_ignored, reasons, show_failures
-from intarsia.cli.options import AsJson, Paths, StorageOptionTexts, option, parse_storage_options
+from intarsia.cli.options import parse_storage_options
 from intarsia.cli.terminal import line, plain_table, print_json, show
 from intarsia.read.amounts import count, size
 
@@ -38,17 +38,18 @@ _ENCODINGS = {
 
 
 def inspect(
-    path: Paths,
-    pages: Annotated[
-        bool, option("--pages", "List all row groups and pages, and estimate the contents of Bloom filters.")
-    ] = False,
-    storage_option: StorageOptionTexts = None,
-    json: AsJson = False,
+    path: list[str],
+    pages: bool = False,
+    storage_option: list[str] | None = None,
+    json: bool = False,
 ) -> None:
     """Show the structure of files: row groups, columns, pages, bounds, indexes and sizes.
 
     Reads only the footer and indexes, no data pages. --json prints an object if PATH is one file, else a
     list. Bad files are reported; the rest are still shown.
+
+    Options:
+        --pages: List all row groups and pages, and estimate the contents of Bloom filters.
 
     Examples:
         intarsia inspect flights.parquet
