@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from intarsia.cli.failures import UsageError
 from intarsia.cli.jobs import one_or_all, run_job
 from intarsia.cli.options import ColumnNames, Size, parse_storage_options
-from intarsia.cli.terminal import (
-    command_line,
-    duration,
-    line,
-    plain_table,
-    print_json,
-    printable_lines,
-    progress,
-    show,
-)
+from intarsia.cli.terminal import command_line, duration, line, plain_table, print_report, progress
 from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:
@@ -78,10 +69,7 @@ def advise(
             columns=columns,
             sample_rows=sample_rows,
         )
-        if json:
-            print_json(arranged.to_dict())
-        else:
-            print(printable_lines(str(arranged)))
+        print_report(arranged.to_dict(), str(arranged), as_json=json)
         return
     with progress("measuring", 100, "%") as show_done:
         advice = intarsia.advise(
@@ -93,10 +81,7 @@ def advise(
             storage_options=parse_storage_options(storage_option),
             show=lambda done, total: show_done(100 * done / max(1, total)),
         )
-    if json:
-        print_json(advice.to_dict())
-    else:
-        show(_view(advice))
+    print_report(advice.to_dict(), _view(advice), as_json=json)
 
 
 def _view(advice: Advice) -> Iterator[RenderableType]:

@@ -21,7 +21,7 @@ from intarsia.cli.options import (
     parse_storage_options,
     split_names,
 )
-from intarsia.cli.terminal import print_json, printable, printable_lines, progress
+from intarsia.cli.terminal import print_report, printable, printable_lines, progress
 from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:
@@ -222,10 +222,7 @@ def optimize(
         compression=compression,
         indexes=[*(bloom or ()), *(distinct or ()), *(add or ())],
     )
-    if json:
-        print_json(report.to_dict())
-    else:
-        print(printable_lines(str(report)))
+    print_report(report.to_dict(), str(report), as_json=json)
 
 
 def parse_sort_keys(given: Sequence[str] | None) -> list[tuple[str, str]] | None:

@@ -11,7 +11,7 @@ import typer
 from intarsia.cli.formats import text
 from intarsia.cli.jobs import find, for_each, others_ignored, reasons, show_failures
 from intarsia.cli.options import parse_storage_options
-from intarsia.cli.terminal import line, plain_table, print_json, show
+from intarsia.cli.terminal import line, plain_table, print_json, print_report, show
 from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:
@@ -74,10 +74,7 @@ def inspect(
 
     if len(path) == 1 and files[0] == (local_path(path[0]) or path[0]):  # not of a folder or glob
         one = inspect_one(path[0])
-        if json:
-            print_json(one.to_dict())
-        else:
-            show(_parts(one, pages=pages))
+        print_report(one.to_dict(), _parts(one, pages=pages), as_json=json)
         return
     if json:
         documents = for_each("inspecting", files, lambda file, _: inspect_one(file).to_dict())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from intarsia.cli.failures import UsageError
 from intarsia.cli.jobs import finish, reasons
 from intarsia.cli.options import parse_storage_options
-from intarsia.cli.terminal import line, plain_table, print_json, printable, printable_lines, progress, show
+from intarsia.cli.terminal import line, plain_table, print_report, printable, printable_lines, progress
 from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:
@@ -47,11 +47,8 @@ def lake_index(
     table = intarsia.open(lake, storage_options=parse_storage_options(storage_option))
     if remove:
         folders = table.remove_lake_index()
-        if json:
-            print_json({"removed": list(folders)})
-        else:
-            lines = [printable(f"deleted {folder}") for folder in folders]
-            print("\n".join(lines) or "there is no lake index")
+        lines = "\n".join(f"deleted {printable(folder)}" for folder in folders)
+        print_report({"removed": list(folders)}, lines or "there is no lake index", as_json=json)
         return
     location: Location = "beside" if beside else "cache"
     try:
@@ -77,18 +74,13 @@ def list_cache(json: bool = False) -> None:
     from intarsia.lake.index.folder import cache_folder, cached_lakes
 
     found = cached_lakes()
-    if json:
-        print_json({"folder": cache_folder(), "lakes": [_to_dict(lake) for lake in found]})
-        return
     total = size(sum(lake.num_bytes for lake in found))
-    summary = f"{count(len(found), 'cached lake')} in {cache_folder()}, {total}"
-    if not found:
-        show([line(summary)])
-        return
+    summary = line(f"{count(len(found), 'cached lake')} in {cache_folder()}, {total}")
     table = plain_table("lake", ">size", ">age", "state")
     for lake in found:
         table.add_row(lake.lake or f"unknown: {lake.folder}", size(lake.num_bytes), _age(lake), _state(lake))
-    show([table, line(), line(summary)])
+    document = {"folder": cache_folder(), "lakes": [_to_dict(lake) for lake in found]}
+    print_report(document, [table, line(), summary] if found else [summary], as_json=json)
 
 
 def clear_cache(lake: list[str] | None = None, gone: bool = False, json: bool = False) -> None:
@@ -117,12 +109,10 @@ def clear_cache(lake: list[str] | None = None, gone: bool = False, json: bool = 
     chosen = [one for one in found if (one.lake in roots if roots else not gone or one.lake_exists is False)]
     for one in chosen:
         one.clear()
-    if json:
-        print_json({"deleted": [_to_dict(one) for one in chosen]})
-        return
     total = size(sum(one.num_bytes for one in chosen))
     lines = [f"deleted {one.folder} of {one.lake or 'an unknown lake'}" for one in chosen]
-    show(map(line, [*lines, f"{count(len(chosen), 'cached lake')} deleted, {total}"]))
+    lines.append(f"{count(len(chosen), 'cached lake')} deleted, {total}")
+    print_report({"deleted": [_to_dict(one) for one in chosen]}, map(line, lines), as_json=json)
 
 
 def _root(lake: str) -> str:
