@@ -26,6 +26,7 @@ from intarsia.predicate.nodes import (
     MIRRORED,
     And,
     Call,
+    ColumnName,
     Comparison,
     Constant,
     In,
@@ -302,13 +303,11 @@ def _read_calls(
         elif token == "field_ref":
             names.append(text)
             if len(names) == num_names:
-                # a plain name if it is unambiguous, else an exact path
-                is_plain = num_names == 1 and "." not in text
-                call.arguments.append(_Column(text if is_plain else tuple(names)))
+                call.arguments.append(_Column(column_name(names)))
                 roots.add(names[0])
                 names, num_names = [], 1
         elif token == "literal":
-            call.arguments.append(_Literal(_python_values(columns[int(text)])[0]))
+            call.arguments.append(_Literal(python_values(columns[int(text)])[0]))
         elif token == "options":
             call.options = _options(columns[int(text)])
         elif token == "end":
@@ -347,7 +346,12 @@ def _refuse_form() -> NoReturn:
     )
 
 
-def _python_values(values: pa.Array) -> list[Any]:
+def column_name(names: list[str]) -> ColumnName:
+    """Return the name of a column: a plain name if it is unambiguous, else an exact path."""
+    return names[0] if len(names) == 1 and "." not in names[0] else tuple(names)
+
+
+def python_values(values: pa.Array) -> list[Any]:
     """Return literals as Python values, or as scalars if Python has no exact equivalent."""
     if not pa.types.is_temporal(values.type) or pa.types.is_date32(values.type):
         with contextlib.suppress(OverflowError):  # dates after the year 9999
@@ -385,9 +389,9 @@ def _reduce(call: _Call, is_negated: bool) -> _Value:
         return call.part
     if function in ("is_null", "is_valid"):
         missing = IsNull(column, negated=function == "is_valid")
-        return Or((missing, _is_nan(column))) if options.get("nan_is_null") else missing
+        return Or((missing, is_nan(column))) if options.get("nan_is_null") else missing
     if function == "is_nan":
-        return _is_nan(column)
+        return is_nan(column)
     if function == "is_in":
         return _membership(column, call, is_negated)
     if function in _LIKES or function == "match_substring_regex":
@@ -461,11 +465,16 @@ def _null_if_missing(call: _Call, is_negated: bool) -> _Value:
     found = _condition(condition)
     if not is_negated:
         return found if isinstance(found, In) and found.column == tested.column else And((tested, found))
-    missing = IsNull(tested.column)
-    return Or((And((tested, found)), And((missing, Constant(None)))))
+    return null_if_missing(tested.column, found)
 
 
-def _is_nan(column: Operand) -> Predicate:
+def null_if_missing(column: Operand, condition: Predicate) -> Predicate:
+    """Return a condition that is NULL where a column is NULL."""
+    present = And((IsNull(column, negated=True), condition))
+    return Or((present, And((IsNull(column), Constant(None)))))
+
+
+def is_nan(column: Operand) -> Predicate:
     """Return the condition that a value is NaN: only NaN is not less than or equal to infinity."""
     return Not(Comparison(column, "<=", math.inf))
 
@@ -480,8 +489,8 @@ def _membership(column: Operand, call: _Call, is_negated: bool) -> Predicate:
     present = numbers = values.drop_null()
     if pa.types.is_floating(present.type):
         numbers = present.filter(pc.invert(pc.is_nan(present)))
-    conditions: list[Predicate] = [In(column, tuple(_python_values(numbers)))] if len(numbers) else []
-    conditions += [_is_nan(column)] if len(numbers) < len(present) else []
+    conditions: list[Predicate] = [In(column, tuple(python_values(numbers)))] if len(numbers) else []
+    conditions += [is_nan(column)] if len(numbers) < len(present) else []
     if len(present) < len(values) and behavior == _MATCH:
         return Or((*conditions, IsNull(column))) if conditions else IsNull(column)
     if not conditions:
