@@ -229,6 +229,8 @@ _REPETITION: Final = re.compile(r"(?:([*?+])|\{(0|[1-9][0-9]*)(?:,(?:0|[1-9][0-9
 _LOOKS_REPEATED: Final = re.compile(r"[*?+]|\{[0-9, ]")
 _GROUP: Final = re.compile(r"\((?:\?(?:P?<[^>]*>|(?P<flags>[a-zA-Z]*(?:-[a-zA-Z]*)?)(?P<end>[:)])))?")
 _ONE_CHARACTER: Final = re.compile(r"\[([^][\\^\x80-\U0010ffff])\]")
+# the first character may be a closing bracket
+_BRACKETS: Final = re.compile(r"\[\^?\]?(?:\[:.*?:\]|\\.|[^\]\\])*\]", re.DOTALL)
 _HEXADECIMAL: Final = re.compile(r"\\x(?:\{([0-9A-Fa-f]{1,6})\}|([0-9A-Fa-f]{2}))")
 _CLASS: Final = re.compile(r"\\[dDsSwWC]|\\[pP](?:\{[^}]*\}|.)")
 _CONTROL: Final = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
@@ -416,20 +418,11 @@ class _Scanner:
         if (single := _ONE_CHARACTER.match(self._regex, self.position)) is not None:
             self.position = single.end()
             return letters(single[1], ignore_case=ignore_case)
-        self.position += 2 if self._regex.startswith("[^", self.position) else 1
-        first = True
-        while self.position < len(self._regex):
-            character = self._regex[self.position]
-            if character == "]" and not first:
-                self.position += 1
-                return [Mark.GAP]
-            first = False
-            named = self._regex.find(":]", self.position + 2) if character == "[" else -1
-            if named >= 0 and self._regex.startswith("[:", self.position):
-                self.position = named + 2
-            else:
-                self.position += 2 if character == "\\" else 1
-        raise _UnknownSyntaxError
+        whole = _BRACKETS.match(self._regex, self.position)
+        if whole is None:
+            raise _UnknownSyntaxError
+        self.position = whole.end()
+        return [Mark.GAP]
 
 
 def _repeated(atom: list[Item], *, optional: bool) -> list[Item]:
