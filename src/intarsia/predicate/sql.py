@@ -232,7 +232,9 @@ def _predicate(node: Any) -> Predicate:
     if class_name in COMPARISONS:
         return _comparison(node, COMPARISONS[class_name])
     if class_name in ("NullSafeEQ", "NullSafeNEQ"):
-        equal = _column_and_value(node, "=")
+        equal = _comparison(node, "=")
+        if not isinstance(equal, Comparison):
+            raise unsupported(node)
         same = IsNull(equal.column) if equal.value is None else _never_null(equal)
         return same if class_name == "NullSafeEQ" else Not(same)
     if class_name == "In":
@@ -270,8 +272,12 @@ def _never_null(equal: Comparison) -> Predicate:
 
 def _comparison(node: Any, op: Op) -> Predicate:
     left, right = literal_or_none(node.this), literal_or_none(node.expression)
-    if left is None or right is None:
-        return _column_and_value(node, op)
+    if right is None:
+        if left is None:
+            raise unsupported(node)
+        return Comparison(_operand(node.expression), MIRRORED[op], left[0])
+    if left is None:
+        return Comparison(_operand(node.this), op, right[0])
     (first,), (second,) = left, right
     if first is None or second is None:
         return Constant(None)
@@ -279,16 +285,6 @@ def _comparison(node: Any, op: Op) -> Predicate:
     if not numbers and not (isinstance(first, str) and isinstance(second, str)):
         raise unsupported(node)
     return Constant(_FOLD[op](first, second))
-
-
-def _column_and_value(node: Any, op: Op) -> Comparison:
-    value = literal_or_none(node.expression)
-    if value is not None:
-        return Comparison(_operand(node.this), op, value[0])
-    value = literal_or_none(node.this)
-    if value is not None:
-        return Comparison(_operand(node.expression), MIRRORED[op], value[0])
-    raise unsupported(node)
 
 
 def _in(node: Any) -> Predicate:
