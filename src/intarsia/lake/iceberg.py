@@ -270,7 +270,7 @@ def _definition(location: str, scan: DataScan, options: StorageOptions | None) -
         location,
         files,
         plain_columns(arrow),
-        _partitions(files, [task.file for task in tasks], metadata, schema),
+        _partitions([task.file for task in tasks], metadata, schema),
         ColumnNames(named_fields(arrow, _field_id, _aliases(metadata)), by_id=True),
         _defaults(location, schema, arrow),
         iceberg_statistics([task.file for task in tasks], schema, arrow),
@@ -338,9 +338,7 @@ def _listed(tasks: Sequence[FileScanTask], options: StorageOptions | None) -> tu
 # --- partition values ----------------------------------------------------------------------------------
 
 
-def _partitions(
-    files: Sequence[DataFile], entries: Sequence[IcebergFile], metadata: TableMetadata, schema: Schema
-) -> Partitions:
+def _partitions(entries: Sequence[IcebergFile], metadata: TableMetadata, schema: Schema) -> Partitions:
     """Return the values of identity partitions. Other transforms determine no value of a column.
 
     Raises:
@@ -360,19 +358,19 @@ def _partitions(
                 continue
             if name not in found:
                 _refuse_promoted(metadata, part.source_id, name)
-            values = found.setdefault(name, [None] * len(files))
-            is_known = known.setdefault(name, np.zeros(len(files), dtype=bool))
+            values = found.setdefault(name, [None] * len(entries))
+            is_known = known.setdefault(name, np.zeros(len(entries), dtype=bool))
             values[ordinal], is_known[ordinal] = entry.partition[position], True
-    columns: dict[str, pa.Array] = {}
+    columns: dict[Path, pa.Array] = {}
     for name, values in found.items():
         data_type = plain_type(arrow.field(name).type)
         if isinstance(data_type, pa.UuidType):
             texts = [None if one is None else one.bytes for one in values]
-            columns[name] = pa.array(texts, pa.binary(16)).cast(data_type)
+            columns[name,] = pa.array(texts, pa.binary(16)).cast(data_type)
         else:
-            columns[name] = _from_numbers(values, data_type)
-    partial = {name: is_known for name, is_known in known.items() if not is_known.all()}
-    return Partitions(files, columns, partial, replaces_columns=False)
+            columns[name,] = _from_numbers(values, data_type)
+    partial = {(name,): is_known for name, is_known in known.items() if not is_known.all()}
+    return Partitions(columns, partial, replaces_columns=False)
 
 
 def _refuse_promoted(metadata: TableMetadata, field_id: int, name: str) -> None:
