@@ -72,13 +72,11 @@ class TableBinder:
         self, table: TableFiles, predicate: Predicate | None, columns: Sequence[OutputColumn]
     ) -> None:
         self._table = table
-        self._definition = table.definition
+        self._definition = definition = table.definition
         self.predicate = predicate
         self._columns = tuple(columns)
-        schema, partitions = self._definition.schema, self._definition.partitions
-        self._bound = (
-            None if predicate is None else _bind_leaves(predicate, schema, self._definition.variants)
-        )
+        schema, partitions = definition.schema, definition.partitions
+        self._bound = None if predicate is None else _bind_leaves(predicate, schema, definition.variants)
         self._budget = ExpansionBudget(MAX_SCAN_EXPANDED_BYTES)
         self._bindings: dict[FileSchema, _Binding] = {}
         paths = self._bound.paths() if self._bound is not None else frozenset()
@@ -88,7 +86,7 @@ class TableBinder:
         # the partition columns that replace columns of the same names in files
         self._replacing = partitions.values if partitions.replaces_columns else {}
         # a literal that is outside the table's type may still be a value of another file's type
-        self._decides_early = self._definition.mixed.isdisjoint(path[0] for path in paths)
+        self._decides_early = definition.mixed.isdisjoint(path[0] for path in paths)
 
     @property
     def queried(self) -> list[OutputColumn]:

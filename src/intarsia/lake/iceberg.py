@@ -369,7 +369,9 @@ def _partitions(entries: Sequence[IcebergFile], metadata: TableMetadata, schema:
             columns[name,] = pa.array(texts, pa.binary(16)).cast(data_type)
         else:
             columns[name,] = _from_numbers(values, data_type)
-    partial = {(name,): is_known for name, is_known in known.items() if not is_known.all()}
+    partial: dict[Path, np.ndarray] = {
+        (name,): is_known for name, is_known in known.items() if not is_known.all()
+    }
     return Partitions(columns, partial, replaces_columns=False)
 
 
