@@ -172,9 +172,8 @@ class TableBinder:
             arrow_schema: The columns of the file, with the names of the table.
         """
         schema = self._definition.schema
-        view = file_view(
-            schema, pa.schema([one for one in arrow_schema if (one.name,) not in self._replacing])
-        )
+        own = pa.schema([one for one in arrow_schema if (one.name,) not in self._replacing])
+        view = file_view(schema, own)
         if self.predicate is None or (self._decides_early and not self._table.is_declared):
             return view
         if has_calls(self.predicate):
