@@ -24,7 +24,7 @@ from intarsia.file.joined import JoinedInput
 from intarsia.file.schema import FileSchema
 from intarsia.lake.axes import AxisPlan, Members, axes, read_footers
 from intarsia.lake.index.answers import FileAnswers, answer_files
-from intarsia.lake.index.known_files import FamilyFiles, KnownFiles
+from intarsia.lake.index.of_table import FamilyFiles, KnownFiles
 from intarsia.lake.index.prune import FamilyProofs
 from intarsia.lake.planning import Binder, PlannedPart
 from intarsia.lake.snapshot import Snapshot
