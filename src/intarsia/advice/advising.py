@@ -20,8 +20,7 @@ from intarsia.advice.sampled_file import ALL_BYTES, SAMPLE_BYTES
 from intarsia.lake.discovery import is_table_url
 from intarsia.lake.opening import Source, open
 from intarsia.lake.table import Table
-from intarsia.predicate import Where
-from intarsia.predicate.nodes import NODE_TYPES
+from intarsia.predicate import Predicate, Where
 from intarsia.storage import StorageOptions
 
 
@@ -166,7 +165,7 @@ def _predicates(where: Where | Sequence[Where]) -> list[Where]:
     if where is None:
         return []
     is_many = isinstance(where, (list, tuple)) and all(
-        isinstance(one, (str, pc.Expression, *NODE_TYPES)) for one in where
+        isinstance(one, (str, pc.Expression, Predicate)) for one in where
     )
     return list(cast("Sequence[Where]", where)) if is_many else [cast("Where", where)]
 

@@ -34,7 +34,6 @@ from intarsia.indexes.base import EstimatesRows, EstimatingIndex, OpenIndex, Pic
 from intarsia.indexes.calling import call_index
 from intarsia.predicate import Like, Not, Predicate, RegexpLike, bind, contains, ends_with
 from intarsia.predicate.bound import (
-    CONDITION_TYPES,
     BoundCompare,
     BoundIn,
     BoundNull,
@@ -320,7 +319,7 @@ def _text_questions(path: Path, data_type: pa.DataType, texts: list[str]) -> Ite
                 leaf = bind(pattern, schema)
             except PredicateError:  # a string that patterns cannot contain
                 continue
-            if isinstance(leaf, CONDITION_TYPES):
+            if isinstance(leaf, Condition):
                 yield replace(leaf, path=path)
 
 
