@@ -181,9 +181,7 @@ class MeasuredFile:
     def rows(self, table: Table, most_bytes: int) -> tuple[pa.Table, bool]:
         """Return rows of the sample that are not deleted, and whether they are all of its rows.
 
-        Args:
-            table: The table of the file.
-            most_bytes: The size of the row groups to read, spread over the sample; at least one is read.
+        Row groups of up to ``most_bytes`` are read, spread over the sample, and at least one.
         """
         file, columns = self.sample.with_indexes([]), output_columns(table.schema, None)
         with contextlib.closing(self._bound(TableBinder(table, None, columns), file)) as query:
@@ -324,13 +322,9 @@ class SampledTable:
 def sample_table(
     table: Table, bound: Sequence[BoundQuery], sample_bytes: int, resources: contextlib.ExitStack
 ) -> SampledTable:
-    """Choose files and row groups, and read them.
+    """Choose files and row groups of up to ``sample_bytes``, and read them; ``resources`` closes them.
 
-    Args:
-        table: The table.
-        bound: The queries; if there are none, files are chosen from the whole table.
-        sample_bytes: The maximum size of the row groups in bytes.
-        resources: Closes the files.
+    Without queries, files are chosen from the whole table.
     """
     every = range(len(table.files))
     turns = list(take_turns([one.survivors for one in bound] or [every])) or [0]

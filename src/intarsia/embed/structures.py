@@ -41,15 +41,10 @@ _ELSEWHERE = Reason("column-in-another-file", "its data is in another file")
 
 @dataclass
 class StructureCompleter:
-    """Completes the structures of a file.
+    """Completes the structures of an original file, of which `run` and `keep` update ``states``.
 
-    Each chunk is read and decoded once for all structures, and released before the next one.
-
-    Args:
-        file: The original file.
-        states: The structures of each chunk; updated by `run` and `keep`.
-        outcomes: The outcomes of chunks that were completed before, by `complete` of another process.
-        footer_only: As for `Chunk`.
+    Each chunk is read and decoded once for all structures, and released before the next one. Those that
+    another process has completed are in ``outcomes``.
     """
 
     file: ParquetInput
