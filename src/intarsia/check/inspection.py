@@ -232,10 +232,8 @@ def _geospatial(meta: ColumnMetaData) -> GeospatialInspection | None:
     found = meta.geospatial_statistics
     if found is None:
         return None
-    box = None
-    if found.bbox is not None:
-        limits = found.bbox._asdict()
-        box = {name: limit for name, limit in limits.items() if limit is not None}
+    limits = None if found.bbox is None else found.bbox._asdict()
+    box = limits and {name: limit for name, limit in limits.items() if limit is not None}
     return GeospatialInspection(box, tuple(map(wkb.type_name, found.geospatial_types or ())))
 
 
