@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from intarsia.arrow.conforming import metadata_pairs
 from intarsia.arrow.nested import field_type
 from intarsia.errors import PredicateError
+from intarsia.predicate.evaluate import KERNELS
 from intarsia.predicate.literals import render_literal
 from intarsia.predicate.nodes import (
     MIRRORED,
@@ -44,14 +45,7 @@ from intarsia.predicate.nodes import (
     starts_with,
 )
 
-_COMPARISONS: Final[dict[str, Op]] = {
-    "equal": "=",
-    "not_equal": "<>",
-    "less": "<",
-    "less_equal": "<=",
-    "greater": ">",
-    "greater_equal": ">=",
-}
+_COMPARISONS: Final[dict[str, Op]] = {kernel: op for op, kernel in KERNELS.items()}
 _LIKES: Final[dict[str, Callable[[Operand, str], Like]]] = {
     "starts_with": starts_with,
     "ends_with": ends_with,

@@ -383,7 +383,10 @@ def attach_lists(tree: Any, lists: Mapping[str, tuple[object, ...]]) -> bool:
     Returns:
         Whether each is the list of an IN. If not, the whole text has to be parsed.
     """
-    nodes = {node.args["field"].name: node.args["field"] for node in tree.walk() if node.args.get("field")}
+    fields = (
+        node for node in tree.walk() if node.arg_key == "field" and type(node).__name__ == "Placeholder"
+    )
+    nodes = {node.this: node for node in fields}
     for name, values in lists.items():
         if name not in nodes:
             return False
