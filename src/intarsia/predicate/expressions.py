@@ -149,10 +149,18 @@ class _Call:
         if call.function != self.function or call.function not in _CHAINS:
             self.arguments.append(reduce(call, is_negated))
         elif len(self.arguments) < len(call.arguments):  # a long chain is not copied at each level
-            call.arguments[:0] = self.arguments
-            self.arguments = call.arguments
+            self.arguments = call.prepended(self.arguments)
         else:
             self.arguments.extend(call.arguments)
+
+    def prepended(self, arguments: list[_Value]) -> list[_Value]:
+        """Add arguments before the others, and return them."""
+        self.arguments[:0] = arguments
+        return self.arguments
+
+    def add(self, argument: _Value) -> None:
+        """Add an argument that is not a call."""
+        self.arguments.append(argument)
 
     @property
     def part(self) -> _Part:
@@ -297,13 +305,13 @@ def _read_calls(
         elif token == "field_ref":
             names.append(text)
             if len(names) == num_names:
-                call.arguments.append(_Column(column_name(names)))
+                call.add(_Column(column_name(names)))
                 roots.add(names[0])
                 names, num_names = [], 1
         elif token == "literal":
-            call.arguments.append(_Literal(python_values(columns[int(text)])[0]))
+            call.add(_Literal(python_values(columns[int(text)])[0]))
         elif token == "options":
-            call.options = _options(columns[int(text)])
+            calls[-1] = replace(call, options=_options(columns[int(text)]))
         elif token == "end":
             calls.pop()
             num_negations -= call.function in _NEGATIONS
