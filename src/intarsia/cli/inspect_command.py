@@ -17,7 +17,7 @@ from intarsia.read.amounts import count, size
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from intarsia.check.inspection import ChunkInspection, FileInspection, RowGroupInspection
+    from intarsia.check.report import ChunkInspection, FileInspection, RowGroupInspection
 
 #: Number of row groups shown without --pages.
 MAX_ROW_GROUPS = 5
@@ -201,7 +201,7 @@ def _encodings(chunk: ChunkInspection) -> str:
 def _bound(value: Any, *, exact: bool | None = None) -> str:
     if value is None:
         return "-"
-    from intarsia.check.inspection import json_value
+    from intarsia.check.values import json_value
 
     shown = text(json_value(value))
     cut = shown if len(shown) <= BOUND_WIDTH else shown[: BOUND_WIDTH - 1] + "…"
