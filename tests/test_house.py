@@ -83,6 +83,7 @@ CHANGED_FROM_OUTSIDE = {
     ("cli/app.py", "option.expose_value"): _LIBRARY,
     ("cli/app.py", "option.hidden"): _LIBRARY,
     ("cli/failures.py", "warnings.showwarning"): _PROCESS,
+    ("cli/options.py", "function.__annotations__"): _LIBRARY,
     ("embed/many.py", "_table(find_files(source, storage_options)).lake_index"): (
         "`update` is a method of `TableLakeIndex`"
     ),
