@@ -26,7 +26,7 @@ import xxhash
 from intarsia.errors import FormatError, IntarsiaError, ObjectStoreError
 from intarsia.file import Ignored
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.discovery import LAKE_INDEX_FOLDER, SEGMENT_SUFFIX, list_segments
+from intarsia.lake.discovery import LAKE_INDEX_FOLDER, SEGMENT_SUFFIX, list_objects
 from intarsia.lake.index.segment import Segment
 from intarsia.read.ahead import ahead
 from intarsia.read.report import LAKE_INDEX
@@ -270,7 +270,9 @@ class StoreIndexFolder(LakeIndexFolder):
 
     def segments(self) -> Mapping[str, ObjectIdentity]:
         """Return the segments by name, as they were listed or are now."""
-        return list_segments(self.root, self.store) if self.listed is None else self.listed
+        if self.listed is not None:
+            return self.listed
+        return list_objects(self.root, self.store, LAKE_INDEX_FOLDER).segments
 
     def open_segments(self, names: Sequence[str]) -> list[Segment | Ignored]:
         """Open segments, or return why they are ignored; copies that are no longer needed are removed."""
