@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.arrow.owned_rows import take_values
-from intarsia.errors import UnsupportedFeatureError
+from intarsia.errors import CorruptFileError, IntarsiaError, ObjectStoreError, UnsupportedFeatureError
 from intarsia.lake.data_file import DataFile, DeletedRows
 from intarsia.lake.log_statistics import LogStatistics
 from intarsia.lake.partitions import Partitions
@@ -268,3 +270,50 @@ def plain_type(data_type: pa.DataType) -> pa.DataType:
     if pa.types.is_large_string(data_type):
         return pa.string()
     return pa.binary() if pa.types.is_large_binary(data_type) else data_type
+
+
+@contextmanager
+def translated_errors(library: str, part: str, path: str, reason: str) -> Iterator[None]:
+    """Translate every error within the block that is not one of Intarsia.
+
+    The libraries raise exceptions of their own, of pydantic, of pyarrow and of Python.
+
+    Args:
+        library: The library.
+        part: What it reads, in words.
+        path: The table or the file.
+        reason: The code for bytes that it cannot read.
+
+    Raises:
+        UnsupportedFeatureError: If the library does not implement a feature.
+        ObjectStoreError: If a file cannot be reached.
+        CorruptFileError: Otherwise, and if a file is missing.
+    """
+    try:
+        yield
+    except (IntarsiaError, MemoryError):
+        raise
+    except (NotImplementedError, ImportError) as error:
+        raise UnsupportedFeatureError(
+            f"{library} does not support {part}: {_cause(error)}; read it with the engine that wrote it",
+            reason="unsupported-by-library",
+            path=path,
+        ) from error
+    except Exception as error:
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            raise ObjectStoreError(f"{path}: {_cause(error)}", reason="store-failed", path=path) from error
+        raise CorruptFileError(
+            f"{library} cannot read {part}: {_cause(error)}; if another engine can, update {library}",
+            reason=reason,
+            path=path,
+        ) from error
+
+
+def _cause(error: Any) -> str:
+    """Return the message of an error in one line."""
+    if type(error).__module__.startswith("pydantic"):
+        first = error.errors()[0]
+        return ": ".join([*filter(None, [".".join(map(str, first["loc"]))]), first["msg"]])
+    # deltalake adds colors and a backtrace
+    text = re.sub(r"\x1b\[\d*m", "", str(error).partition("\n")[0]).replace(" ↳ ", ": ")
+    return text or type(error).__name__

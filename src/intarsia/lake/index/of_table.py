@@ -393,8 +393,8 @@ class TableLakeIndex:
         return self._index is not None
 
     def _opened(self) -> KnownFiles | None:
-        where = self._location
-        if len(self._files) < 2 or where is None:
+        where = self._location if len(self._files) > 1 else None
+        if where is None:
             return None
         listed = self._segments if where.is_whole else None
         folders = find_folders(where.root, self._files, listed, any_suffices=True)
