@@ -148,12 +148,15 @@ class TableBinder:
         """
         with file.named_errors():
             binding = self._bind(file.path, file.schema)
-        constants = self._constants(binding, [self._table.ordinals[entry.path]])
+        constants: dict[Path, pa.Scalar] = {}
+        if self._replacing or binding.missing:
+            one = self._constants(binding, [self._table.ordinals[entry.path]])
+            constants = {path: values[0] for path, values in one.items()}
         return FileQuery.of(
             file,
             binding.predicate,
             self._columns,
-            {path: values[0] for path, values in constants.items()},
+            constants,
             self._budget,
             binding.names,
             entry.deleted_rows(),

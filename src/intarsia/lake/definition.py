@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -133,10 +133,7 @@ def _has_id(field: pa.Field) -> bool:
 
 def _by_id(fields: Sequence[NamedField], own: pa.Field) -> NamedField | None:
     text = (own.metadata or {}).get(FIELD_ID)
-    if text is None:
-        return None
-    field_id = int(text)
-    return next((field for field in fields if field.field_id == field_id), None)
+    return next((field for field in fields if text is not None and field.field_id == int(text)), None)
 
 
 def _by_alias(fields: Sequence[NamedField], own: pa.Field) -> NamedField | None:
@@ -237,16 +234,16 @@ def listed_file(
         partition: Names and values of its partition columns, as text.
         deletes: Its deleted rows; None if there are none.
     """
+    status = None
     if "://" not in path:
-        try:
+        with suppress(OSError):  # reading it raises the error
             status = os.stat(path)
-        except OSError:  # reading it raises the error
-            return DataFile(path, size_bytes, partition, deletes=deletes)
-        times = (status.st_mtime_ns, status.st_ctime_ns)
-        return DataFile(
-            path, status.st_size, partition, modified=status.st_mtime, times_ns=times, deletes=deletes
-        )
-    return DataFile(path, size_bytes, partition, deletes=deletes)
+    if status is None:
+        return DataFile(path, size_bytes, partition, deletes=deletes)
+    times = (status.st_mtime_ns, status.st_ctime_ns)
+    return DataFile(
+        path, status.st_size, partition, modified=status.st_mtime, times_ns=times, deletes=deletes
+    )
 
 
 def plain_columns(fields: Iterable[pa.Field]) -> pa.Schema:
