@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import xxhash
 
 from intarsia.errors import IntarsiaError
@@ -27,6 +26,7 @@ from intarsia.lake.index.segment import (
     FILE_COLUMNS,
     MAX_FAMILIES,
     SEGMENT_VERSION,
+    batch_of_rows,
     serialize_bounds,
 )
 from intarsia.read.ahead import ahead
@@ -59,11 +59,7 @@ def serialize_segment(facts: Mapping[str, FileFacts]) -> bytes:
         gathered, parts = _gathered_sections(ordinal, [found for _, found in files])
         sections += [*_bounds_sections(ordinal, [found for _, found in files]), *parts]
         about.append({"gathered": gathered})
-    columns = [
-        pa.array(column, field.type)
-        for column, field in zip(zip(*rows, strict=True), FILE_COLUMNS, strict=True)
-    ]
-    batch = pa.record_batch(columns, schema=FILE_COLUMNS)
+    batch = batch_of_rows(rows, FILE_COLUMNS)
     sections = [Section("files", batch_to_bytes(batch)), Section("footers", b"".join(footers)), *sections]
     return serialize_sections(sections, {"segment_version": SEGMENT_VERSION, "families": about})
 
