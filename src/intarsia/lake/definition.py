@@ -14,12 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.arrow.nested import children, with_children
 from intarsia.arrow.owned_rows import take_values
 from intarsia.errors import CorruptFileError, IntarsiaError, ObjectStoreError, UnsupportedFeatureError
 from intarsia.lake.data_file import DataFile, DeletedRows
 from intarsia.lake.log_statistics import LogStatistics
 from intarsia.lake.partitions import Partitions
-from intarsia.lake.schema import is_list, list_of
 from intarsia.predicate import Path
 from intarsia.read.file_names import FileNames
 
@@ -65,18 +65,10 @@ def named_fields(
             field.name,
             field_id(field),
             aliases(field),
-            named_fields(_children(field.type), field_id, aliases),
+            named_fields(children(field.type) or (), field_id, aliases),
         )
         for field in fields
     )
-
-
-def _children(data_type: pa.DataType) -> list[pa.Field]:
-    if pa.types.is_struct(data_type):
-        return list(data_type)
-    if pa.types.is_map(data_type):
-        return [data_type.key_field, data_type.item_field]
-    return [data_type.value_field] if is_list(data_type) else []
 
 
 @dataclass(frozen=True)
@@ -128,7 +120,7 @@ class ColumnNames:
 
 
 def _has_id(field: pa.Field) -> bool:
-    return FIELD_ID in (field.metadata or {}) or any(map(_has_id, _children(field.type)))
+    return FIELD_ID in (field.metadata or {}) or any(map(_has_id, children(field.type) or ()))
 
 
 def _by_id(fields: Sequence[NamedField], own: pa.Field) -> NamedField | None:
@@ -146,27 +138,23 @@ def _renamed(own: pa.Field, named: NamedField | None, match: _Match) -> pa.Field
     return pa.field(named.name, _renamed_type(own.type, named.children, match), own.nullable)
 
 
-def _renamed_type(own: pa.DataType, children: Sequence[NamedField], match: _Match) -> pa.DataType:
+def _renamed_type(own: pa.DataType, named: Sequence[NamedField], match: _Match) -> pa.DataType:
     """Return a type of the same shape with the names of the table."""
+    fields = children(own) or []
     if pa.types.is_struct(own):
-        fields = [
-            # a name that no field of the table has
-            _renamed(field, match(children, field), match) or pa.field(f"\0{ordinal}", field.type)
-            for ordinal, field in enumerate(own)
+        # of the fields that the table lacks, names that no field of the table has
+        found = [
+            _renamed(field, match(named, field), match) or pa.field(f"\0{ordinal}", field.type)
+            for ordinal, field in enumerate(fields)
         ]
-        return pa.struct(fields)
-    if pa.types.is_map(own) and len(children) == 2:
-        key, item = (
-            field.with_type(_renamed_type(field.type, child.children, match))
-            for field, child in zip((own.key_field, own.item_field), children, strict=True)
-        )
-        return pa.map_(key, item, own.keys_sorted)
-    if is_list(own) and len(children) == 1:
-        item_type = _renamed_type(own.value_type, children[0].children, match)
-        if pa.types.is_fixed_size_list(own):
-            return pa.list_(own.value_field.with_type(item_type), own.list_size)
-        return list_of(own, item_type)
-    return own
+    elif fields and len(fields) == len(named):
+        found = [
+            field.with_type(_renamed_type(field.type, one.children, match))
+            for field, one in zip(fields, named, strict=True)
+        ]
+    else:
+        return own
+    return with_children(own, found)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_type
 from intarsia.arrow.conforming import repeats_names
+from intarsia.arrow.nested import with_children
 from intarsia.errors import UnsupportedFeatureError
 
 #: The fields of a struct that two files have in common types: those of both, or those of the first.
@@ -52,7 +53,7 @@ def widest(a: pa.DataType, b: pa.DataType, fields: FieldsOf = "union") -> pa.Dat
     ):
         if is_type(a) and is_type(b):
             return find(a, b)
-    for is_type, find_nested in ((pa.types.is_struct, _struct), (pa.types.is_map, _map), (is_list, _list)):
+    for is_type, find_nested in ((pa.types.is_struct, _struct), (pa.types.is_map, _map), (_is_list, _list)):
         if is_type(a) and is_type(b):
             return find_nested(a, b, fields)
     return None
@@ -71,14 +72,7 @@ is_text = _any_of(_types.is_string, _types.is_large_string, _types.is_string_vie
 
 _is_bytes = _any_of(is_text, _is_plain_bytes, _types.is_fixed_size_binary)
 
-#: Whether a type is a list of any physical layout but a view.
-is_list = _any_of(_types.is_list, _types.is_large_list, _types.is_fixed_size_list)
-
-
-def list_of(like: pa.DataType, item: pa.DataType) -> pa.DataType:
-    """Return the same kind of list type with another item type; a list for one of fixed size."""
-    field = like.value_field.with_type(item)
-    return pa.large_list(field) if pa.types.is_large_list(like) else pa.list_(field)
+_is_list = _any_of(_types.is_list, _types.is_large_list, _types.is_fixed_size_list)
 
 
 def _list(a: pa.DataType, b: pa.DataType, fields: FieldsOf) -> pa.DataType | None:
@@ -86,9 +80,10 @@ def _list(a: pa.DataType, b: pa.DataType, fields: FieldsOf) -> pa.DataType | Non
     if item is None:
         return None
     is_fixed = [pa.types.is_fixed_size_list(data_type) for data_type in (a, b)]
-    if all(is_fixed) and a.list_size == b.list_size:
-        return pa.list_(a.value_field.with_type(item), a.list_size)
-    return list_of(b if is_fixed[0] else a, item)
+    like = b if is_fixed[0] and not is_fixed[1] else a
+    if all(is_fixed) and a.list_size != b.list_size:
+        return pa.list_(b.value_field.with_type(item))
+    return with_children(like, [like.value_field.with_type(item)])
 
 
 def _map(a: pa.DataType, b: pa.DataType, fields: FieldsOf) -> pa.DataType | None:
