@@ -100,11 +100,7 @@ class TableBinder:
         return self if is_same else TableBinder(self._table, self.predicate, columns)
 
     def exclude_unopened(self, relevant: Bools) -> Sequence[PruneStep]:
-        """Return the files that partition values and the log of a table format exclude; a file is one row.
-
-        Args:
-            relevant: The relevant files.
-        """
+        """Return the files that partition values and the log of a table format exclude; a file is one row."""
         if self._bound is None or not self._decides_early:
             return ()
         partitions, statistics = self._definition.partitions, self._definition.statistics

@@ -182,11 +182,7 @@ class TableDataset(_Scannable, ds.Dataset):
 
 
 class TableFragment(_Scannable):
-    """The part of a dataset that one task of an engine reads, which is all of it.
-
-    Args:
-        dataset: The dataset.
-    """
+    """The part of a dataset that one task of an engine reads, which is all of it."""
 
     def __init__(self, dataset: TableDataset) -> None:
         self._dataset = dataset

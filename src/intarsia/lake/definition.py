@@ -215,12 +215,6 @@ def listed_file(
 
     A log records the length of a file when it was written. Attaching indexes makes the file longer, so the
     current length of local files is used. The length of objects is requested when they are opened.
-
-    Args:
-        path: A local path or a URL.
-        size_bytes: Its length according to the log.
-        partition: Names and values of its partition columns, as text.
-        deletes: Its deleted rows; None if there are none.
     """
     status = None
     if "://" not in path:

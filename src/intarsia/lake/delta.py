@@ -57,10 +57,6 @@ _ID = b"delta.columnMapping.id"
 def open_delta_url(url: str, options: StorageOptions | None = None) -> TableDefinition:
     """Define the current version of a Delta table.
 
-    Args:
-        url: Its path or URL.
-        options: Options of the stores of URLs.
-
     Raises:
         FileNotFoundError: If there is no Delta table.
         CorruptFileError: If its log cannot be read.
@@ -187,13 +183,7 @@ def _location(root: str, path: str) -> str:
 
 
 def _statistics(actions: pa.Table, schema: pa.Schema, *, is_mapped: bool) -> LogStatistics | None:
-    """Return the statistics in the log; None if the files have none.
-
-    Args:
-        actions: The files as deltalake lists them.
-        schema: The columns of the table.
-        is_mapped: Whether the log has physical names of columns.
-    """
+    """Return the statistics in the log; None if the files have none."""
     if not {"num_records", "null_count", "min", "max"} <= set(actions.column_names):
         return None
     low, high, nulls = (actions[name].combine_chunks() for name in ("min", "max", "null_count"))

@@ -133,10 +133,6 @@ def refuse_loop(path: str, root: str) -> None:
 
     Its files would be listed repeatedly, until the system refuses to follow the link.
 
-    Args:
-        path: A folder, or a link to one.
-        root: The folder from which the walk started.
-
     Raises:
         ListingError: If the path is such a link.
     """

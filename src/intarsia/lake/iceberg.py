@@ -115,9 +115,6 @@ class DeleteFile:
     def rows_of(self, location: str) -> Rows:
         """Return the numbers of the deleted rows of a data file, which may repeat.
 
-        Args:
-            location: The location of the data file.
-
         Raises:
             CorruptFileError: If the delete file is damaged.
         """
@@ -142,13 +139,7 @@ class DeleteFile:
 def iceberg_statistics(
     entries: Sequence[IcebergFile], schema: Schema, arrow: pa.Schema
 ) -> LogStatistics | None:
-    """Return the statistics in the manifests; None if the files have none.
-
-    Args:
-        entries: The data files.
-        schema: The columns of the table.
-        arrow: The same columns as Arrow fields.
-    """
+    """Return the statistics in the manifests; None if the files have none."""
     columns: dict[Path, LogColumn] = {}
     for path, field, data_type in _leaves(schema.fields, arrow, ()):
         low, high, nulls = (

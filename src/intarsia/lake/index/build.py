@@ -36,11 +36,7 @@ from intarsia.storage.sections import MAX_READ_BYTES, ContentsTooLargeError, Sec
 
 
 def serialize_segment(facts: Mapping[str, FileFacts]) -> bytes:
-    """Serialize the facts of files.
-
-    Args:
-        facts: The facts of each file, by its path relative to the root of the lake.
-    """
+    """Serialize the facts of files."""
     families: dict[bytes, list[tuple[str, FileFacts]]] = {}
     for path, found in facts.items():
         key = _family_key(found.file.schema)

@@ -145,11 +145,6 @@ class LakeIndexFolder:
     def replace_segments(self, names: Iterable[str], segments: Sequence[bytes], readers: Readers) -> None:
         """Write new segments, and then remove those that they replace.
 
-        Args:
-            names: The names of the segments to remove.
-            segments: The bytes of the new segments.
-            readers: The users who may read them.
-
         Raises:
             OSError: If a segment cannot be written; none of the new ones remains, and no other is removed.
         """
@@ -349,11 +344,6 @@ class StoreIndexFolder(LakeIndexFolder):
 
 def folder_at(root: str, location: Location, files: Sequence[DataFile] = ()) -> LakeIndexFolder:
     """Return the folder for the root of a lake, which need not exist.
-
-    Args:
-        root: An absolute path or a URL.
-        location: ``"cache"`` or ``"beside"``.
-        files: Files below the root.
 
     Raises:
         ValueError: If the location is unknown, or ``"beside"`` on a web server.

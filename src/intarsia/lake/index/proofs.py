@@ -37,9 +37,6 @@ _Result = TypeVar("_Result")
 class FamilyProofs:
     """The proofs about the files of a family.
 
-    Args:
-        family: The family.
-
     Attributes:
         faults: Why structures were ignored.
     """

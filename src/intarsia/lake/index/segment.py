@@ -64,12 +64,7 @@ class FileBounds(NamedTuple):
 
 
 def serialize_bounds(facts: Sequence[ColumnFacts], ordering: Ordering | None) -> bytes:
-    """Serialize the bounds of one column.
-
-    Args:
-        facts: The facts of the column in each file.
-        ordering: The order of its values; None if they have none.
-    """
+    """Serialize the bounds of one column."""
     is_decimal = ordering is not None and ordering.dtype == object and not ordering.is_bytes
 
     def encoded(key: Any) -> Any:
@@ -91,11 +86,6 @@ def batch_of_rows(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Reco
 
 def parse_bounds(data: bytes, ordering: Ordering | None, num_rows: np.ndarray) -> FileBounds:
     """Parse the result of `serialize_bounds`.
-
-    Args:
-        data: The bytes.
-        ordering: As for `serialize_bounds`.
-        num_rows: The number of rows of each file.
 
     Raises:
         ValueError: If the bytes do not describe such files.
@@ -262,10 +252,6 @@ class Segment:
     def metadata(self, ordinal: int, path: str) -> FileMetadata:
         """Return the footer of a file.
 
-        Args:
-            ordinal: The position of the file in the segment.
-            path: The name of the file in messages.
-
         Raises:
             CorruptFileError: If the footer is damaged.
         """
@@ -305,13 +291,7 @@ class Gathered:
 
 
 class Family:
-    """The files of a segment with the same columns.
-
-    Args:
-        segment: The segment.
-        ordinal: The ordinal of the family.
-        about: Its entry in the table of contents of the segment.
-    """
+    """The files of a segment with the same columns."""
 
     def __init__(self, segment: Segment, ordinal: int, about: Mapping[str, Any]) -> None:
         self._segment = segment
