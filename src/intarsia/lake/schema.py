@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import pyarrow as pa
@@ -115,6 +117,7 @@ def _bytes(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     return next((data_type for data_type in (a, b) if _is_plain_bytes(data_type)), pa.binary())
 
 
+@lru_cache(maxsize=256)
 def _unified(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     """Return the common type of pyarrow."""
     try:
@@ -233,15 +236,15 @@ def table_schema(
             counted.append(_Counted(path, schema))
     first = counted[0].schema
     fields, paths, mixed = _fields(counted[0]), dict[str, str](), set[str]()
+    having = Counter(fields.keys())
     for one in counted[1:]:
         own = _fields(one)
-        for name in fields.keys() - own.keys():
-            fields[name] = fields[name].with_nullable(True)
+        having.update(own.keys())
         for name, field in own.items():
             known = fields.get(name)
             if known is None:
                 if columns_of == "union":
-                    fields[name], paths[name] = field.with_nullable(True), one.path
+                    fields[name], paths[name] = field, one.path
                 continue
             if field.type != known.type:
                 if comparison_type(field.type) != comparison_type(known.type):
@@ -252,6 +255,9 @@ def table_schema(
                 if data_type is not None and data_type != known.type:
                     known, paths[name] = known.with_type(data_type), one.path
             fields[name] = known.with_nullable(known.nullable or field.nullable)
+    for name, field in fields.items():
+        if having[name] < len(counted):
+            fields[name] = field.with_nullable(True)
     # the first file's repeated names remain, so that scans of them are refused
     columns = [fields[field.name] if first.get_field_index(field.name) >= 0 else field for field in first]
     own_names = set(first.names)
