@@ -254,7 +254,7 @@ def table_schema(
                     raise _no_common_type(known, paths.get(name, counted[0].path), field, one.path)
                 if data_type is not None and data_type != known.type:
                     known, paths[name] = known.with_type(data_type), one.path
-            fields[name] = known.with_nullable(known.nullable or field.nullable)
+            fields[name] = known if known.nullable else known.with_nullable(field.nullable)
     for name, field in fields.items():
         if having[name] < len(counted):
             fields[name] = field.with_nullable(True)
