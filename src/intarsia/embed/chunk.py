@@ -16,11 +16,10 @@ from intarsia.embed.report import Reason
 from intarsia.errors import CorruptFileError, IndexBuildError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.decompress import decompress
-from intarsia.file.pages import walk_pages
 from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.levels import PageLevels, levels_are_compressed, page_levels
-from intarsia.format.page_header import Page
+from intarsia.format.pages import Page, walk_pages
 from intarsia.format.structs import ColumnMetaData, OffsetIndex, PageEncodingStats, PageLocation
 from intarsia.storage import ByteRange
 
@@ -82,7 +81,7 @@ def locate_pages(
 
     Args:
         chunk: The bytes of the chunk.
-        pages: Its pages, as returned by `intarsia.file.pages.walk_pages`.
+        pages: Its pages, as returned by `intarsia.format.pages.walk_pages`.
         meta: The chunk's metadata in the footer.
         num_rows: Number of rows in the row group.
         leaf: The column.

@@ -17,11 +17,11 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.claims import check_claims
 from intarsia.file.fetch import PageCache
 from intarsia.file.page_values import check_values
-from intarsia.file.pages import walk_pages
 from intarsia.file.synthetic import Segments, SyntheticSchema, decode
 from intarsia.format import thrift
 from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf, chunk_range
+from intarsia.format.pages import walk_pages
 from intarsia.format.structs import OffsetIndex
 from intarsia.indexes.dictionary_page import is_all_dictionary
 from intarsia.indexes.layout import Layout
@@ -226,7 +226,6 @@ class FileColumns:
                 as_dictionary=[leaf.name for leaf in leaves] if as_dictionary else (),
                 int96_unit=int96_unit,
                 checksums=self._file.page_checksums,
-                encodings=(encoding for meta in metas for encoding in meta.encodings),
                 offset_of=fetched.offset,
             )
             # rows are numbered by the footer's counts; a wrong count would shift all later rows

@@ -105,7 +105,6 @@ class LeafReader:
             "the pages",
             as_dictionary=[self._schema.leaves[0].name] if as_dictionary else (),
             checksums=False,
-            encodings=meta.encodings,
         )
         column = table.column(0)
         if len(column) != num_rows:  # pyarrow stops at a page without values, without an error

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.errors import FormatError
-from intarsia.file.outlines import ChunkOutlines, data_page_count, outlines_of
+from intarsia.file.outlines import UNKNOWN, ChunkOutlines, outlines_of
 from intarsia.file.schema import FileSchema, file_schema
 from intarsia.file.synthetic import decode_errors, footer_parts
 from intarsia.format.directory import Directory, FoundDirectory, find_directory
@@ -132,13 +132,12 @@ class FileMetadata:
         self._contradictions: frozenset[Contradiction] = frozenset()
         self._changing = threading.RLock()
 
-    def part_of(self, row_group: int) -> tuple[FileMetadata, int]:
-        """Return the metadata of the file that has a row group, and the ordinal of the row group in it."""
-        return self, row_group
+    def part_of(self, row_group: int) -> tuple[FileMetadata, int, int]:
+        """Return the metadata of the file that has a row group, the group's ordinal in it, and its start.
 
-    def shift_of(self, row_group: int) -> int:  # noqa: ARG002  several files may be joined
-        """Return the offset of the first byte of the file that has a row group."""
-        return 0
+        Several files may be joined; the start is the offset of the first byte of the file.
+        """
+        return self, row_group, 0
 
     @property
     def footer_start(self) -> int:
@@ -194,11 +193,13 @@ class FileMetadata:
 
     def outlines(self, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
         """Return offsets and counts of the chunks of some leaves in all row groups."""
-        unknown = [leaf for leaf in leaves if leaf.ordinal not in self._outlines]
-        if unknown:
-            ordinals = [leaf.ordinal for leaf in unknown]
-            self._outlines |= zip(ordinals, self._outlined(unknown), strict=True)
-        return [self._outlines[leaf.ordinal] for leaf in leaves]
+        try:
+            return [self._outlines[leaf.ordinal] for leaf in leaves]
+        except KeyError:
+            unknown = [leaf for leaf in leaves if leaf.ordinal not in self._outlines]
+            for leaf, of_leaf in zip(unknown, self._outlined(unknown), strict=True):
+                self._outlines[leaf.ordinal] = of_leaf
+            return [self._outlines[leaf.ordinal] for leaf in leaves]
 
     def _outlined(self, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
         return outlines_of(self.footer.metadata.row_groups, leaves, self.footer.file_length)
@@ -289,19 +290,23 @@ class FileMetadata:
         """The metadata that was found to be wrong so far."""
         return self._contradictions
 
-    def has_loaded_locations(self, key: ChunkKey) -> bool:
-        """Return whether the OffsetIndex of a chunk has been loaded or found to be missing."""
-        return key in self._locations
+    def has_loaded(self, struct: Literal["OffsetIndex", "ColumnIndex"], key: ChunkKey) -> bool:
+        """Return whether a part of the page index of a chunk has been loaded or found to be missing."""
+        return key in (self._locations if struct == "OffsetIndex" else self._column_indexes)
 
-    def has_loaded_column_index(self, key: ChunkKey) -> bool:
-        """Return whether the ColumnIndex of a chunk has been loaded or found to be missing."""
-        return key in self._column_indexes
-
-    def keep_locations(self, key: ChunkKey, locations: PageLocations | None, num_bytes: int = 0) -> None:
+    def keep_locations(
+        self, key: ChunkKey, locations: PageLocations | None, num_bytes: int = 0, recorded: int = UNKNOWN
+    ) -> None:
         """Store the page locations of a chunk, or that they are unknown.
 
         Chunks whose pages have the same rows share these, as usual for writers that limit the rows of a page.
         So the pages with some rows are searched once for all of them.
+
+        Args:
+            key: The chunk.
+            locations: Its page locations.
+            num_bytes: The size of the OffsetIndex.
+            recorded: The number of pages according to the footer.
         """
         with self._changing:
             if locations is not None:
@@ -311,13 +316,9 @@ class FileMetadata:
             if Contradiction(key.row_group) in self._contradictions:
                 locations = None
             self._locations[key] = locations
-            if locations is not None and len(locations) != self._recorded_pages(key):
+            if locations is not None and len(locations) != recorded:
                 self._located_counts[key] = len(locations)
             self._page_index_bytes += num_bytes
-
-    def _recorded_pages(self, key: ChunkKey) -> int | None:
-        meta = self.footer.metadata.row_groups[key.row_group].columns[key.leaf].meta_data
-        return None if meta is None else data_page_count(meta.encoding_stats)
 
     def keep_column_index(self, key: ChunkKey, column_index: ColumnIndex | None, num_bytes: int = 0) -> None:
         """Store the column index of a chunk, or that none is trusted."""

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from intarsia.errors import CorruptFileError, UnsupportedFeatureError
 from intarsia.file.decompress import check_expansion, decompress
-from intarsia.file.pages import iter_pages, walk_pages
 from intarsia.file.trust import parse_writer
 from intarsia.format.enums import DICTIONARY_ENCODINGS, Encoding, PageType, Type
 from intarsia.format.footer import Leaf
 from intarsia.format.levels import count_run_values, page_levels, split_levels
-from intarsia.format.page_header import Page
 from intarsia.format.page_index import decode_varints
+from intarsia.format.pages import Page, iter_pages, walk_pages
 
 #: The minimum size of a value in PLAIN encoding, in bytes; booleans are bits, except in dictionaries.
 _PLAIN_BYTES = {
@@ -92,12 +91,12 @@ def check_values(
     if start < stop and data[start : start + 2] not in _STARTS_OF_DATA_PAGES:
         page = next(iter_pages(data, start=start))
         if page.header.type == PageType.DICTIONARY_PAGE:
-            _check_dictionary_size(page, leaf)
+            check_dictionary_size(page, leaf)
     if is_plausible(num_values, stop - start):
         return
     pages, has_dictionary = data[start:stop], False
     for page in walk_pages(pages, num_values):
-        check_expansion(page, codec)
+        check_expansion([page], codec)
         if page.header.type == PageType.DICTIONARY_PAGE:
             has_dictionary = True
         elif page.uses_dictionary and not has_dictionary:
@@ -112,7 +111,7 @@ def check_values(
             _check_data_page(pages, page, codec, leaf, created_by)
 
 
-def _check_dictionary_size(page: Page, leaf: Leaf) -> None:
+def check_dictionary_size(page: Page, leaf: Leaf) -> None:
     """Refuse a dictionary page that claims more values than fit into its bytes.
 
     Raises:

@@ -7,11 +7,11 @@ the number of decoded rows.
 from __future__ import annotations
 
 import base64
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, chain, pairwise, starmap
 from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
@@ -19,11 +19,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from intarsia.errors import CorruptFileError, IntarsiaError, UnsupportedFeatureError
-from intarsia.file.pages import iter_pages
 from intarsia.format import thrift
 from intarsia.format.enums import CompressionCodec, encoding_name
 from intarsia.format.footer import MAGIC, Leaf
-from intarsia.format.page_header import PAGE_CHECKSUM
+from intarsia.format.pages import PAGE_CHECKSUM, iter_pages
 from intarsia.format.structs import (
     ColumnChunk,
     ColumnMetaData,
@@ -143,6 +142,7 @@ class Segments(NamedTuple):
         num_values: Number of values in its data pages, including nulls.
         raw_bytes: Size of the chunk before compression.
         codecs: `CompressionCodec` of the chunk.
+        encodings: Its encodings, for messages.
     """
 
     ordinal: int
@@ -151,11 +151,13 @@ class Segments(NamedTuple):
     num_values: Sequence[int]
     raw_bytes: Sequence[int]
     codecs: Sequence[int]
+    encodings: Sequence[Sequence[int]]
 
     @classmethod
     def of_chunk(cls, ordinal: int, meta: ColumnMetaData, start: int, stop: int) -> Segments:
         """Return a single whole chunk."""
-        return cls(ordinal, [start], [stop], [meta.num_values], [meta.total_uncompressed_size], [meta.codec])
+        sizes = [meta.num_values], [meta.total_uncompressed_size], [meta.codec], [meta.encodings]
+        return cls(ordinal, [start], [stop], *sizes)
 
 
 def decode(
@@ -168,7 +170,6 @@ def decode(
     as_dictionary: Sequence[str] = (),
     int96_unit: Literal["s"] | None = None,
     checksums: bool = True,
-    encodings: Iterable[int] = (),
     offset_of: Callable[[int], int] = int,
 ) -> pa.Table:
     """Decode segments of chunks with pyarrow.
@@ -184,7 +185,6 @@ def decode(
         as_dictionary: Names of columns of texts to return as dictionary arrays, without expanding them.
         int96_unit: The unit of INT96; by default nanoseconds.
         checksums: Compare the checksums of the pages that have one.
-        encodings: The encodings of the chunks, for messages.
         offset_of: Returns the offset in the file of a position in the bytes, for errors.
 
     Returns:
@@ -206,7 +206,7 @@ def decode(
                     leaf.type, [], codec, count, raw_bytes, stop - start, start, path_in_schema=path
                 )
             )
-            for start, stop, count, raw_bytes, codec in zip(*given[1:], strict=True)
+            for start, stop, count, raw_bytes, codec in zip(*given[1:6], strict=True)
         ]
         num_bytes += sum(given.stops) - sum(given.starts)
     groups = [RowGroup(list(row), 0, count) for *row, count in zip(*columns, num_rows, strict=True)]
@@ -219,6 +219,7 @@ def decode(
     # a single column cannot be decoded in parallel, and memory freed by other threads is reused late
     use_threads = num_bytes > (_MANY_BYTES if len(leaves) < _SEVERAL_COLUMNS else _MANY_BYTES // 4)
     use_threads = use_threads and len(leaves) > 1 and len(groups) == 1
+    encodings = chain.from_iterable(chain.from_iterable([given.encodings for given in leaves]))
     with decode_errors(what, "DataPage" if len(groups) == 1 else "RowGroup", encodings):
         try:
             if sum(map(len, parts)) > _COPIED_BYTES:
@@ -243,8 +244,8 @@ def _file_of(parts: Sequence[bytes]) -> pa.NativeFile:
     """Return a file that has the parts one after the other, without copying them."""
     if len(parts) == 1:
         return pa.BufferReader(parts[0])
-    edges = [0, *itertools.accumulate(map(len, parts))]
-    pieces = zip(itertools.starmap(ByteRange, itertools.pairwise(edges)), parts, strict=True)
+    edges = [0, *accumulate(map(len, parts))]
+    pieces = zip(starmap(ByteRange, pairwise(edges)), parts, strict=True)
     return pa.PythonFile(SourceStream(SparseBytes(edges[-1], pieces)), mode="r")
 
 

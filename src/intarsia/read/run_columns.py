@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from intarsia.errors import CorruptFileError
 from intarsia.file import ChunkKey
-from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, is_single_page
+from intarsia.file.chunk_plan import ChunkPlan
 from intarsia.file.claims import check_row_count
-from intarsia.file.decode import LeafPlan, PageDecoder, PageIndexMismatchError, padded, parse_pages
+from intarsia.file.decode import LeafPlan, PageIndexMismatchError, decode_rows, padded, parse_pages
 from intarsia.file.fetch import FetchedBytes, PageCache
 from intarsia.file.metadata import naming_errors
-from intarsia.file.outlines import Bools, Int64s
+from intarsia.file.outlines import Bools, DictionaryUse, Int64s
 from intarsia.format.footer import Leaf
 from intarsia.read.file_plan import add_planned, load_locations, plan_chunks
 from intarsia.read.file_query import FileQuery, leaves_under
@@ -44,7 +44,6 @@ class RunColumns:
 
     def __init__(self, query: FileQuery, run: Run, unpruned: Bools, known: Mapping[int, bytes]) -> None:
         self._query, self._run, self._unpruned, self._known = query, run, unpruned, known
-        self._decoder = PageDecoder(query.file)
         self._pages = PageCache(query.file.source, known)
         self._has_undecided = False
         self.dictionary_pages = np.zeros(len(run.groups), dtype=np.int64)
@@ -64,7 +63,7 @@ class RunColumns:
         """
         plans, fetched = self._fetch(leaves, rows)
         with self._naming_wrong_index(), self._naming():
-            return self._decoder.decode(plans, fetched, rows)
+            return decode_rows(self._query.file, plans, fetched, rows)
 
     def fetch(self, leaves: list[Leaf], rows: RowSelection) -> None:
         """Fetch and count the pages that `decode` would decode."""
@@ -111,12 +110,13 @@ class RunColumns:
         """Plan to read the pages with some rows, and the dictionary pages that they may need."""
         query, groups = self._query, self._run.groups[touched]
         edges = query.file.footer.row_group_starts
+        outlines = query.file.metadata.outlines(leaves)
         if len(groups) > 1:
             keys = [
                 ChunkKey(group, leaf.ordinal)
                 for group in groups.tolist()
-                for leaf in leaves
-                if not is_single_page(query.file.footer.chunk_metadata(group, leaf))
+                for leaf, of_leaf in zip(leaves, outlines, strict=True)
+                if not of_leaf.pages[group].is_single
             ]
             self.index_bytes += query.file.load_page_index(keys)
         of_groups = []
@@ -127,13 +127,15 @@ class RunColumns:
             self.index_bytes += index_bytes
             of_groups.append(chunks)
         plans = []
-        for leaf, *chunks in zip(leaves, *of_groups, strict=True):
+        for leaf, of_leaf, *chunks in zip(leaves, outlines, *of_groups, strict=True):
             dictionaries = {}
             for at, (position, chunk) in enumerate(zip(touched.tolist(), chunks, strict=True)):
                 dictionary = self._add_chunk(position, chunk)
                 if dictionary is not None:
                     dictionaries[at] = dictionary
-            plans.append(LeafPlan.of_pages(leaf, groups, chunks, dictionaries))
+            # for nested V1 pages, only the number of decoded rows shows that the page index is correct
+            rows_of_pages = tuple([(chunk.covered, chunk.whole) for chunk in chunks])
+            plans.append(LeafPlan(leaf, groups, of_leaf, chunks, dictionaries, rows_of_pages))
         return plans
 
     def _add_chunk(self, position: int, chunk: ChunkPlan) -> ByteRange | None:
@@ -177,7 +179,7 @@ class RunColumns:
 
     def _naming(self) -> naming_errors:
         """Add the path of the file to errors that leave the block."""
-        return naming_errors(self._query.file.path_of(int(self._run.groups[0])))
+        return naming_errors(self._query.file.metadata.part_of(int(self._run.groups[0]))[0].path)
 
     @contextmanager
     def _naming_wrong_index(self) -> Iterator[None]:

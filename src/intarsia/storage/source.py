@@ -377,10 +377,10 @@ class BufferedSource:
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
         """Read the bytes of each range, with one call of the source for all bytes not in memory."""
-        cuts = [list(self._kept.pieces(location)) for location in ranges]
+        cuts = [self._kept.pieces(location) for location in ranges]
         missing = [location for pieces in cuts for location, data in pieces if data is None]
         fetched = iter(self._source.read_ranges(missing) if missing else ())
-        return [joined(next(fetched) if data is None else data for _, data in pieces) for pieces in cuts]
+        return [joined([next(fetched) if data is None else data for _, data in pieces]) for pieces in cuts]
 
     def close(self) -> None:
         """Close the underlying source."""

@@ -18,7 +18,7 @@ from intarsia.check.inspection.values import human_value
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunk_plan import dictionary_range
-from intarsia.file.outlines import data_page_count
+from intarsia.file.outlines import UNKNOWN, page_counts
 from intarsia.format.bloom import FilterLocation, blocks_of, estimated_distinct
 from intarsia.format.enums import BoundaryOrder, CompressionCodec, encoding_name
 from intarsia.format.footer import Leaf
@@ -57,10 +57,9 @@ def inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkIns
             bloom = _inspect_bloom(file, meta, look_inside=pages)
         except FormatError as error:
             ignored.append(f"Bloom filter ignored: {error.message}")
-    counted = len(locations) if locations is not None else data_page_count(meta.encoding_stats)
-    count_source = (
-        None if counted is None else ("offset_index" if locations is not None else "encoding_stats")
-    )
+    counted, count_source = page_counts(meta.encoding_stats, ()).data, "encoding_stats"
+    if locations is not None:
+        counted, count_source = len(locations), "offset_index"
     listed = _inspect_pages(file, key, leaf, index) if pages else None
     return ChunkInspection(
         column=leaf.name,
@@ -69,8 +68,8 @@ def inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkIns
         num_values=meta.num_values,
         compressed_bytes=meta.total_compressed_size,
         uncompressed_bytes=meta.total_uncompressed_size,
-        num_pages=counted,
-        num_pages_source=count_source,
+        num_pages=None if counted == UNKNOWN else counted,
+        num_pages_source=None if counted == UNKNOWN else count_source,
         null_count=statistics.null_count,
         min=None if low is None else human_value(leaf, low),
         max=None if high is None else human_value(leaf, high),

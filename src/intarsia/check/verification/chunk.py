@@ -16,11 +16,10 @@ from intarsia.check.verification.findings import Findings
 from intarsia.embed.chunk import count_levels, present_counts
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.errors import CorruptFileError, FormatError
-from intarsia.file.pages import iter_pages
 from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.levels import PageLevels
-from intarsia.format.page_header import Page
+from intarsia.format.pages import Page, iter_pages
 from intarsia.format.structs import ColumnMetaData
 from intarsia.rows.ordering import Keys, Ordering
 
