@@ -14,9 +14,8 @@ from intarsia.embed.chunk import locate_pages
 from intarsia.embed.leaf_values import may_be_dictionary
 from intarsia.errors import CorruptFileError, IndexBuildError, PredicateError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.claims import check_claims
+from intarsia.file.claims import check_claims, check_values
 from intarsia.file.fetch import PageCache
-from intarsia.file.page_values import check_values
 from intarsia.file.synthetic import Segments, SyntheticSchema, decode
 from intarsia.format import thrift
 from intarsia.format.enums import Type
@@ -182,7 +181,7 @@ class FileColumns:
         if leaf.ordinal not in self._checked:
             with self._file.named_errors():
                 for row_group in self._row_groups:
-                    check_claims(self._file, row_group, leaf)
+                    check_claims(self._file.source, self._file.footer, row_group, leaf)
             self._checked.add(leaf.ordinal)
 
     def _read(self, row_group: int, leaf: Leaf, **options: Any) -> pa.ChunkedArray:

@@ -1,4 +1,4 @@
-"""Decoding of selected pages, and selection of rows in them.
+"""Bytes to arrays: footers to columns of arrays (`outlines_of`), and pages to selected rows (`decode_rows`).
 
 Leaves whose pages cover the same rows are decoded together. Leaves of one nested column whose pages cover
 different rows are decoded separately, reduced to the selected rows, and joined.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from operator import add
 from types import MappingProxyType
@@ -19,17 +18,17 @@ import pyarrow as pa
 
 from intarsia.arrow.nested import join_columns
 from intarsia.errors import CorruptFileError, FormatError, UnsupportedFeatureError
-from intarsia.file import ParquetInput
-from intarsia.file.chunk_plan import ChunkPlan
+from intarsia.file.chunks import ChunkOutlines, ChunkPlan, Int64s, PageCounts, page_counts
+from intarsia.file.claims import check_dictionary_size, check_values, is_plausible
 from intarsia.file.decompress import check_expansion
 from intarsia.file.fetch import FetchedBytes
-from intarsia.file.outlines import ChunkOutlines, Int64s
-from intarsia.file.page_values import check_dictionary_size, check_values, is_plausible
+from intarsia.file.schema import FileSchema
 from intarsia.file.synthetic import Segments, SyntheticSchema, decode
-from intarsia.file.trust import parse_writer
 from intarsia.format.enums import PageType
 from intarsia.format.footer import Leaf
 from intarsia.format.pages import PAGE_CHECKSUM, Page, check_value_counts, pages_at
+from intarsia.format.row_groups import chunk_outlines
+from intarsia.format.structs import PageEncodingStats, RowGroup
 from intarsia.rows.selection import RowSelection, union
 from intarsia.storage import ByteRange
 
@@ -39,11 +38,87 @@ _FEW_RANGES = 8
 #: If fewer than one value in this many is selected, values are taken by their ordinals, otherwise by a mask.
 _MIN_TAKEN = 4
 
-#: pyarrow reads as many bytes behind the chunks of old parquet-mr.
-_PADDING_BYTES = 100
-
 #: If fewer than one row in this many is needed, texts with few distinct values are decoded to dictionaries.
 _SPARSE = 4
+
+
+# --- footers to columns of arrays -------------------------------------------------------------------
+
+
+#: Offsets and counts of a chunk that is not sound, as in `ChunkOutlines` before ``data_pages``.
+_UNSOUND = (-1, -1, -1, -1, -1, -1)
+
+
+def outlines_of(
+    groups: Sequence[RowGroup], leaves: Sequence[Leaf], file_length: int | Int64s
+) -> list[ChunkOutlines]:
+    """Collect the chunks of some leaves.
+
+    Args:
+        groups: The row groups.
+        leaves: The leaves.
+        file_length: The length in bytes of the file, or of the file of each row group.
+    """
+    ordinals = [leaf.ordinal for leaf in leaves]
+    rows: list[tuple[int, ...]] = []
+    pages: list[PageCounts] = []
+    encodings: list[tuple[int, ...]] = []
+    known: dict[tuple[Sequence[PageEncodingStats], Sequence[int]], PageCounts] = {}
+    for group in groups:
+        for chunk in chunk_outlines(group.columns, ordinals):
+            meta = chunk.meta_data
+            of_chunk: tuple[int, ...] = _UNSOUND
+            own_encodings = tuple(meta.encodings or ()) if meta is not None else ()
+            stats = tuple(meta.encoding_stats or ()) if meta is not None else ()
+            of_pages = known.get((stats, own_encodings))
+            if of_pages is None:  # most chunks of a file are alike
+                of_pages = known[stats, own_encodings] = page_counts(stats, own_encodings)
+            if (
+                meta is not None
+                and (start := meta.data_page_offset) is not None
+                and (size := meta.total_compressed_size) is not None
+                and meta.num_values is not None
+                and meta.total_uncompressed_size is not None
+                and meta.codec is not None
+                and not chunk.file_path
+                and chunk.crypto_metadata is None
+                and abs(start) + abs(size) < 1 << 62
+            ):
+                dictionary = meta.dictionary_page_offset
+                first = dictionary if dictionary is not None and 0 < dictionary < start else start
+                counts = meta.num_values, meta.total_uncompressed_size, meta.codec
+                of_chunk = (first, first + size, start, *counts)
+            rows.append(
+                (
+                    *of_chunk,
+                    of_pages.data,
+                    of_pages.dictionary,
+                    chunk.offset_index_offset or 0,
+                    chunk.offset_index_length or 0,
+                    chunk.column_index_offset or 0,
+                    chunk.column_index_length or 0,
+                )
+            )
+            pages.append(of_pages)
+            encodings.append(own_encodings)
+    table = np.array(rows, dtype=np.int64).reshape(len(groups), len(leaves), len(_UNSOUND) + 6)
+    # in this order a leaf's values are contiguous, and one operation checks all leaves
+    columns = np.ascontiguousarray(table.T)
+    starts, stops, _, num_values, *_ = columns
+    is_sound = (starts >= 0) & (starts <= stops) & (stops <= file_length) & (num_values >= 0)
+    width = len(leaves)
+    return [
+        ChunkOutlines(
+            is_sound[position],
+            pages[position::width],
+            encodings[position::width],
+            *[values[position] for values in columns],
+        )
+        for position in range(width)
+    ]
+
+
+# --- pages to selected rows ----------------------------------------------------------------------
 
 
 class PageIndexMismatchError(Exception):
@@ -85,29 +160,25 @@ class LeafPlan(NamedTuple):
         return list(map(ByteRange, starts.tolist(), stops.tolist()))
 
 
-def padded(file: ParquetInput, outlines: list[ChunkOutlines]) -> list[ChunkOutlines]:
-    """Return whole chunks with the bytes behind them that their values may need.
-
-    Before 1.2.9, parquet-mr left the header of the dictionary page out of the size of a chunk (PARQUET-816).
-    """
-    name, version = parse_writer((file.footer.metadata.created_by or b"").decode("utf-8", "replace"))
-    if name != "parquet-mr" or version >= (1, 2, 9):
-        return outlines
-    end = file.footer.start
-    return [replace(of_leaf, stops=np.minimum(of_leaf.stops + _PADDING_BYTES, end)) for of_leaf in outlines]
-
-
 def decode_rows(
-    file: ParquetInput, plans: Sequence[LeafPlan], fetched: FetchedBytes, rows: RowSelection
+    schema: FileSchema,
+    edges: Int64s,
+    plans: Sequence[LeafPlan],
+    fetched: FetchedBytes,
+    rows: RowSelection,
+    *,
+    checksums: bool,
 ) -> dict[int, pa.ChunkedArray]:
     """Decode the selected rows of top-level fields, each reduced to the given leaves.
 
     Args:
-        file: The file.
+        schema: The schema of the file.
+        edges: First row of each row group, and the number of rows at the end.
         plans: What was read of all leaves, in the order of the leaves, in the same row groups; leaves of
             one field must be in the same call. Of several row groups, only top-level columns.
         fetched: The bytes, in one part unless whole chunks of one row group are decoded.
         rows: The rows to return; every plan covers them.
+        checksums: Whether pages that have a checksum are compared with it.
 
     Returns:
         The values of each top-level field, ``rows.num_rows`` of them, by ordinal of the field.
@@ -121,26 +192,27 @@ def decode_rows(
         together[plan.rows].append(plan)
     pieces: dict[int, list[pa.ChunkedArray]] = defaultdict(list)
     for of_pages in together.values():
-        covered, num_rows = _covered(of_pages, file.footer.row_group_starts, rows)
+        covered, num_rows = _covered(of_pages, edges, rows)
         is_sparse = len(num_rows) > 1 and rows.num_rows * _SPARSE < covered.num_rows
-        texts = [plan.leaf for plan in of_pages if _repeats_texts(file, plan)] if is_sparse else []
-        table = _decode_together(file, of_pages, fetched, num_rows, texts)
+        texts = [plan.leaf for plan in of_pages if _repeats_texts(schema, plan)] if is_sparse else []
+        table = _decode_together(schema, of_pages, fetched, num_rows, texts, checksums=checksums)
         taken = RowTaker(covered, rows)
         roots = dict.fromkeys([plan.leaf.root_ordinal for plan in of_pages])
         for root, column in zip(roots, table.columns, strict=True):
             pieces[root].append(taken.of(column))
         for leaf in texts:
-            (values,), data_type = pieces[leaf.root_ordinal], file.leaf_types[leaf.ordinal]
+            (values,), data_type = pieces[leaf.root_ordinal], schema.leaf_types[leaf.ordinal]
             if values.type != data_type:
                 pieces[leaf.root_ordinal] = [values.cast(values.type.value_type).cast(data_type)]
     decoded = {}
     for root, found in pieces.items():
         decoded[root] = found[0]
         if len(found) > 1:
-            schema = file.schema.part((root,))
-            ordinals = [plan.leaf.ordinal for plan in plans if plan.leaf.root_ordinal == root]
+            part = schema.part((root,))
             # the type of the field reduced to some leaves, as pyarrow reduces it
-            reduced = schema.arrow_of([schema.positions[ordinal] for ordinal in ordinals])
+            reduced = part.arrow_of(
+                [part.positions[plan.leaf.ordinal] for plan in plans if plan.leaf.root_ordinal == root]
+            )
             decoded[root] = join_columns(found, reduced.field(0).type)
     return decoded
 
@@ -161,12 +233,12 @@ def _covered(
     return union(shifted), [rows.num_rows for rows in shifted]
 
 
-def _repeats_texts(file: ParquetInput, plan: LeafPlan) -> bool:
+def _repeats_texts(schema: FileSchema, plan: LeafPlan) -> bool:
     """Return whether a column of texts has few distinct values, all of which are in dictionary pages.
 
     Text without a dictionary takes at least 4 bytes for its length.
     """
-    if plan.chunks or file.leaf_types[plan.leaf.ordinal] not in (pa.string(), pa.large_string()):
+    if plan.chunks or schema.leaf_types[plan.leaf.ordinal] not in (pa.string(), pa.large_string()):
         return False
     outlines = plan.outlines
     repeats = (outlines.dictionary_pages == 1) & (outlines.data_pages == 1)
@@ -175,31 +247,32 @@ def _repeats_texts(file: ParquetInput, plan: LeafPlan) -> bool:
 
 
 def _decode_together(
-    file: ParquetInput,
+    schema: FileSchema,
     plans: Sequence[LeafPlan],
     fetched: FetchedBytes,
     num_rows: list[int],
     texts: Sequence[Leaf],
+    *,
+    checksums: bool,
 ) -> pa.Table:
     """Decode leaves whose pages have the same rows, and columns of texts to dictionary arrays."""
     leaves = [plan.leaf for plan in plans]
-    schema = file.schema.part(tuple(sorted({leaf.root_ordinal for leaf in leaves})))
+    part = schema.part(tuple(dict.fromkeys([leaf.root_ordinal for leaf in leaves])))
     names = ", ".join([repr(leaf.name) for leaf in leaves])
-    path = file.metadata.part_of(int(plans[0].groups[0]))[0].path
     expected, claimed = sum(num_rows), num_rows
     try:
-        segments = [_segments(plan, schema, fetched) for plan in plans]
+        segments = [_segments(plan, part, fetched) for plan in plans]
         if len(num_rows) == 1 and max([leaf.max_repetition_level for leaf in leaves]):
             # more rows than there can be, so that pyarrow decodes all of them
             claimed = [max(expected, *[of_leaf.num_values[0] for of_leaf in segments])]
         table = decode(
-            schema,
+            part,
             segments,
             claimed,
             fetched.parts,
             f"the pages of {names}",
             as_dictionary=[leaf.name for leaf in texts],
-            checksums=file.page_checksums,
+            checksums=checksums,
             offset_of=fetched.offset,
         )
     except FormatError as error:
@@ -208,10 +281,9 @@ def _decode_together(
             error.column = leaves[0].path[0]
         elif len(plans) > 1:  # decode each column separately, so that the error names the column
             for plan in plans:
-                _decode_together(file, [plan], fetched, num_rows, ())
+                _decode_together(schema, [plan], fetched, num_rows, (), checksums=checksums)
         else:
             error.column = leaves[0].name
-        error.path = path
         if isinstance(error, CorruptFileError) and error.reason != PAGE_CHECKSUM:
             if not plans[0].is_whole:  # the pages or their index are damaged
                 raise PageIndexMismatchError(error.message) from error
@@ -223,7 +295,6 @@ def _decode_together(
             raise CorruptFileError(
                 contradiction,
                 reason="page-row-count-mismatch",
-                path=path,
                 column=leaves[0].name if len(plans) == 1 else None,
                 struct="DataPage",
             )

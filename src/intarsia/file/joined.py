@@ -20,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
+from intarsia.file.chunks import ChunkOutlines
+from intarsia.file.decode import outlines_of
 from intarsia.file.metadata import ChunkKey, Contradiction, FileMetadata, Ignored, RawFooter
-from intarsia.file.outlines import ChunkOutlines, outlines_of
 from intarsia.file.parquet_file import Extent, ParquetInput
 from intarsia.file.schema import INDEX_KEYS
 from intarsia.format.directory import Directory

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.errors import FormatError
-from intarsia.file.outlines import UNKNOWN, ChunkOutlines, outlines_of
+from intarsia.file.chunks import UNKNOWN, ChunkOutlines
+from intarsia.file.decode import outlines_of
 from intarsia.file.schema import FileSchema, file_schema
 from intarsia.file.synthetic import decode_errors, footer_parts
 from intarsia.format.directory import Directory, FoundDirectory, find_directory

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.errors import CorruptFileError, FormatError, IntarsiaError
+from intarsia.file.chunks import Bools, ChunkOutlines
 from intarsia.file.metadata import ChunkKey, FileMetadata, Ignored, RawFooter, naming_errors
-from intarsia.file.outlines import Bools, ChunkOutlines
 from intarsia.file.schema import FileSchema
 from intarsia.file.trust import Claim, Trust
 from intarsia.format.directory import Directory, FoundDirectory

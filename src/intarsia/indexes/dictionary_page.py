@@ -7,8 +7,8 @@ import pyarrow as pa
 from intarsia.arrow.nested import field_values
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
-from intarsia.file.outlines import DictionaryUse, page_counts
-from intarsia.file.page_values import plain_bytes
+from intarsia.file.chunks import DictionaryUse, page_counts
+from intarsia.file.claims import plain_bytes
 from intarsia.file.synthetic import Segments, decode
 from intarsia.format import thrift
 from intarsia.format.enums import Encoding, PageType

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from intarsia.file import ChunkKey
-from intarsia.file.chunk_plan import ChunkPlan, PageChooser, plan_chunk
+from intarsia.file.chunks import ChunkOutlines, ChunkPlan, DictionaryUse, PageChooser, plan_chunk
 from intarsia.file.metadata import Contradiction
-from intarsia.file.outlines import ChunkOutlines, DictionaryUse
 from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageLocations
 from intarsia.predicate import Bound

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from intarsia.errors import FormatError
 from intarsia.file import ChunkKey
-from intarsia.file.outlines import DictionaryUse
+from intarsia.file.chunks import DictionaryUse
 from intarsia.format.footer import Leaf
 from intarsia.read.file_plan import FilePlan, plan_chunks
 from intarsia.read.file_query import FileQuery, leaves_under

@@ -10,12 +10,11 @@ import pyarrow as pa
 
 from intarsia.errors import CorruptFileError
 from intarsia.file import ChunkKey
-from intarsia.file.chunk_plan import ChunkPlan
+from intarsia.file.chunks import Bools, ChunkPlan, DictionaryUse, Int64s, padded
 from intarsia.file.claims import check_row_count
-from intarsia.file.decode import LeafPlan, PageIndexMismatchError, decode_rows, padded, parse_pages
+from intarsia.file.decode import LeafPlan, PageIndexMismatchError, decode_rows, parse_pages
 from intarsia.file.fetch import FetchedBytes, PageCache
 from intarsia.file.metadata import naming_errors
-from intarsia.file.outlines import Bools, DictionaryUse, Int64s
 from intarsia.format.footer import Leaf
 from intarsia.read.file_plan import add_planned, load_locations, plan_chunks
 from intarsia.read.file_query import FileQuery, leaves_under
@@ -63,7 +62,9 @@ class RunColumns:
         """
         plans, fetched = self._fetch(leaves, rows)
         with self._naming_wrong_index(), self._naming():
-            return decode_rows(self._query.file, plans, fetched, rows)
+            file = self._query.file
+            edges = file.footer.row_group_starts
+            return decode_rows(file.schema, edges, plans, fetched, rows, checksums=file.page_checksums)
 
     def fetch(self, leaves: list[Leaf], rows: RowSelection) -> None:
         """Fetch and count the pages that `decode` would decode."""
@@ -91,7 +92,7 @@ class RunColumns:
     def _whole_chunks(self, leaves: list[Leaf], touched: Int64s) -> list[LeafPlan]:
         """Plan to read chunks without their page index."""
         query, groups = self._query, self._run.groups[touched]
-        outlines = padded(query.file, query.file.metadata.outlines(leaves))
+        outlines = padded(query.file.footer, query.file.metadata.outlines(leaves))
         if len(self._run.groups) == 1:
             with self._naming():
                 for leaf in leaves:

@@ -17,8 +17,7 @@ from intarsia.check.inspection.report import (
 from intarsia.check.inspection.values import human_value
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.chunk_plan import dictionary_range
-from intarsia.file.outlines import UNKNOWN, page_counts
+from intarsia.file.chunks import UNKNOWN, dictionary_range, page_counts
 from intarsia.format.bloom import FilterLocation, blocks_of, estimated_distinct
 from intarsia.format.enums import BoundaryOrder, CompressionCodec, encoding_name
 from intarsia.format.footer import Leaf

@@ -1,20 +1,140 @@
-"""Choose the pages of a chunk to read for selected rows, without I/O and without Arrow."""
+"""The chunks of a leaf as arrays over row groups, and the pages to read of a chunk, without I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from intarsia.file.outlines import ChunkOutlines, DictionaryUse
-from intarsia.format.footer import Leaf, chunk_range
+from intarsia.file.trust import parse_writer
+from intarsia.format.enums import DATA_PAGES, DICTIONARY_ENCODINGS, PageType
+from intarsia.format.footer import Footer, Leaf, chunk_range
 from intarsia.format.page_index import PageLocations, PageRows
-from intarsia.format.structs import ColumnMetaData
+from intarsia.format.structs import ColumnMetaData, PageEncodingStats
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
+
+#: pyarrow reads as many bytes behind the chunks of old parquet-mr.
+_PADDING_BYTES = 100
+
+Bools = npt.NDArray[np.bool_]
+Int64s = npt.NDArray[np.int64]
+
+#: Replaces a number of pages that the writer did not record.
+UNKNOWN = -1
+
+
+class DictionaryUse(Enum):
+    """Whether data pages of a chunk need its dictionary page, according to the footer."""
+
+    ALWAYS = "always"
+    NEVER = "never"
+    SOME_PAGES = "some pages"
+
+
+class PageCounts(NamedTuple):
+    """What the footer says about the pages of a chunk.
+
+    Attributes:
+        data: Number of data pages; `UNKNOWN` if the writer did not record it.
+        dictionary: Number of dictionary pages; `UNKNOWN` if the writer did not record it.
+        dictionary_use: Whether the data pages need the dictionary page.
+        is_single: Whether the chunk is one data page, and the dictionary page that it needs, if it has one.
+            Any of its rows then take the whole chunk, so that the locations of its pages are not needed.
+    """
+
+    data: int
+    dictionary: int
+    dictionary_use: DictionaryUse
+    is_single: bool
+
+
+@dataclass(frozen=True)
+class ChunkOutlines:
+    """The chunks of one leaf, with one value for each row group.
+
+    Attributes:
+        is_sound: Whether the chunk is in this file, is not encrypted, and has possible offsets and counts.
+            If not, only the numbers of pages are used; `Footer.chunk_metadata` raises the error.
+        pages: The pages of each chunk.
+        encodings: The encodings of each chunk.
+        starts: Byte offset of the chunk.
+        stops: Byte offset of its end.
+        first_pages: Byte offset of its first data page.
+        num_values: Number of values, including nulls.
+        uncompressed_bytes: Size of its pages before compression.
+        codec: Its `CompressionCodec`.
+        data_pages: Number of data pages; `UNKNOWN` if the writer did not record it.
+        dictionary_pages: Number of dictionary pages; `UNKNOWN` if the writer did not record it.
+        offset_indexes: Byte offset of the OffsetIndex; 0 without one.
+        offset_index_bytes: Its length.
+        column_indexes: Byte offset of the ColumnIndex; 0 without one.
+        column_index_bytes: Its length.
+    """
+
+    is_sound: Bools
+    pages: Sequence[PageCounts]
+    encodings: Sequence[tuple[int, ...]]
+    starts: Int64s
+    stops: Int64s
+    first_pages: Int64s
+    num_values: Int64s
+    uncompressed_bytes: Int64s
+    codec: Int64s
+    data_pages: Int64s
+    dictionary_pages: Int64s
+    offset_indexes: Int64s
+    offset_index_bytes: Int64s
+    column_indexes: Int64s
+    column_index_bytes: Int64s
+
+    @property
+    def has_offset_index(self) -> Bools:
+        """Whether the footer has the offset of an OffsetIndex."""
+        return np.asarray(self.offset_indexes != 0)
+
+    @property
+    def has_column_index(self) -> Bools:
+        """Whether the footer has the locations of a ColumnIndex and its OffsetIndex."""
+        offset_index = (self.offset_indexes != 0) & (self.offset_index_bytes != 0)
+        return np.asarray(offset_index & (self.column_indexes != 0) & (self.column_index_bytes != 0))
+
+
+def page_counts(stats: Sequence[PageEncodingStats] | None, encodings: Sequence[int]) -> PageCounts:
+    """Return what the ``encoding_stats`` of a chunk say, or if they are missing, its encodings."""
+    if not stats:
+        has_dictionary = any(encoding in DICTIONARY_ENCODINGS for encoding in encodings)
+        use = DictionaryUse.SOME_PAGES if has_dictionary else DictionaryUse.NEVER
+        return PageCounts(UNKNOWN, UNKNOWN, use, is_single=False)
+    data_pages = sum(stat.count for stat in stats if stat.page_type in DATA_PAGES)
+    dictionary_pages = sum(stat.count for stat in stats if stat.page_type == PageType.DICTIONARY_PAGE)
+    needs = {
+        stat.encoding in DICTIONARY_ENCODINGS for stat in stats if stat.page_type in DATA_PAGES and stat.count
+    }
+    use = DictionaryUse.ALWAYS if True in needs else DictionaryUse.NEVER
+    if len(needs) == 2:
+        use = DictionaryUse.SOME_PAGES
+    others = [
+        (stat.page_type, stat.count) for stat in stats if stat.count and stat.page_type not in DATA_PAGES
+    ]
+    needed = [(PageType.DICTIONARY_PAGE, 1)] if use is DictionaryUse.ALWAYS else []
+    return PageCounts(data_pages, dictionary_pages, use, data_pages == 1 and others == needed)
+
+
+def padded(footer: Footer, outlines: list[ChunkOutlines]) -> list[ChunkOutlines]:
+    """Return whole chunks with the bytes behind them that their values may need.
+
+    Before 1.2.9, parquet-mr left the header of the dictionary page out of the size of a chunk (PARQUET-816).
+    """
+    name, version = parse_writer(footer.created_by)
+    if name != "parquet-mr" or version >= (1, 2, 9):
+        return outlines
+    end = footer.start
+    return [replace(of_leaf, stops=np.minimum(of_leaf.stops + _PADDING_BYTES, end)) for of_leaf in outlines]
 
 
 @dataclass(frozen=True)
