@@ -90,7 +90,6 @@ CHANGED_FROM_OUTSIDE = {
     ("embed/chunk.py", "error.offset"): _CONTEXT,
     ("file/decode.py", "error.column"): _CONTEXT,
     ("file/decode.py", "error.offset"): _CONTEXT,
-    ("file/decode.py", "error.path"): _CONTEXT,
     ("file/metadata.py", "error.path"): _CONTEXT,
     ("file/synthetic.py", "error.column"): _CONTEXT,
     ("file/synthetic.py", "error.offset"): _CONTEXT,

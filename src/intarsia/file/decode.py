@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from intarsia.arrow.nested import join_columns
 from intarsia.errors import CorruptFileError, FormatError, UnsupportedFeatureError
-from intarsia.file.chunks import ChunkOutlines, ChunkPlan, Int64s, PageCounts, page_counts
+from intarsia.file.chunks import ChunkOutlines, ChunkPlan, Int64s, StatedPages, stated_pages
 from intarsia.file.claims import check_dictionary_size, check_values, is_plausible
 from intarsia.file.decompress import check_expansion
 from intarsia.file.fetch import FetchedBytes
@@ -61,9 +61,9 @@ def outlines_of(
     """
     ordinals = [leaf.ordinal for leaf in leaves]
     rows: list[tuple[int, ...]] = []
-    pages: list[PageCounts] = []
+    pages: list[StatedPages] = []
     encodings: list[tuple[int, ...]] = []
-    known: dict[tuple[Sequence[PageEncodingStats], Sequence[int]], PageCounts] = {}
+    known: dict[tuple[Sequence[PageEncodingStats], Sequence[int]], StatedPages] = {}
     for group in groups:
         for chunk in chunk_outlines(group.columns, ordinals):
             meta = chunk.meta_data
@@ -72,7 +72,7 @@ def outlines_of(
             stats = tuple(meta.encoding_stats or ()) if meta is not None else ()
             of_pages = known.get((stats, own_encodings))
             if of_pages is None:  # most chunks of a file are alike
-                of_pages = known[stats, own_encodings] = page_counts(stats, own_encodings)
+                of_pages = known[stats, own_encodings] = stated_pages(stats, own_encodings)
             if (
                 meta is not None
                 and (start := meta.data_page_offset) is not None

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
 from intarsia.file.chunks import ChunkOutlines
 from intarsia.file.decode import outlines_of
-from intarsia.file.metadata import ChunkKey, Contradiction, FileMetadata, Ignored, RawFooter
+from intarsia.file.metadata import ChunkKey, Contradiction, FileMetadata, Ignored, RawFooter, naming_errors
 from intarsia.file.parquet_file import Extent, ParquetInput
 from intarsia.file.schema import INDEX_KEYS
 from intarsia.format.directory import Directory
@@ -450,7 +450,7 @@ class _ShiftedChunks(Sequence[ColumnChunk]):
             return [self[position] for position in range(len(self))[ordinal]]
         found = self._shifted.get(ordinal)
         if found is None:
-            with self._file.named_errors():
+            with naming_errors(self._file.path):
                 found = self._shifted[ordinal] = self._shift_chunk(self._chunks[ordinal])
         return found
 

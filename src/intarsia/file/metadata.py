@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -161,19 +160,15 @@ class FileMetadata:
         Raises:
             CorruptFileError: If it is damaged.
         """
-        with self.named_errors():
+        with naming_errors(self.path):
             return parse_footer(self._raw.data, self._raw.start, self._raw.file_length)
-
-    def named_errors(self) -> AbstractContextManager[None]:
-        """Add this file's path to format errors that leave the block."""
-        return naming_errors(self.path)
 
     # --- the schema --------------------------------------------------------------------------------
 
     @cached_property
     def arrow_metadata(self) -> pq.FileMetaData:
         """The footer, parsed by pyarrow."""
-        with self.named_errors(), decode_errors("the footer", "FileMetaData"):
+        with naming_errors(self.path), decode_errors("the footer", "FileMetaData"):
             try:
                 return _read_metadata(self._raw.data)
             except (pa.ArrowException, OSError):
@@ -210,13 +205,14 @@ class FileMetadata:
 
         It is that of the page locations, if these are loaded and trusted, else the recorded one.
         """
-        recorded = [of_leaf.data_pages for of_leaf in self.outlines(leaves)]
-        shape = len(leaves), len(self.footer.metadata.row_groups)
-        counts = np.array(recorded, dtype=np.int64).reshape(shape)
-        positions = {leaf.ordinal: position for position, leaf in enumerate(leaves)}
+        counts = np.empty((len(leaves), len(self.footer.metadata.row_groups)), dtype=np.int64)
+        of_leaves = {}
+        for of_leaf, leaf, outlines in zip(counts, leaves, self.outlines(leaves), strict=True):
+            of_leaf[:] = outlines.data_pages
+            of_leaves[leaf.ordinal] = of_leaf
         for key, num_pages in self.located_counts().items():
-            if key.leaf in positions:
-                counts[positions[key.leaf], key.row_group] = num_pages
+            if key.leaf in of_leaves:
+                of_leaves[key.leaf][key.row_group] = num_pages
         return counts
 
     def located_counts(self) -> dict[ChunkKey, int]:

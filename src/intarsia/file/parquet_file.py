@@ -63,11 +63,6 @@ class Extent(NamedTuple):
     row_edges: npt.NDArray[np.int64]
     num_bytes: npt.NDArray[np.int64]
 
-    @property
-    def num_files(self) -> int:
-        """The number of files."""
-        return len(self.num_bytes)
-
 
 class ParquetInput:
     """An open Parquet file.
@@ -264,7 +259,12 @@ class ParquetInput:
             **self._located("ColumnIndex", columns, outlines),
         }
         ranges, reads = list(located.values()), IoCounts()
-        self._read_page_index_ahead(ranges, reads)
+        missing = self.source.missing(ranges) if self.source.coalesce_bytes else []
+        if missing:  # the OffsetIndexes of other columns, too, if a further request would take longer
+            start, stop = min(missing).start, max(location.stop for location in missing)
+            stop = max(stop, min(stop + REMOTE_TAIL_BYTES, metadata.footer_start))
+            if stop - start <= self.source.coalesce_bytes:
+                self.source.keep([ByteRange(start, stop)], reads)
         found = dict(zip(located, self.source.read_ranges(ranges, reads), strict=True))
         # the OffsetIndexes first, because a ColumnIndex must have the same number of pages
         blobs = [found.get(("OffsetIndex", key), b"") for key in offsets]
@@ -302,15 +302,6 @@ class ParquetInput:
             else:
                 found[struct, key] = ByteRange(start, start + num_bytes)
         return found
-
-    def _read_page_index_ahead(self, locations: list[ByteRange], reads: IoCounts) -> None:
-        """Read the OffsetIndexes of other columns, too, if a further request would take longer."""
-        locations = self.source.missing(locations) if self.source.coalesce_bytes else []
-        if locations:
-            start, stop = min(locations).start, max(location.stop for location in locations)
-            stop = max(stop, min(stop + REMOTE_TAIL_BYTES, self.metadata.footer_start))
-            if stop - start <= self.source.coalesce_bytes:
-                self.source.keep([ByteRange(start, stop)], reads)
 
     def contains_range(self, row_group: int, location: ByteRange) -> bool:
         """Return whether a range is not empty and in the body of the file that has a row group."""
@@ -355,8 +346,14 @@ def read_raw_footer(source: CountedSource) -> RawFooter:
         UnsupportedFeatureError: If its footer is encrypted.
     """
     size = source.size()
+    if size < SMALLEST_FILE_BYTES:
+        footer_start(b"", size)  # raises
+    tail_start = max(0, size - (REMOTE_TAIL_BYTES if source.coalesce_bytes else TRAILER_BYTES))
+    if source.coalesce_bytes:
+        source.keep([ByteRange(tail_start, size)])  # it may contain indexes, too
+    tail = source.read(tail_start, size)
     try:
-        return _read_raw_footer(source, size)
+        start = footer_start(tail[-TRAILER_BYTES:], size)
     except CorruptFileError as error:
         if error.reason == "wrong-magic" and is_text(source.read(0, min(size, HEAD_BYTES))):
             raise CorruptFileError(
@@ -365,17 +362,6 @@ def read_raw_footer(source: CountedSource) -> RawFooter:
                 reason="text-file",
             ) from None
         raise
-
-
-def _read_raw_footer(source: CountedSource, size: int) -> RawFooter:
-    tail_bytes = REMOTE_TAIL_BYTES if source.coalesce_bytes else TRAILER_BYTES
-    if size < SMALLEST_FILE_BYTES:
-        footer_start(b"", size)
-    tail_start = max(0, size - tail_bytes)
-    if source.coalesce_bytes:
-        source.keep([ByteRange(tail_start, size)])  # it may contain indexes, too
-    tail = source.read(tail_start, size)
-    start = footer_start(tail[-TRAILER_BYTES:], size)
     if start >= tail_start:
         return RawFooter(tail[start - tail_start : -TRAILER_BYTES], start, size)
     return RawFooter(source.read(start, size - TRAILER_BYTES), start, size)

@@ -311,7 +311,7 @@ class ScanReport:
             own = RowSelection.union_of(extent.row_edges[:-1][among], extent.row_edges[1:][among])
             edges = query.file.footer.row_group_starts
             groups = own.covers(edges[:-1], edges[1:])
-        self.files_opened += extent.num_files if among is None else int(among.sum())
+        self.files_opened += len(extent.num_bytes) if among is None else int(among.sum())
         self.files_read += outcome.files_read if counts.row_groups else 0
         self.row_groups_total += query.num_row_groups if groups is None else int(groups.sum())
         self.row_groups_read += counts.row_groups
