@@ -36,7 +36,7 @@ class DictionaryUse(Enum):
     SOME_PAGES = "some pages"
 
 
-class StatedPages(NamedTuple):
+class RecordedPages(NamedTuple):
     """What the footer says about the pages of a chunk.
 
     Attributes:
@@ -77,7 +77,7 @@ class ChunkOutlines:
     """
 
     is_sound: Bools
-    pages: Sequence[StatedPages]
+    pages: Sequence[RecordedPages]
     encodings: Sequence[tuple[int, ...]]
     starts: Int64s
     stops: Int64s
@@ -104,12 +104,12 @@ class ChunkOutlines:
         return np.asarray(offset_index & (self.column_indexes != 0) & (self.column_index_bytes != 0))
 
 
-def stated_pages(stats: Sequence[PageEncodingStats] | None, encodings: Sequence[int]) -> StatedPages:
+def recorded_pages(stats: Sequence[PageEncodingStats] | None, encodings: Sequence[int]) -> RecordedPages:
     """Return what the ``encoding_stats`` of a chunk say, or if they are missing, its encodings."""
     if not stats:
         has_dictionary = any(encoding in DICTIONARY_ENCODINGS for encoding in encodings)
         use = DictionaryUse.SOME_PAGES if has_dictionary else DictionaryUse.NEVER
-        return StatedPages(UNKNOWN, UNKNOWN, use, is_single=False)
+        return RecordedPages(UNKNOWN, UNKNOWN, use, is_single=False)
     data_pages = sum(stat.count for stat in stats if stat.page_type in DATA_PAGES)
     dictionary_pages = sum(stat.count for stat in stats if stat.page_type == PageType.DICTIONARY_PAGE)
     needs = {
@@ -122,7 +122,7 @@ def stated_pages(stats: Sequence[PageEncodingStats] | None, encodings: Sequence[
         (stat.page_type, stat.count) for stat in stats if stat.count and stat.page_type not in DATA_PAGES
     ]
     needed = [(PageType.DICTIONARY_PAGE, 1)] if use is DictionaryUse.ALWAYS else []
-    return StatedPages(data_pages, dictionary_pages, use, data_pages == 1 and others == needed)
+    return RecordedPages(data_pages, dictionary_pages, use, data_pages == 1 and others == needed)
 
 
 def padded(footer: Footer, outlines: list[ChunkOutlines]) -> list[ChunkOutlines]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from intarsia.arrow.nested import join_columns
 from intarsia.errors import CorruptFileError, FormatError, UnsupportedFeatureError
-from intarsia.file.chunks import ChunkOutlines, ChunkPlan, Int64s, StatedPages, stated_pages
+from intarsia.file.chunks import ChunkOutlines, ChunkPlan, Int64s, RecordedPages, recorded_pages
 from intarsia.file.claims import check_dictionary_size, check_values, is_plausible
 from intarsia.file.decompress import check_expansion
 from intarsia.file.fetch import FetchedBytes
@@ -61,9 +61,9 @@ def outlines_of(
     """
     ordinals = [leaf.ordinal for leaf in leaves]
     rows: list[tuple[int, ...]] = []
-    pages: list[StatedPages] = []
+    pages: list[RecordedPages] = []
     encodings: list[tuple[int, ...]] = []
-    known: dict[tuple[Sequence[PageEncodingStats], Sequence[int]], StatedPages] = {}
+    known: dict[tuple[Sequence[PageEncodingStats], Sequence[int]], RecordedPages] = {}
     for group in groups:
         for chunk in chunk_outlines(group.columns, ordinals):
             meta = chunk.meta_data
@@ -72,7 +72,7 @@ def outlines_of(
             stats = tuple(meta.encoding_stats or ()) if meta is not None else ()
             of_pages = known.get((stats, own_encodings))
             if of_pages is None:  # most chunks of a file are alike
-                of_pages = known[stats, own_encodings] = stated_pages(stats, own_encodings)
+                of_pages = known[stats, own_encodings] = recorded_pages(stats, own_encodings)
             if (
                 meta is not None
                 and (start := meta.data_page_offset) is not None
@@ -176,7 +176,8 @@ def decode_rows(
         edges: First row of each row group, and the number of rows at the end.
         plans: What was read of all leaves, in the order of the leaves, in the same row groups; leaves of
             one field must be in the same call. Of several row groups, only top-level columns.
-        fetched: The bytes, in one part unless whole chunks of one row group are decoded.
+        fetched: The bytes; the pages of a leaf in a row group are in one part, unless they are its whole
+            chunk.
         rows: The rows to return; every plan covers them.
         checksums: Whether pages that have a checksum are compared with it.
 
@@ -318,14 +319,16 @@ def _segments(plan: LeafPlan, schema: SyntheticSchema, fetched: FetchedBytes) ->
         check_value_counts(fetched.parts[0], list(zip(starts, stops, strict=True)), num_values)
     else:
         for at, codec in enumerate(codecs):
-            data, start = fetched.part(starts[at])
-            stop = start + stops[at] - starts[at]
             if chunks and not chunks[at].whole:
+                first = starts[at]
                 if at in plan.dictionaries:
-                    start = starts[at] = start - plan.dictionaries[at].length
-                num_values[at] = _check_pages(chunks[at], at in plan.dictionaries, data, start, stop, codec)
-                if is_plausible(num_values[at], stop - start):
+                    starts[at] -= plan.dictionaries[at].length
+                num_values[at] = _check_pages(chunks[at], codec, fetched, starts[at], first)
+                if is_plausible(num_values[at], stops[at] - starts[at]):
                     continue
+            is_sure = is_plausible(num_values[at], stops[at] - starts[at])
+            data, start = fetched.part(starts[at]) if is_sure else fetched.between(starts[at], stops[at])
+            stop = start + stops[at] - starts[at]
             check_values(data, num_values[at], codec, leaf, schema.created_by, start, stop)
     encodings = list(map(outlines.encodings.__getitem__, groups.tolist()))
     raw_bytes = outlines.uncompressed_bytes[groups].tolist()
@@ -333,12 +336,21 @@ def _segments(plan: LeafPlan, schema: SyntheticSchema, fetched: FetchedBytes) ->
     return Segments(ordinal, starts, stops, num_values, raw_bytes, codecs, encodings)
 
 
-def _check_pages(
-    plan: ChunkPlan, has_dictionary: bool, data: bytes, start: int, stop: int, codec: int
-) -> int:
-    """Compare pages with the OffsetIndex: offsets, and rows if the header has them. Return their values."""
-    first = stop - plan.num_bytes
-    pages = parse_pages(plan, data, first, stop, start if has_dictionary else None)
+def _check_pages(plan: ChunkPlan, codec: int, fetched: FetchedBytes, start: int, first: int) -> int:
+    """Compare pages with the OffsetIndex: offsets, and rows if the header has them.
+
+    Args:
+        plan: The plan.
+        codec: The chunk's `CompressionCodec`.
+        fetched: The bytes.
+        start: Position in them of the first page, which may be the dictionary page.
+        first: Position of the first data page.
+
+    Returns:
+        The number of values in the data pages.
+    """
+    has_dictionary = start < first
+    pages = parse_pages(plan, fetched, first, start if has_dictionary else None)
     try:
         check_expansion(pages, codec)
     except CorruptFileError as error:  # or it is not a page
@@ -357,22 +369,26 @@ def _check_pages(
 
 
 def parse_pages(
-    plan: ChunkPlan, data: bytes, start: int, stop: int, dictionary: int | None = None
+    plan: ChunkPlan, fetched: FetchedBytes, first: int, dictionary: int | None = None
 ) -> list[Page]:
     """Parse the headers of a plan's data pages at the offsets in the OffsetIndex.
 
     Args:
         plan: The plan.
-        data: Bytes that contain the pages.
-        start: Offset of the first data page in them.
-        stop: Offset of the end of the last page.
-        dictionary: Offset of the dictionary page before them, which is then the first of the returned pages.
+        fetched: Bytes that contain the pages.
+        first: Position of the first data page in them.
+        dictionary: Position of the dictionary page before them, which is then the first of the result.
 
     Raises:
         PageIndexMismatchError: If the pages are at other offsets.
     """
+    data, start = fetched.part(first)
+    edges = [start + page for page in (*plan.page_starts, plan.num_bytes)]
     try:
-        return pages_at(data, [*[start + page for page in plan.page_starts], stop], dictionary)
+        if dictionary is None:
+            return pages_at(data, edges)
+        before, place = fetched.part(dictionary)
+        return pages_at(data, edges, (before, place, place + first - dictionary))
     except CorruptFileError as error:
         raise PageIndexMismatchError(
             f"the pages of {plan.leaf.name!r} are at other offsets: {error}"

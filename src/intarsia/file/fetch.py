@@ -6,7 +6,7 @@ import bisect
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
-from intarsia.storage import ByteRange, ByteSource, CachedRanges, CountedSource, coalesce, joined
+from intarsia.storage import ByteRange, ByteSource, CachedRanges, CountedSource, coalesce
 
 
 class FetchedBytes:
@@ -48,6 +48,13 @@ class FetchedBytes:
         at = bisect.bisect_right(self._positions, position, hi=len(self._starts)) - 1
         return (self.parts[at], position - self._positions[at]) if at >= 0 else (b"", 0)
 
+    def between(self, start: int, stop: int) -> tuple[bytes, int]:
+        """Return bytes that contain those between two positions, and the place of the first one."""
+        data, place = self.part(start)
+        if place + stop - start <= len(data):
+            return data, place
+        return b"".join(self.parts)[start:stop], 0
+
 
 class PageCache:
     """The bytes that have been read of some row groups, so that later phases do not read them again.
@@ -72,23 +79,20 @@ class PageCache:
 
         Args:
             ranges: The ranges.
-            join: Return a single part.
+            join: Return a single part. If not, a range has several parts if it was read in several.
         """
         wanted = coalesce(ranges, 0)
-        pieces = [self._kept.pieces(location) for location in wanted]
-        gaps = [location for of_range in pieces for location, data in of_range if data is None]
-        read = iter(self._source.read_ranges(gaps) if gaps else ())
-        of_parts = [list(itertools.chain.from_iterable(pieces))] if join else pieces
-        found = FetchedBytes(
-            wanted,
-            [joined([next(read) if data is None else data for _, data in of_part]) for of_part in of_parts],
-        )
-        added: list[tuple[ByteRange, memoryview]] = []
-        for part, of_part in zip(found.parts, of_parts, strict=True):
-            view, position = memoryview(part), 0  # what was joined is not kept twice
-            for location, data in of_part:
-                start, position = position, position + location.stop - location.start
-                if data is None:
-                    added.append((location, view[start:position]))
+        pieces = [piece for location in wanted for piece in self._kept.pieces(location)]
+        gaps = [location for location, data in pieces if data is None]
+        read = self._source.read_ranges(gaps) if gaps else []
+        added: list[tuple[ByteRange, bytes | memoryview]] = list(zip(gaps, read, strict=True))
+        unused = iter(read)
+        parts = [next(unused) if data is None else data for _, data in pieces]
+        if not join or len(parts) == 1:
+            found = FetchedBytes([location for location, _ in pieces], list(map(bytes, parts)))
+        else:
+            found = FetchedBytes(wanted, [b"".join(parts)])
+            view = memoryview(found.parts[0])  # what was joined is not kept twice
+            added = [(gap, view[(at := found.position(gap.start)) : at + gap.length]) for gap in gaps]
         self._kept.add_apart(added)
         return found

@@ -188,17 +188,37 @@ def dictionary_page(data: bytes) -> Page:
     Raises:
         CorruptFileError: If there is no dictionary page, or it extends beyond the bytes.
     """
-    (page,) = pages_at(data, (), dictionary=0)
+    page = parse_page(data)
+    _check_dictionary(page)
     return page
 
 
-def pages_at(data: bytes, edges: Sequence[int], dictionary: int | None = None) -> list[Page]:
+def _check_dictionary(page: Page, stop: int | None = None) -> None:
+    if page.header.type != PageType.DICTIONARY_PAGE:
+        raise CorruptFileError(
+            "the page at its location is not a dictionary page",
+            reason="not-a-dictionary-page",
+            struct="PageHeader",
+        )
+    if stop not in (None, page.stop):
+        raise CorruptFileError(
+            "the bytes before the data pages are not just a dictionary page",
+            reason="wrong-page-size",
+            offset=page.start,
+            struct="PageHeader",
+        )
+
+
+def pages_at(
+    data: bytes, edges: Sequence[int], dictionary: tuple[bytes, int, int] | None = None
+) -> list[Page]:
     """Parse consecutive pages at given offsets.
 
     Args:
         data: The bytes that contain the pages.
         edges: The offsets of data pages, ascending, and the end of the last one.
-        dictionary: The offset of the dictionary page before them, if it is to be parsed, too.
+        dictionary: The bytes that contain the dictionary page, its offset in them, and its end, if it is to
+            be parsed, too.
 
     Raises:
         CorruptFileError: If there is no page of the type at an offset, or it does not end at the next offset.
@@ -206,20 +226,9 @@ def pages_at(data: bytes, edges: Sequence[int], dictionary: int | None = None) -
     parse_at = page_parser(data)
     pages = []
     if dictionary is not None:
-        page = parse_at(dictionary)
-        if page.header.type != PageType.DICTIONARY_PAGE:
-            raise CorruptFileError(
-                "the page at its location is not a dictionary page",
-                reason="not-a-dictionary-page",
-                struct="PageHeader",
-            )
-        if edges and page.stop != edges[0]:
-            raise CorruptFileError(
-                "the bytes before the data pages are not just a dictionary page",
-                reason="wrong-page-size",
-                offset=dictionary,
-                struct="PageHeader",
-            )
+        before, start, stop = dictionary
+        page = parse_at(start) if before is data else parse_page(before, start)
+        _check_dictionary(page, stop)
         pages.append(page)
     for start, end in pairwise(edges):
         page = parse_at(start)

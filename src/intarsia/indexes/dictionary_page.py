@@ -7,7 +7,7 @@ import pyarrow as pa
 from intarsia.arrow.nested import field_values
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
-from intarsia.file.chunks import DictionaryUse, stated_pages
+from intarsia.file.chunks import DictionaryUse, recorded_pages
 from intarsia.file.claims import plain_bytes
 from intarsia.file.synthetic import Segments, decode
 from intarsia.format import thrift
@@ -38,7 +38,7 @@ def is_all_dictionary(meta: ColumnMetaData) -> bool:
         meta: The metadata of the chunk.
     """
     if meta.encoding_stats:
-        return stated_pages(meta.encoding_stats, ()).dictionary_use is DictionaryUse.ALWAYS
+        return recorded_pages(meta.encoding_stats, ()).dictionary_use is DictionaryUse.ALWAYS
     encodings = set(meta.encodings)
     return Encoding.PLAIN_DICTIONARY in encodings and encodings <= _DICTIONARY_AND_LEVELS
 

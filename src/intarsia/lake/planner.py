@@ -238,11 +238,12 @@ class Planner:
         left, plans, num_bytes = set(files), dict[str, PlannedPart](), 0
         for axis in self.axes(joined, reads=reads):
             left.difference_update(axis.ordinals[~axis.is_left].tolist())
-            for ordinal, found in axis.planned() if reads else ():
-                num_bytes += sum(map(len, found.plan.dictionary_pages.values()))
-                if num_bytes > MAX_MEMORY_BYTES:  # the rest is read again
-                    found = found.without_dictionary_pages()
-                plans[self._table.files[ordinal].path] = found
+            num_bytes += sum(map(len, axis.plan.dictionary_pages.values()))
+            if num_bytes > MAX_MEMORY_BYTES:  # the rest is read again
+                axis = replace(axis, plan=replace(axis.plan, dictionary_pages={}))
+            for position in np.flatnonzero(axis.is_planned).tolist() if reads else ():
+                path = axis.joined.parts[position].metadata.path
+                plans[path] = PlannedPart(axis, position)
         return PlannedFiles([ordinal for ordinal in files if ordinal in left], plans)
 
     def axes(

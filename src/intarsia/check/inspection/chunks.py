@@ -17,7 +17,7 @@ from intarsia.check.inspection.report import (
 from intarsia.check.inspection.values import human_value
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.chunks import UNKNOWN, dictionary_range, stated_pages
+from intarsia.file.chunks import UNKNOWN, dictionary_range, recorded_pages
 from intarsia.format.bloom import FilterLocation, blocks_of, estimated_distinct
 from intarsia.format.enums import BoundaryOrder, CompressionCodec, encoding_name
 from intarsia.format.footer import Leaf
@@ -56,7 +56,7 @@ def inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkIns
             bloom = _inspect_bloom(file, meta, look_inside=pages)
         except FormatError as error:
             ignored.append(f"Bloom filter ignored: {error.message}")
-    counted, count_source = stated_pages(meta.encoding_stats, ()).data, "encoding_stats"
+    counted, count_source = recorded_pages(meta.encoding_stats, ()).data, "encoding_stats"
     if locations is not None:
         counted, count_source = len(locations), "offset_index"
     listed = _inspect_pages(file, key, leaf, index) if pages else None

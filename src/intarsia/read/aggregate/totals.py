@@ -203,11 +203,15 @@ def _summarized(
     for piece in pieces:
         counts += piece.counts
         for question in requested:
-            ordinal = None if question.column is None else ordinals.get(query.own(question.column).path)
-            if ordinal is None:
+            path = None if question.column is None else query.own(question.column).path
+            if path in ordinals:
+                found = piece.rows.column(ordinals[path])
+            elif path is None or isinstance(query.constants[path], pa.Scalar):
                 summaries[question].append(_constant(query, question, piece.rows.num_rows))
+                continue
             else:
-                summaries[question] += _column_summaries(query, question, piece.rows.column(ordinal))
+                found = pa.chunked_array([query.constant_column(path, piece.numbers)])
+            summaries[question] += _column_summaries(query, question, found)
     return summaries, counts
 
 
