@@ -27,7 +27,7 @@ from intarsia.file.synthetic import Segments, SyntheticSchema, decode
 from intarsia.format.enums import PageType
 from intarsia.format.footer import Leaf
 from intarsia.format.pages import PAGE_CHECKSUM, Page, check_value_counts, pages_at
-from intarsia.format.row_groups import chunk_outlines
+from intarsia.format.row_groups import ColumnChunks
 from intarsia.format.structs import PageEncodingStats, RowGroup
 from intarsia.rows.selection import RowSelection, union
 from intarsia.storage import ByteRange
@@ -65,7 +65,12 @@ def outlines_of(
     encodings: list[tuple[int, ...]] = []
     known: dict[tuple[Sequence[PageEncodingStats], Sequence[int]], RecordedPages] = {}
     for group in groups:
-        for chunk in chunk_outlines(group.columns, ordinals):
+        chunks = group.columns
+        for chunk in (
+            chunks.outlines(ordinals)
+            if isinstance(chunks, ColumnChunks)
+            else map(chunks.__getitem__, ordinals)
+        ):
             meta = chunk.meta_data
             of_chunk: tuple[int, ...] = _UNSOUND
             own_encodings = tuple(meta.encodings or ()) if meta is not None else ()
@@ -112,7 +117,7 @@ def outlines_of(
             is_sound[position],
             pages[position::width],
             encodings[position::width],
-            *[values[position] for values in columns],
+            *list(columns[:, position]),
         )
         for position in range(width)
     ]

@@ -195,7 +195,7 @@ class FileMetadata:
             unknown = [leaf for leaf in leaves if leaf.ordinal not in self._outlines]
             for leaf, of_leaf in zip(unknown, self._outlined(unknown), strict=True):
                 self._outlines[leaf.ordinal] = of_leaf
-            return [self._outlines[leaf.ordinal] for leaf in leaves]
+            return self.outlines(leaves)
 
     def _outlined(self, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
         return outlines_of(self.footer.metadata.row_groups, leaves, self.footer.file_length)

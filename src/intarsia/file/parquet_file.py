@@ -271,7 +271,14 @@ class ParquetInput:
         for key, data, table in zip(offsets, blobs, location_tables(blobs), strict=True):
             self._keep_locations(key, outlines[key.leaf], data, table)
         for key in columns:
-            self._keep_column_index(key, found.get(("ColumnIndex", key), b""))
+            part, row_group, _ = metadata.part_of(key.row_group)
+            data, locations, column_index = found.get(("ColumnIndex", key), b""), self.locations(key), None
+            if data and locations is not None:
+                try:
+                    column_index = parse_column_index(data, num_pages=len(locations))
+                except CorruptFileError as error:
+                    self.distrust_chunk("ColumnIndex", key, error)
+            part.keep_column_index(ChunkKey(row_group, key.leaf), column_index, len(data))
         return reads.bytes
 
     def _located(
@@ -326,16 +333,6 @@ class ParquetInput:
                 self.distrust_chunk("OffsetIndex", key, error)
         own, recorded = ChunkKey(row_group, key.leaf), int(outlines.data_pages[group])
         part.keep_locations(own, locations, len(data), recorded)
-
-    def _keep_column_index(self, key: ChunkKey, data: bytes) -> None:
-        part, row_group, _ = self.metadata.part_of(key.row_group)
-        locations, found = self.locations(key), None
-        if data and locations is not None:
-            try:
-                found = parse_column_index(data, num_pages=len(locations))
-            except CorruptFileError as error:
-                self.distrust_chunk("ColumnIndex", key, error)
-        part.keep_column_index(ChunkKey(row_group, key.leaf), found, len(data))
 
 
 def read_raw_footer(source: CountedSource) -> RawFooter:
