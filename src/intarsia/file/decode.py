@@ -387,7 +387,7 @@ def parse_pages(
     Raises:
         PageIndexMismatchError: If the pages are at other offsets.
     """
-    data, start = fetched.part(first)
+    data, start = fetched.between(first, first + plan.num_bytes)
     edges = [start + page for page in (*plan.page_starts, plan.num_bytes)]
     try:
         if dictionary is None:
