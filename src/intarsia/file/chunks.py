@@ -247,10 +247,12 @@ def plan_chunk(
         first_page = int(locations.offsets[0])
         dictionary = ByteRange(chunk.start, first_page) if chunk.start < first_page <= chunk.stop else None
         use = DictionaryUse.NEVER if dictionary is None else counts.dictionary_use
-        has_dictionary_within = use is DictionaryUse.ALWAYS and first_page == merged[0].start
-        start = chunk.start if has_dictionary_within else merged[0].start
-        is_whole = len(merged) == 1 and len(starts) == total_pages and (start, merged[0].stop) == chunk
-        if not (is_unpruned and is_whole):
+        is_whole = is_unpruned and len(merged) == 1 and len(starts) == total_pages
+        if is_whole:
+            has_dictionary_within = use is DictionaryUse.ALWAYS and first_page == merged[0].start
+            start = chunk.start if has_dictionary_within else merged[0].start
+            is_whole = (start, merged[0].stop) == chunk
+        if not is_whole:
             return ChunkPlan(
                 leaf,
                 tuple(merged),

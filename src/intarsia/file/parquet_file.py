@@ -230,6 +230,10 @@ class ParquetInput:
         """Return the offset of the footer of the file that has the byte at an offset."""
         return self.footer.start
 
+    def path_of(self, row_group: int) -> str:
+        """Return the path of the file that has a row group; several files may be joined."""
+        return self.metadata.part_of(row_group)[0].path
+
     # --- the page index ----------------------------------------------------------------------------
 
     def has_column_indexes(self, leaf: Leaf) -> Bools:

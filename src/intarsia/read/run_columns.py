@@ -180,7 +180,7 @@ class RunColumns:
 
     def _naming(self) -> naming_errors:
         """Add the path of the file to errors that leave the block."""
-        return naming_errors(self._query.file.metadata.part_of(int(self._run.groups[0]))[0].path)
+        return naming_errors(self._query.file.path_of(int(self._run.groups[0])))
 
     @contextmanager
     def _naming_wrong_index(self) -> Iterator[None]:

@@ -28,14 +28,15 @@ def coalesce(ranges: Iterable[ByteRange], gap_bytes: int) -> list[ByteRange]:
         [ByteRange(start=0, stop=6), ByteRange(start=8, stop=9)]
     """
     merged: list[ByteRange] = []
-    for start, stop in sorted(ranges):
+    for location in sorted(ranges):
+        start, stop = location
         if start == stop:
             continue
         if merged and start - merged[-1].stop <= gap_bytes:
             if stop > merged[-1].stop:
                 merged[-1] = ByteRange(merged[-1].start, stop)
         else:
-            merged.append(ByteRange(start, stop))
+            merged.append(location)
     return merged
 
 

@@ -184,7 +184,7 @@ class _FileReading:
     def _check_row_counts(self, leaf: Leaf, rows: RowSelection) -> None:
         """Refuse rows for which a column has no values, according to the footer; reads nothing."""
         for group in self._query.groups_with(rows):
-            with naming_errors(self._query.file.metadata.part_of(group)[0].path):
+            with naming_errors(self._query.file.path_of(group)):
                 check_row_count(self._query.file.footer, group, leaf)
 
     def _read(
