@@ -17,11 +17,10 @@ from intarsia.embed.report import Reason
 from intarsia.errors import CorruptFileError, IndexBuildError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.decompress import decompress
-from intarsia.file.pages import walk_pages
 from intarsia.format.enums import Type
 from intarsia.format.footer import Footer, Leaf, chunk_range
 from intarsia.format.levels import PageLevels, levels_are_compressed, page_levels
-from intarsia.format.page_header import Page
+from intarsia.format.pages import Page, walk_pages
 from intarsia.format.structs import (
     ColumnChunk,
     ColumnMetaData,

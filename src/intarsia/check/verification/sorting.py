@@ -13,8 +13,8 @@ from intarsia.check.verification.findings import Findings
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
-from intarsia.file.pages import walk_pages
 from intarsia.format.footer import chunk_range
+from intarsia.format.pages import walk_pages
 
 _SORTING_COLUMNS = "sorting_columns"
 
