@@ -12,7 +12,6 @@ from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
 from intarsia.lake.data_file import DataFile
 from intarsia.predicate import (
-    And,
     Bound,
     BoundConstant,
     Comparison,
@@ -20,14 +19,14 @@ from intarsia.predicate import (
     In,
     IsNull,
     Like,
-    Or,
     Path,
     Predicate,
     bind,
     evaluate,
 )
 from intarsia.predicate.bound import conjoin, disjoin
-from intarsia.predicate.nodes import innermost
+from intarsia.predicate.nodes import Leaf as AnyLeaf
+from intarsia.predicate.nodes import RegexpLike, fold_nodes, innermost
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn
 from intarsia.spark.conditions import spark_semantics
@@ -49,7 +48,7 @@ class SparkBinder:
     Each condition is bound separately. A condition that cannot be bound to a file is TRUE there.
 
     Args:
-        predicate: The result of `intarsia.spark.where.weaken` or `intarsia.spark.catalyst.weaken`.
+        predicate: The result of `intarsia.spark.conditions.weaken`.
         types: Spark's types of the columns in it.
         case_sensitive: Whether column names are case sensitive.
         columns: Top-level columns that will be read, for the report; None for all.
@@ -81,7 +80,7 @@ class SparkBinder:
 
     def excluding_columns(self, partition: Partition) -> str | None:
         """Return the partition columns that exclude files with these values; None if they do not."""
-        by_partition = self._bound(self._predicate, lambda leaf: self.partition_leaf(leaf, partition))
+        by_partition = _bound(self._predicate, lambda leaf: self.partition_leaf(leaf, partition))
         if by_partition != BoundConstant(False):
             return None
         queried = {path[0].lower() for path in self._types}
@@ -95,18 +94,7 @@ class SparkBinder:
                 return self.partition_leaf(leaf, entry.partition)
             return self._file_leaf(leaf, file.schema, lambda there: as_nanoseconds(there, file))
 
-        return FileQuery.of(file, self._bound(self._predicate, leaf_in_file), self._output(file.arrow_schema))
-
-    def _bound(self, node: Predicate, leaf: Callable[[Leaf], Bound]) -> Bound:
-        """Bind each leaf of the predicate separately; a leaf that cannot be bound is TRUE."""
-        if isinstance(node, And):
-            return conjoin([self._bound(child, leaf) for child in node.children])
-        if isinstance(node, Or):
-            return disjoin([self._bound(child, leaf) for child in node.children])
-        if isinstance(node, Constant):
-            return BoundConstant(bool(node.value))
-        assert isinstance(node, Leaf)
-        return leaf(node)
+        return FileQuery.of(file, _bound(self._predicate, leaf_in_file), self._output(file.arrow_schema))
 
     def bind_any(self, schema: FileSchema, on_partition: Callable[[Leaf], Bound | None]) -> Bound:
         """Bind the predicate to all files of a schema.
@@ -122,7 +110,7 @@ class SparkBinder:
                 found = self._file_leaf(leaf, schema, lambda there: as_nanoseconds_of_any(there, schema))
             return found
 
-        return self._bound(self._predicate, bound)
+        return _bound(self._predicate, bound)
 
     def is_on_partition(self, leaf: Leaf, partition: Partition) -> bool:
         """Return whether a leaf is on a partition column."""
@@ -170,7 +158,7 @@ class SparkBinder:
         elif not isinstance(leaf, IsNull) and not reads_as_is(spark_type, data_type):
             return _ANY
         try:
-            return self._bound(here, lambda leaf: spark_semantics(bind(leaf, schema)))
+            return _bound(here, lambda leaf: spark_semantics(bind(leaf, schema)))
         except IntarsiaError:
             return _ANY
 
@@ -206,3 +194,14 @@ class SparkBinder:
             for field in schema
             if wanted is None or field.name.lower() in wanted
         ]
+
+
+def _bound(predicate: Predicate, leaf: Callable[[Leaf], Bound]) -> Bound:
+    """Bind each leaf of a weakened predicate separately; a leaf that cannot be bound is TRUE."""
+
+    def bound(node: AnyLeaf, negated: bool) -> Bound:
+        assert not negated
+        assert not isinstance(node, RegexpLike)
+        return BoundConstant(bool(node.value)) if isinstance(node, Constant) else leaf(node)
+
+    return fold_nodes(predicate, bound, conjoin, disjoin)

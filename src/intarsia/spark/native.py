@@ -6,10 +6,12 @@ DataFrames of the session are not changed.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
+from intarsia.spark.conditions import Node
 from intarsia.spark.enabling import add_strategy, last_skips
 from intarsia.spark.java_classes import java_class, scala_sequence
 from intarsia.spark.rules import SKIP_RULE, RuleLoader, skips_of
@@ -85,6 +87,19 @@ def _planned(spark: SparkSession, frame: DataFrame) -> NativePlan:
     dataset = java_class(jvm, "org.apache.spark.sql.classic.Dataset")
     rows = dataset.ofRows(spark._jsparkSession, narrowed)
     return NativePlan(DataFrame(rows, spark), None, report)
+
+
+def analyzed_condition(spark: SparkSession, frame: DataFrame) -> Node:
+    """Return the condition of a frame on a relation, with the meaning that it has in its session.
+
+    Args:
+        spark: A classic session of a known version.
+        frame: The frame.
+    """
+    analyzed = frame._jdf.queryExecution().analyzed()
+    loader = RuleLoader(spark, needs_executors=False)
+    found: Node = json.loads(loader.call("intarsia.spark.ExpressionJson", "ofAnalyzed", analyzed))
+    return found
 
 
 def _planned_relation(plan: Any) -> Any | None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import replace
 from typing import Final, NamedTuple
-
-from intarsia.predicate import And, Comparison, Constant, In, IsNull, Like, Or, Predicate
 
 #: Number of kinds of conditions that are remembered.
 _MOST_KINDS: Final = 1024
@@ -80,23 +77,3 @@ class PlanMemory:
             self._outcomes[key] = PlansInVain(in_vain, self._clock() + wait, advice)
             while len(self._outcomes) > _MOST_KINDS:
                 self._outcomes.popitem(last=False)
-
-
-def kind_of(predicate: Predicate) -> Hashable:
-    """Return the columns and operators of a predicate, without its literals.
-
-    Example:
-        >>> from intarsia.predicate import Comparison
-        >>> kind_of(Comparison(("user",), "=", 1)) == kind_of(Comparison(("user",), "=", 2))
-        True
-    """
-    if isinstance(predicate, And | Or):
-        return type(predicate).__name__, tuple(kind_of(child) for child in predicate.children)
-    if isinstance(predicate, Comparison):
-        return replace(predicate, value=None)
-    if isinstance(predicate, In):
-        return "In", predicate.column, predicate.negated
-    if isinstance(predicate, Like):
-        return "Like", predicate.column, predicate.negated
-    assert isinstance(predicate, IsNull | Constant)
-    return predicate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow.compute as pc
@@ -13,21 +13,20 @@ import pyarrow.compute as pc
 from intarsia.errors import IntarsiaError
 from intarsia.file import Ignored
 from intarsia.lake.table_files import TableFiles
-from intarsia.predicate import Constant, Path, Predicate, parse_expression
+from intarsia.predicate import parse_expression
 from intarsia.read.report import ScanReport, warn_of_ignored
 from intarsia.spark.binding import SparkBinder
-from intarsia.spark.conditions import is_trivial
+from intarsia.spark.conditions import UNKNOWN, Node, is_trivial, weaken
 from intarsia.spark.listing import Listing, list_files, spark_path, uncached
-from intarsia.spark.native import plan_natively
+from intarsia.spark.native import analyzed_condition, plan_natively
 from intarsia.spark.paged import can_read_pages, pages_frame, plan_pages
 from intarsia.spark.planning import FilePlanner, RemainingFile
 from intarsia.spark.read_choice import MODES, Mode, ReadChoice, remember
 from intarsia.spark.rules import refuse_unplannable
 from intarsia.spark.sessions import is_connect
-from intarsia.spark.spark_types import SparkColumn, resolve
-from intarsia.spark.sql_text import spark_sql
+from intarsia.spark.spark_types import resolve
+from intarsia.spark.sql_text import parse_condition, spark_sql
 from intarsia.spark.tables import find_table
-from intarsia.spark.where import weaken
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -35,9 +34,6 @@ if TYPE_CHECKING:
 Source: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
 _UTC = frozenset(("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "UCT", "Etc/UCT", "Zulu", "Etc/Zulu", "+00:00"))
-
-#: The key of the value that Spark returns for the rows of files without a column.
-_EXISTS_DEFAULT = "EXISTS_DEFAULT"
 
 _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 #: The bytes that Python has to save for the mode "auto" to choose it: it decodes more slowly than Spark.
@@ -69,8 +65,9 @@ def read(
         path: A path as for ``spark.read.parquet``: a folder, a file, a glob, or a list of these; or the name
             of a table in the catalog.
         where: A predicate in Spark SQL. Conditions that Intarsia does not support prune nothing, but other
-            conditions in the same AND still do. A ``Column`` prunes only in ``"native"`` mode. A pyarrow
-            expression (see docs/python.md) becomes Spark SQL, and Spark compares by its own rules.
+            conditions in the same AND still do. On Spark Connect, a ``Column`` and functions such as
+            ``startswith`` prune nothing. A pyarrow expression (see docs/python.md) becomes Spark SQL, and
+            Spark compares by its own rules.
         columns: Columns of the result; None for all.
         mode: What is read. `last_read` returns the choice, and the reason for it.
 
@@ -137,15 +134,16 @@ def _planned(
             if files is not None and files["read"] == files["total"] == len(whole.inputFiles()):
                 return frame, ReadChoice("native", plan.reason, plan.report)  # nothing is excluded
             why = plan.reason
-    wanted = _wanted(whole, where, columns) if mode in ("pages", "auto") and isinstance(where, str) else None
+    wanted = _wanted(whole, where, columns) if mode in ("pages", "auto") else None
     return _files_left(spark, whole, paths, where, why, wanted, required=mode == "pages")
 
 
-def _wanted(whole: DataFrame, where: str, columns: Sequence[str] | None) -> list[str] | None:
-    """Return the columns that a query may use, and perhaps others; None for all, or for metadata columns."""
-    requested = [columns] if isinstance(columns, str) else columns
-    text = " ".join([where, *(requested or ())]).lower()
-    if requested is None or "*" in text:
+def _wanted(whole: DataFrame, where: str | Column, columns: Sequence[str] | None) -> list[str]:
+    """Return the columns that a query may use, and perhaps others."""
+    if columns is None or not isinstance(where, str):
+        return list(whole.columns)
+    text = " ".join([where, *([columns] if isinstance(columns, str) else columns)]).lower()
+    if "*" in text:
         return list(whole.columns)
     # a name that a query uses is a part of its text
     return [name for name in whole.columns if name.lower() in text or "`" in name]
@@ -182,12 +180,13 @@ def _files_left(
         required: Python reads single pages even if that saves little.
     """
     frame = whole.where(where)
-    if not isinstance(where, str):
+    condition = condition_of(spark, whole, where)
+    if condition is None:
         return frame, ReadChoice("files", why or "the condition is a Column")
     listing = plannable_listing(spark, whole, paths)
     if listing is None:
         return frame, ReadChoice("files", why or "the files cannot be listed here")
-    planner = file_planner(spark, whole, where)
+    planner = file_planner(spark, condition)
     if planner is None:
         return frame, ReadChoice("files", why or "no index can evaluate the condition")
     table = TableFiles(listing.files)
@@ -213,12 +212,12 @@ def _paged(
     table: TableFiles,
     planned: Sequence[RemainingFile],
     wanted: Sequence[str],
-    where: str,
+    where: str | Column,
     *,
     required: bool,
 ) -> tuple[DataFrame | None, str | None]:
     """Return the matching rows, with single pages read by Python where possible; None if nowhere."""
-    if "_metadata" in where.lower():
+    if "_metadata" in str(where).lower():
         return None, "the Python reader has no metadata columns"
     if any(_is_on(spark, f"spark.sql.files.ignore{what}Files") for what in ("Corrupt", "Missing")):
         return None, "the Python reader does not skip damaged and missing files"
@@ -260,7 +259,7 @@ def _paged(
 def explain(
     spark: SparkSession,
     path: Source,
-    where: str | pc.Expression | None = None,
+    where: str | Column | pc.Expression | None = None,
     columns: Sequence[str] | None = None,
 ) -> ScanReport:
     """Report what `read` would read, and what each index excludes, without reading data pages.
@@ -271,7 +270,7 @@ def explain(
     Args:
         spark: The session.
         path: As for `read`.
-        where: A predicate in Spark SQL, or a pyarrow expression.
+        where: As for `read`.
         columns: Columns of the result; None for all.
 
     Example:
@@ -282,10 +281,12 @@ def explain(
     started = time.perf_counter()
     where = _as_spark_sql(where)
     whole, paths = _whole(spark, path)
+    condition: Node | None = UNKNOWN
     if where is not None:
         whole.where(where).schema  # noqa: B018  raises Spark's own errors first
+        condition = condition_of(spark, whole, where)
     listing = plannable_listing(spark, whole, paths)
-    planner = file_planner(spark, whole, where, columns, count_pages=True)
+    planner = file_planner(spark, condition or UNKNOWN, columns, count_pages=True)
     if listing is None or planner is None:
         count = len(whole.inputFiles())
         return ScanReport(files_total=count, files_read=count, seconds=time.perf_counter() - started)
@@ -333,61 +334,57 @@ def plannable_listing(spark: SparkSession, whole: DataFrame, paths: Sequence[str
 
 def file_planner(
     spark: SparkSession,
-    whole: DataFrame,
-    where: str | None,
+    condition: Node,
     columns: Sequence[str] | None = None,
     *,
     count_pages: bool = False,
 ) -> FilePlanner | None:
-    """Return the planner; None if Spark does not resolve columns by name alone."""
+    """Return the planner; None if nothing can be excluded, or Spark resolves columns by field id."""
     if _is_on(spark, "spark.sql.parquet.fieldId.read.enabled"):
         return None
-    schema = whole.schema
-    case_sensitive = _is_on(spark, "spark.sql.caseSensitive")
-    types: dict[Path, str] = {}
-
-    def find(parts: tuple[str, ...]) -> SparkColumn | None:
-        column = resolve(schema, parts, case_sensitive=case_sensitive)
-        if column is not None:
-            types[column.path] = column.type
-        return column
-
-    predicate: Predicate = Constant(True)
-    if where is not None:
-        predicate = _weakened(spark, where, find)
-        if not count_pages and is_trivial(predicate):
-            return None
+    predicate, types, filled = weaken(condition)
+    if not count_pages and is_trivial(predicate):
+        return None
     binder = SparkBinder(
         predicate,
         types,
-        case_sensitive=case_sensitive,
+        case_sensitive=_is_on(spark, "spark.sql.caseSensitive"),
         columns=columns,
         int96_as_moments=not _is_on(spark, "spark.sql.parquet.int96TimestampConversion"),
-        filled=[field.name for field in schema if _EXISTS_DEFAULT in field.metadata],
+        filled=filled,
     )
     return FilePlanner(binder, count_pages=count_pages)
 
 
-def _weakened(
-    spark: SparkSession, where: str, find: Callable[[tuple[str, ...]], SparkColumn | None]
-) -> Predicate:
-    """Weaken the predicate twice: to collect its datetime literals, and with their values from Spark."""
-    utc = _setting(spark, "spark.sql.session.timeZone") in _UTC
-    names = _is_on(spark, "spark.sql.ansi.doubleQuotedIdentifiers")
-    requested: dict[str, Any] = {}
+def condition_of(spark: SparkSession, whole: DataFrame, where: str | Column) -> Node | None:
+    """Return a condition on all rows, as Spark's analyzer resolves it; parsed from its text if there is none.
 
-    def collect(sql: str) -> None:
-        requested[sql] = None
+    Returns:
+        The condition; None for a ``Column`` that cannot be analyzed here.
+    """
+    if _native_obstacle(spark) is None:
+        with contextlib.suppress(Exception):  # such as an internal class of Spark that has changed
+            return analyzed_condition(spark, whole.where(where))
+    return parsed_condition(spark, whole, where) if isinstance(where, str) else None
 
-    predicate = weaken(where, find, collect, utc=utc, double_quotes_name=names)
-    if not requested:
-        return predicate
-    try:
-        row = spark.sql("SELECT " + ", ".join(requested)).collect()[0]
-    except Exception:  # noqa: BLE001  conditions on datetime literals then prune nothing
-        return predicate
-    requested.update(zip(requested, row, strict=True))
-    return weaken(where, find, requested.get, utc=utc, double_quotes_name=names)
+
+def parsed_condition(spark: SparkSession, whole: DataFrame, where: str) -> Node:
+    """Return a condition as far as its text alone shows its meaning."""
+    schema, case_sensitive = whole.schema, _is_on(spark, "spark.sql.caseSensitive")
+
+    def evaluate(expressions: Sequence[str]) -> Sequence[Any]:
+        try:
+            return spark.sql("SELECT " + ", ".join(expressions)).collect()[0]  # type: ignore[no-any-return]
+        except Exception:  # noqa: BLE001  conditions on datetime literals then prune nothing
+            return [None] * len(expressions)
+
+    return parse_condition(
+        where,
+        lambda parts: resolve(schema, parts, case_sensitive=case_sensitive),
+        evaluate,
+        utc=_setting(spark, "spark.sql.session.timeZone") in _UTC,
+        double_quotes_name=_is_on(spark, "spark.sql.ansi.doubleQuotedIdentifiers"),
+    )
 
 
 def _over(spark: SparkSession, whole: DataFrame, listing: Listing, files: Sequence[str]) -> DataFrame:

@@ -108,10 +108,13 @@ class RuleLoader:
 
     Args:
         spark: A classic session.
+        needs_executors: Whether executors need the classes, too.
     """
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, *, needs_executors: bool = True) -> None:
         context = spark.sparkContext
+        if needs_executors:
+            send_jar(context)
         self._gateway: Any = context._gateway
         self.classes = _class_loader(context)
 
@@ -176,9 +179,8 @@ def jar_url(context: Any) -> Any:
 
 
 def _class_loader(context: Any) -> Any:
-    """Return a class loader with the jar, and make the jar known to executors."""
+    """Return a class loader with the jar."""
     gateway, jvm = context._gateway, context._jvm
-    send_jar(context)
     found = _LOADERS.get(gateway)
     if found is not None:
         return found

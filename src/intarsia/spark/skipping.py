@@ -28,10 +28,9 @@ from intarsia.read.amounts import size
 from intarsia.read.report import ScanReport
 from intarsia.rows.selection import RowSelection
 from intarsia.spark.binding import SparkBinder
-from intarsia.spark.catalyst import weaken
-from intarsia.spark.conditions import is_trivial
+from intarsia.spark.conditions import is_trivial, kind_of, weaken
 from intarsia.spark.listing import python_path
-from intarsia.spark.plan_memory import PlanMemory, kind_of
+from intarsia.spark.plan_memory import PlanMemory
 from intarsia.spark.planning import FilePlanner, RemainingFile
 from intarsia.storage import CLOCK_TICK_SECONDS
 
