@@ -15,7 +15,7 @@ from intarsia.embed.attach import attach_to
 from intarsia.embed.column_data import FileColumns
 from intarsia.file import ParquetInput
 from intarsia.predicate import And, Comparison, Constant, In, IsNull, bind, evaluate
-from intarsia.spark.int96 import as_nanoseconds
+from intarsia.spark.binding import as_nanoseconds
 from intarsia.storage import LocalFile
 from intarsia.storage.target import find_target
 from tests.spark.comparing import compared, rows, settings

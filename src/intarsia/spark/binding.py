@@ -1,17 +1,29 @@
-"""Bind a Spark predicate to one file: names, types and comparisons are Spark's."""
+"""Bind a Spark predicate to one file or to all of a table: names, types and comparisons are Spark's.
+
+Spark truncates INT96 to whole microseconds. Arrow, and so every index, has nanoseconds in 64 bits, which end
+in 2262. A later value (often 9999-12-31) overflows to another time. Equality still works, because equal
+instants overflow to equal values. Order works only if no value has overflowed. Indexes record whether their
+column has such values when they are built.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from typing import Final, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.errors import IntarsiaError
 from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
+from intarsia.format.enums import Type
 from intarsia.lake.data_file import DataFile
 from intarsia.predicate import (
+    And,
     Bound,
     BoundConstant,
     Comparison,
@@ -29,8 +41,10 @@ from intarsia.predicate.nodes import Leaf as AnyLeaf
 from intarsia.predicate.nodes import RegexpLike, fold_nodes, innermost
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn
+from intarsia.read.pruner import PruneStep
+from intarsia.rows.bounds import Bools
+from intarsia.rows.selection import RowSelection
 from intarsia.spark.conditions import spark_semantics
-from intarsia.spark.int96 import as_nanoseconds, as_nanoseconds_of_any, is_int96
 from intarsia.spark.spark_types import partition_value, reads_as_is
 
 _ANY = BoundConstant(True)
@@ -205,3 +219,150 @@ def _bound(predicate: Predicate, leaf: Callable[[Leaf], Bound]) -> Bound:
         return BoundConstant(bool(node.value)) if isinstance(node, Constant) else leaf(node)
 
     return fold_nodes(predicate, bound, conjoin, disjoin)
+
+
+_Result = TypeVar("_Result")
+
+
+class SparkTableBinder:
+    """A Spark predicate bound to the files of a table; see `intarsia.lake.planner.TableQuery`.
+
+    Args:
+        binder: Binds the predicate to single files.
+        files: The files of the table.
+    """
+
+    def __init__(self, binder: SparkBinder, files: Sequence[DataFile]) -> None:
+        self._binder = binder
+        self._partitions: list[Partition] = [file.partition for file in files]
+
+    @property
+    def predicate(self) -> Predicate:
+        """The rows to select."""
+        return self._binder.predicate
+
+    def query(self, entry: DataFile, file: ParquetInput) -> FileQuery:
+        """Bind the predicate and the columns to one open file."""
+        return self._binder.query(entry, file)
+
+    def exclude_unopened(self, relevant: Bools) -> Sequence[PruneStep]:
+        """Return the files that partition values exclude, and the columns that prove it.
+
+        Args:
+            relevant: The files that matter.
+        """
+        columns = self._for_each(self._binder.excluding_columns, self._partitions)
+        excluded = np.array([column is not None for column in columns], dtype=bool) & relevant
+        if not excluded.any():
+            return ()
+        proven_by = ", ".join(dict.fromkeys(column for column in columns if column is not None))
+        before, after = RowSelection.from_mask(relevant), RowSelection.from_mask(relevant & ~excluded)
+        return [PruneStep("partition", proven_by, before, after)]
+
+    def bind_family(
+        self,
+        schema: FileSchema,
+        path: str,  # noqa: ARG002
+        files: npt.NDArray[np.int64],
+    ) -> tuple[Bound, dict[Path, pa.Array]]:
+        """Bind the predicate to files with the same columns.
+
+        Spark converts a partition value to the type of each condition. So each condition on a partition
+        column becomes a boolean column, which has its value in each file.
+
+        Args:
+            schema: The schema of the files.
+            path: The path of one of them.
+            files: The ordinals of the files in the table.
+
+        Returns:
+            The predicate, and the columns with one value in each file: for each of them, a value per file.
+        """
+        partitions = [self._partitions[file] for file in files.tolist()]
+        constants: dict[Path, pa.Array] = {}
+
+        def on_partition(leaf: Leaf) -> Bound | None:
+            if not any(self._binder.is_on_partition(leaf, partition) for partition in set(partitions)):
+                return None
+            answers = self._for_each(lambda partition: self._answer(leaf, partition), partitions)
+            name = f"{'.'.join(innermost(leaf.column))} (condition {len(constants) + 1})"
+            constants[name,] = pa.array(answers, pa.bool_())
+            return bind(Comparison((name,), "=", True), pa.schema([(name, pa.bool_())]))
+
+        return self._binder.bind_any(schema, on_partition), constants
+
+    def _answer(self, leaf: Leaf, partition: Partition) -> bool:
+        found = self._binder.partition_leaf(leaf, partition)
+        return not isinstance(found, BoundConstant) or found.value
+
+    @staticmethod
+    def _for_each(answer: Callable[[Partition], _Result], partitions: Sequence[Partition]) -> list[_Result]:
+        """Call a function on each partition, once for equal ones."""
+        return list(map(cache(answer), partitions))
+
+
+_NANOSECONDS: Final = 1000
+_MOST: Final = (1 << 63) - 1 - _NANOSECONDS
+
+
+def is_int96(schema: FileSchema, path: Path) -> bool:
+    """Return whether a column of a file is an INT96 that Arrow reads as a timestamp."""
+    leaf = schema.leaves_by_path.get(path)
+    if leaf is None or leaf.type != Type.INT96:
+        return False
+    data_type = schema.leaf_types.get(leaf.ordinal)
+    return data_type is not None and pa.types.is_timestamp(data_type) and data_type.unit == "ns"
+
+
+def as_nanoseconds(leaf: Comparison | In | IsNull | Like, file: ParquetInput) -> Predicate:
+    """Convert a condition on an INT96 column to Arrow's nanoseconds; weaker where values may overflow.
+
+    Args:
+        leaf: The condition, on a path of the file; its values are instants in microseconds.
+        file: The file.
+    """
+    return _converted(leaf, file.schema, _known_unit(file, tuple(innermost(leaf.column))))
+
+
+def as_nanoseconds_of_any(leaf: Comparison | In | IsNull | Like, schema: FileSchema) -> Predicate:
+    """Convert a condition as `as_nanoseconds` does, if only the schema of the files is known."""
+    return _converted(leaf, schema, None)
+
+
+def _converted(leaf: Comparison | In | IsNull | Like, schema: FileSchema, unit: str | None) -> Predicate:
+    if isinstance(leaf, IsNull):
+        return leaf
+    path = tuple(innermost(leaf.column))
+    data_type = schema.leaf_types[schema.leaves_by_path[path].ordinal]
+    if isinstance(leaf, In):
+        moments = [_nanoseconds(value) for value in leaf.values]
+        if unit == "us" and None not in moments:
+            return In(path, tuple(pa.scalar(moment, data_type) for moment in moments), leaf.negated)
+        return IsNull(path, negated=True)
+    moment = _nanoseconds(leaf.value) if isinstance(leaf, Comparison) else None
+    if not isinstance(leaf, Comparison) or moment is None:
+        return Constant(True)
+    if unit == "us":
+        return Comparison(path, leaf.op, pa.scalar(moment, data_type))
+    # Spark truncates less than a microsecond
+    later = Comparison(path, "<", pa.scalar(moment + _NANOSECONDS, data_type))
+    earlier = Comparison(path, ">", pa.scalar(moment - _NANOSECONDS, data_type))
+    if leaf.op == "=":
+        return And((later, earlier))
+    if unit is None or leaf.op == "<>":
+        return IsNull(path, negated=True)
+    return later if leaf.op in ("<", "<=") else earlier
+
+
+def _nanoseconds(value: object) -> int | None:
+    """Return an instant in nanoseconds; None if it is not an instant or would overflow."""
+    if not isinstance(value, pa.TimestampScalar) or value.type.unit != "us" or not value.is_valid:
+        return None
+    moment = int(value.value) * _NANOSECONDS
+    return moment if abs(moment) < _MOST else None
+
+
+def _known_unit(file: ParquetInput, path: Path) -> str | None:
+    """Return the unit that represents every value exactly, as recorded by an index of the column."""
+    entries = file.directory.entries if file.directory is not None else ()
+    return next((entry.int96_unit for entry in entries if path in entry.columns and entry.int96_unit), None)

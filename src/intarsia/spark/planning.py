@@ -21,8 +21,7 @@ from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import count_planned
 from intarsia.read.report import LAKE_INDEX, FileOutcome, ScanReport
 from intarsia.rows.selection import RowSelection
-from intarsia.spark.binding import SparkBinder
-from intarsia.spark.table_binding import SparkTableBinder
+from intarsia.spark.binding import SparkBinder, SparkTableBinder
 from intarsia.storage import QueryReads
 
 #: Files that are planned before it is decided whether to plan the others.

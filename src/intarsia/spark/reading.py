@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+from weakref import WeakKeyDictionary
 
 import pyarrow.compute as pc
 
@@ -14,31 +16,93 @@ from intarsia.errors import IntarsiaError
 from intarsia.file import Ignored
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import parse_expression
+from intarsia.read.amounts import part
 from intarsia.read.report import ScanReport, warn_of_ignored
 from intarsia.spark.binding import SparkBinder
 from intarsia.spark.conditions import UNKNOWN, Node, is_trivial, weaken
-from intarsia.spark.listing import Listing, list_files, spark_path, uncached
-from intarsia.spark.native import analyzed_condition, plan_natively
-from intarsia.spark.paged import can_read_pages, pages_frame, plan_pages
-from intarsia.spark.planning import FilePlanner, RemainingFile
-from intarsia.spark.read_choice import MODES, Mode, ReadChoice, remember
+from intarsia.spark.enabling import analyzed_condition, plan_natively
+from intarsia.spark.listing import (
+    Listing,
+    find_table,
+    list_files,
+    rows_of_files,
+    selected,
+    spark_path,
+    uncached,
+)
+from intarsia.spark.paged import read_pages
+from intarsia.spark.planning import FilePlanner
 from intarsia.spark.rules import refuse_unplannable
-from intarsia.spark.sessions import is_connect
+from intarsia.spark.sessions import is_connect, is_on, setting
 from intarsia.spark.spark_types import resolve
 from intarsia.spark.sql_text import parse_condition, spark_sql
-from intarsia.spark.tables import find_table
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+#: A way to read; see `intarsia.spark.read`.
+Mode: TypeAlias = Literal["auto", "native", "pages", "files"]
+
+#: All modes.
+MODES: Final = get_args(Mode)
+
+#: The last choice of each session.
+_LAST: WeakKeyDictionary[Any, ReadChoice] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class ReadChoice:
+    """The mode in which a DataFrame of `ias.read` is read, and the reason.
+
+    Attributes:
+        mode: ``"native"``, ``"pages"`` or ``"files"``.
+        reason: Why this mode was chosen, or why nothing is skipped; None if the requested mode skips.
+        report: The report of the plan, with the keys of `intarsia.ScanReport.to_dict`; empty without one.
+
+    Example:
+        >>> print(ReadChoice("files", "there is no condition"))
+        files: there is no condition
+    """
+
+    mode: str
+    reason: str | None
+    report: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def __str__(self) -> str:
+        if not self.report:
+            return f"{self.mode}: {self.reason}" if self.reason else self.mode
+        files, groups, rows = (self.report[key] for key in ("files", "row_groups", "rows"))
+        kept = (
+            f"{self.mode}: {part(files['read'], files['total'], 'file')}, "
+            f"{part(groups['read'], groups['total'], 'row group')}, "
+            f"{part(rows['candidates'], rows['total'], 'row')}"
+        )
+        return f"{kept}; {self.reason}" if self.reason else kept
+
+
+def remember(spark: SparkSession, choice: ReadChoice) -> None:
+    """Record the last choice of a session."""
+    _LAST[spark] = choice
+
+
+def last_read(spark: SparkSession) -> ReadChoice | None:
+    """Return the mode of the last `read` in this session, and the reason; None before the first `read`.
+
+    Args:
+        spark: The session; classic or Connect.
+
+    Example:
+        >>> frame = ias.read(spark, "lake/", where="dest = 'LEX'")  # doctest: +SKIP
+        >>> print(ias.last_read(spark))  # doctest: +SKIP
+        native: 1 of 12 files, 1 of 12 row groups, 7268 of 336776 rows
+    """
+    return _LAST.get(spark)
+
 
 Source: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
 _UTC = frozenset(("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "UCT", "Etc/UCT", "Zulu", "Etc/Zulu", "+00:00"))
 
-_LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-#: The bytes that Python has to save for the mode "auto" to choose it: it decodes more slowly than Spark.
-_MIN_SAVED = "spark.intarsia.minSavedBytes"
-_DEFAULT_MIN_SAVED = 64 << 20
 _LOCAL_HOSTS = frozenset(("localhost", "127.0.0.1", "::1", "0.0.0.0"))
 
 
@@ -108,7 +172,7 @@ def read(
     else:
         frame, choice = _planned(spark, whole, paths, where, columns, mode)
     remember(spark, choice)
-    return frame if columns is None else frame.select(*_quoted(whole, columns))
+    return frame if columns is None else frame.select(*selected(whole, columns))
 
 
 def _planned(
@@ -194,66 +258,15 @@ def _files_left(
     kept = [one.file for one in planned]
     warn_of_ignored(planner.report.ignored)
     if wanted is not None and kept:
-        paged, obstacle = _paged(spark, whole, listing, table, planned, wanted, where, required=required)
+        paged, obstacle = read_pages(spark, whole, listing, table, planned, wanted, where, required=required)
         if paged is not None:
             return paged, ReadChoice("pages", obstacle, planner.report.to_dict())
         why = why or obstacle
     if not kept:  # every file is excluded
         frame = frame.limit(0)
     elif len(kept) < len(listing.files):
-        frame = _over(spark, whole, listing, [spark_path(file) for file in kept]).where(where)
+        frame = rows_of_files(spark, whole, listing, [spark_path(file) for file in kept]).where(where)
     return frame, ReadChoice("files", why, planner.report.to_dict())
-
-
-def _paged(
-    spark: SparkSession,
-    whole: DataFrame,
-    listing: Listing,
-    table: TableFiles,
-    planned: Sequence[RemainingFile],
-    wanted: Sequence[str],
-    where: str | Column,
-    *,
-    required: bool,
-) -> tuple[DataFrame | None, str | None]:
-    """Return the matching rows, with single pages read by Python where possible; None if nowhere."""
-    if "_metadata" in str(where).lower():
-        return None, "the Python reader has no metadata columns"
-    if any(_is_on(spark, f"spark.sql.files.ignore{what}Files") for what in ("Corrupt", "Missing")):
-        return None, "the Python reader does not skip damaged and missing files"
-    by_name = {field.name: field for field in whole.schema}
-    schema = type(whole.schema)([by_name[name] for name in wanted])
-    partition = {name.lower() for file in listing.files for name, _ in file.partition}
-    of_folders = [name for name in wanted if name.lower() in partition]
-    case_sensitive = _is_on(spark, "spark.sql.caseSensitive")
-    reading = plan_pages(
-        table,
-        planned,
-        schema,
-        of_folders,
-        case_sensitive=case_sensitive,
-        keeps_dates=_setting(spark, "spark.sql.parquet.datetimeRebaseModeInRead") == "CORRECTED",
-    )
-    if not reading.splits:
-        return None, "the Python reader cannot skip pages of the remaining files"
-    if not required:
-        least = _setting(spark, _MIN_SAVED)
-        if reading.saved_bytes < (int(least) if least.isdigit() else _DEFAULT_MIN_SAVED):
-            return None, f"the Python reader would save less than {_MIN_SAVED}"
-        if not can_read_pages(spark, reading):
-            return None, "the executors cannot read the files with Python"
-    frame = pages_frame(spark, reading, schema, of_folders, case_sensitive=case_sensitive)
-    why = None
-    if reading.others:
-        others = [spark_path(one.file) for one in reading.others]
-        frame = frame.union(_over(spark, whole, listing, others).select(*_quoted(whole, wanted)))
-        why = f"Spark reads {len(others)} of {len(planned)} files"
-    try:
-        frame = frame.where(where)
-        frame.schema  # noqa: B018  a Connect session resolves names only then
-    except Exception as error:  # noqa: BLE001  such as a name that is qualified with that of the table
-        return None, f"Spark cannot resolve the condition: {error}"
-    return frame, why
 
 
 def explain(
@@ -309,19 +322,6 @@ def _whole(spark: SparkSession, path: Source) -> tuple[DataFrame, list[str]]:
     return uncached(spark).parquet(*paths), paths
 
 
-def _setting(spark: SparkSession, key: str) -> str:
-    """Return a setting as a string; empty if this version of Spark does not have it."""
-    try:
-        # without a default, because Spark checks its type
-        return str(spark.conf.get(key))
-    except Exception:  # noqa: BLE001  the error for an unknown key depends on Spark's version
-        return ""
-
-
-def _is_on(spark: SparkSession, key: str) -> bool:
-    return _setting(spark, key).lower() == "true"
-
-
 def plannable_listing(spark: SparkSession, whole: DataFrame, paths: Sequence[str]) -> Listing | None:
     """Return the files; None if they cannot be planned in this process."""
     if any(field.metadata for field in whole.schema):
@@ -340,7 +340,7 @@ def file_planner(
     count_pages: bool = False,
 ) -> FilePlanner | None:
     """Return the planner; None if nothing can be excluded, or Spark resolves columns by field id."""
-    if _is_on(spark, "spark.sql.parquet.fieldId.read.enabled"):
+    if is_on(spark, "spark.sql.parquet.fieldId.read.enabled"):
         return None
     predicate, types, filled = weaken(condition)
     if not count_pages and is_trivial(predicate):
@@ -348,9 +348,9 @@ def file_planner(
     binder = SparkBinder(
         predicate,
         types,
-        case_sensitive=_is_on(spark, "spark.sql.caseSensitive"),
+        case_sensitive=is_on(spark, "spark.sql.caseSensitive"),
         columns=columns,
-        int96_as_moments=not _is_on(spark, "spark.sql.parquet.int96TimestampConversion"),
+        int96_as_moments=not is_on(spark, "spark.sql.parquet.int96TimestampConversion"),
         filled=filled,
     )
     return FilePlanner(binder, count_pages=count_pages)
@@ -370,7 +370,7 @@ def condition_of(spark: SparkSession, whole: DataFrame, where: str | Column) -> 
 
 def parsed_condition(spark: SparkSession, whole: DataFrame, where: str) -> Node:
     """Return a condition as far as its text alone shows its meaning."""
-    schema, case_sensitive = whole.schema, _is_on(spark, "spark.sql.caseSensitive")
+    schema, case_sensitive = whole.schema, is_on(spark, "spark.sql.caseSensitive")
 
     def evaluate(expressions: Sequence[str]) -> Sequence[Any]:
         try:
@@ -382,38 +382,6 @@ def parsed_condition(spark: SparkSession, whole: DataFrame, where: str) -> Node:
         where,
         lambda parts: resolve(schema, parts, case_sensitive=case_sensitive),
         evaluate,
-        utc=_setting(spark, "spark.sql.session.timeZone") in _UTC,
-        double_quotes_name=_is_on(spark, "spark.sql.ansi.doubleQuotedIdentifiers"),
+        utc=setting(spark, "spark.sql.session.timeZone") in _UTC,
+        double_quotes_name=is_on(spark, "spark.sql.ansi.doubleQuotedIdentifiers"),
     )
-
-
-def _over(spark: SparkSession, whole: DataFrame, listing: Listing, files: Sequence[str]) -> DataFrame:
-    """Return a DataFrame over some of the files, with the schema of all files."""
-    reader = uncached(spark).schema(whole.schema)
-    if listing.base_path is not None:
-        reader = reader.option("basePath", listing.base_path)
-    with _listing_on_the_driver(spark, len(files)):
-        return reader.parquet(*files)
-
-
-@contextlib.contextmanager
-def _listing_on_the_driver(spark: SparkSession, count: int) -> Iterator[None]:
-    """List on the driver: above 32 paths Spark starts a job, which takes 20 times as long."""
-    before = _setting(spark, _LISTING_THRESHOLD)
-    # a Connect session lists later, when the frame runs
-    if is_connect(spark) or not before.isdigit() or int(before) >= count:
-        yield
-        return
-    spark.conf.set(_LISTING_THRESHOLD, str(count))
-    try:
-        yield
-    finally:
-        spark.conf.set(_LISTING_THRESHOLD, before)
-
-
-def _quoted(whole: DataFrame, columns: Sequence[str]) -> list[str]:
-    """Return names for ``select``; a name that equals a column's whole name is quoted because of its dots."""
-    if isinstance(columns, str):
-        columns = [columns]
-    dotted = {name for name in whole.columns if "." in name or "`" in name}
-    return ["`" + name.replace("`", "``") + "`" if name in dotted else name for name in columns]

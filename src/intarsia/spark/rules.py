@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +12,6 @@ from weakref import WeakKeyDictionary
 
 from intarsia.errors import IntarsiaError, UnsupportedFeatureError
 from intarsia.read.amounts import part
-from intarsia.spark.java_classes import java_class, java_list
 from intarsia.spark.sessions import is_connect
 from intarsia.spark.skipping import SkippingPlanner
 
@@ -191,3 +190,30 @@ def _class_loader(context: Any) -> Any:
     loader = java_class(jvm, "java.net.URLClassLoader")(urls, parent)
     _LOADERS[gateway] = loader
     return loader
+
+
+def java_class(jvm: Any, name: str) -> Any:
+    """Return a class by its full name.
+
+    ``jvm.java.util.ArrayList`` would look for the classes ``java`` and ``java.util`` first. Each of them is
+    a request and a search of all jars of Spark. A class in a deep package then takes milliseconds.
+
+    Args:
+        jvm: The view of the JVM, ``spark.sparkContext._jvm``.
+        name: Such as ``"java.util.ArrayList"``.
+    """
+    return getattr(jvm, name)
+
+
+def java_list(jvm: Any, items: Iterable[Any]) -> Any:
+    """Return a ``java.util.ArrayList`` of items."""
+    found = java_class(jvm, "java.util.ArrayList")()
+    for item in items:
+        found.add(item)
+    return found
+
+
+def scala_sequence(jvm: Any, items: Iterable[Any]) -> Any:
+    """Return an immutable ``Seq`` of items."""
+    converters = java_class(jvm, "scala.jdk.javaapi.CollectionConverters")
+    return converters.asScala(java_list(jvm, items)).toSeq()

@@ -177,7 +177,7 @@ def cast(literal: Literal, target: str, sizes: tuple[int, ...] = ()) -> Literal 
 def reads_as_is(spark_type: str, arrow_type: pa.DataType) -> bool:
     """Return whether Spark reads a file's column of this Arrow type as the same values as Arrow.
 
-    It does not for nanoseconds, UUIDs and others. `intarsia.spark.int96` handles INT96.
+    It does not for nanoseconds, UUIDs and others. `intarsia.spark.binding` handles INT96.
     """
     data_type = comparison_type(arrow_type)
     if spark_type in INTEGERS:  # Spark truncates wider integers, and may read the top bit as a sign

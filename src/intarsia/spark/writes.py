@@ -8,9 +8,8 @@ from intarsia.embed.attach import checked_indexes
 from intarsia.embed.index_report import IndexedFile, IndexReport
 from intarsia.embed.structures import Attachables
 from intarsia.errors import IntarsiaError, UnsupportedFeatureError
-from intarsia.spark.java_classes import java_class
 from intarsia.spark.listing import python_path
-from intarsia.spark.rules import JAR, jar_url, send_jar
+from intarsia.spark.rules import JAR, jar_url, java_class, send_jar
 from intarsia.spark.sessions import is_connect, worker_python
 from intarsia.spark.shipping import indexes_to_text
 
