@@ -46,3 +46,13 @@ def test_one_part(source):
     assert found.parts == [DATA[20:60] + DATA[150:160]]
     assert cache.fetch([ByteRange(155, 160)]).parts == [DATA[155:160]]
     assert source.counts.bytes == 40 + 30 + 10
+
+
+def test_bytes_of_a_leaf_in_three_parts(source):
+    """With a limit, the pages of a column are read in several parts."""
+    cache = PageCache(source)
+    cache.fetch([ByteRange(50, 60)])
+    cache.fetch([ByteRange(70, 80)])
+    found = cache.fetch([ByteRange(55, 90)], join=False)
+    assert found.parts == [DATA[55:60], DATA[60:70], DATA[70:80], DATA[80:90]]
+    assert found.between(2, 33) == (DATA[57:88], 0)

@@ -93,11 +93,7 @@ def _read_cost(query: FileQuery, matching: Callable[[Bound], RowSelection]) -> Q
 
 def _cost(query: FileQuery, counts: ReadCounts, num_bytes: int) -> QueryCost:
     return QueryCost(
-        num_bytes,
-        sum(pages_read(query)),
-        counts.row_groups,
-        counts.rows_candidate,
-        counts.row_groups > 0,
+        num_bytes, sum(pages_read(query)), counts.row_groups, counts.rows_candidate, counts.row_groups > 0
     )
 
 

@@ -268,7 +268,7 @@ class PageDecoder:
             stop = start + chunk.num_bytes
             num_values = meta.num_values
             if not chunk.whole:
-                data, place = fetched.part(start)
+                data, place = fetched.between(start, stop)
                 num_values = _check_rows(chunk, data, place, place + chunk.num_bytes)
                 dictionary = plan.dictionaries.get(position)
                 if dictionary is not None:

@@ -56,7 +56,10 @@ class FetchedBytes:
         data, place = self.part(start)
         if place + stop - start <= len(data):
             return data, place
-        return b"".join(self.parts)[start:stop], 0
+        found = [memoryview(data)[place:]]
+        later = range(bisect.bisect_right(self._positions, start), len(self.parts))
+        found += [memoryview(self.parts[at])[: max(0, stop - self._positions[at])] for at in later]
+        return b"".join(found), 0
 
 
 class PageCache:

@@ -34,7 +34,7 @@ from intarsia.read.file_plan import FilePlan, JoinedRows, without_deleted
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.pages_read import PagesRead
 from intarsia.rows.bounds import Bools
-from intarsia.rows.selection import RowSelection, union
+from intarsia.rows.selection import union
 
 #: The maximum number of files in an axis, and of bytes of their metadata in memory.
 MAX_FILES = 1_024
@@ -220,31 +220,24 @@ class AxisPlan:
         return self.plan.of_file(rows, self.joined.parts[position].metadata.contradictions)
 
     def of_files(self, positions: Sequence[int], entries: Sequence[DataFile]) -> tuple[FileQuery, FilePlan]:
-        """Return the query and the plan of some of the files.
+        """Return the query and the plan of some of the files; the rows of the others count as deleted.
 
         Args:
-            positions: The positions of the files in the axis, ascending. No other file between them is left.
+            positions: The positions of the files in the axis, ascending.
             entries: The files.
         """
-        joined, plan = self.joined, self.plan
-        edges = joined.row_edges
-        deleted = [RowSelection.none()]
+        edges = self.joined.row_edges
+        is_other = np.ones(len(self.parts), dtype=bool)
+        is_other[positions] = False
+        deleted = [self.joined.rows_of(is_other)]
         for position, entry in zip(positions, entries, strict=True):
             if entry.deletes is not None:
                 start, stop = edges[position : position + 2].tolist()
                 deleted.append(entry.deleted_rows().clip(0, stop - start).shift(start))
         query = replace(
-            self.query,
-            deleted=union(deleted),
-            deleted_by=entries[0].deleted_by,
-            pages=PagesRead(),
+            self.query, deleted=union(deleted), deleted_by=entries[0].deleted_by, pages=PagesRead()
         )
-        start, stop = int(edges[positions[0]]), int(edges[positions[-1] + 1])
-        candidates, certain, proven = (
-            rows.clip(start, stop) for rows in (plan.candidates, plan.certain, plan.proven)
-        )
-        own = replace(plan, candidates=candidates, certain=certain, proven=proven, index_bytes=0)
-        return query, without_deleted(query, own)
+        return query, without_deleted(query, replace(self.plan, index_bytes=0))
 
     @property
     def _is_on_int96(self) -> bool:

@@ -28,7 +28,7 @@ from intarsia.file import ParquetInput
 from intarsia.file.joined import JoinedInput
 from intarsia.lake.axes import MAX_FILES, AxisPlan
 from intarsia.lake.binding import TableBinder
-from intarsia.lake.index.known_files import FamilyFiles
+from intarsia.lake.index.of_table import FamilyFiles
 from intarsia.lake.planner import Planner
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.split import file_identity

@@ -24,7 +24,7 @@ from intarsia.file.joined import JoinedInput
 from intarsia.file.schema import FileSchema
 from intarsia.lake.axes import AxisPlan, Members, axes, read_footers
 from intarsia.lake.index.answers import FileAnswers, answer_files
-from intarsia.lake.index.known_files import FamilyFiles, KnownFiles
+from intarsia.lake.index.of_table import FamilyFiles, KnownFiles
 from intarsia.lake.index.prune import FamilyProofs
 from intarsia.lake.planning import Binder, PlannedPart
 from intarsia.lake.snapshot import Snapshot
@@ -229,7 +229,7 @@ class Planner:
             files: Ordinals of the files, ascending.
             reads: Whether indexes are read; else only the footers are used.
         """
-        if self._query.predicate is None:
+        if self._query.predicate is None and not reads:
             return PlannedFiles(files, {})
         joined = files
         if self._known is not None and self._table.has_objects:  # its Bloom filters would be requested again

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import partial
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -71,13 +72,23 @@ class PlannedPart:
     axis: AxisPlan
     position: int
 
+    @property
+    def has_certain(self) -> bool:
+        """Whether rows of the file are certain to match."""
+        return bool(self.axis.has_certain[self.position])
+
+    @property
+    def has_indexes(self) -> bool:
+        """Whether the file has embedded indexes."""
+        return indexed_columns(self.axis.joined.parts[self.position].metadata) != frozenset()
+
     def plan_of(self, query: FileQuery) -> FilePlan:
         """Return the plan of the opened file, which may have been replaced since."""
         metadata = self.axis.joined.parts[self.position].metadata
         if metadata is not query.file.metadata:
             return plan_file(query)
         plan = self.axis.of_file(self.position)
-        if indexed_columns(metadata) != frozenset():
+        if self.has_indexes:
             plan = with_estimates(query, plan)
         return without_deleted(query, plan)
 
@@ -87,19 +98,19 @@ class OpenPlan:
     """A file that was opened and planned, or several that are read as one; the caller closes it.
 
     Attributes:
+        path: The path of the file, or of the first one.
         query: The query for the file.
         plan: The plan of its indexes.
         pieces: The matching rows, if they have been read. An error of reading is raised after the rows before
             it.
         among: The files of the axis that were read; None for a single file.
-        files_read: The number of files from which a row group was read.
     """
 
+    path: str
     query: FileQuery
     plan: FilePlan
     pieces: Iterable[Piece] | None = None
     among: Bools | None = None
-    files_read: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,8 +127,11 @@ class Stretch:
     positions: Sequence[int]
     entries: Sequence[DataFile]
 
-    def read(self) -> OpenPlan:
+    def read(self, *, counts_certain: bool) -> OpenPlan:
         """Read the matching rows.
+
+        Args:
+            counts_certain: If some rows are certain to match, none are read: the caller reads the others.
 
         Raises:
             IntarsiaError: If a file is damaged or was replaced; reading the files one by one recovers, or
@@ -129,8 +143,9 @@ class Stretch:
         plan = prefetch(query, plan)
         among = np.zeros(len(self.axis.parts), dtype=bool)
         among[self.positions] = True
-        files_read = int(self.axis.joined.files_with(plan.candidates).sum())
-        return OpenPlan(query, plan, list(read_rows(query, plan)), among, files_read)
+        is_counted = counts_certain and not plan.certain.is_empty
+        pieces = None if is_counted else list(read_rows(query, plan))
+        return OpenPlan(self.entries[0].path, query, plan, pieces, among)
 
 
 #: A file or stretch to plan, and its plan.
@@ -139,7 +154,10 @@ Planned: TypeAlias = "tuple[DataFile, Future[OpenPlan]]"
 
 
 def stretches(
-    files: Sequence[DataFile], known: Mapping[str, PlannedPart], at_once: int, *, counts_certain: bool
+    files: Sequence[DataFile],
+    known: Mapping[str, PlannedPart],
+    at_once: int,
+    is_alone: Callable[[PlannedPart], bool],
 ) -> Iterator[Item]:
     """Combine consecutive files to stretches.
 
@@ -147,7 +165,7 @@ def stretches(
         files: The files.
         known: The plans of files that are parts of an axis, by path.
         at_once: The number of threads to which the files are given.
-        counts_certain: Rows that are certain to match are not read, so files that have some are left alone.
+        is_alone: Returns whether a file is planned by itself.
     """
     total = sum(int(part.axis.read_bytes[part.position]) for part in known.values())
     positions: list[int] = []
@@ -155,14 +173,14 @@ def stretches(
     axis, num_bytes, most = None, 0, 0
     for entry in files:
         part = known.get(entry.path)
-        is_alone = part is None or (counts_certain and bool(part.axis.has_certain[part.position]))
+        alone = part is None or is_alone(part)
         own = 0 if part is None else int(part.axis.read_bytes[part.position])
         is_full = len(entries) == _STRETCH_FILES or num_bytes + own > most
-        if entries and (is_alone or part is None or part.axis is not axis or is_full):
+        if entries and (alone or part is None or part.axis is not axis or is_full):
             assert axis is not None
             yield Stretch(axis, positions, entries) if len(entries) > 1 else entries[0]
             positions, entries, num_bytes = [], [], 0
-        if is_alone or part is None:
+        if alone or part is None:
             yield entry
             continue
         axis = part.axis
@@ -210,11 +228,11 @@ def plan_files(
                 query = binder.query(entry, file)
                 planned = plan_file(query) if part is None else part.plan_of(query)
                 if does is Ahead.PLAN:
-                    return OpenPlan(query, planned)
+                    return OpenPlan(entry.path, query, planned)
                 planned = prefetch(query, planned)
                 is_counted = counts_certain and not planned.certain.is_empty
                 reads = does is Ahead.READ and query.predicate is not None and not is_counted
-                return OpenPlan(query, planned, _read_small(query, planned) if reads else None)
+                return OpenPlan(entry.path, query, planned, _read_small(query, planned) if reads else None)
         except BaseException:
             file.close()
             raise
@@ -223,7 +241,7 @@ def plan_files(
         if isinstance(item, DataFile):
             return [(item, done(plan, item))]
         with turns if item.entries[0].is_remote else contextlib.nullcontext():
-            found = done(Stretch.read, item)
+            found = done(partial(Stretch.read, counts_certain=counts_certain), item)
         error = found.exception()
         if isinstance(error, (IntarsiaError, OSError)) and not isinstance(error, _OF_THE_STORE):
             return [(entry, done(plan, entry)) for entry in item.entries]

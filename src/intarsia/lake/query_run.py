@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.planner import Planner
-from intarsia.lake.planning import Ahead, Item, OpenPlan, Planned, plan_files, stretches
+from intarsia.lake.planning import Ahead, Item, OpenPlan, Planned, PlannedPart, plan_files, stretches
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.aggregate import Totals
@@ -124,8 +123,7 @@ class QueryRun:
                 try:
                     yield opened, record
                 finally:
-                    with self.skipping(opened.query.file.path):
-                        outcome = replace(outcome, files_read=opened.files_read)
+                    with self.skipping(opened.path):
                         report.add_file(opened.query, outcome, opened.among)
 
     def planned_files(
@@ -186,7 +184,15 @@ class QueryRun:
         at_once = min(table.files_at_once, max(len(left), 1))
         items: Iterable[Item] = left
         if does is Ahead.READ:
-            items = stretches(left, known, at_once, counts_certain=counts_certain)
+            items = stretches(left, known, at_once, self._is_counted if counts_certain else _never)
         yield from plan_files(
             items, binder, open_file, at_once, does=does, counts_certain=counts_certain, known=known
         )
+
+    def _is_counted(self, part: PlannedPart) -> bool:
+        """Return whether a file is counted by itself, by its own indexes or because it may be damaged."""
+        return part.has_certain and (part.has_indexes or self._on_error == "skip")
+
+
+def _never(_: PlannedPart) -> bool:
+    return False

@@ -255,7 +255,7 @@ class Scan(QueryResult):
             contextlib.closing(run.each_plan(columns, totals, does=Ahead.READ)) as plans,
         ):
             for found, record in plans:
-                with run.skipping(found.query.file.path):
+                with run.skipping(found.path):
                     record(totals.add_file(found.query, found.plan, found.pieces))
         return totals
 
@@ -430,13 +430,13 @@ class Scan(QueryResult):
                 if whole_files and self._on_error == "skip":
                     # all rows of a file or none
                     tables = []
-                    with run.skipping(query.file.path):
+                    with run.skipping(found.path):
                         tables = list(rows)
-                    if run.report.has_failed(query.file.path):
+                    if run.report.has_failed(found.path):
                         record(FileOutcome(plan))
                         tables = []
                     rows = iter(tables)
-                with run.skipping(query.file.path):
+                with run.skipping(found.path):
                     for table in rows:
                         if left is not None:
                             left -= table.num_rows

@@ -166,7 +166,8 @@ class RunColumns:
         for at, chunk in enumerate(plan.chunks):
             if chunk.dictionary_use is not DictionaryUse.SOME_PAGES or chunk.dictionary is None:
                 continue
-            data, start = fetched.part(fetched.position(chunk.pages[0].start))
+            first = fetched.position(chunk.pages[0].start)
+            data, start = fetched.between(first, first + chunk.num_bytes)
             pages = parse_pages(chunk, data, start, start + chunk.num_bytes)
             if not any(page.uses_dictionary for page in pages):
                 needed.pop(at, None)

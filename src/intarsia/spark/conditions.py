@@ -378,7 +378,7 @@ def _like(path: Path, pattern: str, *, negated: bool) -> Predicate:
 
 def is_trivial(predicate: Predicate) -> bool:
     """Return whether the predicate can never exclude a row."""
-    return fold_nodes(predicate, lambda leaf, _: leaf == TRUE, all, any)
+    return fold_nodes(predicate, lambda leaf, _: bool(leaf == TRUE), all, any)
 
 
 def kind_of(predicate: Predicate) -> Hashable:

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from intarsia.embed.attach import attach_file, checked_indexes, unchanged_report
-from intarsia.embed.index_report import IndexedFile, IndexReport
 from intarsia.embed.many import check_location, check_named_columns, write_lake_index
 from intarsia.embed.parts import Part, PartWork, build_part, divide_work
-from intarsia.embed.report import Progress
+from intarsia.embed.report import IndexedFile, IndexReport, Progress
 from intarsia.embed.structures import Attachable, Attachables
 from intarsia.errors import FilesFailedError, IntarsiaError, RunInterrupted
 from intarsia.file import ParquetInput

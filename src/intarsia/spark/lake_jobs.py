@@ -13,9 +13,8 @@ import pyarrow as pa
 from intarsia.check.inspection import inspect
 from intarsia.check.verification import Finding, VerifyReport
 from intarsia.check.verification import verify as verify_file
-from intarsia.embed.index_report import IndexReport, RestoreReport
 from intarsia.embed.original import detach_file
-from intarsia.embed.report import DetachReport, Progress
+from intarsia.embed.report import DetachReport, IndexReport, Progress, RestoreReport
 from intarsia.lake.each_file import FileFailure
 from intarsia.read.amounts import count
 from intarsia.spark.job import act_on_files, reporter

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from intarsia.embed.attach import checked_indexes
-from intarsia.embed.index_report import distinct_names
-from intarsia.embed.report import Note, Progress
+from intarsia.embed.report import Note, Progress, distinct_names
 from intarsia.embed.structures import Attachables
 from intarsia.errors import UnsupportedFeatureError, WriteError
 from intarsia.read.amounts import count, size
