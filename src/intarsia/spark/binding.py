@@ -9,6 +9,7 @@ column has such values when they are built.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cache
 from typing import Final, TypeVar
@@ -57,7 +58,7 @@ Partition = tuple[tuple[str, str | None], ...]
 
 
 class SparkBinder:
-    """Binds a weakened predicate to files, with the semantics of Spark's reader.
+    """Binds a weakened predicate to files, with the semantics of Spark's reader; a `TableQuery`.
 
     Each condition is bound separately. A condition that cannot be bound to a file is TRUE there.
 
@@ -80,21 +81,24 @@ class SparkBinder:
         int96_as_moments: bool = True,
         filled: Collection[str] = (),
     ) -> None:
-        self._predicate = predicate
+        #: The rows to select, weakened.
+        self.predicate = predicate
+        self._partitions: Sequence[Partition] = ()
         self._types = types
         self._case_sensitive = case_sensitive
         self._columns = columns
         self._int96_as_moments = int96_as_moments
         self._filled = {name.lower() for name in filled}
 
-    @property
-    def predicate(self) -> Predicate:
-        """The rows to select, weakened."""
-        return self._predicate
+    def of_table(self, files: Sequence[DataFile]) -> SparkBinder:
+        """Return the binder of the files of a table."""
+        found = copy(self)
+        found._partitions = [file.partition for file in files]
+        return found
 
-    def excluding_columns(self, partition: Partition) -> str | None:
+    def _excluding_columns(self, partition: Partition) -> str | None:
         """Return the partition columns that exclude files with these values; None if they do not."""
-        by_partition = _bound(self._predicate, lambda leaf: self.partition_leaf(leaf, partition))
+        by_partition = _bound(self.predicate, lambda leaf: self._partition_leaf(leaf, partition) or _ANY)
         if by_partition != BoundConstant(False):
             return None
         queried = {path[0].lower() for path in self._types}
@@ -103,147 +107,10 @@ class SparkBinder:
     def query(self, entry: DataFile, file: ParquetInput) -> FileQuery:
         """Bind the predicate and the columns to one open file, in its own types."""
 
-        def leaf_in_file(leaf: Leaf) -> Bound:
-            if self.is_on_partition(leaf, entry.partition):
-                return self.partition_leaf(leaf, entry.partition)
-            return self._file_leaf(leaf, file.schema, lambda there: as_nanoseconds(there, file))
-
-        return FileQuery.of(file, _bound(self._predicate, leaf_in_file), self._output(file.arrow_schema))
-
-    def bind_any(self, schema: FileSchema, on_partition: Callable[[Leaf], Bound | None]) -> Bound:
-        """Bind the predicate to all files of a schema.
-
-        Args:
-            schema: The schema.
-            on_partition: Binds a leaf on a partition column; returns None for other leaves.
-        """
-
         def bound(leaf: Leaf) -> Bound:
-            found = on_partition(leaf)
-            if found is None:
-                found = self._file_leaf(leaf, schema, lambda there: as_nanoseconds_of_any(there, schema))
-            return found
+            return self._partition_leaf(leaf, entry.partition) or self._file_leaf(leaf, file.schema, file)
 
-        return _bound(self._predicate, bound)
-
-    def is_on_partition(self, leaf: Leaf, partition: Partition) -> bool:
-        """Return whether a leaf is on a partition column."""
-        return self._partition_name(innermost(leaf.column)[0], dict(partition)) is not None
-
-    def _partition_name(self, name: str, partition: Mapping[str, str | None]) -> str | None:
-        if self._case_sensitive:
-            return name if name in partition else None
-        return next((key for key in partition if key.lower() == name.lower()), None)
-
-    def partition_leaf(self, leaf: Leaf, partition: Partition) -> Bound:
-        """Evaluate a leaf on a partition column; other leaves are TRUE."""
-        values = dict(partition)
-        name = self._partition_name(innermost(leaf.column)[0], values)
-        if name is None or len(innermost(leaf.column)) > 1:
-            return _ANY
-        value = partition_value(values[name], self._types[tuple(innermost(leaf.column))])
-        if value is None:
-            return _ANY
-        path = tuple(innermost(leaf.column))
-        try:
-            bound = bind(leaf, pa.schema([(innermost(leaf.column)[0], value.type)]))
-        except IntarsiaError:
-            return _ANY
-        columns = {path: pa.array([value.as_py()], value.type)}
-        return BoundConstant(evaluate(bound, columns, 1)[0].as_py())
-
-    def _file_leaf(self, leaf: Leaf, file_schema: FileSchema, on_int96: Callable[[Leaf], Predicate]) -> Bound:
-        """Bind a leaf on a column of a file."""
-        schema = file_schema.arrow
-        names = tuple(innermost(leaf.column))
-        found = self._find(file_schema, names)
-        if found is None:  # Spark reads nulls, or the column's default
-            if names[0].lower() in self._filled:
-                return _ANY
-            return BoundConstant(isinstance(leaf, IsNull) and not leaf.negated)
-        path, data_type = found
-        if path is None:
-            return _ANY
-        spark_type = self._types[tuple(innermost(leaf.column))]
-        there = replace(leaf, column=path)
-        here: Predicate = there
-        if spark_type == "timestamp" and self._int96_as_moments and is_int96(file_schema, path):
-            here = on_int96(there)
-        elif not isinstance(leaf, IsNull) and not reads_as_is(spark_type, data_type):
-            return _ANY
-        try:
-            return _bound(here, lambda leaf: spark_semantics(bind(leaf, schema)))
-        except IntarsiaError:
-            return _ANY
-
-    def _find(self, schema: FileSchema, names: Path) -> tuple[Path | None, pa.DataType] | None:
-        """Find a column in a file's schema: its path (None if ambiguous) and type; None if it is missing."""
-        fields = schema.roots_by_folded_name.get(names[0].lower(), [])
-        path: list[str] = []
-        data_type = pa.null()
-        for name in names:
-            wanted = name if self._case_sensitive else name.lower()
-            found = [
-                field
-                for field in fields
-                if (field.name if self._case_sensitive else field.name.lower()) == wanted
-            ]
-            if not found:
-                return None
-            if len(found) > 1:
-                return None, data_type
-            path.append(found[0].name)
-            data_type = found[0].type
-            fields = (
-                [data_type.field(ordinal) for ordinal in range(data_type.num_fields)]
-                if pa.types.is_struct(data_type)
-                else []
-            )
-        return tuple(path), data_type
-
-    def _output(self, schema: pa.Schema) -> list[OutputColumn]:
-        wanted = None if self._columns is None else {name.lower() for name in self._columns}
-        return [
-            OutputColumn(field.name, (field.name,), field.type)
-            for field in schema
-            if wanted is None or field.name.lower() in wanted
-        ]
-
-
-def _bound(predicate: Predicate, leaf: Callable[[Leaf], Bound]) -> Bound:
-    """Bind each leaf of a weakened predicate separately; a leaf that cannot be bound is TRUE."""
-
-    def bound(node: AnyLeaf, negated: bool) -> Bound:
-        assert not negated
-        assert not isinstance(node, RegexpLike)
-        return BoundConstant(bool(node.value)) if isinstance(node, Constant) else leaf(node)
-
-    return fold_nodes(predicate, bound, conjoin, disjoin)
-
-
-_Result = TypeVar("_Result")
-
-
-class SparkTableBinder:
-    """A Spark predicate bound to the files of a table; see `intarsia.lake.planner.TableQuery`.
-
-    Args:
-        binder: Binds the predicate to single files.
-        files: The files of the table.
-    """
-
-    def __init__(self, binder: SparkBinder, files: Sequence[DataFile]) -> None:
-        self._binder = binder
-        self._partitions: list[Partition] = [file.partition for file in files]
-
-    @property
-    def predicate(self) -> Predicate:
-        """The rows to select."""
-        return self._binder.predicate
-
-    def query(self, entry: DataFile, file: ParquetInput) -> FileQuery:
-        """Bind the predicate and the columns to one open file."""
-        return self._binder.query(entry, file)
+        return FileQuery.of(file, _bound(self.predicate, bound), self._output(file.arrow_schema))
 
     def exclude_unopened(self, relevant: Bools) -> Sequence[PruneStep]:
         """Return the files that partition values exclude, and the columns that prove it.
@@ -251,7 +118,7 @@ class SparkTableBinder:
         Args:
             relevant: The files that matter.
         """
-        columns = self._for_each(self._binder.excluding_columns, self._partitions)
+        columns = _for_each(self._excluding_columns, self._partitions)
         excluded = np.array([column is not None for column in columns], dtype=bool) & relevant
         if not excluded.any():
             return ()
@@ -281,24 +148,101 @@ class SparkTableBinder:
         partitions = [self._partitions[file] for file in files.tolist()]
         constants: dict[Path, pa.Array] = {}
 
-        def on_partition(leaf: Leaf) -> Bound | None:
-            if not any(self._binder.is_on_partition(leaf, partition) for partition in set(partitions)):
-                return None
-            answers = self._for_each(lambda partition: self._answer(leaf, partition), partitions)
+        def bound(leaf: Leaf) -> Bound:
+            answers = _for_each(lambda partition: self._partition_leaf(leaf, partition), partitions)
+            if not any(answers):
+                return self._file_leaf(leaf, schema, None)
             name = f"{'.'.join(innermost(leaf.column))} (condition {len(constants) + 1})"
-            constants[name,] = pa.array(answers, pa.bool_())
+            constants[name,] = pa.array([answer != BoundConstant(False) for answer in answers], pa.bool_())
             return bind(Comparison((name,), "=", True), pa.schema([(name, pa.bool_())]))
 
-        return self._binder.bind_any(schema, on_partition), constants
+        return _bound(self.predicate, bound), constants
 
-    def _answer(self, leaf: Leaf, partition: Partition) -> bool:
-        found = self._binder.partition_leaf(leaf, partition)
-        return not isinstance(found, BoundConstant) or found.value
+    def _partition_leaf(self, leaf: Leaf, partition: Partition) -> Bound | None:
+        """Evaluate a leaf on a partition column; None for other leaves."""
+        path = tuple(innermost(leaf.column))
+        values = [value for name, value in partition if self._folded(name) == self._folded(path[0])]
+        if not values:
+            return None
+        value = partition_value(values[0], self._types[path]) if len(path) == 1 else None
+        if value is None:
+            return _ANY
+        try:
+            bound = bind(leaf, pa.schema([(path[0], value.type)]))
+        except IntarsiaError:
+            return _ANY
+        columns = {path: pa.array([value.as_py()], value.type)}
+        return BoundConstant(evaluate(bound, columns, 1)[0].as_py())
 
-    @staticmethod
-    def _for_each(answer: Callable[[Partition], _Result], partitions: Sequence[Partition]) -> list[_Result]:
-        """Call a function on each partition, once for equal ones."""
-        return list(map(cache(answer), partitions))
+    def _folded(self, name: str) -> str:
+        return name if self._case_sensitive else name.lower()
+
+    def _file_leaf(self, leaf: Leaf, file_schema: FileSchema, file: ParquetInput | None) -> Bound:
+        """Bind a leaf on a column of a file, or of all files with a schema."""
+        schema = file_schema.arrow
+        names = tuple(innermost(leaf.column))
+        found = self._find(file_schema, names)
+        if found is None:  # Spark reads nulls, or the column's default
+            if names[0].lower() in self._filled:
+                return _ANY
+            return BoundConstant(isinstance(leaf, IsNull) and not leaf.negated)
+        path, data_type = found
+        if path is None:
+            return _ANY
+        spark_type = self._types[names]
+        there = replace(leaf, column=path)
+        here: Predicate = there
+        if spark_type == "timestamp" and self._int96_as_moments and is_int96(file_schema, path):
+            here = as_nanoseconds(there, file_schema, file)
+        elif not isinstance(leaf, IsNull) and not reads_as_is(spark_type, data_type):
+            return _ANY
+        try:
+            return _bound(here, lambda leaf: spark_semantics(bind(leaf, schema)))
+        except IntarsiaError:
+            return _ANY
+
+    def _find(self, schema: FileSchema, names: Path) -> tuple[Path | None, pa.DataType] | None:
+        """Find a column in a file's schema: its path (None if ambiguous) and type; None if it is missing."""
+        fields = schema.roots_by_folded_name.get(names[0].lower(), [])
+        path: list[str] = []
+        data_type = pa.null()
+        for name in names:
+            found = [field for field in fields if self._folded(field.name) == self._folded(name)]
+            if not found:
+                return None
+            if len(found) > 1:
+                return None, data_type
+            path.append(found[0].name)
+            data_type = found[0].type
+            fields = list(data_type) if pa.types.is_struct(data_type) else []
+        return tuple(path), data_type
+
+    def _output(self, schema: pa.Schema) -> list[OutputColumn]:
+        wanted = None if self._columns is None else {name.lower() for name in self._columns}
+        return [
+            OutputColumn(field.name, (field.name,), field.type)
+            for field in schema
+            if wanted is None or field.name.lower() in wanted
+        ]
+
+
+_Result = TypeVar("_Result")
+
+
+def _for_each(answer: Callable[[Partition], _Result], partitions: Sequence[Partition]) -> list[_Result]:
+    """Call a function on each partition, once for equal ones."""
+    return list(map(cache(answer), partitions))
+
+
+def _bound(predicate: Predicate, leaf: Callable[[Leaf], Bound]) -> Bound:
+    """Bind each leaf of a weakened predicate separately; a leaf that cannot be bound is TRUE."""
+
+    def bound(node: AnyLeaf, negated: bool) -> Bound:
+        assert not negated
+        assert not isinstance(node, RegexpLike)
+        return BoundConstant(bool(node.value)) if isinstance(node, Constant) else leaf(node)
+
+    return fold_nodes(predicate, bound, conjoin, disjoin)
 
 
 _NANOSECONDS: Final = 1000
@@ -314,25 +258,18 @@ def is_int96(schema: FileSchema, path: Path) -> bool:
     return data_type is not None and pa.types.is_timestamp(data_type) and data_type.unit == "ns"
 
 
-def as_nanoseconds(leaf: Comparison | In | IsNull | Like, file: ParquetInput) -> Predicate:
+def as_nanoseconds(leaf: Leaf, schema: FileSchema, file: ParquetInput | None) -> Predicate:
     """Convert a condition on an INT96 column to Arrow's nanoseconds; weaker where values may overflow.
 
     Args:
         leaf: The condition, on a path of the file; its values are instants in microseconds.
-        file: The file.
+        schema: The schema of the file.
+        file: The file; None if only its schema is known.
     """
-    return _converted(leaf, file.schema, _known_unit(file, tuple(innermost(leaf.column))))
-
-
-def as_nanoseconds_of_any(leaf: Comparison | In | IsNull | Like, schema: FileSchema) -> Predicate:
-    """Convert a condition as `as_nanoseconds` does, if only the schema of the files is known."""
-    return _converted(leaf, schema, None)
-
-
-def _converted(leaf: Comparison | In | IsNull | Like, schema: FileSchema, unit: str | None) -> Predicate:
     if isinstance(leaf, IsNull):
         return leaf
     path = tuple(innermost(leaf.column))
+    unit = None if file is None else _known_unit(file, path)
     data_type = schema.leaf_types[schema.leaves_by_path[path].ordinal]
     if isinstance(leaf, In):
         moments = [_nanoseconds(value) for value in leaf.values]

@@ -10,8 +10,7 @@ import json
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from intarsia.errors import IntarsiaWarning, UnsupportedFeatureError
@@ -184,26 +183,13 @@ def _is_own(rule: Any) -> bool:
     return bool(rule.getClass().getName() == SKIP_RULE)
 
 
+NativePlan: TypeAlias = "tuple[DataFrame | None, str | None, dict[str, Any]]"
+
 _RELATION: Final = "LogicalRelation"
 _INDEX: Final = "intarsia.spark.SkippingIndex"
 
 #: One planner for each session, whose reads share its caches.
 _PLANNERS: WeakKeyDictionary[Any, SkippingPlanner] = WeakKeyDictionary()
-
-
-@dataclass(frozen=True)
-class NativePlan:
-    """A DataFrame with a plan for its files.
-
-    Attributes:
-        frame: The frame; None if nothing was planned.
-        reason: Why nothing was planned; None if something was.
-        report: The report of the plan, with the keys of `intarsia.ScanReport.to_dict`; empty without one.
-    """
-
-    frame: DataFrame | None
-    reason: str | None
-    report: dict[str, Any] = field(default_factory=dict)
 
 
 def plan_natively(spark: SparkSession, frame: DataFrame) -> NativePlan:
@@ -212,12 +198,15 @@ def plan_natively(spark: SparkSession, frame: DataFrame) -> NativePlan:
     Args:
         spark: A classic session of a known version.
         frame: A frame on a path or a table of Parquet files, with a condition on it.
+
+    Returns:
+        The frame with a plan, or why there is none; and the report, empty without one.
     """
     try:
         return _planned(spark, frame)
     except Exception as error:  # noqa: BLE001  such as an internal class of Spark that has changed
         first = next(iter(str(error).splitlines()), "")
-        return NativePlan(None, f"failed: {type(error).__name__}: {first}")
+        return None, f"failed: {type(error).__name__}: {first}", {}
 
 
 def _planned(spark: SparkSession, frame: DataFrame) -> NativePlan:
@@ -226,9 +215,9 @@ def _planned(spark: SparkSession, frame: DataFrame) -> NativePlan:
     analyzed = execution.analyzed()
     patterns = java_class(jvm, "org.apache.spark.sql.catalyst.trees.TreePattern")
     if analyzed.containsPattern(patterns.CURRENT_LIKE()):
-        return NativePlan(None, "the condition depends on the time at which the DataFrame runs")
+        return None, "the condition depends on the time at which the DataFrame runs", {}
     if analyzed.containsPattern(patterns.PLAN_EXPRESSION()):
-        return NativePlan(None, "the condition contains a subquery")
+        return None, "the condition contains a subquery", {}
     loader = RuleLoader(spark)
     planner = loader.new_planner()
     loader.set_planner(planner, 0, _PLANNERS.setdefault(spark, SkippingPlanner()).answer)
@@ -241,16 +230,16 @@ def _planned(spark: SparkSession, frame: DataFrame) -> NativePlan:
     report = skips[-1].report if skips else {}
     why = skips[-1].reason if skips else "no index can evaluate the condition"
     if relation is None and why is not None:
-        return NativePlan(None, why, report)
+        return None, why, report
     narrowed = None if relation is None else _with_relation(jvm, analyzed, relation)
     if narrowed is None:
-        return NativePlan(None, "the table has columns that Spark computes when it reads them")
+        return None, "the table has columns that Spark computes when it reads them", {}
     add_strategy(spark, loader)
     from pyspark.sql import DataFrame
 
     dataset = java_class(jvm, "org.apache.spark.sql.classic.Dataset")
     rows = dataset.ofRows(spark._jsparkSession, narrowed)
-    return NativePlan(DataFrame(rows, spark), None, report)
+    return DataFrame(rows, spark), None, report
 
 
 def analyzed_condition(spark: SparkSession, frame: DataFrame) -> Node:

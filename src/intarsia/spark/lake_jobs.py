@@ -131,19 +131,12 @@ def report_frame(spark: SparkSession, report: IndexReport) -> DataFrame:
         >>> ias.report_frame(spark, report).where("error IS NOT NULL").show()  # doctest: +SKIP
     """
     rows = [
-        {
-            "path": file.path,
-            "bytes_before": file.bytes_before,
-            "bytes_after": file.bytes_after,
-            "built": file.built,
-            "kept": file.kept,
+        {name: getattr(file, name) for name in _OUTCOME.names}
+        | {
             "notes": [
                 f"{note['index']}{' of ' + note['column'] if note.get('column') else ''}: {note['reason']}"
                 for note in file.notes
-            ],
-            "error": file.error,
-            "code": file.code,
-            "seconds": file.seconds,
+            ]
         }
         for file in report.per_file
     ]

@@ -21,6 +21,8 @@ from urllib.parse import unquote
 from intarsia.errors import ListingError, UnsupportedFeatureError
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.discovery import HIVE_NULL, FileRole, find_files, role_of_name
+from intarsia.lake.opening import open as open_table
+from intarsia.lake.table import Table
 from intarsia.spark.sessions import is_connect, setting
 from intarsia.storage import local_path
 
@@ -84,11 +86,6 @@ def list_files(frame: DataFrame, paths: Sequence[str]) -> Listing | None:
         return Listing(tuple(files), None)
     # Spark supports only one base path, so with several the partition columns of a file are unclear
     return Listing(tuple(files), _GLOB.sub(r"\\\g<0>", next(iter(roots)))) if len(roots) == 1 else None
-
-
-def spark_path(file: DataFile) -> str:
-    """Return the argument for ``spark.read.parquet`` that selects exactly this file."""
-    return exact_path(file.uri)
 
 
 def exact_path(path: str) -> str:
@@ -330,6 +327,12 @@ class LakeFiles:
     files: dict[str, DataFile]
     others: int
     names: str | list[str]
+
+    def open(self) -> Table:
+        """Open the lake under names that executors can open, too: they have another current folder."""
+        names = [self.names] if isinstance(self.names, str) else self.names
+        found = [name if "://" in name else os.path.abspath(name) for name in names]
+        return open_table(found[0] if len(found) == 1 else found)
 
     @property
     def sizes(self) -> dict[str, int]:

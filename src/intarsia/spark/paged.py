@@ -23,7 +23,7 @@ from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn
 from intarsia.rows.selection import RowSelection
 from intarsia.spark.checksums import quoted
-from intarsia.spark.listing import Listing, rows_of_files, selected, spark_path
+from intarsia.spark.listing import Listing, exact_path, rows_of_files, selected
 from intarsia.spark.planning import RemainingFile
 from intarsia.spark.sessions import is_on, map_in_arrow, setting
 from intarsia.spark.spark_types import reads_as_is
@@ -116,7 +116,7 @@ def read_pages(
     frame = pages_frame(spark, reading, schema, of_folders, case_sensitive=case_sensitive)
     why = None
     if reading.others:
-        others = [spark_path(one.file) for one in reading.others]
+        others = [exact_path(one.file.uri) for one in reading.others]
         frame = frame.union(rows_of_files(spark, whole, listing, others).select(*selected(whole, wanted)))
         why = f"Spark reads {len(others)} of {len(planned)} files"
     try:

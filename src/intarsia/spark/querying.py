@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from intarsia.embed.report import Progress
 from intarsia.errors import ColumnNotFoundError, FilesFailedError, PredicateError, UnsupportedFeatureError
 from intarsia.indexes.hll import MAX_LG_CONFIG_K, DistinctCounter
 from intarsia.lake.binding import TableBinder
+from intarsia.lake.each_file import FileFailure
 from intarsia.lake.opening import open as open_table
 from intarsia.lake.planner import Planner
 from intarsia.lake.query_run import OnError
@@ -76,10 +76,7 @@ def aggregate(
     """
     wanted = requested_functions(functions)
     lake = list_lake(spark, path)
-    names = [lake.names] if isinstance(lake.names, str) else lake.names
-    # executors have another current folder
-    found = [name if "://" in name else os.path.abspath(name) for name in names]
-    shared = SharedAggregate(open_table(found[0] if len(found) == 1 else found), wanted, where, on_error)
+    shared = SharedAggregate(lake.open(), wanted, where, on_error)
     files = shared.files
 
     def act(file: str) -> str:
@@ -89,16 +86,19 @@ def aggregate(
         listed = files.table.files
         sizes = {file: listed[ordinal].size_bytes for file, ordinal in files.ordinals.items()}
         done, failed = act_on_files(spark, sizes, act, reporter(progress, "files"), "aggregating")
-        if failed:
-            raise FilesFailedError(
-                {failure.path: failure.error for failure in failed},
-                shared.report,
-                f"{len(failed):,} of {len(sizes):,} files failed; the first is {failed[0].path}: "
-                f"{failed[0].reason}",
-            )
+        _raise_if_any(failed, len(sizes), shared.report)
         for share in done.values():
             shared.add(pickle.loads(base64.b64decode(share)))  # noqa: S301  tasks of this job made it
     return shared.result()
+
+
+def _raise_if_any(failed: Sequence[FileFailure], total: int, report: ScanReport | None) -> None:
+    if failed:
+        raise FilesFailedError(
+            {failure.path: failure.error for failure in failed},
+            report,
+            f"{len(failed):,} of {total:,} files failed; the first is {failed[0].path}: {failed[0].reason}",
+        )
 
 
 @dataclass(frozen=True)
@@ -142,10 +142,7 @@ class _SelectedRows:
 
     @classmethod
     def of(cls, lake: LakeFiles, where: Where) -> _SelectedRows:
-        names = [lake.names] if isinstance(lake.names, str) else lake.names
-        # executors have another current folder
-        found = [name if "://" in name else os.path.abspath(name) for name in names]
-        table = open_table(found[0] if len(found) == 1 else found)
+        table = lake.open()
         predicate = parse_predicate(where, lambda: table.dataset().schema)
         left = Planner(table, TableBinder(table, predicate, []), ScanReport()).survivors()
         return cls(table, {table.files[ordinal].path: ordinal for ordinal in left.files}, predicate)
@@ -207,13 +204,7 @@ def approx_distinct(
         return {"type": str(found), "sketches": [base64.b64encode(one).decode() for one in sketch]}
 
     found, failed = act_on_files(spark, sizes, act, reporter(progress, "files"), "estimating")
-    if failed:
-        raise FilesFailedError(
-            {failure.path: failure.error for failure in failed},
-            None,
-            f"{len(failed):,} of {len(sizes):,} files failed; the first is {failed[0].path}: "
-            f"{failed[0].reason}",
-        )
+    _raise_if_any(failed, len(sizes), None)
     types = sorted({values["type"] for values in found.values()})
     if len(types) > 1:
         raise UnsupportedFeatureError(

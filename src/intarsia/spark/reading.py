@@ -16,23 +16,22 @@ from intarsia.errors import IntarsiaError
 from intarsia.file import Ignored
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import parse_expression
-from intarsia.read.amounts import part
 from intarsia.read.report import ScanReport, warn_of_ignored
 from intarsia.spark.binding import SparkBinder
 from intarsia.spark.conditions import UNKNOWN, Node, is_trivial, weaken
 from intarsia.spark.enabling import analyzed_condition, plan_natively
 from intarsia.spark.listing import (
     Listing,
+    exact_path,
     find_table,
     list_files,
     rows_of_files,
     selected,
-    spark_path,
     uncached,
 )
 from intarsia.spark.paged import read_pages
 from intarsia.spark.planning import FilePlanner
-from intarsia.spark.rules import refuse_unplannable
+from intarsia.spark.rules import kept_parts, refuse_unplannable
 from intarsia.spark.sessions import is_connect, is_on, setting
 from intarsia.spark.spark_types import resolve
 from intarsia.spark.sql_text import parse_condition, spark_sql
@@ -71,18 +70,8 @@ class ReadChoice:
     def __str__(self) -> str:
         if not self.report:
             return f"{self.mode}: {self.reason}" if self.reason else self.mode
-        files, groups, rows = (self.report[key] for key in ("files", "row_groups", "rows"))
-        kept = (
-            f"{self.mode}: {part(files['read'], files['total'], 'file')}, "
-            f"{part(groups['read'], groups['total'], 'row group')}, "
-            f"{part(rows['candidates'], rows['total'], 'row')}"
-        )
+        kept = f"{self.mode}: {kept_parts(self.report)}"
         return f"{kept}; {self.reason}" if self.reason else kept
-
-
-def remember(spark: SparkSession, choice: ReadChoice) -> None:
-    """Record the last choice of a session."""
-    _LAST[spark] = choice
 
 
 def last_read(spark: SparkSession) -> ReadChoice | None:
@@ -171,7 +160,7 @@ def read(
         frame, choice = whole, ReadChoice("files", "there is no condition")
     else:
         frame, choice = _planned(spark, whole, paths, where, columns, mode)
-    remember(spark, choice)
+    _LAST[spark] = choice
     return frame if columns is None else frame.select(*selected(whole, columns))
 
 
@@ -190,14 +179,12 @@ def _planned(
     if mode in ("native", "auto"):
         why = _native_obstacle(spark)
         if why is None:
-            plan = plan_natively(spark, frame)
-            warn_of_ignored([Ignored(**note) for note in plan.report.get("ignored", ())])
-            if plan.frame is not None or mode == "native":
-                return plan.frame or frame, ReadChoice("native", plan.reason, plan.report)
-            files = plan.report.get("files")
-            if files is not None and files["read"] == files["total"] == len(whole.inputFiles()):
-                return frame, ReadChoice("native", plan.reason, plan.report)  # nothing is excluded
-            why = plan.reason
+            planned, why, report = plan_natively(spark, frame)
+            warn_of_ignored([Ignored(**note) for note in report.get("ignored", ())])
+            files = report.get("files")
+            is_whole = files and files["read"] == files["total"] == len(whole.inputFiles())
+            if planned is not None or mode == "native" or is_whole:
+                return planned or frame, ReadChoice("native", why, report)
     wanted = _wanted(whole, where, columns) if mode in ("pages", "auto") else None
     return _files_left(spark, whole, paths, where, why, wanted, required=mode == "pages")
 
@@ -265,7 +252,7 @@ def _files_left(
     if not kept:  # every file is excluded
         frame = frame.limit(0)
     elif len(kept) < len(listing.files):
-        frame = rows_of_files(spark, whole, listing, [spark_path(file) for file in kept]).where(where)
+        frame = rows_of_files(spark, whole, listing, [exact_path(file.uri) for file in kept]).where(where)
     return frame, ReadChoice("files", why, planner.report.to_dict())
 
 

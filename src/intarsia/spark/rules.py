@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -55,14 +55,19 @@ class ScanSkip:
         advice = "" if self.advice is None else f"; {self.advice}"
         if self.reason is not None:
             return f"{', '.join(self.paths)}: nothing skipped: {self.reason}{advice}"
-        files, groups, rows = (self.report[key] for key in ("files", "row_groups", "rows"))
         by = ", ".join(f"{entry['index']} of {entry['column']}" for entry in self.report["pruned_by"])
-        kept = (
-            f"{', '.join(self.paths)}: {part(files['read'], files['total'], 'file')}, "
-            f"{part(groups['read'], groups['total'], 'row group')}, "
-            f"{part(rows['candidates'], rows['total'], 'row')}"
-        )
+        kept = f"{', '.join(self.paths)}: {kept_parts(self.report)}"
         return (f"{kept}; excluded by {by}" if by else kept) + advice
+
+
+def kept_parts(report: Mapping[str, Any]) -> str:
+    """Return the files, row groups and rows that a plan reads, as text."""
+    files, groups, rows = (report[key] for key in ("files", "row_groups", "rows"))
+    return (
+        f"{part(files['read'], files['total'], 'file')}, "
+        f"{part(groups['read'], groups['total'], 'row group')}, "
+        f"{part(rows['candidates'], rows['total'], 'row')}"
+    )
 
 
 def skips_of(skipping: Any) -> Sequence[ScanSkip]:
