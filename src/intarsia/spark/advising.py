@@ -29,7 +29,8 @@ from intarsia.lake.opening import open as open_table
 from intarsia.predicate import Where
 from intarsia.spark.clustering import bits_per_column, curve_keys, hilbert, quantile_bounds
 from intarsia.spark.job import reporter, run_tasks
-from intarsia.spark.optimize import Source, arrow_schema_of, source_rows
+from intarsia.spark.listing import Source, paths_of
+from intarsia.spark.optimize import arrow_schema_of, source_rows
 from intarsia.spark.shipping import indexes_from_text, indexes_to_text
 from intarsia.spark.sql_text import spark_sql
 
@@ -351,7 +352,7 @@ def _measured(
 
 
 def _command(path: Source, best: MeasuredArrangement) -> str | None:
-    names = [os.fspath(path)] if isinstance(path, str | os.PathLike) else [os.fspath(item) for item in path]
+    names = paths_of(path)
     options = [option for index in best.indexes for option in options_of(index)]
     if best.arrangement.is_source:
         return shlex.join(["intarsia", "index", *names, "--page-index", *options, "--spark"])

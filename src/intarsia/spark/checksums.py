@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.spark.job import TaskProgress, collect_rows
+from intarsia.spark.spark_types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -114,16 +115,6 @@ def _column_sums(spark: SparkSession, frame: DataFrame, progress: TaskProgress) 
     sums = [sf.sum(f"h{ordinal}").alias(f"s{ordinal}") for ordinal in range(len(parts))]
     (row,) = collect_rows(spark, frame.select(*parts).agg(*sums), progress)
     return [value or 0 for value in row]
-
-
-def quoted(name: str) -> str:
-    """Quote the name of a column, which may contain dots and backticks.
-
-    Example:
-        >>> quoted("a.b`c")
-        '`a.b``c`'
-    """
-    return "`" + name.replace("`", "``") + "`"
 
 
 def free_name(names: Sequence[str]) -> str:

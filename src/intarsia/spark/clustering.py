@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import comparison_array, comparison_type, sortable_type
 from intarsia.errors import ColumnNotFoundError, WriteError
-from intarsia.spark.checksums import free_name, quoted
+from intarsia.spark.checksums import free_name
+from intarsia.spark.spark_types import quoted
 from intarsia.write.sorting import SortBy, SortKey, sort_keys
 
 if TYPE_CHECKING:

@@ -24,6 +24,7 @@ from intarsia.lake.discovery import HIVE_NULL, FileRole, find_files, role_of_nam
 from intarsia.lake.opening import open as open_table
 from intarsia.lake.table import Table
 from intarsia.spark.sessions import is_connect, setting
+from intarsia.spark.spark_types import quoted
 from intarsia.storage import local_path
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ def selected(whole: DataFrame, columns: Sequence[str]) -> list[str]:
     if isinstance(columns, str):
         columns = [columns]
     dotted = {name for name in whole.columns if "." in name or "`" in name}
-    return ["`" + name.replace("`", "``") + "`" if name in dotted else name for name in columns]
+    return [quoted(name) if name in dotted else name for name in columns]
 
 
 #: Names in a folder that mark it as a table of another format, with the name of the format.
@@ -347,11 +348,12 @@ def list_lake(spark: SparkSession, source: Source) -> LakeFiles:
         FileNotFoundError: If a path does not exist.
         UnsupportedFeatureError: If a name is that of a view, or of a table that has not only Parquet files.
     """
-    items = [path for item in _items(source) for path in _paths_of(spark, item)]
+    named = [source] if isinstance(source, str | os.PathLike) else source
+    items = [path for item in named for path in _files_of(spark, item)]
     files: dict[str, DataFile] = {}
     others: set[str] = set()
     for item in items:
-        name = python_path(os.fspath(item))
+        name = python_path(item)
         try:
             chosen = find_files(name)
             listed: Sequence[DataFile] = chosen.files
@@ -359,23 +361,25 @@ def list_lake(spark: SparkSession, source: Source) -> LakeFiles:
         except (FileNotFoundError, ListingError):
             raise
         except Exception:  # noqa: BLE001  a store that only Spark can list; Spark then raises the clearer error
-            listed, beside = _choose(os.fspath(item), list_by_spark(spark, os.fspath(item)))
+            listed, beside = _choose(item, list_by_spark(spark, item))
             others.update(beside)
         for file in listed:
             files.setdefault(file.path if file.is_remote else os.path.abspath(file.path), file)
-    names = [python_path(os.fspath(item)) for item in items]
+    names = [python_path(item) for item in items]
     return LakeFiles(files, len(others), names[0] if len(names) == 1 else names)
 
 
-def _items(source: Source) -> Sequence[str | os.PathLike[str]]:
-    return [source] if isinstance(source, str | os.PathLike) else source
+def paths_of(source: Source) -> list[str]:
+    """Return one path or several as a list."""
+    items = [source] if isinstance(source, str | os.PathLike) else source
+    return [os.fspath(item) for item in items]
 
 
-def _paths_of(spark: SparkSession, item: str | os.PathLike[str]) -> list[str | os.PathLike[str]]:
+def _files_of(spark: SparkSession, item: str | os.PathLike[str]) -> list[str]:
     """Return the folder of a table, and its files elsewhere: partitions can have other locations."""
     table = find_table(spark, item)
     if table is None:
-        return [item]
+        return [os.fspath(item)]
     folder = python_path(table.location, decode=False).rstrip("/")
     files = [python_path(uri) for uri in spark.table(table.name).inputFiles()]
     return [folder, *(path for path in files if not path.startswith(f"{folder}/"))]

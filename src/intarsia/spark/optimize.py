@@ -8,7 +8,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -23,16 +23,17 @@ from intarsia.spark.checksums import (
     checksums,
     different_columns,
     likely_row_bytes,
-    quoted,
     with_hashes,
 )
 from intarsia.spark.clustering import Clustering, arranged, check_partition_columns
 from intarsia.spark.job import TaskProgress, collect_rows, reporter
 from intarsia.spark.listing import (
+    Source,
     exact_path,
     find_table,
     fixed_folder,
     list_files,
+    paths_of,
     python_path,
     refuse_managed_folder,
     source_files,
@@ -41,6 +42,7 @@ from intarsia.spark.listing import (
 from intarsia.spark.part_files import OUTCOME, PartOptions, Staging, outcome_of, write_parts
 from intarsia.spark.sessions import map_in_arrow
 from intarsia.spark.shipping import pack_index
+from intarsia.spark.spark_types import quoted
 from intarsia.storage import local_path
 from intarsia.write import Writer, WriteReport
 from intarsia.write.output import dry_run
@@ -132,8 +134,6 @@ class OptimizeReport:
         more = [f"… and {count(len(notes) - _SHOWN, 'more note')}"] if len(notes) > _SHOWN else []
         return "\n".join([*lines, *notes[:_SHOWN], *more])
 
-
-Source: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
 #: The default size of a file in bytes; a few tasks of Spark read a file of this size.
 TARGET_FILE_SIZE = 128 << 20
@@ -310,9 +310,7 @@ def source_rows(spark: SparkSession, source: Source) -> tuple[DataFrame, list[st
         for folder in folders:
             refuse_managed_folder(folder)
         return reader.table(table.name), folders, table.partition_columns
-    paths = (
-        [os.fspath(source)] if isinstance(source, str | os.PathLike) else [os.fspath(item) for item in source]
-    )
+    paths = paths_of(source)
     names = [local_path(python_path(path)) for path in paths]
     folders = [fixed_folder(name) for name in names if name is not None]
     for folder in folders:

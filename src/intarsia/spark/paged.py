@@ -22,11 +22,10 @@ from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn
 from intarsia.rows.selection import RowSelection
-from intarsia.spark.checksums import quoted
 from intarsia.spark.listing import Listing, exact_path, rows_of_files, selected
 from intarsia.spark.planning import RemainingFile
 from intarsia.spark.sessions import is_on, map_in_arrow, setting
-from intarsia.spark.spark_types import reads_as_is
+from intarsia.spark.spark_types import quoted, reads_as_is
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

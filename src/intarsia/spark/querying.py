@@ -24,11 +24,10 @@ from intarsia.predicate import In, Predicate, Where, parse_predicate
 from intarsia.read.aggregate import Aggregate
 from intarsia.read.aggregate.calls import Requested, requested_functions
 from intarsia.read.report import ScanReport
-from intarsia.spark.checksums import quoted
 from intarsia.spark.job import act_on_files, reporter
 from intarsia.spark.listing import LakeFiles, Source, list_lake
 from intarsia.spark.reading import read
-from intarsia.spark.spark_types import INTEGERS
+from intarsia.spark.spark_types import INTEGERS, quoted
 from intarsia.spark.sql_text import spark_sql
 
 if TYPE_CHECKING:

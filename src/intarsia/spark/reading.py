@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,9 +21,11 @@ from intarsia.spark.conditions import UNKNOWN, Node, is_trivial, weaken
 from intarsia.spark.enabling import analyzed_condition, plan_natively
 from intarsia.spark.listing import (
     Listing,
+    Source,
     exact_path,
     find_table,
     list_files,
+    paths_of,
     rows_of_files,
     selected,
     uncached,
@@ -87,8 +88,6 @@ def last_read(spark: SparkSession) -> ReadChoice | None:
     """
     return _LAST.get(spark)
 
-
-Source: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
 _UTC = frozenset(("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "UCT", "Etc/UCT", "Zulu", "Etc/Zulu", "+00:00"))
 
@@ -305,7 +304,7 @@ def _whole(spark: SparkSession, path: Source) -> tuple[DataFrame, list[str]]:
     table = find_table(spark, path)
     if table is not None:
         return uncached(spark).table(table.name), [table.location]
-    paths = [os.fspath(path)] if isinstance(path, str | os.PathLike) else [os.fspath(item) for item in path]
+    paths = paths_of(path)
     return uncached(spark).parquet(*paths), paths
 
 

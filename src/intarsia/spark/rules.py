@@ -129,8 +129,7 @@ class RuleLoader:
 
     def call(self, name: str, method: str, *arguments: Any) -> Any:
         """Call a static method of a class."""
-        (found,) = [one for one in self.classes.loadClass(name).getMethods() if one.getName() == method]
-        return found.invoke(None, java_list(self._gateway.jvm, arguments).toArray())
+        return call_static(self._gateway.jvm, self.classes.loadClass(name), method, *arguments)
 
     def new_planner(self) -> Any:
         """Create an object of the class ``SharedPlanner``, without a planner."""
@@ -208,6 +207,12 @@ def java_class(jvm: Any, name: str) -> Any:
         name: Such as ``"java.util.ArrayList"``.
     """
     return getattr(jvm, name)
+
+
+def call_static(jvm: Any, java: Any, method: str, *arguments: Any) -> Any:
+    """Call the static method of a class that alone has its name."""
+    (found,) = [one for one in java.getMethods() if one.getName() == method]
+    return found.invoke(None, java_list(jvm, arguments).toArray())
 
 
 def java_list(jvm: Any, items: Iterable[Any]) -> Any:

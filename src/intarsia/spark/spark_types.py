@@ -63,6 +63,16 @@ class SparkColumn:
     type: str
 
 
+def quoted(name: str) -> str:
+    """Quote the name of a column, which may contain dots and backticks.
+
+    Example:
+        >>> quoted("a.b`c")
+        '`a.b``c`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
 def resolve(schema: Any, parts: tuple[str, ...], *, case_sensitive: bool) -> SparkColumn | None:
     """Return the column that Spark resolves from identifiers; None if it is missing or ambiguous.
 

@@ -34,7 +34,7 @@ from intarsia.predicate.literals import NS_PER_DAY, NS_PER_UNIT, Temporal, plain
 from intarsia.predicate.nodes import dotted
 from intarsia.predicate.sql_dialect import operands
 from intarsia.spark.conditions import UNKNOWN, Node
-from intarsia.spark.spark_types import TEMPORAL, Literal, SparkColumn, cast, number
+from intarsia.spark.spark_types import TEMPORAL, Literal, SparkColumn, cast, number, quoted
 
 #: Text that is the same in a string literal under every setting of Spark.
 _PLAIN_TEXT = re.compile(r"[^\\'\"\x00-\x1f\x7f]*")
@@ -117,7 +117,7 @@ def spark_sql(predicate: Predicate) -> str:
 
 def _column(name: ColumnName) -> str:
     parts = (name,) if isinstance(name, str) else name
-    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+    return ".".join(map(quoted, parts))
 
 
 def _literal(value: object, column: ColumnName) -> str:
