@@ -9,8 +9,7 @@ column has such values when they are built.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from copy import copy
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache
 from typing import Final, TypeVar
 
@@ -57,51 +56,41 @@ Leaf = Comparison | In | IsNull | Like
 Partition = tuple[tuple[str, str | None], ...]
 
 
+@dataclass(frozen=True, eq=False)
 class SparkBinder:
     """Binds a weakened predicate to files, with the semantics of Spark's reader; a `TableQuery`.
 
     Each condition is bound separately. A condition that cannot be bound to a file is TRUE there.
 
-    Args:
+    Attributes:
         predicate: The result of `intarsia.spark.conditions.weaken`.
         types: Spark's types of the columns in it.
         case_sensitive: Whether column names are case sensitive.
         columns: Top-level columns that will be read, for the report; None for all.
         int96_as_moments: Whether Spark reads INT96 of every writer as instants, without adjustment.
-        filled: Names of the columns that have a default in files without them.
+        filled: Names, in lower case, of the columns that have a default in files without them.
+        partitions: The partition values of each file of a table; see `of_table`.
     """
 
-    def __init__(
-        self,
-        predicate: Predicate,
-        types: Mapping[Path, str],
-        *,
-        case_sensitive: bool,
-        columns: Sequence[str] | None = None,
-        int96_as_moments: bool = True,
-        filled: Collection[str] = (),
-    ) -> None:
-        #: The rows to select, weakened.
-        self.predicate = predicate
-        self._partitions: Sequence[Partition] = ()
-        self._types = types
-        self._case_sensitive = case_sensitive
-        self._columns = columns
-        self._int96_as_moments = int96_as_moments
-        self._filled = {name.lower() for name in filled}
+    predicate: Predicate
+    types: Mapping[Path, str]
+    _: KW_ONLY
+    case_sensitive: bool
+    columns: Sequence[str] | None = None
+    int96_as_moments: bool = True
+    filled: Collection[str] = ()
+    partitions: Sequence[Partition] = ()
 
     def of_table(self, files: Sequence[DataFile]) -> SparkBinder:
         """Return the binder of the files of a table."""
-        found = copy(self)
-        found._partitions = [file.partition for file in files]
-        return found
+        return replace(self, partitions=[file.partition for file in files])
 
     def _excluding_columns(self, partition: Partition) -> str | None:
         """Return the partition columns that exclude files with these values; None if they do not."""
         by_partition = _bound(self.predicate, lambda leaf: self._partition_leaf(leaf, partition) or _ANY)
         if by_partition != BoundConstant(False):
             return None
-        queried = {path[0].lower() for path in self._types}
+        queried = {path[0].lower() for path in self.types}
         return ", ".join(name for name, _ in partition if name.lower() in queried) or "constant"
 
     def query(self, entry: DataFile, file: ParquetInput) -> FileQuery:
@@ -118,7 +107,7 @@ class SparkBinder:
         Args:
             relevant: The files that matter.
         """
-        columns = _for_each(self._excluding_columns, self._partitions)
+        columns = _for_each(self._excluding_columns, self.partitions)
         excluded = np.array([column is not None for column in columns], dtype=bool) & relevant
         if not excluded.any():
             return ()
@@ -145,7 +134,7 @@ class SparkBinder:
         Returns:
             The predicate, and the columns with one value in each file: for each of them, a value per file.
         """
-        partitions = [self._partitions[file] for file in files.tolist()]
+        partitions = [self.partitions[file] for file in files.tolist()]
         constants: dict[Path, pa.Array] = {}
 
         def bound(leaf: Leaf) -> Bound:
@@ -164,7 +153,7 @@ class SparkBinder:
         values = [value for name, value in partition if self._folded(name) == self._folded(path[0])]
         if not values:
             return None
-        value = partition_value(values[0], self._types[path]) if len(path) == 1 else None
+        value = partition_value(values[0], self.types[path]) if len(path) == 1 else None
         if value is None:
             return _ANY
         try:
@@ -175,7 +164,7 @@ class SparkBinder:
         return BoundConstant(evaluate(bound, columns, 1)[0].as_py())
 
     def _folded(self, name: str) -> str:
-        return name if self._case_sensitive else name.lower()
+        return name if self.case_sensitive else name.lower()
 
     def _file_leaf(self, leaf: Leaf, file_schema: FileSchema, file: ParquetInput | None) -> Bound:
         """Bind a leaf on a column of a file, or of all files with a schema."""
@@ -183,16 +172,16 @@ class SparkBinder:
         names = tuple(innermost(leaf.column))
         found = self._find(file_schema, names)
         if found is None:  # Spark reads nulls, or the column's default
-            if names[0].lower() in self._filled:
+            if names[0].lower() in self.filled:
                 return _ANY
             return BoundConstant(isinstance(leaf, IsNull) and not leaf.negated)
         path, data_type = found
         if path is None:
             return _ANY
-        spark_type = self._types[names]
+        spark_type = self.types[names]
         there = replace(leaf, column=path)
         here: Predicate = there
-        if spark_type == "timestamp" and self._int96_as_moments and is_int96(file_schema, path):
+        if spark_type == "timestamp" and self.int96_as_moments and is_int96(file_schema, path):
             here = as_nanoseconds(there, file_schema, file)
         elif not isinstance(leaf, IsNull) and not reads_as_is(spark_type, data_type):
             return _ANY
@@ -218,7 +207,7 @@ class SparkBinder:
         return tuple(path), data_type
 
     def _output(self, schema: pa.Schema) -> list[OutputColumn]:
-        wanted = None if self._columns is None else {name.lower() for name in self._columns}
+        wanted = None if self.columns is None else {name.lower() for name in self.columns}
         return [
             OutputColumn(field.name, (field.name,), field.type)
             for field in schema

@@ -101,7 +101,7 @@ class Weakened(NamedTuple):
         predicate: Nodes of the types ``And``, ``Or``, ``Constant``, ``Comparison``, ``In``, ``IsNull`` and
             ``Like``; columns are paths in Spark's schema.
         types: Spark's types of the columns in them, by path in Spark's schema.
-        filled: Names of the columns that have a default in files without them.
+        filled: Names, in lower case, of the columns that have a default in files without them.
     """
 
     predicate: Predicate
@@ -169,7 +169,7 @@ class _Weakener:
         column = SparkColumn(tuple(node["name"]), node["type"])
         self.types[column.path] = column.type
         if node.get("filled"):
-            self.filled.add(column.path[0])
+            self.filled.add(column.path[0].lower())
         return column
 
     def _operand(self, node: Node) -> Operand | None:
