@@ -101,8 +101,8 @@ CHANGED_FROM_OUTSIDE = {
     ("format/thrift.py", "error.offset"): _CONTEXT,
     ("predicate/sql_literals.py", "node.meta"): _LIBRARY,
     ("spark/java.py", "os.environ"): _PROCESS,
-    ("spark/local.py", "os.environ"): _PROCESS,
     ("spark/sessions.py", "context.pythonExec"): _LIBRARY,
+    ("spark/sessions.py", "os.environ"): _PROCESS,
     ("write/output.py", "self._arrow.is_open"): _LIBRARY,
 }
 
