@@ -212,7 +212,7 @@ class TableFiles:
     @property
     def log_statistics(self) -> LogStatistics | None:
         """The statistics of the files in the log of the table format; None if there are none."""
-        return self.definition.statistics
+        return None if self._definition is None else self._definition.statistics
 
     def names_in(self, schema: FileSchema, path: str) -> FileNames | None:
         """Return the names that files with a schema have for the columns; None if they are the table's.
