@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.indexes import Index, OpenIndex
 from intarsia.rows.selection import RowSelection
 
 #: The methods that may fail.
@@ -19,7 +20,7 @@ ERRORS = [
 
 
 @dataclass(frozen=True)
-class Fragile:
+class Fragile(Index):
     """An index for which every row might match. Its methods fail on request."""
 
     kind: ClassVar[str] = "fragile"
@@ -56,7 +57,7 @@ class Fragile:
 
 
 @dataclass(frozen=True)
-class OpenFragile:
+class OpenFragile(OpenIndex):
     num_rows: int
 
     def candidate_rows(self, predicate):

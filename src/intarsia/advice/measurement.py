@@ -24,7 +24,6 @@ from intarsia.advice.sampled_file import BuiltIndex, group_bytes
 from intarsia.arrow.owned_rows import no_rows
 from intarsia.embed import PageIndex
 from intarsia.embed.structures import Attachable
-from intarsia.indexes.base import HasPurpose
 from intarsia.indexes.distinct import Distinct
 from intarsia.lake.table import Table
 from intarsia.read.hint import opens_in_vain
@@ -280,7 +279,7 @@ class Measurement:
                     index,
                     name,
                     column_of(index),
-                    index.purpose if isinstance(index, HasPurpose) else "",
+                    index.purpose,
                     round(weight),
                     weight / total,
                     seconds * self._data_scale,

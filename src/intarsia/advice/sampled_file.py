@@ -19,7 +19,7 @@ from intarsia.errors import IntarsiaError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.directory import KEY
 from intarsia.format.footer import MAGIC, chunk_range
-from intarsia.indexes.embedded import find_index
+from intarsia.indexes.registry import find_index
 from intarsia.storage import BufferedSource, ByteRange, ByteSource, CountedSource
 
 #: The maximum number of files in a sample.

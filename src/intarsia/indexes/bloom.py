@@ -23,14 +23,19 @@ from intarsia.format.bloom import (
     expected_fpp,
 )
 from intarsia.format.footer import Leaf
-from intarsia.indexes.batches import split_batches
-from intarsia.indexes.calling import evaluate_conditions
+from intarsia.indexes.base import GatheredParts
 from intarsia.indexes.filter_matrix import FilterMatrix, GatheredFilters, one_of
-from intarsia.indexes.gathering import GatheredParts
-from intarsia.indexes.proof import LOCAL_REQUEST_BYTES, ProofCost, Savings, Verdict, Wanted
+from intarsia.indexes.lookups import is_lookup, stored_values
+from intarsia.indexes.proof import (
+    LOCAL_REQUEST_BYTES,
+    ProofCost,
+    Savings,
+    Verdict,
+    Wanted,
+    evaluate_conditions,
+    split_batches,
+)
 from intarsia.indexes.statistics import RowGroupStatistics
-from intarsia.indexes.stored_values import stored_values
-from intarsia.indexes.value_hash import is_lookup
 from intarsia.predicate.bound import BoundIn, Condition
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
@@ -122,7 +127,7 @@ class BloomFilters:
                     chosen.append(probe)
         for batch in list(split_batches(chosen, self._most_bytes)):
             self._read(self._read(batch))  # the headers of the wrong blocks are known now
-        return evaluate_conditions(self._file, self.name, self, wanted)
+        return evaluate_conditions(self._file, self.name, self._judge, wanted)
 
     def _probes(self, wanted: Wanted) -> list[_Probe]:
         """Return the filters that could exclude a condition in the row groups where that matters."""
@@ -236,16 +241,16 @@ class BloomFilters:
         except FormatError as error:
             self._distrust(key, error)
 
-    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
+    def _judge(self, condition: Condition) -> Verdict:
         """Return the rows of the row groups whose filter may contain one of the values."""
-        verdicts = self._verdicts.get(predicate)
+        verdicts = self._verdicts.get(condition)
         if not verdicts:
-            return None
+            return Verdict(condition, None, None)
         edges = self._file.footer.row_group_starts
         hit = np.ones(len(edges) - 1, dtype=bool)
         for row_group, verdict in verdicts.items():
             hit[row_group] = verdict
-        return RowSelection.union_of(edges[:-1][hit], edges[1:][hit])
+        return Verdict(condition, RowSelection.union_of(edges[:-1][hit], edges[1:][hit]), None)
 
     def _location(self, key: ChunkKey) -> FilterLocation | None:
         """Return the location of a chunk's filter, or None if it has no filter or the location is invalid."""

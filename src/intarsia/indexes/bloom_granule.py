@@ -20,12 +20,11 @@ import xxhash
 
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format import bloom
-from intarsia.indexes.column_data import ColumnData
+from intarsia.indexes.base import Index, OpenIndex, PayloadBytes, PayloadSource
 from intarsia.indexes.granules import cut_at_edges, granule_rows
-from intarsia.indexes.layout import Granularity, Layout
+from intarsia.indexes.layout import ColumnData, Granularity, Layout
+from intarsia.indexes.lookups import check_hashable, hash_values, is_lookup, lookup_hashes
 from intarsia.indexes.parameters import check_fpp, check_granularity
-from intarsia.indexes.probing import PayloadBytes, PayloadSource
-from intarsia.indexes.value_hash import check_hashable, hash_values, is_lookup, lookup_hashes
 from intarsia.predicate.bound import Condition
 from intarsia.rows.selection import Rows, RowSelection
 from intarsia.storage import ByteRange
@@ -45,7 +44,7 @@ _CHECKSUM = struct.Struct("<Q")
 
 
 @dataclass(frozen=True)
-class BloomGranule:
+class BloomGranule(Index):
     """A split-block Bloom filter per granule, for ``=`` and ``IN`` on rare values.
 
     It takes a quarter of the space of `RowMap`, and a lookup reads 32 bytes per granule. All filters have the
@@ -74,11 +73,6 @@ class BloomGranule:
         """Check the parameters."""
         check_fpp(self)
         check_granularity(self)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The indexed column."""
-        return (self.column,)
 
     def can_prune(self, predicate: Condition) -> bool:
         """Return whether the condition is ``=`` or IN with up to 1,024 values."""
@@ -195,7 +189,7 @@ def _row_checksum(head_checksum: int, block: int, row: bytes) -> int:
 # --- looking up --------------------------------------------------------------------------------------
 
 
-class OpenBloomGranule:
+class OpenBloomGranule(OpenIndex):
     """Filters that are read on demand.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,18 +15,17 @@ from intarsia.format.enums import BoundaryOrder
 from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import ColumnIndex
-from intarsia.indexes.calling import evaluate_conditions
-from intarsia.indexes.contradictions import check_page_bounds
-from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted
+from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, evaluate_conditions
 from intarsia.indexes.statistics import (
     RowGroupStatistics,
     bounds_of_keys,
     column_statistics,
     exact_bounds,
+    judge_bounds,
 )
 from intarsia.predicate.bound import Condition
-from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, boundary_order, certainly_matches, might_match
-from intarsia.rows.ordering import Ordering
+from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, boundary_order
+from intarsia.rows.ordering import Keys, Ordering
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 
@@ -89,7 +88,7 @@ class ColumnIndexes:
                     num_bytes += length
         return ProofCost(num_bytes, 2 * len(keys))
 
-    def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:  # noqa: ARG002
+    def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
         """Read the missing parts of the page index, and evaluate conditions with it."""
         keys = self._keys(wanted)
         self._file.load_page_index(keys, keys)
@@ -97,7 +96,7 @@ class ColumnIndexes:
         self._evaluated.clear()
         for row_group, ordinal in keys:
             self._evaluated.setdefault(ordinal, set()).add(row_group)
-        return evaluate_conditions(self._file, self.name, self, wanted)
+        return evaluate_conditions(self._file, self.name, self._judge, wanted)
 
     def _keys(self, wanted: Wanted) -> set[ChunkKey]:
         return {
@@ -116,15 +115,14 @@ class ColumnIndexes:
         touched = np.flatnonzero(reach & scope.overlaps(edges[:-1], edges[1:])).tolist()
         return [ChunkKey(row_group, leaf.ordinal) for row_group in touched]
 
-    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
+    def _judge(self, condition: Condition) -> Verdict:
         """Return the rows of pages that might match, and of row groups that are not evaluated."""
-        pages = self._pages(predicate)
-        return None if pages is None else _rows(might_match, predicate, pages.bounds) | pages.others
-
-    def certain_rows(self, predicate: Condition) -> RowSelection | None:
-        """Return the rows of pages in which all rows match."""
-        pages = self._pages(predicate)
-        return None if pages is None else _rows(certainly_matches, predicate, pages.bounds)
+        pages = self._pages(condition)
+        if pages is None:
+            return Verdict(condition, None, None)
+        verdict = judge_bounds(condition, pages.bounds)
+        assert verdict.possible is not None
+        return verdict._replace(possible=verdict.possible | pages.others)
 
     def _pages(self, predicate: Condition) -> _Pages | None:
         """Return the pages of the condition's column, or None if none of its ColumnIndexes is evaluated."""
@@ -248,11 +246,6 @@ def _reject(wrong: Bools, problem: str, reason: str, pages: npt.NDArray[np.int64
         raise CorruptFileError(f"page {page} {problem}", reason=reason, struct="ColumnIndex")
 
 
-def _rows(test: Callable[[Condition, Bounds], Bools], predicate: Condition, bounds: Bounds) -> RowSelection:
-    hit = test(predicate, bounds)
-    return RowSelection.union_of(bounds.starts[hit], bounds.stops[hit])
-
-
 def concat_bounds(parts: Sequence[Bounds]) -> Bounds:
     """Concatenate bounds of consecutive granules of one leaf.
 
@@ -277,3 +270,62 @@ def concat_bounds(parts: Sequence[Bounds]) -> Bounds:
     is_known = parts[0].ordering is not None and bool(joined["known"].all())
     order = boundary_order(joined["minima"], joined["maxima"]) if is_known else BoundaryOrder.UNORDERED
     return Bounds(parts[0].ordering, **joined, order=order)
+
+
+# --- contradictions between the statistics of a column chunk and the bounds of its pages ----------------
+# Bounds may be truncated, so lower bounds may be below all values, and upper bounds above them. There is a
+# contradiction only if no values fit both.
+
+
+def check_page_bounds(pages: Bounds, chunk: Bounds, row_group: int, *, is_exact: bool) -> None:
+    """Compare the bounds of the pages of a chunk with the statistics of the chunk.
+
+    Args:
+        pages: The bounds of all pages of the chunk.
+        chunk: The statistics of the column in all row groups.
+        row_group: Ordinal of the row group.
+        is_exact: Whether the bounds in the statistics are values of the chunk.
+
+    Raises:
+        CorruptFileError: If no values fit both.
+    """
+    if chunk.all_null[row_group] and pages.known.any():
+        _refuse("all values are null according to the statistics, but pages have bounds")
+    all_nulls = np.where(pages.all_null, pages.stops - pages.starts, 0)
+    for what, of_pages, least, of_chunk in (
+        ("nulls", pages.null_counts, all_nulls, chunk.null_counts[row_group]),
+        ("NaNs", pages.nan_counts, np.zeros_like(all_nulls), chunk.nan_counts[row_group]),
+    ):
+        _check_counts(what, of_pages, least, int(of_chunk))
+    if chunk.known[row_group] and pages.known.any():
+        # arrays of one key, because NumPy drops zero bytes at the end of a single one
+        group = slice(row_group, row_group + 1)
+        _check_bounds(pages, chunk.minima[group], chunk.maxima[group], is_exact=is_exact)
+
+
+def _check_counts(
+    what: str, of_pages: npt.NDArray[np.int64], least: npt.NDArray[np.int64], of_chunk: int
+) -> None:
+    """Compare counts of pages with that of the chunk; negative ones are unknown, but at least ``least``."""
+    total = int(np.where(of_pages < 0, least, of_pages).sum())
+    if of_chunk >= 0 and (total > of_chunk or (total < of_chunk and (of_pages >= 0).all())):
+        _refuse(f"the pages have {total} {what}, but the statistics count {of_chunk}")
+
+
+def _check_bounds(pages: Bounds, low: Keys, high: Keys, *, is_exact: bool) -> None:
+    minima, maxima = pages.minima[pages.known], pages.maxima[pages.known]
+    # a page with bounds has a value, which is within the bounds of the page and of the chunk
+    if bool((minima > high).any()) or bool((maxima < low).any()):
+        _refuse("a page has no value within the bounds of the statistics")
+    if not is_exact or not (pages.known | pages.all_null).all():
+        return
+    assert pages.ordering is not None
+    if bool((minima > low).all()) or bool((maxima < high).all()):
+        _refuse("no page can have the bounds of the statistics, which are values")
+    # numbers are not truncated
+    if not pages.ordering.is_bytes and (bool((minima < low).any()) or bool((maxima > high).any())):
+        _refuse("a page has a bound that is not within those of the statistics")
+
+
+def _refuse(problem: str) -> None:
+    raise CorruptFileError(problem, reason="bounds-contradict-statistics", struct="ColumnIndex")

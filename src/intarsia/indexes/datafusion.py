@@ -25,6 +25,7 @@ from intarsia.format.blob import (
     parse_offset,
     serialize_block,
 )
+from intarsia.indexes.base import OpenIndex
 from intarsia.indexes.layout import Layout
 from intarsia.predicate.bound import BoundNull, Condition
 from intarsia.predicate.evaluate import condition_mask
@@ -32,7 +33,7 @@ from intarsia.rows.selection import RowSelection
 
 
 @dataclass(frozen=True)
-class OpenLines:
+class OpenLines(OpenIndex):
     """The lines of a block.
 
     Attributes:

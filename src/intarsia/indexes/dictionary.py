@@ -22,19 +22,28 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunk_plan import dictionary_range
 from intarsia.format.footer import Leaf
 from intarsia.format.page_header import Page
-from intarsia.indexes.batches import MAX_BATCH_BYTES, split_batches
 from intarsia.indexes.bloom import filter_exists
-from intarsia.indexes.calling import evaluate_conditions
 from intarsia.indexes.dictionary_page import (
+    SoughtBytes,
     dictionary_values,
     has_readable_dictionary,
+    lacks_bytes,
     parse_dictionary_page,
+    searches_whole_values,
+    sought_bytes,
     value_bytes,
 )
-from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted
+from intarsia.indexes.lookups import is_lookup, num_lookup_values
+from intarsia.indexes.proof import (
+    MAX_BATCH_BYTES,
+    ProofCost,
+    Savings,
+    Verdict,
+    Wanted,
+    evaluate_conditions,
+    split_batches,
+)
 from intarsia.indexes.statistics import RowGroupStatistics
-from intarsia.indexes.stored_values import SoughtBytes, lacks_bytes, searches_whole_values, sought_bytes
-from intarsia.indexes.value_hash import is_lookup, num_lookup_values
 from intarsia.predicate.bound import BoundCompare, BoundNull, Condition
 from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.bounds import Bools
@@ -200,11 +209,11 @@ class Dictionaries:
                 starts = range(0, len(batch), size)
                 tasks = [(batch[start : start + size], pages[start : start + size]) for start in starts]
                 judge = pool.map if len(tasks) > 1 else map
-                results = chain.from_iterable(judge(self._judge_several, tasks))
+                results = chain.from_iterable(judge(self._judge_pages, tasks))
                 for found, data, judged in zip(batch, pages, results, strict=True):
                     self._keep(found, data, judged)
         decided = [condition for condition in wanted if condition in self._verdicts]
-        return evaluate_conditions(self._file, self.name, self, decided)
+        return evaluate_conditions(self._file, self.name, self._judge, decided)
 
     def _batches(
         self, by_location: Mapping[ByteRange, Sequence[_DictionaryProbe]]
@@ -224,18 +233,12 @@ class Dictionaries:
         verdict = self._verdicts.get(probe.predicate, {}).get(probe.row_group)
         return verdict is not None and not verdict.possible
 
-    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
-        """Return the rows of the row groups whose dictionary has a matching value."""
-        verdicts = self._verdicts.get(predicate)
-        if verdicts is None:
-            return None
-        denied = [row_group for row_group, verdict in verdicts.items() if not verdict.possible]
-        return RowSelection.all(self._file.footer.num_rows) - self._rows_of(denied)
-
-    def certain_rows(self, predicate: Condition) -> RowSelection | None:
-        """Return the rows of the row groups without nulls in which all values of the dictionary match."""
-        verdicts = self._verdicts.get(predicate, {})
-        return self._rows_of([row_group for row_group, verdict in verdicts.items() if verdict.certain])
+    def _judge(self, condition: Condition) -> Verdict:
+        """Return the rows of row groups whose dictionary has a matching value, or only matching ones."""
+        verdicts = self._verdicts[condition]
+        denied = self._rows_of([row_group for row_group, one in verdicts.items() if not one.possible])
+        certain = self._rows_of([row_group for row_group, one in verdicts.items() if one.certain])
+        return Verdict(condition, RowSelection.all(self._file.footer.num_rows) - denied, certain)
 
     def _rows_of(self, row_groups: Sequence[int]) -> RowSelection:
         edges = self._file.footer.row_group_starts
@@ -335,13 +338,13 @@ class Dictionaries:
 
     # --- evaluating pages --------------------------------------------------------------------------
 
-    def _judge_several(
+    def _judge_pages(
         self, task: tuple[Sequence[Sequence[_DictionaryProbe]], Sequence[bytes]]
     ) -> list[list[_Verdict] | Exception]:
         """Evaluate the conditions on several chunks; several threads call this."""
-        return [self._judge(probes, data) for probes, data in zip(*task, strict=True)]
+        return [self._judge_page(probes, data) for probes, data in zip(*task, strict=True)]
 
-    def _judge(self, probes: Sequence[_DictionaryProbe], data: bytes) -> list[_Verdict] | Exception:
+    def _judge_page(self, probes: Sequence[_DictionaryProbe], data: bytes) -> list[_Verdict] | Exception:
         """Evaluate the conditions on one chunk, given its dictionary page.
 
         Returns:

@@ -3,18 +3,93 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
+import pyarrow as pa
 
 from intarsia.file import ParquetInput
 from intarsia.file.joined import JoinedInput
-from intarsia.indexes.embedded import EmbeddedIndexes, EntryProof, indexed_columns
-from intarsia.indexes.proof import Proof, ProofCost, Savings, Verdict, Wanted
+from intarsia.format.directory import Entry
+from intarsia.indexes.base import OpenIndex
+from intarsia.indexes.embedded import PROBE_BYTES, EmbeddedIndexes
+from intarsia.indexes.lookups import num_lookup_values
+from intarsia.indexes.proof import Proof, ProofCost, Savings, Verdict, Wanted, evaluate_conditions
+from intarsia.indexes.registry import indexed_columns
+from intarsia.indexes.statistics import column_statistics
 from intarsia.predicate import Path
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection, union
+
+#: The approximate cost of each further value of a lookup.
+PROBED_VALUE_BYTES = 1024
+
+#: Testing this many integers takes less time than decoding a row group, which it may save.
+TRIED_VALUES_PER_ROW_GROUP = 1 << 15
+MAX_TRIED_VALUES = 1 << 20
+
+
+class EntryProof:
+    """An embedded index as a proof. It is free if its payload is inline in the directory.
+
+    Args:
+        file: The file.
+        embedded: Its embedded indexes.
+        entry: The index.
+    """
+
+    def __init__(self, file: ParquetInput, embedded: EmbeddedIndexes, entry: Entry) -> None:
+        self._file = file
+        self._embedded = embedded
+        self._entry = entry
+        self.name = entry.name
+        #: a probed index finds candidate rows, and rarely proves that rows match
+        self.is_lookup = embedded.is_probed(entry)
+        #: page granules are those read at build time, not those of the page index
+        self.counts_pages = False
+
+    def reach(self, condition: Condition) -> Bools | None:
+        """Return every row group, if the index can evaluate the condition."""
+        if not self._embedded.can_prune(self._entry, condition):
+            return None
+        return np.ones(len(self._file.footer.metadata.row_groups), dtype=bool)
+
+    def cost(self, wanted: Wanted) -> ProofCost:
+        """Return the cost of the payload, or of probing it for each value."""
+        if self._entry.inline is not None:
+            return ProofCost(0, 0)
+        if not self.is_lookup:
+            return ProofCost(self._entry.length, 1)
+        num_values = sum(num_lookup_values(condition) for condition in wanted)
+        num_bytes = PROBE_BYTES + PROBED_VALUE_BYTES * (num_values - 1)
+        return ProofCost(min(num_bytes, self._entry.length), 2 * num_values)
+
+    def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
+        """Open the index, unless it is open, and evaluate conditions with it."""
+        index = self._embedded.open(self._entry)
+        if index is not None:
+            yield from evaluate_conditions(self._file, self.name, partial(self._judge, index), wanted)
+
+    def _judge(self, index: OpenIndex, condition: Condition) -> Verdict:
+        possible, certain = index.candidate_rows(condition), index.certain_rows(condition)
+        if certain is None and possible is not None and self._are_certain(index, condition, possible):
+            certain = possible
+        return Verdict(condition, possible, certain)
+
+    def _are_certain(self, index: OpenIndex, condition: Condition, possible: RowSelection) -> bool:
+        """Return whether no other value in the column's range is a false positive."""
+        if possible.is_empty or not pa.types.is_integer(condition.type):
+            return False
+        bounds = column_statistics(self._file, condition.path)
+        if bounds is None or not bounds.known.any() or not (bounds.known | bounds.all_null).all():
+            return False
+        low, high = int(bounds.minima[bounds.known].min()), int(bounds.maxima[bounds.known].max())
+        edges = self._file.footer.row_group_starts
+        num_groups = int(np.count_nonzero(possible.overlaps(edges[:-1], edges[1:])))
+        if high - low >= min(num_groups * TRIED_VALUES_PER_ROW_GROUP, MAX_TRIED_VALUES):
+            return False
+        return bool(index.is_certain_within(condition, low, high))
 
 
 class EntryProofs:

@@ -20,7 +20,7 @@ from intarsia.arrow.hashing import Hashes, xxh64
 from intarsia.errors import CorruptFileError
 from intarsia.format import bloom
 from intarsia.format.bloom import BLOCK_BYTES, Blocks, block_ordinals, blocks_may_contain, blocks_of
-from intarsia.indexes.gathering import GatheredPart, GatheredParts
+from intarsia.indexes.base import GatheredPart, GatheredParts, OpenIndex
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
 
@@ -169,7 +169,7 @@ def _has_all(blocks: Blocks, rows: npt.NDArray[np.intp], hashes: Hashes) -> Bool
 
 
 @dataclass(frozen=True)
-class GatheredFilters:
+class GatheredFilters(OpenIndex):
     """A `GatheredIndex` of filters.
 
     Args:

@@ -26,13 +26,17 @@ import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.errors import IndexBuildError
-from intarsia.indexes.column_data import ColumnData
-from intarsia.indexes.granules import compared_batches, cut_at_edges, parse_granules, serialize_granules
-from intarsia.indexes.layout import Granularity, Layout
-from intarsia.indexes.merging import PayloadPart, merge_rows_of_granules
+from intarsia.indexes.base import Index, OpenIndex, PayloadPart
+from intarsia.indexes.granules import (
+    compared_batches,
+    cut_at_edges,
+    merge_rows_of_granules,
+    parse_granules,
+    serialize_granules,
+)
+from intarsia.indexes.layout import ColumnData, Granularity, Layout
 from intarsia.indexes.parameters import check_granularity, check_integer
 from intarsia.predicate.bound import BoundCompare, BoundIn, BoundNull, BoundPrefix, Condition
-from intarsia.rows.selection import RowSelection
 
 #: Bounds are truncated to this many characters of text or bytes of binary, sufficient for an estimate.
 MAX_BOUND_LENGTH = 64
@@ -41,7 +45,7 @@ MAX_BUCKETS = 4096
 
 
 @dataclass(frozen=True)
-class Histogram:
+class Histogram(Index):
     """The distribution of a column's values, from which the number of matching rows is estimated.
 
     It does not skip rows. `explain` shows the estimate next to the actual number, and a scan reads the
@@ -79,12 +83,7 @@ class Histogram:
         check_granularity(self, "row_group", "page")
         check_integer(self, "buckets", 1, MAX_BUCKETS)
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The indexed column."""
-        return (self.column,)
-
-    def can_prune(self, predicate: Condition) -> bool:  # noqa: ARG002
+    def can_prune(self, predicate: Condition) -> bool:
         """Return False: a histogram only estimates."""
         return False
 
@@ -210,15 +209,11 @@ def _cut(bounds: pa.Array) -> pa.Array:
 
 
 @dataclass(frozen=True)
-class OpenHistogram:
+class OpenHistogram(OpenIndex):
     """The histograms of all granules."""
 
     scale: pa.DataType
     granules: tuple[_Granule, ...]
-
-    def candidate_rows(self, predicate: Condition) -> RowSelection | None:  # noqa: ARG002
-        """Return None: a histogram does not locate rows."""
-        return None
 
     def estimated_rows(self, predicate: Condition) -> float | None:
         """Estimate the number of rows of the file that match a condition."""

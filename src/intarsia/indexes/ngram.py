@@ -28,21 +28,20 @@ from intarsia.arrow.comparison import comparison_type
 from intarsia.arrow.hashing import Hashes, xxh64
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format import bloom
-from intarsia.indexes.column_data import ColumnData
+from intarsia.indexes.base import GatheredPart, GatheredParts, Index, OpenIndex, PayloadPart
 from intarsia.indexes.filter_matrix import MAX_FILTER_BYTES, FilterMatrix, GatheredFilters, gather_filters
-from intarsia.indexes.gathering import GatheredIndex, GatheredPart, GatheredParts
 from intarsia.indexes.granules import (
     compared_batches,
     cut_at_edges,
     granule_rows,
     is_mostly_unlisted,
+    merged_edges,
     parse_granules,
     serialize_granules,
 )
-from intarsia.indexes.layout import Granularity, Layout
-from intarsia.indexes.merging import PayloadPart, merged_edges
+from intarsia.indexes.layout import ColumnData, Granularity, Layout
+from intarsia.indexes.lookups import MAX_LOOKUPS
 from intarsia.indexes.parameters import check_choice, check_granularity, check_integer
-from intarsia.indexes.value_hash import MAX_LOOKUPS
 from intarsia.predicate.bound import (
     BoundCompare,
     BoundIn,
@@ -76,7 +75,7 @@ _LIST_TYPE = pa.list_(pa.field("item", pa.uint32(), nullable=False))
 
 
 @dataclass(frozen=True)
-class Ngram:
+class Ngram(Index):
     """The n-grams of text, for ``LIKE '%text%'``, ``'%end'``, ``'start%'`` and regular expressions.
 
     It also evaluates ``=`` and ``IN``. A searched text needs at least ``n`` bytes, or ``n - 1`` bytes at the
@@ -113,11 +112,6 @@ class Ngram:
         check_granularity(self)
         check_choice(self, "ignore_case", True, False)
         check_integer(self, "max_grams", 1)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The indexed column."""
-        return (self.column,)
 
     def can_prune(self, predicate: Condition) -> bool:
         """Return whether every match contains certain grams."""
@@ -198,7 +192,7 @@ class Ngram:
         """Arrange the filters in matrices, one for each size."""
         return gather_filters(enumerate(digests))
 
-    def open_gathered(self, parts: GatheredParts, num_files: int) -> GatheredIndex:
+    def open_gathered(self, parts: GatheredParts, num_files: int) -> OpenIndex:
         """Open the matrices."""
         return GatheredFilters(
             FilterMatrix(parts, num_files), lambda leaf: list(map(_gram_hashes, self._required(leaf))) or None
@@ -249,7 +243,7 @@ def _numbers(lists: pa.Array) -> npt.NDArray[np.uint32]:
 
 
 @dataclass(frozen=True)
-class OpenNgram:
+class OpenNgram(OpenIndex):
     """The grams. The granules of gram ``i`` are delta-encoded in ``steps[offsets[i]:offsets[i + 1]]``."""
 
     index: Ngram

@@ -23,7 +23,7 @@ import xxhash
 from intarsia.arrow.hashing import Hashes, xxh64
 from intarsia.errors import CorruptFileError, IndexBuildError, IndexPayloadError
 from intarsia.format import bloom
-from intarsia.indexes.column_data import ColumnData
+from intarsia.indexes.base import GatheredPart, GatheredParts, Index, OpenIndex, PayloadBytes, PayloadSource
 from intarsia.indexes.filter_matrix import (
     MAX_FILTER_BYTES,
     FilterMatrix,
@@ -31,10 +31,8 @@ from intarsia.indexes.filter_matrix import (
     gather_filters,
     one_of,
 )
-from intarsia.indexes.gathering import GatheredIndex, GatheredPart, GatheredParts
-from intarsia.indexes.layout import Layout
-from intarsia.indexes.probing import PayloadBytes, PayloadSource
-from intarsia.indexes.value_hash import check_hashable, hash_values, is_lookup, lookup_hashes, lookup_values
+from intarsia.indexes.layout import ColumnData, Layout
+from intarsia.indexes.lookups import check_hashable, hash_values, is_lookup, lookup_hashes, lookup_values
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
@@ -62,7 +60,7 @@ _FILE_FPP = 0.01
 
 
 @dataclass(frozen=True)
-class RowMap:
+class RowMap(Index):
     """A map from values to rows, for point lookups (``=``, ``IN``) in unsorted columns.
 
     It takes 5 to 6 bytes per row, and a lookup reads about 1.5 kB of it. It suits columns whose values rarely
@@ -82,11 +80,6 @@ class RowMap:
     purpose: ClassVar[str] = "find rows for = and IN"
 
     column: str
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The indexed column."""
-        return (self.column,)
 
     def can_prune(self, predicate: Condition) -> bool:
         """Return whether the condition is ``=`` or IN with up to 1,024 values."""
@@ -143,7 +136,7 @@ class RowMap:
             for part in gather_filters(filters)
         ]
 
-    def open_gathered(self, parts: GatheredParts, num_files: int) -> GatheredIndex:
+    def open_gathered(self, parts: GatheredParts, num_files: int) -> OpenIndex:
         """Open the matrices."""
         widths = sorted({name.partition("/")[0] for name in parts.names()})
         if not all(bits.isdecimal() and 1 <= int(bits) <= _HASH_BITS for bits in widths):
@@ -158,7 +151,7 @@ class RowMap:
 
 
 @dataclass(frozen=True)
-class _GatheredRowMaps:
+class _GatheredRowMaps(OpenIndex):
     """The filters of each number of hash bits. A file has one filter."""
 
     num_files: int
@@ -286,7 +279,7 @@ def _drop(keys: Hashes, edges: npt.NDArray[np.int64], is_kept: npt.NDArray[np.bo
 
 
 @dataclass(frozen=True)
-class OpenRowMap:
+class OpenRowMap(OpenIndex):
     """A row map that is read on demand."""
 
     source: PayloadSource

@@ -12,8 +12,7 @@ from intarsia.file import ParquetInput
 from intarsia.file.trust import Claim
 from intarsia.format.enums import BoundaryOrder
 from intarsia.format.footer import Leaf
-from intarsia.indexes.calling import evaluate_conditions
-from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted
+from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, evaluate_conditions
 from intarsia.predicate import Path
 from intarsia.predicate.bound import BoundIn, Condition
 from intarsia.rows.bounds import (
@@ -44,23 +43,17 @@ class RowGroupStatistics:
         bounds = self.bounds(condition)
         return None if bounds is None else np.ones(len(bounds), dtype=bool)
 
-    def cost(self, wanted: Wanted) -> ProofCost:  # noqa: ARG002
+    def cost(self, wanted: Wanted) -> ProofCost:
         """Return zero, because the statistics are in the footer."""
         return ProofCost(0, 0)
 
-    def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:  # noqa: ARG002
+    def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
         """Evaluate conditions with the statistics."""
-        return evaluate_conditions(self._file, self.name, self, wanted)
+        return evaluate_conditions(self._file, self.name, self._judge, wanted)
 
-    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
-        """Return the rows of the row groups that might match."""
-        bounds = self.bounds(predicate)
-        return None if bounds is None else _rows(bounds, might_match(predicate, bounds))
-
-    def certain_rows(self, predicate: Condition) -> RowSelection | None:
-        """Return the rows of the row groups in which all rows match."""
-        bounds = self.bounds(predicate)
-        return None if bounds is None else _rows(bounds, certainly_matches(predicate, bounds))
+    def _judge(self, condition: Condition) -> Verdict:
+        bounds = self.bounds(condition)
+        return Verdict(condition, None, None) if bounds is None else judge_bounds(condition, bounds)
 
     def chance_of_absence(
         self, predicate: Condition, num_distinct: npt.NDArray[np.int64]
@@ -218,5 +211,11 @@ def bounds_of_keys(
     )
 
 
-def _rows(bounds: Bounds, hit: np.ndarray) -> RowSelection:
-    return RowSelection.union_of(bounds.starts[hit], bounds.stops[hit])
+def judge_bounds(condition: Condition, bounds: Bounds) -> Verdict:
+    """Return the rows of the granules that might match, and of those in which all rows match."""
+    possible, certain = might_match(condition, bounds), certainly_matches(condition, bounds)
+    return Verdict(
+        condition,
+        RowSelection.union_of(bounds.starts[possible], bounds.stops[possible]),
+        RowSelection.union_of(bounds.starts[certain], bounds.stops[certain]),
+    )

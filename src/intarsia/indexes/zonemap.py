@@ -24,20 +24,20 @@ import pyarrow.compute as pc
 from intarsia.arrow.comparison import compares_alike
 from intarsia.errors import CorruptFileError
 from intarsia.format.enums import BoundaryOrder
-from intarsia.indexes.column_data import ColumnData
-from intarsia.indexes.gathering import GatheredPart, GatheredParts
+from intarsia.indexes.base import GatheredPart, GatheredParts, Index, OpenIndex, PayloadPart
 from intarsia.indexes.granules import (
+    batch_from_bytes,
+    batch_to_bytes,
     compared_batches,
     granule_rows,
     granule_runs,
+    merge_rows_of_granules,
     parse_granules,
     refuse_nested,
     serialize_granules,
 )
-from intarsia.indexes.layout import Granularity, Layout
-from intarsia.indexes.merging import PayloadPart, merge_rows_of_granules
+from intarsia.indexes.layout import ColumnData, Granularity, Layout
 from intarsia.indexes.parameters import check_granularity
-from intarsia.indexes.streams import batch_from_bytes, batch_to_bytes
 from intarsia.indexes.summaries import GranuleSummaries, merge_summaries, summarize, summary_schema
 from intarsia.predicate.bound import BoundMatch, BoundNull, Condition
 from intarsia.rows.bounds import Bools, Bounds, boundary_order, certainly_matches, might_match
@@ -53,7 +53,7 @@ from intarsia.rows.selection import Rows, RowSelection
 
 
 @dataclass(frozen=True)
-class ZoneMap:
+class ZoneMap(Index):
     """Minimum, maximum, sum and counts of a column, per granule.
 
     It prunes comparisons, ranges, ``IN``, prefixes and ``IS [NOT] NULL``. It also works for types without
@@ -85,11 +85,6 @@ class ZoneMap:
     def __post_init__(self) -> None:
         """Check the parameters."""
         check_granularity(self)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The indexed column."""
-        return (self.column,)
 
     def build(self, chunk: ColumnData) -> bytes:
         """Summarize each granule: bounds, sum and counts."""
@@ -149,13 +144,13 @@ class ZoneMap:
 
 
 @dataclass(frozen=True)
-class GatheredZoneMap:
+class GatheredZoneMap(OpenIndex):
     """The summaries of many files, read on first use. A file is a granule."""
 
     parts: GatheredParts
     num_files: int
 
-    def cost_bytes(self, predicate: Condition) -> int:  # noqa: ARG002
+    def cost_bytes(self, predicate: Condition) -> int:
         """Return the size of the table."""
         return self.parts.num_bytes("summaries")
 
@@ -167,7 +162,7 @@ class GatheredZoneMap:
         """Return the files in which all rows match."""
         return self._opened.evaluate(predicate, certainly_matches)
 
-    def file_summaries(self, column: str) -> tuple[pa.Table, Bools]:  # noqa: ARG002
+    def file_summaries(self, column: str) -> tuple[pa.Table, Bools]:
         """Return the summary of each file, and whether its bounds are values."""
         return self._opened.summaries, self._opened.exact
 
@@ -185,7 +180,7 @@ class GatheredZoneMap:
 
 
 @dataclass(frozen=True)
-class OpenZoneMap:
+class OpenZoneMap(OpenIndex):
     """The summaries of all granules.
 
     Attributes:
@@ -206,7 +201,7 @@ class OpenZoneMap:
         """Return the rows of the granules in which all rows match."""
         return self._evaluate(predicate, certainly_matches)
 
-    def granule_summaries(self, column: str) -> GranuleSummaries:  # noqa: ARG002
+    def granule_summaries(self, column: str) -> GranuleSummaries:
         """Return bounds, sum and counts of each granule."""
         return GranuleSummaries(self.edges, self.summaries, self.exact)
 

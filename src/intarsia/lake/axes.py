@@ -25,7 +25,7 @@ from intarsia.file import FileMetadata
 from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
 from intarsia.format.directory import KEY
 from intarsia.format.enums import Type
-from intarsia.indexes.embedded import indexed_columns
+from intarsia.indexes.registry import indexed_columns
 from intarsia.lake.planning import PlannedPart
 from intarsia.lake.snapshot import Snapshot
 from intarsia.predicate import Path

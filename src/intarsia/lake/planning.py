@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 from intarsia.file import FileMetadata, ParquetInput
-from intarsia.indexes.embedded import indexed_columns
+from intarsia.indexes.registry import indexed_columns
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.reading_together import PlannedFile, can_be_together, read_together
 from intarsia.lake.snapshot import TableCache

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from intarsia.errors import FormatError
 from intarsia.file.schema import FileSchema
-from intarsia.indexes.kept_indexes import KeptIndexes
+from intarsia.indexes.embedded import KeptIndexes
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.definition import TableDefinition
 from intarsia.lake.index.of_table import TableLakeIndex

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from intarsia.file import ParquetInput
-from intarsia.indexes.calling import call_or_ignore
 from intarsia.indexes.embedded import EmbeddedIndexes
+from intarsia.indexes.proof import call_or_ignore
 from intarsia.predicate import (
     Bound,
     BoundAnd,

@@ -13,8 +13,7 @@ import pyarrow as pa
 from intarsia.file import ParquetInput
 from intarsia.format.arrow_stream import ExpansionBudget
 from intarsia.format.footer import Leaf
-from intarsia.indexes.embedded import EmbeddedIndexes
-from intarsia.indexes.kept_indexes import KeptIndexes
+from intarsia.indexes.embedded import EmbeddedIndexes, KeptIndexes
 from intarsia.predicate import Bound, BoundConstant, Path
 from intarsia.predicate.bound import conditions
 from intarsia.read.file_names import FileNames

@@ -18,9 +18,9 @@ from intarsia.arrow.comparison import compares_alike, comparison_array, comparis
 from intarsia.errors import CorruptFileError, IndexPayloadError, UnsupportedFeatureError
 from intarsia.file.claims import check_row_count
 from intarsia.format.footer import Leaf
-from intarsia.indexes.calling import call_index
-from intarsia.indexes.granule_values import GranuleValues
+from intarsia.indexes.base import GranuleValues
 from intarsia.indexes.granules import covered_granules, granule_rows
+from intarsia.indexes.proof import call_index
 from intarsia.predicate import Path
 from intarsia.read.aggregate.answers import confirmed
 from intarsia.read.counts import ReadCounts
@@ -157,13 +157,14 @@ class ValueCounts:
                 continue
             if query.embedded.cost_bytes(entry) > query.for_columns([self._column]).estimated_bytes(left):
                 continue
-            index = query.embedded.open_enumeration(entry)
+            index = query.embedded.open_granules(entry)
             if index is None:
                 continue
             try:
-                piece, answers = self._listed(
-                    call_index(index.granule_values), covered_granules(index.edges, left)
-                )
+                values = call_index(index.granule_values)
+                if values is None:
+                    continue
+                piece, answers = self._listed(values, covered_granules(index.edges, left))
             except (IndexPayloadError, pa.ArrowException) as error:
                 file.distrust_by(entry.name, IndexPayloadError(str(error), reason="index-failed"))
                 continue

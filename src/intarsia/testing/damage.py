@@ -12,15 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import IndexPayloadError
-from intarsia.indexes.base import Index
-from intarsia.indexes.probing import PayloadBytes, ProbedIndex
+from intarsia.indexes.base import Index, PayloadBytes, defines
 from intarsia.storage import ByteRange
 from intarsia.testing.checks import (
     Expected,
     Values,
     check_opened,
     conditions_about,
-    querying,
+    query,
     rows_of,
     some_of,
     variants,
@@ -55,9 +54,8 @@ def check_damage(index: Index, values: Values) -> None:
         for name, damaged in _flipped(payload):
             with _damage(variant, name):
                 opened = variant.open(damaged, layout)
-                query = querying(opened, variant)
                 for leaf, _ in expected:
-                    query(leaf)
+                    query(opened, variant, leaf)
 
 
 def check_probed_damage(index: Index, values: Values) -> None:
@@ -65,12 +63,11 @@ def check_probed_damage(index: Index, values: Values) -> None:
 
     A scan reads only parts of the payload, so it cannot verify the checksum of the whole.
     """
-    if not isinstance(index, ProbedIndex):
+    if not defines(index, "open_source"):
         return
     case, expected = _case(index, values)
     layout = case.columns.layout_when_opened
     for variant in variants(index, values):
-        assert isinstance(variant, ProbedIndex)
         payload = variant.build(case.columns)
         truncated = ((f"truncated to {length} bytes", payload[:length]) for length in _offsets(len(payload)))
         for name, damaged in (*truncated, *_flipped(payload)):

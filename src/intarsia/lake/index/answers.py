@@ -13,8 +13,7 @@ from intarsia.arrow.comparison import compares_alike, comparison_type
 from intarsia.errors import IndexPayloadError, IntarsiaError
 from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf
-from intarsia.indexes.calling import call_index
-from intarsia.indexes.gathering import SummarizedFiles
+from intarsia.indexes.proof import call_index
 from intarsia.indexes.summaries import sum_type, summary_schema
 from intarsia.lake.index.segment import Family, Gathered
 from intarsia.read.aggregate.answers import Needs, as_data_type, summarize_bounds
@@ -150,10 +149,9 @@ def _by_structure(
     file_type: pa.DataType,
     needs: Needs,
 ) -> _Found | None:
-    index = structure.index
-    if not isinstance(index, SummarizedFiles) or (needs.sum and sum_type(file_type) == pa.null()):
+    if needs.sum and sum_type(file_type) == pa.null():
         return None
-    summarized = index.file_summaries(leaf.name)
+    summarized = structure.index.file_summaries(leaf.name)
     if summarized is None or summarized[0].schema != summary_schema(file_type):
         return None
     table, exact = summarized

@@ -10,9 +10,7 @@ import numpy as np
 
 from intarsia.errors import IndexPayloadError, IntarsiaError
 from intarsia.file import Ignored
-from intarsia.indexes.calling import call_index
-from intarsia.indexes.gathering import CertainFiles
-from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted
+from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, call_index
 from intarsia.lake.index.folder import ignored_segment
 from intarsia.lake.index.segment import Family, FileBounds, Gathered
 from intarsia.predicate import Condition, Path
@@ -139,9 +137,7 @@ class GatheredProof:
     def _evaluated(self, condition: Condition) -> Verdict:
         index = self._structure.index
         possible = self._proofs.call(lambda: self._checked(index.candidate_files(condition)))
-        certain = None
-        if isinstance(index, CertainFiles):
-            certain = self._proofs.call(lambda: self._checked(index.certain_files(condition)))
+        certain = self._proofs.call(lambda: self._checked(index.certain_files(condition)))
         return Verdict(condition, self._rows(possible, others=True), self._rows(certain, others=False))
 
     def _rows(self, answer: Bools | None, *, others: bool) -> RowSelection | None:
