@@ -7,10 +7,11 @@ rows of a row group match only if its null count is known to be 0.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -43,7 +44,7 @@ from intarsia.indexes.proof import (
     evaluate_conditions,
     split_batches,
 )
-from intarsia.indexes.statistics import RowGroupStatistics
+from intarsia.indexes.statistics import chances_of_absence, column_statistics
 from intarsia.predicate.bound import BoundCompare, BoundNull, Condition
 from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.bounds import Bools
@@ -108,19 +109,21 @@ class DictionaryLimits(NamedTuple):
 _LIMITS = DictionaryLimits()
 
 
-class _DictionaryProbe(NamedTuple):
+class _Probe(NamedTuple):
     """A condition on one column chunk, and the chunk's dictionary page.
 
     Attributes:
         sought: What the page contains if a value matches; None if that is unknown.
+        chance: The probability that the chunk has none of the values, if it lacks one of them.
         is_decoded: Whether the page is decoded if it contains it; else only its bytes are searched.
     """
 
-    predicate: Condition
+    condition: Condition
     leaf: Leaf
     row_group: int
     location: ByteRange
     sought: SoughtBytes | None
+    chance: float
     is_decoded: bool = True
 
 
@@ -132,7 +135,7 @@ class _Verdict(NamedTuple):
 
 
 class Dictionaries:
-    """The dictionary pages of a file, as an index and as a proof. Pages not read yet are undecided.
+    """The dictionary pages of a file as a proof. Pages not read yet are undecided.
 
     Args:
         file: The file.
@@ -157,7 +160,6 @@ class Dictionaries:
         self._limits = limits
         self._file = file
         self._is_listed = is_listed
-        self._statistics = RowGroupStatistics(file)
         self._verdicts: dict[Condition, dict[int, _Verdict]] = {}
         self.pages: dict[int, bytes] = {}
         self._kept_bytes = 0
@@ -171,36 +173,30 @@ class Dictionaries:
         leaf = self._file.leaves_by_path.get(condition.path)
         if leaf is None or not leaf.is_flat or isinstance(condition, BoundNull):
             return None
-        reach = self._file.metadata.derived(("dictionaries", leaf.ordinal), lambda: self._encoded(leaf))
+        reach = self._file.metadata.derived(
+            ("dictionaries", leaf.ordinal), partial(_readable_dictionaries, self._file, leaf)
+        )
         reach = np.asarray(reach & ~np.asarray(self._is_listed(condition)), dtype=bool)
         if isinstance(condition, BoundCompare) and condition.op != "=":
-            bounds = self._statistics.bounds(condition)
+            bounds = column_statistics(self._file, condition.path)
             return reach if bounds is None else np.asarray(reach & ~bounds.known, dtype=bool)
         if is_lookup(condition) and reach.any():
             reach = reach & ~filter_exists(self._file, leaf)
         return reach
 
-    def _encoded(self, leaf: Leaf) -> Bools:
-        """Return whether the dictionary of each chunk of a leaf has all of its values and can be read."""
-        chunks = [group.columns[leaf.ordinal] for group in self._file.footer.metadata.row_groups]
-        return np.array([has_readable_dictionary(chunk) for chunk in chunks], dtype=bool)
-
     def cost(self, wanted: Wanted) -> ProofCost:
         """Return the cost of the dictionary pages. Without an OffsetIndex their lengths may be estimates."""
-        locations = {
-            (row_group, leaf.ordinal): self._location(leaf, row_group)
-            for _, leaf, row_group in self._chunks(wanted)
-        }
-        lengths = [location.length if location else 0 for location in locations.values()]
+        lengths = [location.length if location else 0 for location in self._locate(wanted).values()]
         return ProofCost(sum(lengths), len(lengths), pages=len(lengths), part_bytes=min(lengths))
 
     def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
         """Evaluate conditions on the dictionary pages that cost less than they could save."""
-        probes = self._worthwhile(self._probes(wanted), savings)
-        by_location: dict[ByteRange, list[_DictionaryProbe]] = defaultdict(list)
-        for probe in probes:
-            by_location[probe.location].append(probe)
-        with ThreadPoolExecutor(_PAGES_AT_ONCE) as pool:  # starts no thread without work
+        by_location: dict[ByteRange, list[_Probe]] = {}
+        for probe in self._worthwhile(self._probes(wanted), savings):
+            by_location.setdefault(probe.location, []).append(probe)
+        if not by_location:
+            return iter(())
+        with ThreadPoolExecutor(_PAGES_AT_ONCE) as pool:
             for locations in self._batches(by_location):
                 batch = [by_location[location] for location in locations]
                 pages = self._file.source.read_ranges(locations)
@@ -215,22 +211,18 @@ class Dictionaries:
         decided = [condition for condition in wanted if condition in self._verdicts]
         return evaluate_conditions(self._file, self.name, self._judge, decided)
 
-    def _batches(
-        self, by_location: Mapping[ByteRange, Sequence[_DictionaryProbe]]
-    ) -> Iterator[list[ByteRange]]:
+    def _batches(self, by_location: Mapping[ByteRange, Sequence[_Probe]]) -> Iterator[list[ByteRange]]:
         """Yield the pages in batches; the last ones only if searching the first ones has paid."""
+        split = partial(split_batches, num_bytes=attrgetter("length"), max_bytes=self._limits.memory_bytes)
         decoded = [location for location, probes in by_location.items() if probes[0].is_decoded]
         searched = [location for location, probes in by_location.items() if not probes[0].is_decoded]
         trial = searched[:_TRIAL_PAGES]
-        yield from self._split([*decoded, *trial])
+        yield from split([*decoded, *trial])
         if any(self._excludes(probe) for location in trial for probe in by_location[location]):
-            yield from self._split(searched[_TRIAL_PAGES:])
+            yield from split(searched[_TRIAL_PAGES:])
 
-    def _split(self, locations: Sequence[ByteRange]) -> Iterator[list[ByteRange]]:
-        return split_batches(locations, lambda location: location.length, self._limits.memory_bytes)
-
-    def _excludes(self, probe: _DictionaryProbe) -> bool:
-        verdict = self._verdicts.get(probe.predicate, {}).get(probe.row_group)
+    def _excludes(self, probe: _Probe) -> bool:
+        verdict = self._verdicts.get(probe.condition, {}).get(probe.row_group)
         return verdict is not None and not verdict.possible
 
     def _judge(self, condition: Condition) -> Verdict:
@@ -247,104 +239,98 @@ class Dictionaries:
 
     # --- choosing pages ----------------------------------------------------------------------------
 
-    def _chunks(self, wanted: Wanted) -> Iterator[tuple[Condition, Leaf, int]]:
+    def _locate(self, wanted: Wanted) -> dict[ChunkKey, ByteRange | None]:
+        """Return the location of the dictionary page of each chunk, None if it is unknown."""
+        found: dict[ChunkKey, ByteRange | None] = {}
         for condition, row_groups in wanted.items():
             leaf = self._file.leaves_by_path[condition.path]
             for row_group in np.flatnonzero(row_groups).tolist():
-                yield condition, leaf, row_group
+                key = ChunkKey(row_group, leaf.ordinal)
+                meta = self._file.footer.chunk_metadata(row_group, leaf)
+                found[key] = dictionary_range(meta, self._file.locations(key))
+        return found
 
-    def _location(self, leaf: Leaf, row_group: int) -> ByteRange | None:
-        meta = self._file.footer.chunk_metadata(row_group, leaf)
-        return dictionary_range(meta, self._file.locations(ChunkKey(row_group, leaf.ordinal)))
-
-    def _probes(self, wanted: Wanted) -> list[_DictionaryProbe]:
+    def _probes(self, wanted: Wanted) -> list[_Probe]:
         """Return the dictionary pages to consider, if their locations are known."""
-        chunks = list(self._chunks(wanted))
-        sought = {condition: self._sought(condition) for condition in wanted}
-        # some writers do not record the end of the dictionary page; the OffsetIndex has it
-        self._file.load_page_index(
-            ChunkKey(row_group, leaf.ordinal)
-            for _, leaf, row_group in chunks
-            if self._location(leaf, row_group) is None
-        )
-        locations = [(chunk, self._location(chunk[1], chunk[2])) for chunk in chunks]
-        return [
-            _DictionaryProbe(*chunk, location, sought[chunk[0]])
-            for chunk, location in locations
-            if location is not None and location.length <= self._limits.page_bytes
-        ]
+        locations = self._locate(wanted)
+        missing = [key for key, location in locations.items() if location is None]
+        if missing:  # some writers do not record the end of the dictionary page; the OffsetIndex has it
+            self._file.load_page_index(missing)
+            locations = self._locate(wanted)
+        probes = []
+        for condition, row_groups in wanted.items():
+            leaf = self._file.leaves_by_path[condition.path]
+            sought = sought_bytes(leaf, self._file.leaf_types[leaf.ordinal], condition)
+            found: dict[int, ByteRange] = {}
+            num_distinct = np.zeros(len(row_groups), dtype=np.int64)
+            for row_group in np.flatnonzero(row_groups).tolist():
+                location = locations[ChunkKey(row_group, leaf.ordinal)]
+                if location is not None and location.length <= self._limits.page_bytes:
+                    found[row_group] = location
+                    num_distinct[row_group] = location.length // value_bytes(leaf)
+            chances = chances_of_absence(self._file, condition, num_distinct)
+            for row_group, location in found.items():
+                chance = 1 / num_lookup_values(condition) if chances is None else float(chances[row_group])
+                probes.append(_Probe(condition, leaf, row_group, location, sought, max(chance, _MIN_CHANCE)))
+        return probes
 
-    def _sought(self, condition: Condition) -> SoughtBytes | None:
-        leaf = self._file.leaves_by_path[condition.path]
-        return sought_bytes(leaf, self._file.leaf_types[leaf.ordinal], condition)
-
-    def _worthwhile(self, probes: Sequence[_DictionaryProbe], savings: Savings) -> list[_DictionaryProbe]:
+    def _worthwhile(self, probes: Sequence[_Probe], savings: Savings) -> list[_Probe]:
         """Drop the most expensive probes of each row group until the rest costs less than it could save."""
         edges = self._file.footer.row_group_starts
-        num_groups = len(edges) - 1
         page_cost = max(self._limits.page_cost_bytes, self._file.source.coalesce_bytes)
-        leaves = {probe.leaf.ordinal: probe.leaf for probe in probes}
-        scanned = {ordinal: savings.column_bytes(leaf) for ordinal, leaf in leaves.items()}
-        chances = self._chances(probes)
-        chosen: list[_DictionaryProbe] = []
+        scanned: dict[int, npt.NDArray[np.int64]] = {}
+        chosen: list[_Probe] = []
         while probes:
-            denied: dict[Condition, Bools] = defaultdict(lambda: np.zeros(num_groups, dtype=bool))
-            by_row_group: dict[int, list[_DictionaryProbe]] = defaultdict(list)
+            denied: dict[Condition, Bools] = {}
+            by_row_group: dict[int, list[_Probe]] = {}
             for probe in probes:
-                denied[probe.predicate][probe.row_group] = True
-                by_row_group[probe.row_group].append(probe)
+                if probe.condition not in denied:
+                    denied[probe.condition] = np.zeros(len(edges) - 1, dtype=bool)
+                denied[probe.condition][probe.row_group] = True
+                by_row_group.setdefault(probe.row_group, []).append(probe)
             excluded = savings.excluded_if(denied)
             probes = []
-            for row_group, group_probes in by_row_group.items():
+            for row_group, together in by_row_group.items():
                 if not excluded[row_group]:
                     continue
                 num_rows = savings.rows_of(row_group)
                 min_rows = MIN_SHARE * int(edges[row_group + 1] - edges[row_group])
                 doubt = MIN_GAIN if num_rows < min_rows else 1
-                ordinals = {probe.leaf.ordinal for probe in group_probes}
-                budget = sum(int(scanned[ordinal][row_group]) for ordinal in ordinals)
-                budget += min(self._limits.scan_cost_bytes, SCAN_COST_BYTES + ROW_COST_BYTES * num_rows)
+                budget = min(self._limits.scan_cost_bytes, SCAN_COST_BYTES + ROW_COST_BYTES * num_rows)
+                leaves = {probe.leaf.ordinal: probe.leaf for probe in together}
+                for ordinal, leaf in leaves.items():
+                    if ordinal not in scanned:
+                        scanned[ordinal] = savings.column_bytes(leaf)
+                    budget += int(scanned[ordinal][row_group])
                 costs: dict[ByteRange, int] = {}
                 decoded: set[ByteRange] = set()
-                for probe in group_probes:
-                    chance = max(float(chances[probe.predicate][row_group]), _MIN_CHANCE) / doubt
+                for probe in together:
+                    chance = probe.chance / doubt
                     cost = int(max(MIN_GAIN * probe.location.length, page_cost) / chance)
                     if cost < budget:
                         decoded.add(probe.location)
                     elif probe.sought is not None:
                         cost = int(max(SEARCH_COST * probe.location.length, page_cost) / chance)
                     costs[probe.location] = min(cost, costs.get(probe.location, cost))
-                kept = _affordable(costs, budget)
+                total = sum(costs.values())
+                kept = sorted(costs, key=costs.__getitem__)
+                while kept and total >= budget:
+                    total -= costs[kept.pop()]
                 if len(kept) == len(costs):
-                    chosen += [probe._replace(is_decoded=probe.location in decoded) for probe in group_probes]
+                    chosen += [probe._replace(is_decoded=probe.location in decoded) for probe in together]
                 else:  # the rest may no longer exclude the row group
-                    probes += [probe for probe in group_probes if probe.location in kept]
+                    probes += [probe for probe in together if probe.location in kept]
         return chosen
-
-    def _chances(self, probes: Sequence[_DictionaryProbe]) -> dict[Condition, npt.NDArray[np.float64]]:
-        """Estimate, by row group, how likely the other values of a list are absent if one of them is."""
-        num_groups = len(self._file.footer.row_group_starts) - 1
-        num_distinct: dict[Condition, npt.NDArray[np.int64]] = {}
-        for probe in probes:
-            counts = num_distinct.setdefault(probe.predicate, np.zeros(num_groups, dtype=np.int64))
-            counts[probe.row_group] = probe.location.length // value_bytes(probe.leaf)
-        chances = {}
-        for condition, counts in num_distinct.items():
-            found = self._statistics.chance_of_absence(condition, counts)
-            chances[condition] = (
-                np.full(num_groups, 1 / num_lookup_values(condition)) if found is None else found
-            )
-        return chances
 
     # --- evaluating pages --------------------------------------------------------------------------
 
     def _judge_pages(
-        self, task: tuple[Sequence[Sequence[_DictionaryProbe]], Sequence[bytes]]
+        self, task: tuple[Sequence[Sequence[_Probe]], Sequence[bytes]]
     ) -> list[list[_Verdict] | Exception]:
         """Evaluate the conditions on several chunks; several threads call this."""
         return [self._judge_page(probes, data) for probes, data in zip(*task, strict=True)]
 
-    def _judge_page(self, probes: Sequence[_DictionaryProbe], data: bytes) -> list[_Verdict] | Exception:
+    def _judge_page(self, probes: Sequence[_Probe], data: bytes) -> list[_Verdict] | Exception:
         """Evaluate the conditions on one chunk, given its dictionary page.
 
         Returns:
@@ -365,7 +351,7 @@ class Dictionaries:
             ):
                 return [_Verdict(not is_absent, False) for is_absent in lacks]
             values = dictionary_values(self._file, page, data, leaf, meta)
-            masks = [_mask(probe.predicate, values) for probe in probes]
+            masks = [_mask(probe.condition, values) for probe in probes]
         except (FormatError, pa.ArrowException) as error:
             return error
         verdicts = []
@@ -377,9 +363,7 @@ class Dictionaries:
             verdicts.append(_Verdict(mask.true_count > 0, certain))
         return verdicts
 
-    def _keep(
-        self, probes: Sequence[_DictionaryProbe], data: bytes, judged: list[_Verdict] | Exception
-    ) -> None:
+    def _keep(self, probes: Sequence[_Probe], data: bytes, judged: list[_Verdict] | Exception) -> None:
         """Keep the verdicts on one chunk, and its dictionary page for a scan unless no value matches."""
         leaf, row_group, location = probes[0].leaf, probes[0].row_group, probes[0].location
         if isinstance(judged, Exception):
@@ -391,18 +375,24 @@ class Dictionaries:
             self._file.distrust_chunk("dictionary", ChunkKey(row_group, leaf.ordinal), error)
             return
         for probe, verdict in zip(probes, judged, strict=True):
-            self._verdicts.setdefault(probe.predicate, {})[row_group] = verdict
+            self._verdicts.setdefault(probe.condition, {})[row_group] = verdict
         is_needed = any(verdict.possible for verdict in judged)
         if is_needed and self._kept_bytes + location.length <= self._limits.memory_bytes:
             self._kept_bytes += location.length
             self.pages[location.start] = data
 
-    def _nulls(self, probe: _DictionaryProbe) -> int:
+    def _nulls(self, probe: _Probe) -> int:
         """Return the number of nulls in a chunk, negative if unknown."""
         if probe.leaf.max_definition_level == 0:
             return 0
-        bounds = self._statistics.bounds(probe.predicate)
+        bounds = column_statistics(self._file, probe.condition.path)
         return -1 if bounds is None else int(bounds.null_counts[probe.row_group])
+
+
+def _readable_dictionaries(file: ParquetInput, leaf: Leaf) -> Bools:
+    """Return whether the dictionary of each chunk of a leaf has all of its values and can be read."""
+    groups = file.footer.metadata.row_groups
+    return np.array([has_readable_dictionary(group.columns[leaf.ordinal]) for group in groups], dtype=bool)
 
 
 def _mask(condition: Condition, values: pa.ChunkedArray | pa.Array) -> pa.BooleanArray | None:
@@ -413,20 +403,11 @@ def _mask(condition: Condition, values: pa.ChunkedArray | pa.Array) -> pa.Boolea
         return None
 
 
-def _needs_no_decoding(probe: _DictionaryProbe, page: Page) -> bool:
+def _needs_no_decoding(probe: _Probe, page: Page) -> bool:
     """Return whether the bytes of a page prove as much as its values.
 
     If a page contains one of the values that are searched for, it has a match. If it also has other values,
     not all of them match.
     """
-    is_exact = is_lookup(probe.predicate) and searches_whole_values(probe.leaf)
+    is_exact = is_lookup(probe.condition) and searches_whole_values(probe.leaf)
     return is_exact and probe.sought is not None and page.num_values > len(probe.sought)
-
-
-def _affordable(costs: Mapping[ByteRange, int], max_bytes: int) -> set[ByteRange]:
-    """Drop the most expensive ranges until the rest costs less than ``max_bytes``."""
-    total = sum(costs.values())
-    kept = sorted(costs, key=lambda location: costs[location])
-    while kept and total >= max_bytes:
-        total -= costs[kept.pop()]
-    return set(kept)

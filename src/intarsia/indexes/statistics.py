@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,9 +29,12 @@ from intarsia.rows.bounds import (
 from intarsia.rows.ordering import ArrowOrdering, Keys, Ordering
 from intarsia.rows.selection import RowSelection
 
+Counts: TypeAlias = npt.NDArray[np.int64]
+Chances: TypeAlias = npt.NDArray[np.float64]
+
 
 class RowGroupStatistics:
-    """The statistics of a file's row groups, as an index and as a proof without cost."""
+    """The statistics of a file's row groups, as a proof without cost."""
 
     name = "statistics"
     is_lookup = False
@@ -40,7 +45,7 @@ class RowGroupStatistics:
 
     def reach(self, condition: Condition) -> Bools | None:
         """Return every row group, if the column has usable statistics."""
-        bounds = self.bounds(condition)
+        bounds = column_statistics(self._file, condition.path)
         return None if bounds is None else np.ones(len(bounds), dtype=bool)
 
     def cost(self, wanted: Wanted) -> ProofCost:
@@ -52,29 +57,8 @@ class RowGroupStatistics:
         return evaluate_conditions(self._file, self.name, self._judge, wanted)
 
     def _judge(self, condition: Condition) -> Verdict:
-        bounds = self.bounds(condition)
+        bounds = column_statistics(self._file, condition.path)
         return Verdict(condition, None, None) if bounds is None else judge_bounds(condition, bounds)
-
-    def chance_of_absence(
-        self, predicate: Condition, num_distinct: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.float64] | None:
-        """Estimate the probability that a row group has no value of a list, if it lacks the first of them.
-
-        Args:
-            predicate: The condition.
-            num_distinct: The number of distinct values in each row group, or more.
-
-        Returns:
-            The probability for each row group, 1 for a condition without a list; None if it is unknown.
-        """
-        if not isinstance(predicate, BoundIn) or predicate.negated:
-            return np.ones(len(num_distinct))
-        bounds = self.bounds(predicate)
-        return None if bounds is None else chance_of_absence(predicate, bounds, num_distinct)
-
-    def bounds(self, predicate: Condition) -> Bounds | None:
-        """Return the statistics of the condition's column as bounds."""
-        return column_statistics(self._file, predicate.path)
 
 
 def column_statistics(file: ParquetInput, path: Path) -> Bounds | None:
@@ -86,6 +70,23 @@ def column_statistics(file: ParquetInput, path: Path) -> Bounds | None:
         ("statistics", leaf.ordinal, file.metadata.contradictions),
         lambda: statistics_bounds(file, leaf, file.schema.ordering(leaf)),
     )
+
+
+def chances_of_absence(file: ParquetInput, condition: Condition, num_distinct: Counts) -> Chances | None:
+    """Estimate the probability that a row group has no value of a list, if it lacks the first of them.
+
+    Args:
+        file: The file.
+        condition: The condition.
+        num_distinct: The number of distinct values in each row group, or more.
+
+    Returns:
+        The probability for each row group, 1 for a condition without a list; None if it is unknown.
+    """
+    if not isinstance(condition, BoundIn) or condition.negated:
+        return np.ones(len(num_distinct))
+    bounds = column_statistics(file, condition.path)
+    return None if bounds is None else chance_of_absence(condition, bounds, num_distinct)
 
 
 def statistics_bounds(file: ParquetInput, leaf: Leaf, ordering: Ordering | None) -> Bounds:
@@ -121,7 +122,10 @@ def statistics_bounds(file: ParquetInput, leaf: Leaf, ordering: Ordering | None)
             lows.append(pair[0])
             highs.append(pair[1])
     edges = footer.row_group_starts
-    minima, maxima = _decoded(ordering, lows, highs)
+    minima = maxima = np.empty(0, dtype=object)
+    if ordering is not None:
+        with suppress(CorruptFileError):  # one of the wrong length discredits all
+            minima, maxima = ordering.decode_pairs(lows, highs)
     positions = np.array(bounded if len(minima) else [], dtype=np.int64)
     return bounds_of_keys(
         ordering, edges[:-1], edges[1:], positions, minima, maxima, null_counts, nan_counts, all_null
@@ -155,17 +159,6 @@ def exact_bounds(
         flags = statistics.is_min_value_exact, statistics.is_max_value_exact
         exact[row_group] = flags == (True, True) if ordering.is_bytes else False not in flags
     return exact
-
-
-def _decoded(ordering: Ordering | None, lows: list[bytes], highs: list[bytes]) -> tuple[Keys, Keys]:
-    """Decode bounds to keys. If any bound has a wrong length, return none."""
-    nothing = np.empty(0, dtype=object)
-    if ordering is None:
-        return nothing, nothing
-    try:
-        return ordering.decode_pairs(lows, highs)
-    except CorruptFileError:
-        return nothing, nothing
 
 
 def bounds_of_keys(
