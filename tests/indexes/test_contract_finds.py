@@ -143,6 +143,7 @@ class Pages(Answers):
         (Mask, "not-a-row-selection"),
         (Estimates, "impossible-estimate"),
         (Pages, "cannot-open"),
+        (lambda opened, layout: opened.values, "not-an-open-index"),
     ],
 )
 def test_invalid_answers(answers, reason):
@@ -194,6 +195,18 @@ def test_class_that_is_not_frozen():
         column: str
 
     fails(testing.check_class, Thawed("x"), reason="not-a-frozen-dataclass")
+
+
+def test_class_that_does_not_derive_from_the_base_class():
+    @dataclass(frozen=True)
+    class Duck:
+        """An object with the methods of an index."""
+
+        kind: ClassVar[str] = "duck"
+        version: ClassVar[int] = 1
+        column: str
+
+    assert "intarsia.indexes.Index" in fails(testing.check_class, Duck("x"), reason="not-an-index")
 
 
 def test_class_without_kind_or_columns():

@@ -242,9 +242,10 @@ class Index(ABC):
         """Return whether the payload can be merged from those of parts of a file, built in parallel.
 
         Returns:
-            False if a granule can span row groups. Then one task builds the index of a file.
+            False if a granule can span row groups: then one task builds the index of a file. By default,
+            whether `merge` is defined and the index has a ``granularity`` other than ``"file"``.
         """
-        return False
+        return defines(self, "merge") and getattr(self, "granularity", "file") != "file"
 
     def merge(self, parts: Sequence[PayloadPart]) -> bytes | None:
         """Merge the payloads of consecutive parts.
@@ -455,9 +456,7 @@ class OpenIndex:
 
 
 def defines(index: Index | None, method: str) -> bool:
-    """Return whether the class of an index defines ``open_source`` or ``digest``.
-
-    Both decide what is read before they are called.
+    """Return whether the class of an index defines a capability, which decides what is read before the call.
 
     Example:
         >>> from intarsia.indexes.distinct import Distinct

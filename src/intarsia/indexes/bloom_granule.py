@@ -74,9 +74,9 @@ class BloomGranule(Index):
         check_fpp(self)
         check_granularity(self)
 
-    def can_prune(self, predicate: Condition) -> bool:
+    def can_prune(self, condition: Condition) -> bool:
         """Return whether the condition is ``=`` or IN with up to 1,024 values."""
-        return is_lookup(predicate)
+        return is_lookup(condition)
 
     def build(self, chunk: ColumnData) -> bytes:
         """Build one filter for each granule, all of the same size."""
@@ -213,13 +213,13 @@ class OpenBloomGranule(OpenIndex):
         self._head = b""
         self._edges: Rows | None = None
 
-    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
+    def candidate_rows(self, condition: Condition) -> RowSelection | None:
         """Return the rows of the granules whose filter may contain one of the values.
 
         Raises:
             IndexPayloadError: If the bytes that were read are damaged.
         """
-        hashes = lookup_hashes(predicate)
+        hashes = lookup_hashes(condition)
         if hashes is None:
             return None
         shape, checksum = self._shape()

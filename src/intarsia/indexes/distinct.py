@@ -144,10 +144,6 @@ class Distinct(Index):
             return build_block(self.column, batch.column("value"))
         return serialize_granules(batch, edges, self.granularity, {b"unlisted": unlisted})
 
-    def can_merge(self) -> bool:
-        """Return whether granules are within row groups."""
-        return self.granularity != "file"
-
     def merge(self, parts: Sequence[PayloadPart]) -> bytes | None:
         """Merge the values of all parts, and renumber their granules; None if they may be too large."""
         opened = [self._open_granules(part.payload, part.layout) for part in parts]
@@ -190,13 +186,13 @@ class Distinct(Index):
         limit = "" if self.max_values is None else f" (max_values={self.max_values})"
         return f"most rows are in granules whose distinct values are too many or too long to be listed{limit}"
 
-    def can_prune(self, predicate: Condition) -> bool:
+    def can_prune(self, condition: Condition) -> bool:
         """Return whether the condition can be evaluated. DataFusion's form has no nulls."""
-        return not (self._is_datafusion and isinstance(predicate, BoundNull))
+        return not (self._is_datafusion and isinstance(condition, BoundNull))
 
-    def lists_values(self, predicate: Condition) -> bool:
+    def lists_values(self, condition: Condition) -> bool:
         """Return whether the condition is evaluated on the values themselves; always, if it can be."""
-        return self.can_prune(predicate)
+        return self.can_prune(condition)
 
     def can_enumerate(self, column: str) -> bool:
         """Return whether ``column`` is the indexed column. DataFusion's form has no nulls and no rows."""
@@ -262,17 +258,17 @@ class GatheredDistinct(OpenIndex):
     parts: GatheredParts
     num_files: int
 
-    def cost_bytes(self, predicate: Condition) -> int:
+    def cost_bytes(self, condition: Condition) -> int:
         """Return the size of all parts."""
         return sum(map(self.parts.num_bytes, self.parts.names()))
 
-    def candidate_files(self, predicate: Condition) -> Bools | None:
+    def candidate_files(self, condition: Condition) -> Bools | None:
         """Return the files with a matching value."""
-        return covered_granules(self._opened.edges, self._opened.candidate_rows(predicate))
+        return covered_granules(self._opened.edges, self._opened.candidate_rows(condition))
 
-    def certain_files(self, predicate: Condition) -> Bools | None:
+    def certain_files(self, condition: Condition) -> Bools | None:
         """Return the files in which all values match."""
-        return covered_granules(self._opened.edges, self._opened.certain_rows(predicate))
+        return covered_granules(self._opened.edges, self._opened.certain_rows(condition))
 
     @cached_property
     def _opened(self) -> OpenDistinct:
@@ -307,15 +303,15 @@ class OpenDistinct(OpenIndex):
     granules: npt.NDArray[np.uint32]
     unlisted: npt.NDArray[np.uint32]
 
-    def candidate_rows(self, predicate: Condition) -> RowSelection:
+    def candidate_rows(self, condition: Condition) -> RowSelection:
         """Return the rows of the granules with a matching value."""
-        hit = self._granules_with(self._matches(predicate))
+        hit = self._granules_with(self._matches(condition))
         hit[self.unlisted] = True
         return granule_rows(self.edges, hit)
 
-    def certain_rows(self, predicate: Condition) -> RowSelection:
+    def certain_rows(self, condition: Condition) -> RowSelection:
         """Return the rows of the granules in which all values match."""
-        missed = self._granules_with(~self._matches(predicate))
+        missed = self._granules_with(~self._matches(condition))
         missed[self.unlisted] = True
         return granule_rows(self.edges, ~missed)
 
@@ -333,14 +329,14 @@ class OpenDistinct(OpenIndex):
             self.values, self.value_ordinals, self.granules.astype(np.int64), is_listed, num_rows
         )
 
-    def _matches(self, predicate: Condition) -> npt.NDArray[np.bool_]:
-        if isinstance(predicate, BoundNull):  # IS NULL does not depend on the type
-            predicate = replace(predicate, type=self.values.type)
-        if not compares_alike(self.values.type, predicate.type):  # pyarrow may crash on arbitrary casts
+    def _matches(self, condition: Condition) -> npt.NDArray[np.bool_]:
+        if isinstance(condition, BoundNull):  # IS NULL does not depend on the type
+            condition = replace(condition, type=self.values.type)
+        if not compares_alike(self.values.type, condition.type):  # pyarrow may crash on arbitrary casts
             raise IndexPayloadError(
-                f"it contains values of type {self.values.type}, not {predicate.type}", reason="type-mismatch"
+                f"it contains values of type {self.values.type}, not {condition.type}", reason="type-mismatch"
             )
-        return np.asarray(condition_mask(predicate, self.values).to_numpy(zero_copy_only=False), dtype=bool)
+        return np.asarray(condition_mask(condition, self.values).to_numpy(zero_copy_only=False), dtype=bool)
 
     def _granules_with(self, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         hit = np.zeros(len(self.edges) - 1, dtype=bool)

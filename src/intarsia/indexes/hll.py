@@ -88,7 +88,7 @@ class Hll(Index):
         check_granularity(self)
         check_integer(self, "lg_config_k", MIN_LG_CONFIG_K, MAX_LG_CONFIG_K)
 
-    def can_prune(self, predicate: Condition) -> bool:
+    def can_prune(self, condition: Condition) -> bool:
         """Return False: sketches only count."""
         return False
 
@@ -119,10 +119,6 @@ class Hll(Index):
         columns = zip(*finished, strict=True) if finished else ((), ())
         arrays = [pa.array(list(column), field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
         return serialize_granules(pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA), edges, self.granularity)
-
-    def can_merge(self) -> bool:
-        """Return whether granules are within row groups."""
-        return self.granularity != "file"
 
     def merge(self, parts: Sequence[PayloadPart]) -> bytes:
         """Concatenate the sketches of all granules."""

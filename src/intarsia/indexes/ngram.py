@@ -113,9 +113,9 @@ class Ngram(Index):
         check_choice(self, "ignore_case", True, False)
         check_integer(self, "max_grams", 1)
 
-    def can_prune(self, predicate: Condition) -> bool:
+    def can_prune(self, condition: Condition) -> bool:
         """Return whether every match contains certain grams."""
-        return bool(self._required(predicate))
+        return bool(self._required(condition))
 
     def build(self, chunk: ColumnData) -> bytes:
         """List the n-grams, and the granules that contain each of them."""
@@ -133,10 +133,6 @@ class Ngram(Index):
             granules.add(granule, fold_case(texts) if self.ignore_case else texts)
         batch, unlisted = granules.finish()
         return serialize_granules(batch, edges, self.granularity, {b"unlisted": unlisted})
-
-    def can_merge(self) -> bool:
-        """Return whether granules are within row groups."""
-        return self.granularity != "file"
 
     def merge(self, parts: Sequence[PayloadPart]) -> bytes:
         """Merge the grams of all parts, and renumber their granules."""
@@ -253,13 +249,13 @@ class OpenNgram(OpenIndex):
     steps: npt.NDArray[np.uint32]
     unlisted: npt.NDArray[np.uint32]
 
-    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
+    def candidate_rows(self, condition: Condition) -> RowSelection | None:
         """Return the rows of the granules that have all grams of a queried value or pattern.
 
         Raises:
             IndexPayloadError: If the payload names a granule that does not exist.
         """
-        required = self.index._required(predicate)
+        required = self.index._required(condition)
         if not required:
             return None
         hit = np.zeros(len(self.edges) - 1, dtype=bool)

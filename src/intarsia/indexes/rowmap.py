@@ -81,9 +81,9 @@ class RowMap(Index):
 
     column: str
 
-    def can_prune(self, predicate: Condition) -> bool:
+    def can_prune(self, condition: Condition) -> bool:
         """Return whether the condition is ``=`` or IN with up to 1,024 values."""
-        return is_lookup(predicate)
+        return is_lookup(condition)
 
     def build(self, chunk: ColumnData) -> bytes:
         """Sort the hashes of the values, each with the ordinal of its row, into buckets.
@@ -157,22 +157,22 @@ class _GatheredRowMaps(OpenIndex):
     num_files: int
     filters: Sequence[GatheredFilters]
 
-    def candidate_files(self, predicate: Condition) -> Bools | None:
+    def candidate_files(self, condition: Condition) -> Bools | None:
         kept = known = np.zeros(self.num_files, dtype=bool)
         for filters in self.filters:
-            found = filters.candidate_files(predicate)
+            found = filters.candidate_files(condition)
             if found is None:
                 return None
             known = known | filters.matrix.has_filter
             kept = kept | found & filters.matrix.has_filter
         return kept | ~known
 
-    def cost_bytes(self, predicate: Condition) -> int:
-        return sum(filters.cost_bytes(predicate) for filters in self.filters)
+    def cost_bytes(self, condition: Condition) -> int:
+        return sum(filters.cost_bytes(condition) for filters in self.filters)
 
 
-def _required(hash_bits: int, predicate: Condition) -> list[Hashes] | None:
-    hashes = lookup_hashes(predicate)
+def _required(hash_bits: int, condition: Condition) -> list[Hashes] | None:
+    hashes = lookup_hashes(condition)
     return None if hashes is None else one_of(_rehashed(hashes >> np.uint64(_HASH_BITS - hash_bits)))
 
 
@@ -301,13 +301,13 @@ class OpenRowMap(OpenIndex):
             )
         return cls(source, widths, num_entries, name)
 
-    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
+    def candidate_rows(self, condition: Condition) -> RowSelection | None:
         """Return the rows whose value has the hash of one of the queried values.
 
         Raises:
             IndexPayloadError: If the bytes that were read are damaged.
         """
-        hashes = lookup_hashes(predicate)
+        hashes = lookup_hashes(condition)
         if hashes is None:
             return None
         widths = self.widths
@@ -327,9 +327,9 @@ class OpenRowMap(OpenIndex):
             raise IndexPayloadError(f"the payload of {self.name} describes other rows", reason="other-rows")
         return RowSelection.from_rows(ordinals)
 
-    def is_certain_within(self, predicate: Condition, low: int, high: int) -> bool:
+    def is_certain_within(self, condition: Condition, low: int, high: int) -> bool:
         """Return whether no other integer from ``low`` to ``high`` has the hash bits of a queried value."""
-        values, hashes = lookup_values(predicate), lookup_hashes(predicate)
+        values, hashes = lookup_values(condition), lookup_hashes(condition)
         if values is None or hashes is None or not pa.types.is_integer(values.type):
             return False
         data_type = pa.int64() if pa.types.is_signed_integer(values.type) else pa.uint64()

@@ -93,10 +93,6 @@ class ZoneMap(Index):
         summaries = _granule_summaries(edges, compared_batches(chunk, self.column), data_type)
         return serialize_granules(_cut_bounds(summaries), edges, self.granularity)
 
-    def can_merge(self) -> bool:
-        """Return whether granules are within row groups."""
-        return self.granularity != "file"
-
     def merge(self, parts: Sequence[PayloadPart]) -> bytes:
         """Concatenate the summaries of all granules."""
         return merge_rows_of_granules(parts, self.granularity, f"ZoneMap({self.column!r})")
@@ -114,10 +110,10 @@ class ZoneMap(Index):
             raise granules.damaged("a minimum is above its maximum")
         return zone_map
 
-    def can_prune(self, predicate: Condition) -> bool:
+    def can_prune(self, condition: Condition) -> bool:
         """Return whether bounds can evaluate the condition; a pattern needs a literal prefix."""
-        if isinstance(predicate, BoundMatch):
-            return bool(predicate.prefix) and not predicate.negated
+        if isinstance(condition, BoundMatch):
+            return bool(condition.prefix) and not condition.negated
         return True
 
     def can_summarize(self, column: str) -> bool:
@@ -150,17 +146,17 @@ class GatheredZoneMap(OpenIndex):
     parts: GatheredParts
     num_files: int
 
-    def cost_bytes(self, predicate: Condition) -> int:
+    def cost_bytes(self, condition: Condition) -> int:
         """Return the size of the table."""
         return self.parts.num_bytes("summaries")
 
-    def candidate_files(self, predicate: Condition) -> Bools | None:
+    def candidate_files(self, condition: Condition) -> Bools | None:
         """Return the files that might have a matching row."""
-        return self._opened.evaluate(predicate, might_match)
+        return self._opened.evaluate(condition, might_match)
 
-    def certain_files(self, predicate: Condition) -> Bools | None:
+    def certain_files(self, condition: Condition) -> Bools | None:
         """Return the files in which all rows match."""
-        return self._opened.evaluate(predicate, certainly_matches)
+        return self._opened.evaluate(condition, certainly_matches)
 
     def file_summaries(self, column: str) -> tuple[pa.Table, Bools]:
         """Return the summary of each file, and whether its bounds are values."""
@@ -193,30 +189,30 @@ class OpenZoneMap(OpenIndex):
     summaries: pa.Table
     exact: Bools
 
-    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
+    def candidate_rows(self, condition: Condition) -> RowSelection | None:
         """Return the rows of the granules that might match."""
-        return self._evaluate(predicate, might_match)
+        return self._evaluate(condition, might_match)
 
-    def certain_rows(self, predicate: Condition) -> RowSelection | None:
+    def certain_rows(self, condition: Condition) -> RowSelection | None:
         """Return the rows of the granules in which all rows match."""
-        return self._evaluate(predicate, certainly_matches)
+        return self._evaluate(condition, certainly_matches)
 
     def granule_summaries(self, column: str) -> GranuleSummaries:
         """Return bounds, sum and counts of each granule."""
         return GranuleSummaries(self.edges, self.summaries, self.exact)
 
     def _evaluate(
-        self, predicate: Condition, verdict: Callable[[Condition, Bounds], Bools]
+        self, condition: Condition, verdict: Callable[[Condition, Bounds], Bools]
     ) -> RowSelection | None:
-        hit = self.evaluate(predicate, verdict)
+        hit = self.evaluate(condition, verdict)
         return None if hit is None else granule_rows(self.edges, hit)
 
-    def evaluate(self, predicate: Condition, verdict: Callable[[Condition, Bounds], Bools]) -> Bools | None:
+    def evaluate(self, condition: Condition, verdict: Callable[[Condition, Bounds], Bools]) -> Bools | None:
         """Evaluate a condition on each granule; None if its type is not that of the values."""
         data_type = self.summaries.schema.field("min").type
-        if not isinstance(predicate, BoundNull) and not compares_alike(data_type, predicate.type):
+        if not isinstance(condition, BoundNull) and not compares_alike(data_type, condition.type):
             return None
-        return verdict(predicate, self.bounds)
+        return verdict(condition, self.bounds)
 
     @property
     def is_contradictory(self) -> bool:

@@ -21,7 +21,6 @@ from intarsia.indexes.base import Index, OpenIndex, PayloadBytes, defines, prune
 from intarsia.indexes.parameters import parameters
 from intarsia.predicate import BoundFunction, Condition, bind, condition_mask, conditions, parse_sql
 from intarsia.rows.selection import RowSelection
-from intarsia.testing.contract_error import ContractError, require
 from intarsia.testing.memory import Case, Draw, MemoryColumns, fixed_cases, random_case
 from intarsia.testing.questions import awkward_values, unchecked_questions
 
@@ -34,6 +33,25 @@ Item = TypeVar("Item")
 RANDOM_LAYOUTS = 50
 
 _GRANULARITIES = ("file", "row_group", "page", 5)
+
+
+class ContractError(AssertionError):
+    """An index violates its contract.
+
+    Args:
+        message: The violation, with the index, the predicate and the rows; then a remedy.
+        reason: A code in kebab case, such as ``"excludes-matching-rows"``.
+    """
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def require(condition: bool, reason: str, message: str) -> None:
+    """Raise `ContractError` unless a condition is true."""
+    if not condition:
+        raise ContractError(message, reason=reason)
 
 
 class Answers(NamedTuple):
@@ -186,7 +204,18 @@ def check_case(index: Index, case: Case, expected: Sequence[Expected]) -> None:
             reason="cannot-open",
         ) from error
     for way in (opened, *sources):
+        check_derived(way, index, "open")
         check_opened(way, index, case, expected)
+
+
+def check_derived(opened: object, index: Index, method: str) -> None:
+    """Check that the class of an opened object derives from `OpenIndex`."""
+    require(
+        isinstance(opened, OpenIndex),
+        "not-an-open-index",
+        f"{index!r}: {method}() returned {type(opened).__name__}, whose class does not derive from "
+        "intarsia.indexes.OpenIndex",
+    )
 
 
 def check_opened(opened: OpenIndex, index: Index, case: Case, expected: Sequence[Expected]) -> None:

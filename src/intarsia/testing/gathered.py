@@ -23,16 +23,18 @@ from intarsia.predicate import Condition
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import Rows
 from intarsia.testing.checks import (
+    ContractError,
     Values,
+    check_derived,
     conditions_about,
+    require,
     rows_of,
     run_many,
     some_of,
     variants,
     with_matches,
 )
-from intarsia.testing.contract_error import ContractError, require
-from intarsia.testing.damage import Damage, flipped
+from intarsia.testing.damage import damage, flipped
 from intarsia.testing.memory import Case, Draw, MemoryColumns, fixed_cases, random_case
 
 #: The number of files of a random lake.
@@ -110,41 +112,35 @@ def check_gathered_damage(index: Index, values: Values) -> None:
             for about, changed, is_right in _damaged(part)
         ]
         for about, changed_lake, is_right in damaged:
-            with Damage(f"{index!r} with {about}", _DAMAGE_RULE, _ALLOWED):
+            with damage(f"{index!r} with {about}", _DAMAGE_RULE, _ALLOWED):
                 _check_answers(changed_lake, is_right=is_right)
 
 
 # --- a lake --------------------------------------------------------------------------------------------
 
 
-class _Question(NamedTuple):
-    """A condition, and the number of matching rows in each file."""
-
-    leaf: Condition
-    num_matching: Rows
-
-
 class _Files(NamedTuple):
-    """Files, and questions about them: each ``step``-th, or at most ``most``."""
+    """Files, and conditions with the number of matching rows in each file."""
 
     name: str
     cases: list[Case]
-    expected: list[_Question]
+    expected: list[tuple[Condition, Rows]]
 
     @classmethod
     def of(
         cls, index: Index, name: str, cases: list[Case], start: int, step: int, most: int | None = None
     ) -> _Files:
+        """Return files and each ``step``-th condition, or at most ``most``."""
         table = pa.concat_tables([case.columns.table for case in cases])
         edges = np.cumsum([0, *(len(case.columns.table) for case in cases)])
         columns = MemoryColumns(table, [0, len(table)])
         leaves = conditions_about(index, columns, start, step)
         chosen = leaves if most is None else some_of(leaves, most)
         found = with_matches(chosen, columns)
-        return cls(name, cases, [_Question(leaf, rows.count_between(edges)) for leaf, rows in found])
+        return cls(name, cases, [(leaf, rows.count_between(edges)) for leaf, rows in found])
 
     def take(self, ordinals: list[int]) -> _Files:
-        expected = [_Question(leaf, counts[ordinals]) for leaf, counts in self.expected]
+        expected = [(leaf, counts[ordinals]) for leaf, counts in self.expected]
         return self._replace(cases=[self.cases[ordinal] for ordinal in ordinals], expected=expected)
 
 
@@ -159,12 +155,7 @@ class _Lake:
 
     def open(self) -> OpenIndex:
         found = self.index.open_gathered(_MemoryParts(self.parts, self.lost), len(self.files.cases))
-        require(
-            isinstance(found, OpenIndex),
-            "not-an-open-index",
-            f"{self.index!r}: open_gathered() returned {type(found).__name__}, whose class does not derive "
-            "from intarsia.indexes.OpenIndex",
-        )
+        check_derived(found, self.index, "open_gathered")
         return found
 
 
@@ -324,25 +315,19 @@ def _check_summaries(found: tuple[pa.Table, Bools] | None, column: str, lake: _L
             continue
         (expected,) = summarize(values, np.zeros(1, dtype=np.int64)).to_pylist()
         for name, value in expected.items():
-            stated = row[name]
-            if name in ("min", "max") and not is_exact:
-                is_right = _is_bound(stated, value, name)
-            else:
-                is_right = _is_same(stated, value)
             require(
-                is_right,
+                _agrees(name, row[name], value, is_exact=is_exact),
                 "wrong-summary",
-                f"{about}: {name} of {file.name} is {stated!r}, and that of its values is {value!r}",
+                f"{about}: {name} of {file.name} is {row[name]!r}, and that of its values is {value!r}",
             )
 
 
-def _is_bound(stated: Any, value: Any, name: str) -> bool:
-    if stated is None or value is None:
-        return stated is None and value is None
-    return bool(stated <= value if name == "min" else stated >= value)
-
-
-def _is_same(stated: Any, value: Any) -> bool:
+def _agrees(name: str, stated: Any, value: Any, *, is_exact: bool) -> bool:
+    """Return whether a summary is that of the values, or for inexact bounds, whether it includes them."""
+    if name in ("min", "max") and not is_exact:
+        if stated is None or value is None:
+            return stated is value
+        return bool(stated <= value if name == "min" else stated >= value)
     if isinstance(stated, float) and isinstance(value, float):  # sums differ by their order
         return math.isclose(stated, value, rel_tol=1e-9) or (math.isnan(stated) and math.isnan(value))
     return bool(stated == value)
