@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -131,6 +132,7 @@ class RecordedDataFile(DataFile):
 
 def open_recorded(path) -> tuple[Table, list[ByteRange]]:
     """A table of one file, and the list of ranges read from it, which is empty after the schema was read."""
+    os.utime(path)  # the footer of a file that was just written is read again
     file = RecordedDataFile(str(path), path.stat().st_size)
     table = Table([file])
     assert table.schema  # cached from here on

@@ -37,7 +37,7 @@ from intarsia.read.file_plan import FilePlan, count_planned, plan_file
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import read_rows
 from intarsia.read.locations import matching_rows
-from intarsia.read.output_columns import output_columns, with_constants
+from intarsia.read.output_columns import output_columns
 from intarsia.read.page_states import pages_read
 from intarsia.read.pages_read import PagesRead
 from intarsia.read.rehearsal import rehearse
@@ -93,11 +93,7 @@ def _read_cost(query: FileQuery, matching: Callable[[Bound], RowSelection]) -> Q
 
 def _cost(query: FileQuery, counts: ReadCounts, num_bytes: int) -> QueryCost:
     return QueryCost(
-        num_bytes,
-        sum(pages_read(query)),
-        counts.row_groups,
-        counts.rows_candidate,
-        counts.row_groups > 0,
+        num_bytes, sum(pages_read(query)), counts.row_groups, counts.rows_candidate, counts.row_groups > 0
     )
 
 
@@ -202,9 +198,8 @@ class MeasuredFile:
             edges = file.footer.row_group_starts
             chosen = RowSelection.union_of(edges[:-1][sorted(picked)], edges[1:][sorted(picked)])
             rows = query.present & chosen
-            own = [query.own(column) for column in columns]
             tables = [
-                with_constants(piece.rows, query.columns, query.constants, own, table.schema)
+                query.result(piece.rows, piece.numbers, columns, table.schema)
                 for piece in read_rows(query, FilePlan(rows, rows, rows))
             ]
             is_whole = len(picked) == query.num_row_groups

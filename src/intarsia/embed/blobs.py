@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
@@ -22,9 +22,6 @@ from intarsia.indexes.layout import Granularity
 from intarsia.indexes.parameters import check_granularity, parameters
 from intarsia.indexes.registry import find_index
 from intarsia.predicate.nodes import render_column
-
-#: Kind, columns as the user named them, granularity.
-Identity: TypeAlias = tuple[str, tuple[str, ...], Granularity]
 
 #: Payloads up to this size are stored in the directory, which readers of the footer have already read.
 INLINE_BYTES = 1024
@@ -78,33 +75,25 @@ class Blob:
 def carried_blobs(original: Original, *, footer_only: bool = False) -> tuple[list[Blob], list[Note]]:
     """Return the indexes that are already embedded, and notes on damaged ones, which are dropped.
 
-    Args:
-        original: The file.
-        footer_only: Whether to return them without their payloads, which are then not checked.
+    With ``footer_only``, payloads are neither read nor checked.
     """
     embedded = EmbeddedIndexes(original.current)
-    entries = original.directory.entries if original.directory is not None else ()
-    if footer_only:
-        return [Blob(entry, b"") for entry in entries], []
-    found = [_carried(embedded, entry) for entry in entries]
-    blobs = [item for item in found if isinstance(item, Blob)]
-    return blobs, [item for item in found if isinstance(item, Note)]
+    blobs, notes = [], []
+    for entry in original.directory.entries if original.directory is not None else ():
+        try:
+            blobs.append(Blob(entry, b"" if footer_only else embedded.read(entry)))
+        except IndexPayloadError as error:  # noqa: PERF203 - each entry has its own note
+            columns, code = ", ".join(entry.column_names), error.reason or "damaged-payload"
+            reason = f"the attached index is damaged and was dropped: {error}"
+            notes.append(Note(columns, None, entry.name, reason, code))
+    return blobs, notes
 
 
-def _carried(embedded: EmbeddedIndexes, entry: Entry) -> Blob | Note:
-    try:
-        return Blob(entry, embedded.read(entry))
-    except IndexPayloadError as error:
-        reason = f"the attached index is damaged and was dropped: {error}"
-        code = error.reason or "damaged-payload"
-        return Note(", ".join(entry.column_names), None, entry.name, reason, code)
-
-
-def check_parameters(index: Index) -> Identity:
+def check_parameters(index: Index) -> tuple[str, tuple[str, ...], Granularity]:
     """Check the parameters of an index, as far as that needs no file.
 
     Returns:
-        Kind, columns and granularity, which identify the index.
+        Kind, columns as the user named them, and granularity, which identify the index.
 
     Raises:
         IndexBuildError: If its parameters have no JSON form, or its granularity is unknown.
@@ -131,13 +120,10 @@ def planned_entry(index: Index, columns: FileColumns) -> Entry:
     """
     kind, names, granularity = check_parameters(index)
     paths = tuple(columns.leaf(name).path for name in names)
-    name = f"{kind}({', '.join(map(_shown, paths))}):{granularity}"
+    # names are quoted if one of them contains a dot
+    shown = [render_column(path) if "." in "".join(path) else ".".join(path) for path in paths]
+    name = f"{kind}({', '.join(shown)}):{granularity}"
     return Entry(name, kind, index.version, paths, granularity, _as_stored(index), 0, 0, "")
-
-
-def _shown(path: tuple[str, ...]) -> str:
-    """Return a dotted path; names are quoted if one of them contains a dot."""
-    return render_column(path) if any("." in name for name in path) else ".".join(path)
 
 
 def _as_stored(index: Index) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from intarsia.file.chunk_plan import ChunkPlan
 from intarsia.file.decompress import check_expansion
 from intarsia.file.fetch import FetchedBytes
 from intarsia.file.outlines import ChunkOutlines, Int64s
-from intarsia.file.page_values import check_values
+from intarsia.file.page_values import check_values, is_plausible
 from intarsia.file.pages import check_value_counts, data_pages_at, dictionary_page
 from intarsia.file.synthetic import Segments, SyntheticSchema, decode
 from intarsia.file.trust import parse_writer
@@ -130,7 +130,7 @@ class PageDecoder:
         Args:
             plans: What was read of all leaves, in the order of the leaves, in the same row groups; leaves of
                 one field must be in the same call. Of several row groups, only top-level columns.
-            fetched: The bytes, in one part unless whole chunks of one row group are decoded.
+            fetched: The bytes; those of a leaf are in one part.
             rows: The rows to return; every plan covers them.
 
         Returns:
@@ -268,11 +268,13 @@ class PageDecoder:
             stop = start + chunk.num_bytes
             num_values = meta.num_values
             if not chunk.whole:
-                num_values = _check_rows(chunk, fetched.parts[0], start, stop)
+                data, place = fetched.between(start, stop)
+                num_values = _check_rows(chunk, data, place, place + chunk.num_bytes)
                 dictionary = plan.dictionaries.get(position)
                 if dictionary is not None:
                     start -= dictionary.length
-                    _check_dictionary(chunk, fetched.parts[0], start, start + dictionary.length)
+                    data, place = fetched.part(start)
+                    _check_dictionary(chunk, data, place, place + dictionary.length)
             found.append((start, stop, num_values, meta.total_uncompressed_size, meta.codec))
         return Segments(ordinal, *zip(*found, strict=True))
 
@@ -288,7 +290,8 @@ class PageDecoder:
         for start, stop, num_values, codec in zip(
             found.starts, found.stops, found.num_values, found.codecs, strict=True
         ):
-            data, place = fetched.part(start)
+            is_sure = is_plausible(num_values, stop - start)
+            data, place = fetched.part(start) if is_sure else fetched.between(start, stop)
             check_values(data, num_values, codec, plan.leaf, created_by, place, place + stop - start)
 
     def _repeats_texts(self, plan: LeafPlan) -> bool:

@@ -51,6 +51,16 @@ class FetchedBytes:
         at = bisect.bisect_right(self._positions, position, hi=len(self._starts)) - 1
         return (self.parts[at], position - self._positions[at]) if at >= 0 else (b"", 0)
 
+    def between(self, start: int, stop: int) -> tuple[bytes, int]:
+        """Return bytes that contain those between two positions, and the place of the first one."""
+        data, place = self.part(start)
+        if place + stop - start <= len(data):
+            return data, place
+        found = [memoryview(data)[place:]]
+        for at in range(bisect.bisect_right(self._positions, start), len(self.parts)):
+            found.append(memoryview(self.parts[at])[: max(0, stop - self._positions[at])])
+        return b"".join(found), 0
+
 
 class PageCache:
     """The bytes that have been read of some row groups, so that later phases do not read them again.
@@ -76,22 +86,24 @@ class PageCache:
 
         Args:
             ranges: The ranges.
-            join: Return a single part.
+            join: Return a single part. If not, a range has several parts if it was read in several.
         """
         wanted = coalesce(ranges, 0)
         gaps = [gap for location in wanted for gap in self._gaps(location)] if self._held else wanted
         parts: list[bytes] = self._source.read_ranges(gaps) if gaps else []
-        if gaps != wanted:
+        pieces = wanted
+        if gaps != wanted or not join or len(wanted) == 1:
             self._hold(gaps, parts)
-            parts = [b"".join(self._cut(location)) for location in wanted]
-        if not join or len(wanted) == 1:
-            self._hold(wanted, parts)
-            return FetchedBytes(wanted, parts)
-        found = FetchedBytes(wanted, [b"".join(parts)])
-        joined = memoryview(found.parts[0])  # without a second copy of what was joined
-        starts = [found.position(start) for start, _ in wanted]
-        self._hold(wanted, [joined[at : at + one.length] for at, one in zip(starts, wanted, strict=True)])
-        return found
+        if gaps != wanted:
+            found = [piece for location in wanted for piece in self._pieces(location)]
+            pieces, parts = [piece for piece, _ in found], [data for _, data in found]
+        if not join or len(parts) == 1:
+            return FetchedBytes(pieces, parts)
+        joined = FetchedBytes(wanted, [b"".join(parts)])
+        view = memoryview(joined.parts[0])  # without a second copy of what was joined
+        starts = [joined.position(start) for start, _ in wanted]
+        self._hold(wanted, [view[at : at + one.length] for at, one in zip(starts, wanted, strict=True)])
+        return joined
 
     def _hold(self, ranges: Sequence[ByteRange], parts: Sequence[bytes | memoryview]) -> None:
         self._bytes.update(zip(ranges, parts, strict=True))
@@ -115,11 +127,14 @@ class PageCache:
         first = bisect.bisect_right(held, location.start, key=_start) - 1
         return [one for one in held[max(0, first) : stop] if one.stop > location.start]
 
-    def _cut(self, location: ByteRange) -> Iterator[memoryview]:
-        """Yield the bytes of a range, which have been read in one range or in several."""
+    def _pieces(self, location: ByteRange) -> Iterator[tuple[ByteRange, bytes]]:
+        """Yield the parts of a range in which it was read; those that are read as a whole are not copied."""
         position = location.start
         for held in self._overlapping(location):
-            stop = min(held.stop, location.stop)
-            if position < stop:
-                yield memoryview(self._bytes[held])[position - held.start : stop - held.start]
-                position = stop
+            piece = ByteRange(position, min(held.stop, location.stop))
+            if piece.start < piece.stop:
+                data = self._bytes[held]
+                if piece != held or not isinstance(data, bytes):
+                    data = bytes(memoryview(data)[position - held.start : piece.stop - held.start])
+                yield piece, data
+                position = piece.stop

@@ -54,13 +54,7 @@ from intarsia.indexes.granules import (
     serialize_granules,
 )
 from intarsia.indexes.layout import ColumnData, Granularity, Layout
-from intarsia.indexes.summaries import (
-    GranuleSummaries,
-    merge_summaries,
-    sum_type,
-    summarize,
-    summary_schema,
-)
+from intarsia.indexes.summaries import GranuleSummaries, merge_summaries, sum_type, summarize, summary_schema
 from intarsia.predicate import (
     BoundCompare,
     BoundFunction,

@@ -15,12 +15,7 @@ from intarsia.format.enums import BoundaryOrder
 from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import ColumnIndex
 from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, evaluate_conditions
-from intarsia.indexes.statistics import (
-    bounds_of_keys,
-    column_statistics,
-    exact_bounds,
-    judge_bounds,
-)
+from intarsia.indexes.statistics import bounds_of_keys, column_statistics, exact_bounds, judge_bounds
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, boundary_order
 from intarsia.rows.ordering import Ordering

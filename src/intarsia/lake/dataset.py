@@ -111,6 +111,7 @@ class TableDataset(_Scannable, ds.Dataset):
         columns: Columns = None,
         filter: pc.Expression | None = None,
         batch_size: int | None = None,
+        implied: Sequence[Predicate] = (),
         **_: object,
     ) -> TableScanner:
         """Return a scanner of some rows and columns.
@@ -119,6 +120,8 @@ class TableDataset(_Scannable, ds.Dataset):
             columns: Names of columns, or expressions by name; None for all columns.
             filter: The rows to read; None for all.
             batch_size: Maximum number of rows of a batch; None for 131,072.
+            implied: Further conditions that the rows have to match. Those that the table cannot compare are
+                ignored, so the caller evaluates them.
             **_: Other options of pyarrow, such as ``batch_readahead``. They are ignored.
 
         Raises:
@@ -126,7 +129,7 @@ class TableDataset(_Scannable, ds.Dataset):
         """
         if self._where is not None:
             filter = self._where if filter is None else self._where & filter
-        return TableScanner(self, columns, filter, batch_size)
+        return TableScanner(self, columns, filter, batch_size, implied)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Implement the Arrow PyCapsule protocol, by which ``pyarrow.dataset.write_dataset`` reads."""
@@ -217,6 +220,7 @@ class TableScanner:
         columns: Names of columns, or expressions by name; None for all columns.
         where: The rows to read; None for all.
         batch_size: Maximum number of rows of a batch; None for `BATCH_ROWS`.
+        implied: Further conditions, which are ignored if the table cannot compare them.
 
     Attributes:
         dataset_schema: The schema of the dataset.
@@ -229,6 +233,7 @@ class TableScanner:
         columns: Columns,
         where: pc.Expression | pa.Scalar | None,
         batch_size: int | None,
+        implied: Sequence[Predicate] = (),
     ) -> None:
         self._dataset = dataset
         self._table = dataset.table
@@ -245,12 +250,11 @@ class TableScanner:
         self._filters_storage = where is not None and _needs_storage(where, self.dataset_schema)
         conjuncts = None if where is None else parse_conjuncts(where, self.dataset_schema)
         usable = [one for one in conjuncts.predicates if self._is_usable(one)] if conjuncts else []
-        self._predicate: Predicate | None = usable[0] if len(usable) == 1 else And(tuple(usable))
-        if not usable:
-            self._predicate = None
         is_complete = conjuncts is None or (
             conjuncts.is_complete and len(usable) == len(conjuncts.predicates)
         )
+        usable += filter(self._is_usable, implied)
+        self._predicate = None if not usable else usable[0] if len(usable) == 1 else And(tuple(usable))
         self._rest = None if is_complete else where
         names = None if self._columns is None else self._needed(self._columns)
         if conjuncts is not None and not is_complete and names is not None:

@@ -172,16 +172,19 @@ def _renamed_type(own: pa.DataType, children: Sequence[NamedField], match: _Matc
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """A version of a table in a table format.
+    """A version of a table, as a table format or the footers of its files define it.
 
     Attributes:
-        name: The path or URL of the table.
+        name: The path or URL of the table; that of the first file without a table format.
         files: The files; there may be none.
         schema: The columns of the table, including partition columns.
         partitions: The partition columns.
         names: The names of the columns in files; None if they are those of the table.
         defaults: The values of columns in files that lack them; null for other columns.
         statistics: The statistics of the files in the log; None if it has none.
+        mixed: Columns with different types in different files.
+        variants: The paths of the VARIANT columns in the first file; none if a table format defines the
+            schema.
     """
 
     name: str
@@ -191,6 +194,8 @@ class TableDefinition:
     names: ColumnNames | None = None
     defaults: Mapping[Path, pa.Scalar] = field(default_factory=dict)
     statistics: LogStatistics | None = None
+    mixed: frozenset[str] = frozenset()
+    variants: frozenset[Path] = frozenset()
 
     def part(self, ordinals: Sequence[int]) -> TableDefinition:
         """Return the definition of a table with some of the files."""
@@ -201,21 +206,16 @@ class TableDefinition:
             statistics=None if self.statistics is None else self.statistics.part(ordinals),
         )
 
-    def absent_values(self, path: Path, files: npt.NDArray[np.int64] | Sequence[int]) -> pa.Array | None:
-        """Return the values of a column in files that lack it, one for each file; None if all are null.
-
-        Args:
-            path: The column in the table.
-            files: The ordinals of the files.
-        """
+    def absent_values(
+        self, path: Path, data_type: pa.DataType, files: npt.NDArray[np.int64] | Sequence[int]
+    ) -> pa.Array:
+        """Return the values of a column in files that lack it, one for each of the files."""
         default, values = self.defaults.get(path), self.partitions.values.get(path)
         if values is None:
-            return None if default is None else pa.repeat(default, len(files))
+            return pa.nulls(len(files), data_type) if default is None else pa.repeat(default, len(files))
         found = take_values(values, files)
-        if default is None:
-            return found
         is_known = self.partitions.is_known.get(path)
-        return found if is_known is None else pc.if_else(pa.array(is_known[files]), found, default)
+        return found if default is None or is_known is None else pc.if_else(is_known[files], found, default)
 
 
 def listed_file(

@@ -128,7 +128,7 @@ def _definition(root: str, table: DeltaTable, options: StorageOptions | None) ->
         root,
         tuple(with_stores(files, options or delta_options(getattr(table, "_storage_options", None)))),
         plain_columns(schema),
-        Partitions(files, columns),
+        Partitions({(name,): values for name, values in columns.items()}),
         names,
         statistics=_statistics(actions, schema, is_mapped=names is not None),
     )

@@ -28,14 +28,14 @@ from intarsia.file import ParquetInput
 from intarsia.file.joined import JoinedInput
 from intarsia.lake.axes import MAX_FILES, AxisPlan
 from intarsia.lake.binding import TableBinder
-from intarsia.lake.index.known_files import FamilyFiles
+from intarsia.lake.index.of_table import FamilyFiles
 from intarsia.lake.planner import Planner
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.split import file_identity
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Bound, Predicate
 from intarsia.read.counts import ReadCounts
-from intarsia.read.file_plan import FilePlan, plan_file, without_deleted
+from intarsia.read.file_plan import FilePlan, plan_file
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import read_known_rows
 from intarsia.read.first_rows import AxisSearch
@@ -45,7 +45,7 @@ from intarsia.read.report import FileOutcome, ScanReport
 from intarsia.read.retry import retry_without_wrong_index
 from intarsia.read.sort_key import Ranks, SortKey, TopRows
 from intarsia.rows.bounds import Bools
-from intarsia.rows.selection import RowSelection, union
+from intarsia.rows.selection import RowSelection
 from intarsia.storage import reading_indexes
 
 
@@ -198,15 +198,10 @@ class FirstRows:
 
     def _search_axis(self, axis: AxisPlan) -> bool:
         """Search files as one; return False if they have to be searched one by one."""
-        query, plan, rows_before = axis.query, axis.plan, self._top.rows
-        deleted = [RowSelection.none()]
-        for position in np.flatnonzero(axis.is_left & self._table.has_deletes[axis.ordinals]).tolist():
-            start, stop = axis.joined.row_edges[position : position + 2].tolist()
-            entry = self._table.files[int(axis.ordinals[position])]
-            deleted.append(entry.deleted_rows().clip(0, stop - start).shift(start))
-        if len(deleted) > 1:
-            query = replace(query, deleted=union(deleted))
-            plan = without_deleted(query, plan)
+        rows_before = self._top.rows
+        positions = np.flatnonzero(axis.is_left)
+        entries = [self._table.files[ordinal] for ordinal in axis.ordinals[positions].tolist()]
+        query, plan = axis.of_files(positions.tolist(), entries)
         search = AxisSearch(query, plan, axis.ordinals, partial(self._bind, axis.ordinals, query))
         try:
             search.search(self._key, self._top)
@@ -289,30 +284,14 @@ class FirstRows:
         everything = RowSelection.all(file.footer.num_rows)
         before = pages_read(query)
 
-        def read() -> pa.Table:
+        def read() -> tuple[list[pa.Table], ReadCounts]:
             wrong = file.metadata.contradictions
             plan = FilePlan(everything, everything, everything, contradictions=wrong)
             pieces = list(read_known_rows(query, plan, wanted))
-            columns = [query.own(column) for column in self._columns]
-            found = [search.with_constants(piece, query.columns, columns) for piece in pieces]
+            found = [query.result(piece.rows, piece.numbers, self._columns, self._schema) for piece in pieces]
             counts = sum((piece.counts for piece in pieces), ReadCounts())
             return found, counts
 
         found, counts = retry_without_wrong_index(file, read)
         self._report.add_further_reads(query, counts, before)
-        return concat_rows([no_rows(self._schema), *(self._shaped(rows) for rows in found)])
-
-    def _shaped(self, rows: pa.Table) -> pa.Table:
-        """Return rows in the schema of the result."""
-        if not self._columns:
-            return rows
-        arrays = [
-            _as_type(column, field.type) for column, field in zip(rows.columns, self._schema, strict=True)
-        ]
-        return pa.Table.from_arrays(arrays, schema=self._schema)
-
-
-def _as_type(column: pa.ChunkedArray, data_type: pa.DataType) -> pa.ChunkedArray:
-    if column.type == data_type:
-        return column
-    return (column.dictionary_encode() if pa.types.is_dictionary(data_type) else column).cast(data_type)
+        return concat_rows([no_rows(self._schema), *found])

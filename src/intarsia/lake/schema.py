@@ -216,13 +216,11 @@ class TableSchema:
         schema: The columns, in the widest types.
         mixed: Columns with different types in different files.
         warnings: Warnings about columns that may have been renamed.
-        variants: The paths of VARIANT columns.
     """
 
     schema: pa.Schema
     mixed: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
-    variants: frozenset[tuple[str, ...]] = frozenset()
 
 
 def table_schema(

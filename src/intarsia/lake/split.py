@@ -17,7 +17,7 @@ from intarsia.read.file_names import FileNames
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import RUNS_AT_ONCE, read_rows
-from intarsia.read.output_columns import OutputColumn, concat_rows, with_constants
+from intarsia.read.output_columns import OutputColumn, concat_rows
 from intarsia.read.report import warn_of_ignored
 from intarsia.rows.selection import RowSelection
 
@@ -137,12 +137,11 @@ class Split:
                 names=shared.names,
                 deleted=shared.deleted,
             )
-            columns = [query.own(column) for column in shared.columns]
             rows = RowSelection.from_ranges(self.row_ranges)
             stages = () if query.predicate is None else (query.predicate,)
             plan = FilePlan(rows, RowSelection.none(), stages=stages)
             for piece in read_rows(query, plan, runs_at_once=RUNS_AT_ONCE):
-                yield with_constants(piece.rows, query.columns, query.constants, columns, shared.schema)
+                yield query.result(piece.rows, piece.numbers, shared.columns, shared.schema)
             warn_of_ignored(file.ignored)
 
 

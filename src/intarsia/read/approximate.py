@@ -270,7 +270,8 @@ def sample_rows(
     files: Iterable[tuple[FileQuery, FilePlan, Record]],
     n: int | None,
     seed: int | None,
-    shape: Callable[[pa.Table, FileQuery], pa.Table],
+    columns: Sequence[OutputColumn],
+    schema: pa.Schema,
 ) -> Iterator[pa.Table]:
     """Draw rows of a table uniformly without replacement.
 
@@ -283,7 +284,8 @@ def sample_rows(
             callbacks that take the outcomes.
         n: Number of rows.
         seed: Equal seeds draw equal rows; None draws different rows each time.
-        shape: A function that converts rows of a file to the columns of the result.
+        columns: The columns of the result.
+        schema: The schema of the result.
 
     Yields:
         The rows of each file from which rows were drawn.
@@ -302,7 +304,7 @@ def sample_rows(
         for rows, read in _file_sample(query, plan, embedded, drawn[start:stop] - starts[ordinal], rng):
             counts += read
             num_rows += rows.num_rows
-            yield shape(rows, query)
+            yield query.result(rows, RowSelection.all(rows.num_rows), columns, schema)
         record(FileOutcome(plan, replace(counts, rows_matched=num_rows)))
 
 

@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from intarsia.arrow.owned_rows import own_rows
 from intarsia.errors import FormatError
-from intarsia.file.joined import JoinedMetadata
 from intarsia.file.outlines import Bools, Int64s
 from intarsia.read.ahead import ahead
 from intarsia.read.counts import ReadCounts
@@ -68,36 +67,6 @@ class Piece:
         rows = own_rows(self.rows.slice(0, num_rows))
         counts = replace(self.counts, rows_matched=rows.num_rows)
         return replace(self, rows=rows, counts=counts, numbers=self.numbers.head(rows.num_rows))
-
-    def by_file(self, joined: JoinedMetadata) -> Iterator[tuple[int, Piece]]:
-        """Yield the piece of each of several files, given by ordinal; index bytes are those of the first."""
-        positions = np.searchsorted(self.groups, joined.group_edges)
-        candidates = self.candidates.count_between(joined.row_edges).tolist()
-        rows = np.concatenate([[0], np.cumsum(self.numbers.count_between(joined.row_edges))])
-        index_bytes = self.counts.index_bytes
-        for file in np.flatnonzero(np.diff(positions)).tolist():
-            own = slice(int(positions[file]), int(positions[file + 1]))
-            first, last = int(rows[file]), int(rows[file + 1])
-            counts = ReadCounts(
-                row_groups=own.stop - own.start,
-                dictionary_pages=int(self.dictionary_pages[own].sum()),
-                rows_candidate=candidates[file],
-                rows_matched=last - first,
-                index_bytes=index_bytes,
-            )
-            index_bytes = 0
-            edge, end = joined.row_edges[file : file + 2].tolist()
-            yield (
-                file,
-                Piece(
-                    self.rows.slice(first, last - first),
-                    counts,
-                    self.numbers.clip(edge, end).shift(-edge),
-                    self.candidates.clip(edge, end).shift(-edge),
-                    self.groups[own] - joined.group_edges[file],
-                    self.dictionary_pages[own],
-                ),
-            )
 
 
 def read_rows(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -22,7 +23,7 @@ from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.retry import WrongPageIndexError
 from intarsia.read.runs import Run
 from intarsia.rows.selection import RowSelection
-from intarsia.storage import ByteRange
+from intarsia.storage import ByteRange, coalesce
 
 _FIRST: Int64s = np.zeros(1, dtype=np.int64)
 
@@ -79,14 +80,14 @@ class RunColumns:
             plans = self._whole_chunks(leaves, touched)
         else:
             plans = self._chosen_pages(leaves, touched, rows)
-        # whole chunks of one row group are large, and not copied into one buffer
-        join = not run.reads_chunks or len(run.groups) > 1
-        fetched = self._pages.fetch([location for plan in plans for location in plan.ranges()], join=join)
+        ranges = [plan.ranges() for plan in plans]
+        fetched = self._pages.fetch(itertools.chain.from_iterable(ranges), join=_is_joined(run, ranges))
         if self._has_undecided:
             # only the headers of pages show which of them need a dictionary page
             with self._naming_wrong_index():
                 plans = [self._with_needed(plan, fetched) for plan in plans]
-            fetched = self._pages.fetch([location for plan in plans for location in plan.ranges()])
+            ranges = [plan.ranges() for plan in plans]
+            fetched = self._pages.fetch(itertools.chain.from_iterable(ranges), join=_is_joined(run, ranges))
         return plans, fetched
 
     def _whole_chunks(self, leaves: list[Leaf], touched: Int64s) -> list[LeafPlan]:
@@ -165,8 +166,9 @@ class RunColumns:
         for at, chunk in enumerate(plan.chunks):
             if chunk.dictionary_use is not DictionaryUse.SOME_PAGES or chunk.dictionary is None:
                 continue
-            start = fetched.position(chunk.pages[0].start)
-            pages = parse_pages(chunk, fetched.parts[0], start, start + chunk.num_bytes)
+            first = fetched.position(chunk.pages[0].start)
+            data, start = fetched.between(first, first + chunk.num_bytes)
+            pages = parse_pages(chunk, data, start, start + chunk.num_bytes)
             if not any(page.uses_dictionary for page in pages):
                 needed.pop(at, None)
             elif at not in needed:
@@ -230,3 +232,11 @@ class RunColumns:
             if num_rows[last] == num_rows[-1]:
                 return
             start, needed = stop, 2 * int(num_rows[last])
+
+
+def _is_joined(run: Run, ranges: Sequence[Sequence[ByteRange]]) -> bool:
+    """Return whether the bytes of the leaves are copied into one buffer.
+
+    Those of one row group, which may be large, are copied only if pages between others are not read.
+    """
+    return len(run.groups) > 1 or any(len(coalesce(own, 0)) > 1 for own in ranges)

@@ -9,7 +9,7 @@ Only this package imports pyspark, and only inside functions that take a session
 
 from __future__ import annotations
 
-from intarsia.embed.index_report import IndexedFile, IndexReport
+from intarsia.embed.report import IndexedFile, IndexReport
 from intarsia.spark.advising import ArrangementAdvice, MeasuredArrangement, advise
 from intarsia.spark.aggregating import aggregate
 from intarsia.spark.approximate import DistinctEstimate, approx_distinct

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from intarsia.check.inspection import inspect
-from intarsia.embed.index_report import IndexReport
-from intarsia.embed.report import Progress
+from intarsia.embed.report import IndexReport, Progress
 from intarsia.spark.each_file import act_on_files
 from intarsia.spark.lake_files import Source, list_lake
 from intarsia.spark.progress_line import reporter

@@ -6,9 +6,8 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from intarsia.embed.index_report import RestoreReport
 from intarsia.embed.original import detach_file
-from intarsia.embed.report import DetachReport, Progress
+from intarsia.embed.report import DetachReport, Progress, RestoreReport
 from intarsia.spark.each_file import act_on_files
 from intarsia.spark.lake_files import Source, list_lake
 from intarsia.spark.progress_line import reporter

@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from intarsia.embed.attach import attach_file, checked_indexes
-from intarsia.embed.index_report import IndexedFile, IndexReport
 from intarsia.embed.many import check_location, check_named_columns, write_lake_index
 from intarsia.embed.parts import Part
-from intarsia.embed.report import Progress
+from intarsia.embed.report import IndexedFile, IndexReport, Progress
 from intarsia.embed.structures import Attachables
 from intarsia.errors import FilesFailedError, IntarsiaError, RunInterrupted
 from intarsia.lake.data_file import DataFile

@@ -6,8 +6,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from intarsia.embed.index_report import distinct_names
-from intarsia.embed.report import Note
+from intarsia.embed.report import Note, distinct_names
 from intarsia.read.amounts import count, size
 from intarsia.write import WriteReport
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from intarsia.embed.attach import unchanged_report
-from intarsia.embed.index_report import IndexedFile
+from intarsia.embed.report import IndexedFile
 from intarsia.embed.structures import Attachable
 from intarsia.errors import IntarsiaError
 from intarsia.file import ParquetInput

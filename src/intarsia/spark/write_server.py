@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from intarsia.embed.attach import attach_file, attach_to
-from intarsia.embed.index_report import IndexedFile
-from intarsia.embed.report import Note
+from intarsia.embed.report import IndexedFile, Note
 from intarsia.embed.structures import STANDARD, Attachable
 from intarsia.errors import ColumnNotFoundError, PredicateError, UnsupportedFeatureError
 from intarsia.file import ParquetInput

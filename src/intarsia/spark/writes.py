@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from intarsia.embed.attach import checked_indexes
-from intarsia.embed.index_report import IndexedFile, IndexReport
+from intarsia.embed.report import IndexedFile, IndexReport
 from intarsia.embed.structures import Attachables
 from intarsia.errors import IntarsiaError, UnsupportedFeatureError
 from intarsia.spark.java_classes import java_class

@@ -105,9 +105,8 @@ def _values(file: ParquetInput, row_group: int, reader: LeafReader, findings: Fi
     try:
         meta = file.footer.chunk_metadata(row_group, reader.leaf)
         if not reader.leaf.is_flat or reader.ordering is None:
-            findings.add(
-                "unchecked", "rows cannot be sorted by a column of this type", index=_SORTING_COLUMNS
-            )
+            message = "rows cannot be sorted by a column of this type"
+            findings.add("unchecked", message, index=_SORTING_COLUMNS)
             return None
         data = file.source.read(*chunk_range(meta))
         num_rows = file.footer.metadata.row_groups[row_group].num_rows

@@ -22,8 +22,6 @@ from intarsia.indexes.proof import call_index
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.each_file import FILE_ERRORS, FileFailure, ShowDone
 from intarsia.lake.index.facts import FileFacts, GatheredKey, index_of, read_facts
-from intarsia.lake.index.folder import LakeIndexFolder
-from intarsia.lake.index.known_files import KnownFiles
 from intarsia.lake.index.segment import (
     BLOOM_KIND,
     FILE_COLUMNS,
@@ -135,9 +133,6 @@ def _gather(key: GatheredKey, digests: Sequence[bytes]) -> Sequence[GatheredPart
 MAX_SEGMENT_BYTES = 256 << 20
 MAX_SEGMENT_FILES = 20_000
 
-#: More segments than this are merged, because each condition takes one read per segment.
-MAX_SEGMENTS = 8
-
 
 @dataclass(frozen=True)
 class LakeIndexReport:
@@ -202,8 +197,7 @@ class BuiltSegments:
 
 
 def build_segments(
-    files: Sequence[DataFile],
-    relative_paths: Sequence[str],
+    files: Mapping[str, DataFile],
     open_file: Callable[[DataFile], ParquetInput],
     at_once: int,
     show: ShowDone = lambda _: None,
@@ -212,8 +206,7 @@ def build_segments(
     """Read the facts of files, and arrange them in segments.
 
     Args:
-        files: The files.
-        relative_paths: Their paths relative to the root of the lake.
+        files: The files, by their paths relative to the root of the lake.
         open_file: Opens a file.
         at_once: Number of files to open concurrently.
         show: Called with the number of files that are done.
@@ -232,9 +225,9 @@ def build_segments(
             pending.clear()
             num_bytes = 0
 
-    facts = ahead(lambda entry: read_facts(open_file(entry), max_bytes), files, at_once)
+    facts = ahead(lambda entry: read_facts(open_file(entry), max_bytes), files.values(), at_once)
     with contextlib.closing(facts):
-        for done, (path, (entry, future)) in enumerate(zip(relative_paths, facts, strict=True), 1):
+        for done, (path, (entry, future)) in enumerate(zip(files, facts, strict=True), 1):
             try:
                 outcome = future.result()
             except FILE_ERRORS as error:
@@ -262,35 +255,3 @@ def _serialized(facts: Mapping[str, FileFacts]) -> list[bytes]:
     files = list(facts.items())
     half = len(files) // 2
     return [data for part in (files[:half], files[half:]) for data in _serialized(dict(part))]
-
-
-def replaced_segments(
-    known: KnownFiles, folder: LakeIndexFolder, *, is_whole: bool, max_stale: float = 0
-) -> tuple[list[str], np.ndarray]:
-    """Choose segments to replace: those with stale entries, and small ones if there are many.
-
-    Entries of files that were deleted or replaced contain values of these files.
-
-    Args:
-        known: The known files of a table.
-        folder: The folder.
-        is_whole: Whether the table has the whole lake, so that all other entries are stale. If not, entries
-            of files that exist unchanged are not.
-        max_stale: The part of the entries of a segment that may be stale.
-
-    Returns:
-        The names of the segments to replace, and the ordinals of the known files in them.
-    """
-    mine = [
-        (ordinal, one) for ordinal, one in enumerate(known.index.segments) if one.folder.path == folder.path
-    ]
-    live = {ordinal: int((known.segment_of == ordinal).sum()) for ordinal, _ in mine}
-    kept = live if is_whole else {ordinal: known.index.num_current(ordinal) for ordinal in live}
-    chosen = {ordinal for ordinal, one in mine if kept[ordinal] < (1 - max_stale) * len(one.segment.paths)}
-    rest = [ordinal for ordinal, one in mine if ordinal not in chosen]
-    if len(rest) >= MAX_SEGMENTS:
-        # the files of a segment that the table lacks would be lost
-        mergeable = [ordinal for ordinal in rest if is_whole or live[ordinal] == kept[ordinal]]
-        chosen |= set(sorted(mergeable, key=live.__getitem__)[: len(rest) // 2 + 1])
-    names = [one.name for ordinal, one in mine if ordinal in chosen]
-    return names, np.flatnonzero(np.isin(known.segment_of, list(chosen)))
