@@ -57,8 +57,8 @@ class FetchedBytes:
         if place + stop - start <= len(data):
             return data, place
         found = [memoryview(data)[place:]]
-        for at in range(bisect.bisect_right(self._positions, start), len(self.parts)):
-            found.append(memoryview(self.parts[at])[: max(0, stop - self._positions[at])])
+        later = range(bisect.bisect_right(self._positions, start), len(self.parts))
+        found += [memoryview(self.parts[at])[: max(0, stop - self._positions[at])] for at in later]
         return b"".join(found), 0
 
 
