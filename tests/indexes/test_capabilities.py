@@ -323,6 +323,12 @@ def test_an_opened_object_of_another_class_is_named(path, monkeypatch):
     assert (finding.rule, "OpenIndex" in finding.message) == ("index-damaged", True)
 
 
+def test_parts_are_merged_only_if_granules_are_within_row_groups():
+    merges = [ia.ZoneMap("x", granularity).can_merge() for granularity in ("page", "row_group", 100, "file")]
+    assert merges == [True, True, True, False]
+    assert not ia.RowMap("x").can_merge()
+
+
 def test_a_class_without_open_cannot_be_created():
     @dataclass(frozen=True)
     class Closed(Index):

@@ -27,9 +27,9 @@ from intarsia.indexes.bloom import filter_exists
 from intarsia.indexes.dictionary_page import (
     SoughtBytes,
     dictionary_values,
-    has_readable_dictionary,
     lacks_bytes,
     parse_dictionary_page,
+    readable_dictionaries,
     searches_whole_values,
     sought_bytes,
     value_bytes,
@@ -174,7 +174,7 @@ class Dictionaries:
         if leaf is None or not leaf.is_flat or isinstance(condition, BoundNull):
             return None
         reach = self._file.metadata.derived(
-            ("dictionaries", leaf.ordinal), partial(_readable_dictionaries, self._file, leaf)
+            ("dictionaries", leaf.ordinal), partial(readable_dictionaries, self._file, leaf)
         )
         reach = np.asarray(reach & ~np.asarray(self._is_listed(condition)), dtype=bool)
         if isinstance(condition, BoundCompare) and condition.op != "=":
@@ -387,12 +387,6 @@ class Dictionaries:
             return 0
         bounds = column_statistics(self._file, probe.condition.path)
         return -1 if bounds is None else int(bounds.null_counts[probe.row_group])
-
-
-def _readable_dictionaries(file: ParquetInput, leaf: Leaf) -> Bools:
-    """Return whether the dictionary of each chunk of a leaf has all of its values and can be read."""
-    groups = file.footer.metadata.row_groups
-    return np.array([has_readable_dictionary(group.columns[leaf.ordinal]) for group in groups], dtype=bool)
 
 
 def _mask(condition: Condition, values: pa.ChunkedArray | pa.Array) -> pa.BooleanArray | None:

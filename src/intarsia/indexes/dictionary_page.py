@@ -21,10 +21,11 @@ from intarsia.format import thrift
 from intarsia.format.enums import Encoding, PageType, Type
 from intarsia.format.footer import Leaf
 from intarsia.format.page_header import Page
-from intarsia.format.structs import ColumnChunk, ColumnMetaData, DataPageHeaderV2, PageHeader
+from intarsia.format.structs import ColumnMetaData, DataPageHeaderV2, PageHeader
 from intarsia.indexes.lookups import REMEMBERED_LOOKUPS, num_lookup_values, stored_values
 from intarsia.predicate import ignores_case, required_texts
 from intarsia.predicate.bound import Condition
+from intarsia.rows.bounds import Bools
 
 #: The bytes of a value of the physical types that NumPy has.
 _WIDTHS = {Type.INT32: 4, Type.FLOAT: 4, Type.INT64: 8, Type.DOUBLE: 8}
@@ -44,11 +45,14 @@ SoughtBytes: TypeAlias = "tuple[tuple[bytes, ...], ...]"
 _DICTIONARY_AND_LEVELS = {Encoding.PLAIN_DICTIONARY, Encoding.RLE, Encoding.BIT_PACKED}
 
 
-def has_readable_dictionary(chunk: ColumnChunk) -> bool:
-    """Return whether a chunk is in this file and unencrypted, and its dictionary has all of its values."""
-    if chunk.meta_data is None or chunk.file_path or chunk.crypto_metadata is not None:
-        return False
-    return is_all_dictionary(chunk.meta_data)
+def readable_dictionaries(file: ParquetInput, leaf: Leaf) -> Bools:
+    """Return whether each chunk of a leaf can be read here and has all of its values in its dictionary."""
+    readable = np.zeros(len(file.footer.metadata.row_groups), dtype=bool)
+    for row_group, group in enumerate(file.footer.metadata.row_groups):
+        chunk = group.columns[leaf.ordinal]
+        if chunk.meta_data is not None and not chunk.file_path and chunk.crypto_metadata is None:
+            readable[row_group] = is_all_dictionary(chunk.meta_data)
+    return readable
 
 
 def is_all_dictionary(meta: ColumnMetaData) -> bool:

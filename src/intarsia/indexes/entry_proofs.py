@@ -159,11 +159,7 @@ class EntryProof:
         for part, entry, own in self._wanted(wanted):
             if self._is_joined and not self._pays(part, self._cost(entry, own)[0], own, savings):
                 continue
-            index = part.embedded.open(entry)
-            if index is None:
-                continue
-            file = part.embedded.file
-            for verdict in evaluate_conditions(file, self.name, partial(_judge, file, index), own):
+            for verdict in _verdicts(part.embedded, entry, own):
                 condition = verdict.condition
                 if verdict.possible is not None:
                     possible.setdefault(condition, []).append(verdict.possible.shift(part.first_row))
@@ -183,6 +179,14 @@ class EntryProof:
             return True
         groups = np.flatnonzero(np.logical_or.reduce(list(own.values()))) + part.groups.start
         return num_bytes < sum(map(savings.bytes_of, groups.tolist()))
+
+
+def _verdicts(embedded: EmbeddedIndexes, entry: Entry, wanted: Wanted) -> Iterator[Verdict]:
+    """Open an index, unless it is open, and evaluate conditions with it."""
+    index = embedded.open(entry)
+    if index is None:
+        return iter(())
+    return evaluate_conditions(embedded.file, entry.name, partial(_judge, embedded.file, index), wanted)
 
 
 def _judge(file: ParquetInput, index: OpenIndex, condition: Condition) -> Verdict:
