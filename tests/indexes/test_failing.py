@@ -110,6 +110,13 @@ def test_verify_reports_an_index_that_cannot_be_built_again(path, monkeypatch, e
     assert [finding.rule for finding in ia.verify(path).findings] == ["unchecked"]
 
 
+@pytest.mark.parametrize("method", ["candidate_rows", "certain_rows"])
+def test_rows_of_another_type_are_ignored(path, monkeypatch, method):
+    monkeypatch.setattr(OpenFragile, method, lambda self, predicate: [0, 1])
+    with pytest.warns(ia.IntarsiaWarning, match="returned list, not a RowSelection"):
+        assert ia.open(path).count("x = 7 AND y > 100") == 4
+
+
 def test_without_a_failure_there_is_no_note(path):
     report = ia.open(path).explain("x = 7 AND y > 100", analyze=True)
     assert (report.rows_matched, report.ignored) == (4, [])

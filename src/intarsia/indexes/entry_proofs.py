@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from intarsia.errors import IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.file.joined import JoinedInput
 from intarsia.format.directory import Entry
@@ -191,6 +192,11 @@ def _verdicts(embedded: EmbeddedIndexes, entry: Entry, wanted: Wanted) -> Iterat
 
 def _judge(file: ParquetInput, index: OpenIndex, condition: Condition) -> Verdict:
     possible, certain = index.candidate_rows(condition), index.certain_rows(condition)
+    for found in (possible, certain):
+        if found is not None and not isinstance(found, RowSelection):
+            raise IndexPayloadError(
+                f"it returned {type(found).__name__}, not a RowSelection", reason="not-a-row-selection"
+            )
     if certain is None and possible is not None and _are_certain(file, index, condition, possible):
         certain = possible
     return Verdict(condition, possible, certain)
