@@ -127,10 +127,11 @@ class Stretch:
     positions: Sequence[int]
     entries: Sequence[DataFile]
 
-    def read(self, *, counts_certain: bool) -> OpenPlan:
-        """Read the matching rows.
+    def open(self, does: Ahead, *, counts_certain: bool) -> OpenPlan:
+        """Open the files.
 
         Args:
+            does: What is done ahead of the caller.
             counts_certain: If some rows are certain to match, none are read: the caller reads the others.
 
         Raises:
@@ -144,9 +145,12 @@ class Stretch:
         among = np.zeros(len(self.axis.parts), dtype=bool)
         among[self.positions] = True
         is_counted = counts_certain and not plan.certain.is_empty
-        pieces = None if is_counted else list(read_rows(query, plan))
+        pieces = list(read_rows(query, plan)) if does is Ahead.READ and not is_counted else None
         return OpenPlan(self.entries[0].path, query, plan, pieces, among)
 
+
+#: Returns whether a file is planned by itself.
+IsAlone: TypeAlias = Callable[[PlannedPart], bool]
 
 #: A file or stretch to plan, and its plan.
 Item: TypeAlias = "DataFile | Stretch"
@@ -157,7 +161,7 @@ def stretches(
     files: Sequence[DataFile],
     known: Mapping[str, PlannedPart],
     at_once: int,
-    is_alone: Callable[[PlannedPart], bool],
+    is_alone: IsAlone,
 ) -> Iterator[Item]:
     """Combine consecutive files to stretches.
 
@@ -210,7 +214,7 @@ def plan_files(
         binder: Binds the query to each file.
         open_file: Opens a file.
         at_once: Maximum number of items that are in progress or wait to be taken.
-        does: What is done ahead of the caller; stretches are always read.
+        does: What is done ahead of the caller.
         counts_certain: The caller does not read rows that are certain to match, so files with such rows are
             not read here.
         known: The plans of files that are parts of an axis, by path.
@@ -241,7 +245,7 @@ def plan_files(
         if isinstance(item, DataFile):
             return [(item, done(plan, item))]
         with turns if item.entries[0].is_remote else contextlib.nullcontext():
-            found = done(partial(Stretch.read, counts_certain=counts_certain), item)
+            found = done(partial(Stretch.open, does=does, counts_certain=counts_certain), item)
         error = found.exception()
         if isinstance(error, (IntarsiaError, OSError)) and not isinstance(error, _OF_THE_STORE):
             return [(entry, done(plan, entry)) for entry in item.entries]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.planner import Planner
-from intarsia.lake.planning import Ahead, Item, OpenPlan, Planned, PlannedPart, plan_files, stretches
+from intarsia.lake.planning import Ahead, IsAlone, OpenPlan, Planned, plan_files, stretches
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.aggregate import Totals
@@ -101,7 +102,12 @@ class QueryRun:
             yield ((found.query, found.plan, record) for found, record in plans)
 
     def each_plan(
-        self, columns: Sequence[OutputColumn], totals: Totals | None = None, *, does: Ahead = Ahead.FETCH
+        self,
+        columns: Sequence[OutputColumn],
+        totals: Totals | None = None,
+        *,
+        does: Ahead = Ahead.FETCH,
+        is_alone: IsAlone | None = None,
     ) -> Generator[tuple[OpenPlan, Callable[[FileOutcome], None]], None, None]:
         """Yield as `each_file`, with the rows of small files if the caller reads all rows.
 
@@ -110,8 +116,9 @@ class QueryRun:
             totals: Aggregates; files for which a lake index answers all of them are added to it and not
                 yielded.
             does: See `plan_files`.
+            is_alone: Returns whether a file is read by itself; None to read all files by themselves.
         """
-        planned = self.planned_files(columns, totals, does=does)
+        planned = self.planned_files(columns, totals, does=does, is_alone=is_alone)
         with self.reporting() as report, contextlib.closing(planned) as files:
             for _, opened in files:
                 outcome = FileOutcome(opened.plan)
@@ -132,6 +139,7 @@ class QueryRun:
         totals: Totals | None = None,
         *,
         does: Ahead = Ahead.PLAN,
+        is_alone: IsAlone | None = None,
     ) -> Generator[tuple[DataFile, OpenPlan], None, None]:
         """Open, plan and yield each file that neither partition values nor a lake index exclude or answer.
 
@@ -139,6 +147,7 @@ class QueryRun:
             columns: The columns to read; None for those of the query.
             totals: Aggregates; see `each_plan`.
             does: See `plan_files`.
+            is_alone: See `each_plan`.
         """
         table, snapshot, report = self._table, self.snapshot, self.report
         binder = self._binder if columns is None else self._binder.for_columns(columns)
@@ -148,7 +157,10 @@ class QueryRun:
         for answers in survivors.answers:
             assert totals is not None
             totals.add_summaries(answers.summaries)
-        planned = self._plan_survivors(planner, survivors.files, binder, does, totals is not None)
+        plan = partial(
+            plan_files, binder=binder, open_file=snapshot.open, does=does, counts_certain=totals is not None
+        )
+        planned = self._plan_survivors(planner, survivors.files, plan, is_alone)
         with contextlib.closing(planned):
             for entry, future in planned:
                 with self.skipping(entry.path):
@@ -166,33 +178,20 @@ class QueryRun:
         self,
         planner: Planner,
         survivors: Sequence[int],
-        binder: TableBinder,
-        does: Ahead,
-        counts_certain: bool,
+        plan: Callable[..., Generator[Planned, None, None]],
+        is_alone: IsAlone | None,
     ) -> Generator[Planned, None, None]:
         """Plan the files to open; with a limit, first those that may suffice, one by one."""
-        table, open_file = self._table, self.snapshot.open
+        table = self._table
         files, known = planner.planned(survivors, reads=not self._is_limited)
         table.cache.drop_tails()
         if self._is_limited:
-            num_first = len(files) if binder.predicate is None else _FIRST_FILES
+            num_first = len(files) if self._binder.predicate is None else _FIRST_FILES
             first = [table.files[ordinal] for ordinal in files[:num_first]]
-            yield from plan_files(first, binder, open_file, at_once=1, known=known)
+            yield from plan(first, at_once=1, does=Ahead.PLAN, known=known)
             files = files[num_first:]
             files, known = planner.planned(files)
         left = [table.files[ordinal] for ordinal in files]
         at_once = min(table.files_at_once, max(len(left), 1))
-        items: Iterable[Item] = left
-        if does is Ahead.READ:
-            items = stretches(left, known, at_once, self._is_counted if counts_certain else _never)
-        yield from plan_files(
-            items, binder, open_file, at_once, does=does, counts_certain=counts_certain, known=known
-        )
-
-    def _is_counted(self, part: PlannedPart) -> bool:
-        """Return whether a file is counted by itself, by its own indexes or because it may be damaged."""
-        return part.has_certain and (part.has_indexes or self._on_error == "skip")
-
-
-def _never(_: PlannedPart) -> bool:
-    return False
+        items = left if is_alone is None else stretches(left, known, at_once, is_alone)
+        yield from plan(items, at_once=at_once, known=known)

@@ -16,7 +16,7 @@ from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.first_rows import FirstRows
-from intarsia.lake.planning import Ahead, OpenPlan
+from intarsia.lake.planning import Ahead, OpenPlan, PlannedPart
 from intarsia.lake.query_result import QueryResult
 from intarsia.lake.query_run import OnError, QueryRun
 from intarsia.lake.scan_arguments import OrderBy, parse_order
@@ -252,7 +252,9 @@ class Scan(QueryResult):
         totals = Totals(functions, columns)
         with (
             self._running() as run,
-            contextlib.closing(run.each_plan(columns, totals, does=Ahead.READ)) as plans,
+            contextlib.closing(
+                run.each_plan(columns, totals, does=Ahead.READ, is_alone=self._is_counted)
+            ) as plans,
         ):
             for found, record in plans:
                 with run.skipping(found.path):
@@ -348,11 +350,22 @@ class Scan(QueryResult):
         self._refuse_limit()
         queried = self._one_column(column)
         values = ValueCounts(queried, counted=counted)
-        with self._running() as run, run.each_file([queried]) as files:
-            for query, plan, record in files:
-                with run.skipping(query.file.path):
-                    record(values.add_file(query, plan))
+        with (
+            self._running() as run,
+            contextlib.closing(run.each_plan([queried], is_alone=self._is_enumerated)) as plans,
+        ):
+            for found, record in plans:
+                with run.skipping(found.path):
+                    record(values.add_file(found.query, found.plan))
         return values
+
+    def _is_counted(self, part: PlannedPart) -> bool:
+        """Return whether the certain rows of a file are counted by its own indexes, or it may be skipped."""
+        return part.has_certain and self._is_enumerated(part)
+
+    def _is_enumerated(self, part: PlannedPart) -> bool:
+        """Return whether the values of a file may be known from its own indexes, or it may be skipped."""
+        return part.has_indexes or self._on_error == "skip"
 
     def sketches(self, column: str, lg_config_k: int = 12) -> pa.Table:
         """Return a HyperLogLog sketch of the rows that match for each file; see `Table.sketches`.
@@ -421,7 +434,8 @@ class Scan(QueryResult):
         left = self._limit
         # a caller that may stop early gets the rows of one file after the other
         does = Ahead.READ if runs_at_once > 1 else Ahead.FETCH
-        with contextlib.closing(run.each_plan(self.columns, does=does)) as files:
+        is_alone = None if does is Ahead.FETCH else _never
+        with contextlib.closing(run.each_plan(self.columns, does=does, is_alone=is_alone)) as files:
             for found, record in files:
                 query, plan = found.query, found.plan
                 is_whole = query.predicate is None and whole_files and left is None
@@ -486,6 +500,10 @@ class Scan(QueryResult):
                 yield query.result(piece.rows, piece.numbers, self.columns, self.schema)
             if limit == 0:
                 return
+
+
+def _never(_: PlannedPart) -> bool:
+    return False
 
 
 def _to_batches(tables: Iterator[pa.Table]) -> Generator[pa.RecordBatch, None, None]:

@@ -145,6 +145,13 @@ class FileQuery:
             value = value.dictionary_encode().cast(data_type)
         return take_values(value, files)
 
+    def constant_counts(self, path: Path, rows: RowSelection) -> tuple[pa.Array, pa.Array]:
+        """Return the value of a constant column in each file with some of the rows, and their number."""
+        value, counts = self.constants[path], rows.count_between(self.file.extent.row_edges)
+        values = pa.array([value.as_py()], value.type) if isinstance(value, pa.Scalar) else value
+        files = np.flatnonzero(counts)
+        return take_values(values, files), pa.array(counts[files], pa.int64())
+
     def result(
         self, rows: pa.Table, numbers: RowSelection, columns: Sequence[OutputColumn], schema: pa.Schema
     ) -> pa.Table:
@@ -202,6 +209,11 @@ class FileQuery:
     def num_row_groups(self) -> int:
         """Number of row groups of the file."""
         return len(self.file.footer.metadata.row_groups)
+
+    def num_files_with(self, rows: RowSelection) -> int:
+        """Return the number of files that have some of the rows."""
+        edges = self.file.extent.row_edges
+        return int(np.count_nonzero(rows.overlaps(edges[:-1], edges[1:])))
 
     # --- the cost of rows --------------------------------------------------------------------------
 

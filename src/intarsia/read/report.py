@@ -311,11 +311,10 @@ class ScanReport:
             own = RowSelection.union_of(extent.row_edges[:-1][among], extent.row_edges[1:][among])
             edges = query.file.footer.row_group_starts
             groups = own.covers(edges[:-1], edges[1:])
-        self.files_opened += extent.num_files if among is None else int(among.sum())
+        self.files_opened += len(extent.num_bytes) if among is None else int(among.sum())
         if counts.row_groups:
-            edges = extent.row_edges
-            files_read = int(np.count_nonzero(plan.candidates.overlaps(edges[:-1], edges[1:])))
-            self.files_read += files_read if outcome.files_read is None else outcome.files_read
+            files_read = outcome.files_read
+            self.files_read += query.num_files_with(plan.candidates) if files_read is None else files_read
         self.row_groups_total += query.num_row_groups if groups is None else int(groups.sum())
         self.row_groups_read += counts.row_groups
         self.rows_total += query.file.footer.num_rows if own is None else own.num_rows

@@ -158,13 +158,9 @@ class _FileReading:
                 index_bytes=counts.index_bytes,
             ),
             tuple(step for answered in answers.values() for step in answered.steps),
-            files_read=self._num_files(everything_read),
+            files_read=query.num_files_with(everything_read),
         )
         return FileAggregates(outcome, summaries)
-
-    def _num_files(self, rows: RowSelection) -> int:
-        edges = self._query.file.extent.row_edges
-        return int(np.count_nonzero(rows.overlaps(edges[:-1], edges[1:])))
 
     def _answer(self, question: Question) -> Answer:
         """Answer a question from indexes."""
