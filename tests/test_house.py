@@ -83,6 +83,7 @@ CHANGED_FROM_OUTSIDE = {
     ("cli/app.py", "option.expose_value"): _LIBRARY,
     ("cli/app.py", "option.hidden"): _LIBRARY,
     ("cli/failures.py", "warnings.showwarning"): _PROCESS,
+    ("cli/options.py", "function.__annotations__"): _LIBRARY,
     ("embed/many.py", "_table(find_files(source, storage_options)).lake_index"): (
         "`update` is a method of `TableLakeIndex`"
     ),
@@ -100,8 +101,8 @@ CHANGED_FROM_OUTSIDE = {
     ("format/thrift.py", "error.offset"): _CONTEXT,
     ("predicate/sql_literals.py", "node.meta"): _LIBRARY,
     ("spark/java.py", "os.environ"): _PROCESS,
-    ("spark/local.py", "os.environ"): _PROCESS,
     ("spark/sessions.py", "context.pythonExec"): _LIBRARY,
+    ("spark/sessions.py", "os.environ"): _PROCESS,
     ("write/output.py", "self._arrow.is_open"): _LIBRARY,
 }
 

@@ -27,6 +27,7 @@ from intarsia.check.report import (
     SizeInspection,
 )
 from intarsia.check.values import human_value, type_name
+from intarsia.embed.chunk import chunks_of
 from intarsia.errors import CorruptFileError, FormatError, IndexPayloadError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunks import UNKNOWN, dictionary_range, recorded_pages
@@ -119,11 +120,9 @@ def _inspect(file: ParquetInput, *, pages: bool) -> FileInspection:
 
 def _readable_chunks(file: ParquetInput) -> Iterator[ChunkKey]:
     """Yield the chunks that are in this file and not encrypted."""
-    for ordinal, group in enumerate(file.footer.metadata.row_groups):
-        for leaf in file.footer.leaves:
-            chunk = group.columns[leaf.ordinal]
-            if chunk.meta_data is not None and chunk.crypto_metadata is None and not chunk.file_path:
-                yield ChunkKey(ordinal, leaf.ordinal)
+    for key, chunk in chunks_of(file.footer):
+        if chunk.meta_data is not None and chunk.crypto_metadata is None and not chunk.file_path:
+            yield key
 
 
 def _inspect_leaf(file: ParquetInput, leaf: Leaf) -> LeafInspection:
@@ -232,10 +231,8 @@ def _geospatial(meta: ColumnMetaData) -> GeospatialInspection | None:
     found = meta.geospatial_statistics
     if found is None:
         return None
-    box = None
-    if found.bbox is not None:
-        limits = found.bbox._asdict()
-        box = {name: limit for name, limit in limits.items() if limit is not None}
+    limits = None if found.bbox is None else found.bbox._asdict()
+    box = limits and {name: limit for name, limit in limits.items() if limit is not None}
     return GeospatialInspection(box, tuple(map(wkb.type_name, found.geospatial_types or ())))
 
 

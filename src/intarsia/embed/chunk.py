@@ -310,6 +310,11 @@ class Chunk:
         )
         return self._decode(self.reader, as_dictionary=as_dictionary)
 
+    @property
+    def present(self) -> Counts | None:
+        """Number of values of each page that are not null, as in `present_counts`."""
+        return present_counts(self.pages.num_values, self.pages.levels, self.column)
+
     @cached_property
     def values(self) -> pa.ChunkedArray:
         """`column` without nulls."""

@@ -83,8 +83,9 @@ class TableBinder:
         self._paths: dict[Path, pa.DataType] = {column.path: column.type for column in columns}
         for path in paths:
             self._paths.setdefault(path, find_column(schema, path)[1])
-        # the partition columns that replace columns of the same names in files
+        # the partition columns that replace columns of the same names in files, and the other columns
         self._replacing = partitions.values if partitions.replaces_columns else {}
+        self._wanted = [path for path in self._paths if path not in self._replacing]
         # a literal that is outside the table's type may still be a value of another file's type
         self._decides_early = definition.mixed.isdisjoint(path[0] for path in paths)
 
@@ -99,11 +100,7 @@ class TableBinder:
         return self if is_same else TableBinder(self._table, self.predicate, columns)
 
     def exclude_unopened(self, relevant: Bools) -> Sequence[PruneStep]:
-        """Return the files that partition values and the log of a table format exclude; a file is one row.
-
-        Args:
-            relevant: The relevant files.
-        """
+        """Return the files that partition values and the log of a table format exclude; a file is one row."""
         if self._bound is None or not self._decides_early:
             return ()
         partitions, statistics = self._definition.partitions, self._definition.statistics
@@ -147,12 +144,15 @@ class TableBinder:
         """
         with file.named_errors():
             binding = self._bind(file.path, file.schema)
-        constants = self._constants(binding, [self._table.ordinals[entry.path]])
+        constants: dict[Path, pa.Scalar] = {}
+        if self._replacing or binding.missing:
+            one = self._constants(binding, [self._table.ordinals[entry.path]])
+            constants = {path: values[0] for path, values in one.items()}
         return FileQuery.of(
             file,
             binding.predicate,
             self._columns,
-            {path: values[0] for path, values in constants.items()},
+            constants,
             self._budget,
             binding.names,
             entry.deleted_rows(),
@@ -201,11 +201,10 @@ class TableBinder:
             return known
         names, definition = self._table.names_in(schema, file_path), self._definition
         here = schema.arrow if names is None else names.schema
-        wanted = {path: data_type for path, data_type in self._paths.items() if path not in self._replacing}
-        refuse_repeated(here, {path[0] for path in wanted}, file_path)
+        refuse_repeated(here, {path[0] for path in self._wanted}, file_path)
         if names is not None:
-            refuse_repeated(names.own, {names.path(path)[0] for path in wanted}, file_path)
-        missing = {path: data_type for path, data_type in wanted.items() if type_at(here, path) is None}
+            refuse_repeated(names.own, {names.path(path)[0] for path in self._wanted}, file_path)
+        missing = {path: self._paths[path] for path in self._wanted if type_at(here, path) is None}
         bound = self._bound
         is_same = here.equals(definition.schema) and schema.variants == definition.variants
         if self.predicate is not None and not is_same:
@@ -238,12 +237,13 @@ def _bind_leaves(predicate: Predicate, schema: pa.Schema, variants: Set[Path]) -
         if error.reason == "nested-column" and error.column is not None:
             _refuse_variants([find_column(schema, error.column)[0]], variants)
         raise
-    _refuse_variants(bound.paths(), variants)
+    if variants:
+        _refuse_variants(bound.paths(), variants)
     return bound
 
 
 def _refuse_variants(paths: Iterable[Path], variants: Set[Path]) -> None:
-    for path in paths if variants else ():
+    for path in paths:
         if any(path[: len(variant)] == variant for variant in variants):
             name = ".".join(path)
             raise PredicateError(

@@ -76,25 +76,28 @@ class TableDataset(_Scannable, ds.Dataset):
     Args:
         table: The table.
         where: The filter of all scans; None for all rows.
+
+    Attributes:
+        table: The table.
     """
 
     def __init__(self, table: TableFiles, where: pc.Expression | None = None) -> None:
         # the base class has no state: every method that would use it is overridden
-        self._table = table
+        self.table = table
         self._where = where
         self._last_scan: Scan | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._table, self._where)
+        return type(self), (self.table, self._where)
 
     def __repr__(self) -> str:
         where = "" if self._where is None else f", {self._where}"
-        return f"TableDataset({self._table!r}{where})"
+        return f"TableDataset({self.table!r}{where})"
 
     @cached_property
     def schema(self) -> pa.Schema:
         """The schema of the rows."""
-        return plain_schema(self._table)
+        return plain_schema(self.table)
 
     @property
     def last_report(self) -> ScanReport | None:
@@ -139,7 +142,7 @@ class TableDataset(_Scannable, ds.Dataset):
 
     def filter(self, expression: pc.Expression) -> TableDataset:
         """Return the dataset of the rows that match."""
-        return TableDataset(self._table, expression if self._where is None else self._where & expression)
+        return TableDataset(self.table, expression if self._where is None else self._where & expression)
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[TableFragment]:
         """Yield one fragment that contains all rows, because one scan plans all files together."""
@@ -172,13 +175,6 @@ class TableDataset(_Scannable, ds.Dataset):
             reason="replaced-schema",
         )
 
-    # --- what the scanner needs --------------------------------------------------------------------
-
-    @property
-    def table(self) -> TableFiles:
-        """The table."""
-        return self._table
-
     def record(self, scan: Scan) -> Scan:
         """Keep a scan that is about to run, for `last_report`."""
         self._last_scan = scan
@@ -186,11 +182,7 @@ class TableDataset(_Scannable, ds.Dataset):
 
 
 class TableFragment(_Scannable):
-    """The part of a dataset that one task of an engine reads, which is all of it.
-
-    Args:
-        dataset: The dataset.
-    """
+    """The part of a dataset that one task of an engine reads, which is all of it."""
 
     def __init__(self, dataset: TableDataset) -> None:
         self._dataset = dataset

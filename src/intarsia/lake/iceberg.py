@@ -22,8 +22,8 @@ from intarsia.lake.definition import (
     named_fields,
     plain_columns,
     plain_type,
+    translated_errors,
 )
-from intarsia.lake.libraries import iceberg_options, translated_errors
 from intarsia.lake.log_statistics import LogColumn, LogStatistics
 from intarsia.lake.partitions import Partitions
 from intarsia.lake.scan import Scan
@@ -38,6 +38,25 @@ if TYPE_CHECKING:
     from pyiceberg.table import DataScan, FileScanTask
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import IcebergType, NestedField
+
+
+#: Properties of Iceberg catalogs, and obstore's names for them.
+_OF_ICEBERG = {
+    "s3.endpoint": "aws_endpoint",
+    "s3.region": "aws_region",
+    "s3.access-key-id": "aws_access_key_id",
+    "s3.secret-access-key": "aws_secret_access_key",
+    "s3.session-token": "aws_session_token",
+    "adls.account-name": "azure_storage_account_name",
+    "adls.account-key": "azure_storage_account_key",
+    "adls.sas-token": "azure_storage_sas_token",
+    "adls.tenant-id": "azure_storage_tenant_id",
+    "adls.client-id": "azure_storage_client_id",
+    "adls.client-secret": "azure_storage_client_secret",
+}
+
+#: The schemes of URLs in Azure.
+_OF_AZURE = ("abfs", "abfss", "wasb", "wasbs")
 
 
 @dataclass(frozen=True)
@@ -96,9 +115,6 @@ class DeleteFile:
     def rows_of(self, location: str) -> Rows:
         """Return the numbers of the deleted rows of a data file, which may repeat.
 
-        Args:
-            location: The location of the data file.
-
         Raises:
             CorruptFileError: If the delete file is damaged.
         """
@@ -123,13 +139,7 @@ class DeleteFile:
 def iceberg_statistics(
     entries: Sequence[IcebergFile], schema: Schema, arrow: pa.Schema
 ) -> LogStatistics | None:
-    """Return the statistics in the manifests; None if the files have none.
-
-    Args:
-        entries: The data files.
-        schema: The columns of the table.
-        arrow: The same columns as Arrow fields.
-    """
+    """Return the statistics in the manifests; None if the files have none."""
     columns: dict[Path, LogColumn] = {}
     for path, field, data_type in _leaves(schema.fields, arrow, ()):
         low, high, nulls = (
@@ -401,3 +411,27 @@ def _defaults(location: str, schema: Schema, arrow: pa.Schema) -> Mapping[Path, 
                     column=field.name,
                 )
     return values
+
+
+def iceberg_options(location: str, properties: Mapping[str, Any]) -> StorageOptions | None:
+    """Return the options of the store of an Iceberg table; None if they are those of the environment.
+
+    Args:
+        location: The location of the table.
+        properties: The properties of its catalog, in which the names of `pyiceberg` are looked up.
+
+    Example:
+        >>> found = iceberg_options("s3://lake/t", {"s3.endpoint": "http://localhost:9000", "uri": "sqlite://"})
+        >>> found["aws_endpoint"], found["allow_http"]
+        ('http://localhost:9000', 'true')
+    """
+    scheme = location.partition("://")[0]
+    prefix = "s3." if scheme in ("s3", "s3a", "s3n") else "adls." if scheme in _OF_AZURE else "none"
+    found = {
+        ours: str(properties[theirs])
+        for theirs, ours in _OF_ICEBERG.items()
+        if theirs.startswith(prefix) and properties.get(theirs)
+    }
+    if found.get("aws_endpoint", "").startswith("http://"):
+        found["allow_http"] = "true"
+    return found or None

@@ -8,8 +8,7 @@ round.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,6 +74,7 @@ class LogStatistics:
     num_rows: npt.NDArray[np.int64]
     columns: Mapping[Path, LogColumn]
     is_json: bool = False
+    _converted: dict[Path, tuple[pa.DataType, Bounds]] = field(default_factory=dict, init=False, repr=False)
 
     def part(self, ordinals: Sequence[int]) -> LogStatistics:
         """Return the statistics of some of the files."""
@@ -98,10 +98,6 @@ class LogStatistics:
         if isinstance(condition, BoundNull) or compares_alike(data_type, condition.type):
             return bounds
         return None
-
-    @cached_property
-    def _converted(self) -> dict[Path, tuple[pa.DataType, Bounds]]:
-        return {}
 
     def _convert(self, column: LogColumn) -> Bounds:
         num_files = len(self.num_rows)

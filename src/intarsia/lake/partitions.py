@@ -6,6 +6,7 @@ import datetime as dt
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter, itemgetter
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -58,12 +59,12 @@ class Partitions:
         Raises:
             FormatError: If not all files have the same partition columns.
         """
-        found = [file.partition for file in files]
+        found = [*map(attrgetter("partition"), files)]
         group_of = {partition: group for group, partition in enumerate(dict.fromkeys(found))}
         groups = np.array([*map(group_of.__getitem__, found)], dtype=np.int64)
-        names = [name for name, _ in next(iter(group_of), ())]
+        names = [*map(itemgetter(0), next(iter(group_of), ()))]
         for group, partition in enumerate(group_of):
-            own_names = [name for name, _ in partition]
+            own_names = [*map(itemgetter(0), partition)]
             if own_names != names:
                 raise FormatError(
                     f"its folders have the partition columns {own_names}, but the folders of other files "

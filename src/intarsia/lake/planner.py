@@ -23,9 +23,8 @@ from intarsia.file import Ignored
 from intarsia.file.joined import JoinedInput
 from intarsia.file.schema import FileSchema
 from intarsia.lake.axes import AxisPlan, Members, axes, read_footers
-from intarsia.lake.index.answers import FileAnswers, answer_files
 from intarsia.lake.index.of_table import FamilyFiles, KnownFiles
-from intarsia.lake.index.prune import FamilyProofs
+from intarsia.lake.index.proofs import FamilyProofs, FileAnswers, answer_files
 from intarsia.lake.planning import Binder, PlannedPart
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -154,12 +155,12 @@ class TableFiles:
     @cached_property
     def ordinals(self) -> dict[str, int]:
         """The ordinal of each file, by its path."""
-        return {file.path: ordinal for ordinal, file in enumerate(self.files)}
+        return dict(zip(map(attrgetter("path"), self.files), range(len(self.files)), strict=True))
 
     @cached_property
     def has_objects(self) -> bool:
         """Whether some of the files are in object stores."""
-        return any(file.is_remote for file in self.files)
+        return any(map(attrgetter("is_remote"), self.files))
 
     @cached_property
     def files_at_once(self) -> int:
@@ -180,7 +181,7 @@ class TableFiles:
     @cached_property
     def file_bytes(self) -> npt.NDArray[np.int64]:
         """The size of each file in bytes when it was listed."""
-        return np.array([file.size_bytes for file in self.files], dtype=np.int64)
+        return np.fromiter(map(attrgetter("size_bytes"), self.files), np.int64, len(self.files))
 
     @cached_property
     def has_deletes(self) -> npt.NDArray[np.bool_]:
@@ -223,7 +224,8 @@ class TableFiles:
         Raises:
             UnsupportedFeatureError: If the columns of the table cannot be found in the file.
         """
-        names = self.definition.names
+        # without a known definition, names are those of the files, whose footers are not read for this
+        names = None if self._definition is None else self._definition.names
         if names is None:
             return None
         if schema not in self._names:
@@ -255,26 +257,23 @@ class TableFiles:
             return self._definition
         with snapshot.running():
             schemas = self._file_schemas(snapshot)
-        partition_types = self.partition_types
+        partitions = self.partition_columns
         found = table_schema(
             ((self.files[ordinal].path, schemas[ordinal].arrow) for ordinal in sorted(schemas)),
             self._schema_of,
-            partition_types,
+            {name for (name,) in partitions.values},
         )
-        schema = found.schema
-        for name, data_type in partition_types.items():
-            field = pa.field(name, pa.dictionary(pa.int32(), data_type))
+        schema, mixed = found.schema, set(found.mixed)
+        for (name,), values in partitions.values.items():
+            mixed.discard(name)
+            field = pa.field(name, pa.dictionary(pa.int32(), values.type))
             ordinal = schema.get_field_index(name)
             schema = schema.append(field) if ordinal < 0 else schema.set(ordinal, field)
         for warning in found.warnings:
             warn_caller(f"{self.name}: {warning}")
+        variants = schemas[min(schemas)].variants
         self._definition = TableDefinition(
-            self.name,
-            self.files,
-            schema,
-            self.partition_columns,
-            mixed=found.mixed - partition_types.keys(),
-            variants=schemas[min(schemas)].variants,
+            self.name, self.files, schema, partitions, mixed=frozenset(mixed), variants=variants
         )
         return self._definition
 

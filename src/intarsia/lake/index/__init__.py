@@ -10,7 +10,6 @@ foreign lake index makes plans slower, but never wrong. ``docs/format.md`` speci
 ``folder``          the segments of one lake, in the user's cache or beside the data, also in an object store
 ``build``           segments made from files
 ``of_table``        the lake index of one table: which files it contains; updated, used and built
-``prune``           a predicate evaluated on the files of a segment
-``answers``         aggregates of files in which all rows match
+``proofs``          a predicate evaluated on the files of a segment; aggregates of whole files
 ==================  ======================================================================================
 """

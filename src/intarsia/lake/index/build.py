@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import xxhash
 
 from intarsia.errors import IntarsiaError
@@ -27,6 +26,7 @@ from intarsia.lake.index.segment import (
     FILE_COLUMNS,
     MAX_FAMILIES,
     SEGMENT_VERSION,
+    batch_of_rows,
     serialize_bounds,
 )
 from intarsia.read.ahead import ahead
@@ -36,11 +36,7 @@ from intarsia.storage.sections import MAX_READ_BYTES, ContentsTooLargeError, Sec
 
 
 def serialize_segment(facts: Mapping[str, FileFacts]) -> bytes:
-    """Serialize the facts of files.
-
-    Args:
-        facts: The facts of each file, by its path relative to the root of the lake.
-    """
+    """Serialize the facts of files."""
     families: dict[bytes, list[tuple[str, FileFacts]]] = {}
     for path, found in facts.items():
         key = _family_key(found.file.schema)
@@ -56,14 +52,17 @@ def serialize_segment(facts: Mapping[str, FileFacts]) -> bytes:
             rows.append((path, *found.stamp, ordinal, *numbers, xxhash.xxh3_64_intdigest(raw)))
             footers.append(raw)
             offset += len(raw)
-        gathered, parts = _gathered_sections(ordinal, [found for _, found in files])
-        sections += [*_bounds_sections(ordinal, [found for _, found in files]), *parts]
+        mine = [found for _, found in files]
+        schema = mine[0].file.schema
+        for leaf in mine[0].columns:
+            data = serialize_bounds(
+                [found.columns[leaf] for found in mine], schema.ordering(schema.leaves[leaf])
+            )
+            sections.append(Section(f"{ordinal}/bounds/{leaf}", data))
+        gathered, parts = _gathered_sections(ordinal, mine)
+        sections += parts
         about.append({"gathered": gathered})
-    columns = [
-        pa.array(column, field.type)
-        for column, field in zip(zip(*rows, strict=True), FILE_COLUMNS, strict=True)
-    ]
-    batch = pa.record_batch(columns, schema=FILE_COLUMNS)
+    batch = batch_of_rows(rows, FILE_COLUMNS)
     sections = [Section("files", batch_to_bytes(batch)), Section("footers", b"".join(footers)), *sections]
     return serialize_sections(sections, {"segment_version": SEGMENT_VERSION, "families": about})
 
@@ -72,14 +71,6 @@ def _family_key(schema: FileSchema) -> bytes:
     """Return bytes that are equal for schemas in which a predicate has the same meaning."""
     elements = repr([(leaf.path, leaf.element, leaf.logical) for leaf in schema.leaves]).encode()
     return elements + bytes(schema.arrow.remove_metadata().serialize())
-
-
-def _bounds_sections(family: int, files: Sequence[FileFacts]) -> Iterator[Section]:
-    schema = files[0].file.schema
-    for ordinal in files[0].columns:
-        ordering = schema.ordering(schema.leaves[ordinal])
-        data = serialize_bounds([found.columns[ordinal] for found in files], ordering)
-        yield Section(f"{family}/bounds/{ordinal}", data)
 
 
 def _gathered_sections(family: int, files: Sequence[FileFacts]) -> tuple[list[dict[str, Any]], list[Section]]:

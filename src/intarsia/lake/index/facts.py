@@ -57,9 +57,6 @@ def wait_until_settled(files: Sequence[DataFile]) -> None:
     """Wait until no local file was written in the last tick of the clock, but at most one tick.
 
     Within a tick, another process could change a file again and leave its time unchanged.
-
-    Args:
-        files: The files.
     """
     youngest = max((_stat(file.path)[1] for file in files if not file.is_remote), default=0)
     seconds = CLOCK_TICK_SECONDS - (time.time() - youngest / 1e9)
@@ -69,11 +66,7 @@ def wait_until_settled(files: Sequence[DataFile]) -> None:
 
 
 def opened_stamp(identity: object) -> FileStamp | None:
-    """Return the stamp in the identity of an open file; None if equal identities do not prove equal bytes.
-
-    Args:
-        identity: See `intarsia.storage.ByteSource`.
-    """
+    """Return the stamp in the identity of an open file; None if equal identities do not prove equal bytes."""
     if not isinstance(identity, tuple):
         return None
     if len(identity) == 5:  # a local file: device, inode, length, times
@@ -113,10 +106,6 @@ class Stamps(NamedTuple):
     @classmethod
     def now(cls, files: Sequence[DataFile], root: str) -> Stamps:
         """Return the current stamps of files, from stat for local files and from a new listing for objects.
-
-        Args:
-            files: The files.
-            root: The absolute path or URL below which they are.
 
         Raises:
             ObjectStoreError: If the store cannot be reached or refuses the request.

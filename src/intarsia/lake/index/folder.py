@@ -26,7 +26,7 @@ import xxhash
 from intarsia.errors import FormatError, IntarsiaError, ObjectStoreError
 from intarsia.file import Ignored
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.discovery import LAKE_INDEX_FOLDER, SEGMENT_SUFFIX, list_segments
+from intarsia.lake.discovery import LAKE_INDEX_FOLDER, SEGMENT_SUFFIX, list_objects
 from intarsia.lake.index.segment import Segment
 from intarsia.read.ahead import ahead
 from intarsia.read.report import LAKE_INDEX
@@ -144,11 +144,6 @@ class LakeIndexFolder:
 
     def replace_segments(self, names: Iterable[str], segments: Sequence[bytes], readers: Readers) -> None:
         """Write new segments, and then remove those that they replace.
-
-        Args:
-            names: The names of the segments to remove.
-            segments: The bytes of the new segments.
-            readers: The users who may read them.
 
         Raises:
             OSError: If a segment cannot be written; none of the new ones remains, and no other is removed.
@@ -270,7 +265,9 @@ class StoreIndexFolder(LakeIndexFolder):
 
     def segments(self) -> Mapping[str, ObjectIdentity]:
         """Return the segments by name, as they were listed or are now."""
-        return list_segments(self.root, self.store) if self.listed is None else self.listed
+        if self.listed is not None:
+            return self.listed
+        return list_objects(self.root, self.store, LAKE_INDEX_FOLDER).segments
 
     def open_segments(self, names: Sequence[str]) -> list[Segment | Ignored]:
         """Open segments, or return why they are ignored; copies that are no longer needed are removed."""
@@ -347,11 +344,6 @@ class StoreIndexFolder(LakeIndexFolder):
 
 def folder_at(root: str, location: Location, files: Sequence[DataFile] = ()) -> LakeIndexFolder:
     """Return the folder for the root of a lake, which need not exist.
-
-    Args:
-        root: An absolute path or a URL.
-        location: ``"cache"`` or ``"beside"``.
-        files: Files below the root.
 
     Raises:
         ValueError: If the location is unknown, or ``"beside"`` on a web server.

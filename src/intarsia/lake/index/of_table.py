@@ -170,11 +170,6 @@ class KnownFiles:
         to the same rows without a change of the file's length and modification time, and the footer has their
         locations. So the change time is compared, too, even beside the data: a copied lake index has the
         stamps of the copied files, but not their change times.
-
-        Args:
-            file: The ordinal of the file in the table.
-            path: The name of the file in messages.
-            identity: The identity of the open file.
         """
         ordinal = int(self.segment_of[file])
         if ordinal == UNKNOWN_SEGMENT:
@@ -210,11 +205,6 @@ class FamilyFiles:
 
 class LakeIndex:
     """The segments that may contain files of a table.
-
-    Args:
-        location: The root of the table, and the paths of the files relative to it.
-        files: The files of the table.
-        folders: The folders of the segments.
 
     Attributes:
         segments: The segments.
@@ -393,8 +383,8 @@ class TableLakeIndex:
         return self._index is not None
 
     def _opened(self) -> KnownFiles | None:
-        where = self._location
-        if len(self._files) < 2 or where is None:
+        where = self._location if len(self._files) > 1 else None
+        if where is None:
             return None
         listed = self._segments if where.is_whole else None
         folders = find_folders(where.root, self._files, listed, any_suffices=True)
@@ -435,12 +425,7 @@ class TableLakeIndex:
         return index.known()
 
     def metadata(self, file: DataFile, identity: Hashable | None) -> FileMetadata | None:
-        """Return the footer of an open file; None if it is not known, or has changed.
-
-        Args:
-            file: The file.
-            identity: The identity of the open file.
-        """
+        """Return the footer of an open file; None if it is not known, or has changed."""
         if self._known is None:
             return None
         return self._known.metadata(self._ordinals[file.path], file.path, identity)
@@ -469,9 +454,6 @@ class TableLakeIndex:
 
     def update(self, show: ShowDone) -> LakeIndexReport | None:
         """Add all missing files to an existing lake index of the table, or of a lake that contains it.
-
-        Args:
-            show: Called with the number of files that are done.
 
         Returns:
             The files that were added; None if there is no lake index.
