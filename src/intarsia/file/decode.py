@@ -45,6 +45,9 @@ _SPARSE = 4
 # --- footers to columns of arrays -------------------------------------------------------------------
 
 
+#: The limit on offsets and sizes, whose sum must fit into 64 bits.
+_MAX_SIZE = 1 << 61
+
 #: Offsets and counts of a chunk that is not sound, as in `ChunkOutlines` before ``data_pages``.
 _UNSOUND = (-1, -1, -1, -1, -1, -1)
 
@@ -62,7 +65,6 @@ def outlines_of(
     ordinals = [leaf.ordinal for leaf in leaves]
     rows: list[tuple[int, ...]] = []
     pages: list[RecordedPages] = []
-    encodings: list[tuple[int, ...]] = []
     known: dict[tuple[Sequence[PageEncodingStats], Sequence[int]], RecordedPages] = {}
     for group in groups:
         chunks = group.columns
@@ -73,11 +75,11 @@ def outlines_of(
         ):
             meta = chunk.meta_data
             of_chunk: tuple[int, ...] = _UNSOUND
-            own_encodings = tuple(meta.encodings or ()) if meta is not None else ()
+            encodings = tuple(meta.encodings or ()) if meta is not None else ()
             stats = tuple(meta.encoding_stats or ()) if meta is not None else ()
-            of_pages = known.get((stats, own_encodings))
+            of_pages = known.get((stats, encodings))
             if of_pages is None:  # most chunks of a file are alike
-                of_pages = known[stats, own_encodings] = recorded_pages(stats, own_encodings)
+                of_pages = known[stats, encodings] = recorded_pages(stats, encodings)
             if (
                 meta is not None
                 and (start := meta.data_page_offset) is not None
@@ -87,7 +89,8 @@ def outlines_of(
                 and meta.codec is not None
                 and not chunk.file_path
                 and chunk.crypto_metadata is None
-                and abs(start) + abs(size) < 1 << 62
+                and -_MAX_SIZE < start < _MAX_SIZE
+                and -_MAX_SIZE < size < _MAX_SIZE
             ):
                 dictionary = meta.dictionary_page_offset
                 first = dictionary if dictionary is not None and 0 < dictionary < start else start
@@ -105,7 +108,6 @@ def outlines_of(
                 )
             )
             pages.append(of_pages)
-            encodings.append(own_encodings)
     table = np.array(rows, dtype=np.int64).reshape(len(groups), len(leaves), len(_UNSOUND) + 6)
     # in this order a leaf's values are contiguous, and one operation checks all leaves
     columns = np.ascontiguousarray(table.T)
@@ -116,7 +118,6 @@ def outlines_of(
         ChunkOutlines(
             is_sound[position],
             pages[position::width],
-            encodings[position::width],
             *list(columns[:, position]),
         )
         for position in range(width)
@@ -335,7 +336,7 @@ def _segments(plan: LeafPlan, schema: SyntheticSchema, fetched: FetchedBytes) ->
             data, start = fetched.part(starts[at]) if is_sure else fetched.between(starts[at], stops[at])
             stop = start + stops[at] - starts[at]
             check_values(data, num_values[at], codec, leaf, schema.created_by, start, stop)
-    encodings = list(map(outlines.encodings.__getitem__, groups.tolist()))
+    encodings = [outlines.pages[group].encodings for group in groups.tolist()]
     raw_bytes = outlines.uncompressed_bytes[groups].tolist()
     ordinal = schema.positions[leaf.ordinal]
     return Segments(ordinal, starts, stops, num_values, raw_bytes, codecs, encodings)

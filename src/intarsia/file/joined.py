@@ -207,14 +207,14 @@ class JoinedMetadata(FileMetadata):
         part, own, _ = self.part_of(row_group)
         part.distrust_page_index(own, reason)
         with self._changing:
-            self._contradictions |= {Contradiction(row_group)}
+            self.contradictions |= {Contradiction(row_group)}
 
     def drop_bounds(self, key: ChunkKey) -> None:
         """See `FileMetadata`."""
         part, own = self._own(key)
         part.drop_bounds(own)
         with self._changing:
-            self._contradictions |= {Contradiction(*key)}
+            self.contradictions |= {Contradiction(*key)}
 
     def located_counts(self) -> dict[ChunkKey, int]:
         """See `FileMetadata`."""

@@ -65,14 +65,6 @@ class SyntheticSchema:
     created_by: bytes | None
     key_values: tuple[KeyValue, ...] = ()
 
-    @property
-    def _decoded_as(self) -> bytes | None:
-        """The writer, if pyarrow has to know it to decode single pages.
-
-        For chunks of old parquet-mr, it would read bytes behind them, which are others here.
-        """
-        return self.created_by if self.created_by and self.created_by.startswith(b"parquet-cpp ") else None
-
     def part(self, roots: Sequence[int]) -> SyntheticSchema:
         """Return the part of the schema under top-level fields, given by ascending ordinals."""
         spans = _root_spans(self.elements)
@@ -134,9 +126,12 @@ class SyntheticSchema:
 
     def file(self, row_groups: list[RowGroup], num_rows: int, body: Sequence[bytes] = ()) -> bytes:
         """Return a file of ``body`` and a footer; pyarrow does not check the magic at the start."""
+        # only parquet-cpp: for chunks of old parquet-mr, pyarrow would read bytes behind them, others here
+        is_needed = self.created_by is not None and self.created_by.startswith(b"parquet-cpp ")
+        created_by = self.created_by if is_needed else None
         key_values = list(self.key_values) or None
         metadata = FileMetaData(
-            2, list(self.elements), num_rows, row_groups, key_values, created_by=self._decoded_as
+            2, list(self.elements), num_rows, row_groups, key_values, created_by=created_by
         )
         return b"".join((*body, *footer_parts(thrift.serialize(metadata))))
 
