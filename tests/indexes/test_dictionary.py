@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
-from intarsia.file.pages import walk_pages
 from intarsia.format.enums import Encoding, PageType
 from intarsia.format.footer import chunk_range
+from intarsia.format.pages import walk_pages
 from intarsia.format.structs import ColumnMetaData, PageEncodingStats
 from intarsia.indexes.batches import split_batches
 from intarsia.indexes.dictionary import Dictionaries, DictionaryLimits

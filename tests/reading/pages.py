@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.file import ParquetInput
-from intarsia.file.pages import walk_pages
 from intarsia.format.footer import TRAILER_BYTES, chunk_range
+from intarsia.format.pages import walk_pages
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.table import Table
 from intarsia.storage import ByteRange, LocalFile

@@ -52,11 +52,7 @@ def indexes_for_every_file() -> list[Attachable]:
 
 
 def indexes_for(condition: Condition) -> list[Attachable]:
-    """Return the indexes of the condition's column that could skip rows.
-
-    Args:
-        condition: The condition, with the path in the file.
-    """
+    """Return the indexes of the column of a condition that could skip rows."""
     column = ".".join(condition.path)
     found: dict[str, Attachable] = {}
     others = [kind for kind in known_kinds() if kind not in dict(_BUILT_IN)]

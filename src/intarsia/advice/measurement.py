@@ -52,12 +52,7 @@ Show: TypeAlias = Callable[[int, int], None]
 
 
 class Measurement:
-    """The measurements of all queries and indexes.
-
-    Args:
-        table: The table.
-        bound: The queries.
-        sampled: The sample.
+    """The measurements of all queries and indexes on a sample of a table.
 
     Attributes:
         indexes: The indexes to measure, by name.
@@ -236,8 +231,7 @@ class Measurement:
     def rows(self, most_bytes: int) -> tuple[pa.Table, bool]:
         """Return rows of the sample that are not deleted, and whether they are all rows of the table.
 
-        Args:
-            most_bytes: The compressed size of the row groups to read; at least one is read.
+        Row groups of up to ``most_bytes`` are read, and at least one of each file.
         """
         found = [file.rows(self._table, most_bytes // len(self._files)) for file in self._files.values()]
         tables = [no_rows(self._table.schema), *(rows for rows, _ in found)]
@@ -284,12 +278,9 @@ class Measurement:
         return tuple(sorted(found, key=lambda one: (not one.is_advised, -one.saved_bytes, one.bytes)))
 
     def query_advice(self, number: int, chosen: Sequence[str], rewritten: Sequence[float]) -> QueryAdvice:
-        """Return the reads of one query, and why it cannot skip more.
+        """Return the reads of one query with the advised indexes, and why it cannot skip more.
 
-        Args:
-            number: The ordinal of the query.
-            chosen: The advised indexes.
-            rewritten: Lower bounds of the bytes that it reads of the rewritten files.
+        ``rewritten`` has lower bounds of the bytes that it reads of the rewritten files.
         """
         one, scale = self._bound[number], self._scale(number)
         now, advised = self.cost(number, ()), self.cost(number, chosen)

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from intarsia.embed.attach import Attachment
 from intarsia.embed.blobs import Blob
 from intarsia.embed.chunk import ChunkState
-from intarsia.embed.original import ExtendedSource, Original, find_original
+from intarsia.embed.original import ExtendedSource, find_original
 from intarsia.embed.structures import Attachable
 from intarsia.embed.tail import FooterEdit, footer_pieces, lay_out
 from intarsia.errors import IntarsiaError
@@ -118,10 +118,22 @@ class SampledFile:
         buffer = self._resources.enter_context(buffered.buffering())
         for location, data in self._read_chunks():
             buffer(location.start, data)
-        self._base = self._without_other_groups(buffered)
-        self._blobs: tuple[Blob, ...] = ()
-        self._states: Mapping[ChunkKey, ChunkState] = {}
-        self._start()
+        tail = b""
+        if not self.is_whole:
+            edit = FooterEdit(file.footer.raw)
+            edit.keep_row_groups(self.groups)
+            edit.remove_key_value(KEY)
+            tail = b"".join(footer_pieces(edit.to_bytes()))
+        self._base = find_original(ParquetInput(ExtendedSource(buffered, file.footer.file_length, tail)))
+        carried = Attachment(self._base, [])
+        self._blobs, self._states = tuple(carried.blobs), dict(carried.structures.states)
+        if self.is_whole or file.directory is None:
+            return
+        for entry in file.directory.entries:  # their payloads describe the whole file, so build them again
+            index = find_index(entry).index
+            if index is not None:
+                with contextlib.suppress(IntarsiaError):  # scans would not use it in the whole file, either
+                    self._blobs += self.build(index).blobs
 
     def close(self) -> None:
         """Close the file, and release the bytes of the row groups."""
@@ -144,36 +156,10 @@ class SampledFile:
             ]
             sound = [ByteRange(*found) for found in ranges if self.file.footer.contains_range(*found)]
             total = sum(location.length for location in sound)
-            whole = ByteRange(
-                min((p.start for p in sound), default=0), max((p.stop for p in sound), default=0)
-            )
-            if 0 < whole.length <= 2 * total:
-                locations.append(whole)
+            if total:
+                whole = ByteRange(min(found.start for found in sound), max(found.stop for found in sound))
+                locations += [whole] if whole.length <= 2 * total else []
         return list(zip(locations, self.file.source.read_ranges(locations), strict=True))
-
-    def _without_other_groups(self, buffered: BufferedSource) -> Original:
-        footer = self.file.footer
-        if self.is_whole:
-            return find_original(ParquetInput(ExtendedSource(buffered, footer.file_length)))
-        edit = FooterEdit(footer.raw)
-        edit.keep_row_groups(self.groups)
-        edit.remove_key_value(KEY)
-        raw = edit.to_bytes()
-        tail = b"".join(footer_pieces(raw))
-        return find_original(ParquetInput(ExtendedSource(buffered, footer.file_length, tail)))
-
-    def _start(self) -> None:
-        """Build the indexes of the file whose payloads describe the whole file."""
-        attachment = Attachment(self._base, [])
-        self._blobs, self._states = tuple(attachment.blobs), dict(attachment.structures.states)
-        directory = self.file.directory
-        if self.is_whole or directory is None:
-            return
-        for entry in directory.entries:
-            index = find_index(entry).index
-            if index is not None:
-                with contextlib.suppress(IntarsiaError):  # scans would not use it in the whole file, either
-                    self._blobs += self.build(index).blobs
 
     def build(self, index: Attachable) -> BuiltIndex:
         """Build an index on the sample.

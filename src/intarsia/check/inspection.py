@@ -27,10 +27,10 @@ from intarsia.check.report import (
     SizeInspection,
 )
 from intarsia.check.values import human_value, type_name
+from intarsia.embed.chunk import chunks_of
 from intarsia.errors import CorruptFileError, FormatError, IndexPayloadError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.chunk_plan import dictionary_range
-from intarsia.file.outlines import data_page_count
+from intarsia.file.chunks import UNKNOWN, dictionary_range, recorded_pages
 from intarsia.format import wkb
 from intarsia.format.blob import DATAFUSION_HEADER_BYTES, DATAFUSION_KEY, parse_header, parse_offset
 from intarsia.format.bloom import FilterLocation, blocks_of, estimated_distinct
@@ -120,11 +120,9 @@ def _inspect(file: ParquetInput, *, pages: bool) -> FileInspection:
 
 def _readable_chunks(file: ParquetInput) -> Iterator[ChunkKey]:
     """Yield the chunks that are in this file and not encrypted."""
-    for ordinal, group in enumerate(file.footer.metadata.row_groups):
-        for leaf in file.footer.leaves:
-            chunk = group.columns[leaf.ordinal]
-            if chunk.meta_data is not None and chunk.crypto_metadata is None and not chunk.file_path:
-                yield ChunkKey(ordinal, leaf.ordinal)
+    for key, chunk in chunks_of(file.footer):
+        if chunk.meta_data is not None and chunk.crypto_metadata is None and not chunk.file_path:
+            yield key
 
 
 def _inspect_leaf(file: ParquetInput, leaf: Leaf) -> LeafInspection:
@@ -187,7 +185,7 @@ def _inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkIn
             bloom = _inspect_bloom(file, meta, look_inside=pages)
         except FormatError as error:
             ignored.append(f"Bloom filter ignored: {error.message}")
-    counted, source = data_page_count(meta.encoding_stats), "encoding_stats"
+    counted, source = recorded_pages(meta.encoding_stats, ()).data, "encoding_stats"
     if locations is not None:
         counted, source = len(locations), "offset_index"
     codec = meta.codec
@@ -198,8 +196,8 @@ def _inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkIn
         num_values=meta.num_values,
         compressed_bytes=meta.total_compressed_size,
         uncompressed_bytes=meta.total_uncompressed_size,
-        num_pages=counted,
-        num_pages_source=None if counted is None else source,
+        num_pages=None if counted == UNKNOWN else counted,
+        num_pages_source=None if counted == UNKNOWN else source,
         null_count=statistics.null_count,
         min=None if low is None else human_value(leaf, low),
         max=None if high is None else human_value(leaf, high),
@@ -233,10 +231,8 @@ def _geospatial(meta: ColumnMetaData) -> GeospatialInspection | None:
     found = meta.geospatial_statistics
     if found is None:
         return None
-    box = None
-    if found.bbox is not None:
-        limits = found.bbox._asdict()
-        box = {name: limit for name, limit in limits.items() if limit is not None}
+    limits = None if found.bbox is None else found.bbox._asdict()
+    box = limits and {name: limit for name, limit in limits.items() if limit is not None}
     return GeospatialInspection(box, tuple(map(wkb.type_name, found.geospatial_types or ())))
 
 

@@ -326,12 +326,7 @@ MIN_FILE_BYTES = 1_000_000
 
 
 def heavy_notes(added: Mapping[str, tuple[Attachable, int]], original_bytes: int) -> Iterator[Note]:
-    """Yield a note for each index that is larger than a tenth of the original file.
-
-    Args:
-        added: The indexes that were built and their sizes in bytes, by name.
-        original_bytes: Length of the original file.
-    """
+    """Yield a note for each index that was built and is larger than a tenth of the original file."""
     for name, (index, num_bytes) in added.items():
         share = num_bytes / original_bytes
         if share > HEAVY_SHARE and original_bytes >= MIN_FILE_BYTES:

@@ -104,7 +104,8 @@ class Bloom:
             return False
         try:
             if isinstance(there, ByteRange):
-                _check(chunk)
+                found = FilterLocation.of(chunk.meta, chunk.file.footer.start)
+                found.bits(chunk.bytes_of(ByteRange(*found.head)))  # raises if readers would not use it
                 return True
             header_bytes, num_bytes = parse_bloom_header(there)
         except FormatError:
@@ -112,16 +113,6 @@ class Bloom:
         # keep it if its estimated number of values requires its size; otherwise rebuild it and compare
         num_distinct = estimated_distinct(there[header_bytes:])
         return math.isfinite(num_distinct) and optimal_bytes(round(num_distinct), self.fpp) == num_bytes
-
-
-def _check(chunk: Chunk) -> None:
-    """Check that readers will use the filter by the file's writer, without reading its bits.
-
-    Raises:
-        FormatError: If they will not.
-    """
-    found = FilterLocation.of(chunk.meta, chunk.file.footer.start)
-    found.bits(chunk.bytes_of(ByteRange(*found.head)))
 
 
 def _leaf(file: ParquetInput, column: ColumnName) -> Leaf:

@@ -17,11 +17,10 @@ from intarsia.embed.report import Reason
 from intarsia.errors import CorruptFileError, IndexBuildError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.decompress import decompress
-from intarsia.file.pages import walk_pages
 from intarsia.format.enums import Type
 from intarsia.format.footer import Footer, Leaf, chunk_range
 from intarsia.format.levels import PageLevels, levels_are_compressed, page_levels
-from intarsia.format.page_header import Page
+from intarsia.format.pages import Page, walk_pages
 from intarsia.format.structs import (
     ColumnChunk,
     ColumnMetaData,
@@ -310,6 +309,11 @@ class Chunk:
             page.uses_dictionary for page in self.walked if page.is_data
         )
         return self._decode(self.reader, as_dictionary=as_dictionary)
+
+    @property
+    def present(self) -> Counts | None:
+        """Number of values of each page that are not null, as in `present_counts`."""
+        return present_counts(self.pages.num_values, self.pages.levels, self.column)
 
     @cached_property
     def values(self) -> pa.ChunkedArray:

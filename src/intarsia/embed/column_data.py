@@ -14,14 +14,13 @@ from intarsia.embed.chunk import locate_pages
 from intarsia.embed.leaf_values import may_be_dictionary
 from intarsia.errors import CorruptFileError, IndexBuildError, PredicateError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.claims import check_claims
+from intarsia.file.claims import check_claims, check_values
 from intarsia.file.fetch import PageCache
-from intarsia.file.page_values import check_values
-from intarsia.file.pages import walk_pages
 from intarsia.file.synthetic import Segments, decode
 from intarsia.format import thrift
 from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf, chunk_range
+from intarsia.format.pages import walk_pages
 from intarsia.format.structs import OffsetIndex
 from intarsia.indexes.dictionary_page import is_all_dictionary
 from intarsia.indexes.layout import Layout
@@ -181,7 +180,7 @@ class FileColumns:
         if leaf.ordinal not in self._checked:
             with self._file.named_errors():
                 for row_group in self._row_groups:
-                    check_claims(self._file, row_group, leaf)
+                    check_claims(self._file.source, self._file.footer, row_group, leaf)
             self._checked.add(leaf.ordinal)
 
     def _read(self, row_group: int, leaf: Leaf, **options: Any) -> pa.ChunkedArray:
@@ -225,7 +224,6 @@ class FileColumns:
                 as_dictionary=[leaf.name for leaf in leaves] if as_dictionary else (),
                 int96_unit=int96_unit,
                 checksums=self._file.page_checksums,
-                encodings=(encoding for meta in metas for encoding in meta.encodings),
                 offset_of=fetched.offset,
             )
             # rows are numbered by the footer's counts; a wrong count would shift all later rows

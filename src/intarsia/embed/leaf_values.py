@@ -13,8 +13,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from intarsia.errors import CorruptFileError
-from intarsia.file.claims import check_value_count
-from intarsia.file.page_values import check_values
+from intarsia.file.claims import check_value_count, check_values
 from intarsia.file.synthetic import Segments, SyntheticSchema, decode
 from intarsia.format.enums import Type
 from intarsia.format.footer import Footer, Leaf, schema_leaves
@@ -90,7 +89,6 @@ class LeafReader:
             "the pages",
             as_dictionary=[self._schema.leaves[0].name] if as_dictionary else (),
             checksums=False,
-            encodings=meta.encodings,
         )
         column = table.column(0)
         if len(column) != num_rows:  # pyarrow stops at a page without values, without an error

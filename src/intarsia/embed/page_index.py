@@ -13,9 +13,7 @@ from intarsia.embed.chunk import (
     NO_ORDER,
     Chunk,
     ChunkState,
-    LocatedPages,
     Outcome,
-    present_counts,
     without_bounds,
 )
 from intarsia.embed.leaf_values import LeafReader
@@ -246,21 +244,21 @@ def index_chunk(chunk: Chunk, *, refusal: Reason | None = None, int96_order: boo
     if refusal is None:
         try:
             if int96_order and chunk.leaf.type == Type.INT96:
-                index = _int96_column_index(chunk, found)
+                index = _int96_column_index(chunk)
             else:
-                index, value_bytes = _column_index(chunk, found)
+                index, value_bytes = _column_index(chunk)
                 refusal = None if index is not None else HOLDS_NAN
         except (FormatError, IndexBuildError) as error:
             refusal = Reason.of(error)
     return ChunkIndex(found.offset_index(chunk.start, value_bytes), index, found.encoding_stats(), refusal)
 
 
-def _column_index(chunk: Chunk, pages: LocatedPages) -> tuple[ColumnIndex | None, Counts | None]:
+def _column_index(chunk: Chunk) -> tuple[ColumnIndex | None, Counts | None]:
     """Return the column index, None if the chunk contains NaN; and the value bytes of each page, if known."""
-    leaf, ordering = chunk.leaf, chunk.reader.ordering
+    leaf, pages, ordering = chunk.leaf, chunk.pages, chunk.reader.ordering
     if ordering is None:
         raise IndexBuildError(NO_ORDER.text, reason=NO_ORDER.code)
-    present, bounds = stated_pages(chunk) or _decoded_pages(chunk, pages, ordering)
+    present, bounds = stated_pages(chunk) or _decoded_pages(chunk, ordering)
     null_counts = pages.num_values - present
     has_value = present > 0
     value_bytes = None
@@ -287,9 +285,9 @@ def _column_index(chunk: Chunk, pages: LocatedPages) -> tuple[ColumnIndex | None
     return index, value_bytes
 
 
-def _int96_column_index(chunk: Chunk, pages: LocatedPages) -> ColumnIndex:
+def _int96_column_index(chunk: Chunk) -> ColumnIndex:
     """Compute bounds under ``INT96_TIMESTAMP_ORDER``."""
-    present = present_counts(pages.num_values, pages.levels, chunk.column)
+    present, num_values = chunk.present, chunk.pages.num_values
     values = Int96Values(chunk.stored_values)
     if present is None or len(values.days) != present.sum():
         raise IndexBuildError("its levels and its values disagree", reason="value-count-mismatch")
@@ -307,13 +305,13 @@ def _int96_column_index(chunk: Chunk, pages: LocatedPages) -> ColumnIndex:
         min_values=_fill([low.serialize() for low, _ in extremes], has_value),
         max_values=_fill([high.serialize() for _, high in extremes], has_value),
         boundary_order=int(boundary_order(minima, maxima)),
-        null_counts=(pages.num_values - present).tolist(),
+        null_counts=(num_values - present).tolist(),
     )
 
 
-def _decoded_pages(chunk: Chunk, pages: LocatedPages, ordering: Ordering) -> StatedPages:
+def _decoded_pages(chunk: Chunk, ordering: Ordering) -> StatedPages:
     """Compute bounds and counts of the pages from their values."""
-    present = present_counts(pages.num_values, pages.levels, chunk.column)
+    present = chunk.present
     if present is None:
         raise IndexBuildError(
             f"its pages claim {chunk.num_rows} rows, but {len(chunk.column)} were decoded",

@@ -158,7 +158,7 @@ def build_part(path: str, indexes: Sequence[Attachable], work: PartWork) -> Part
         for item in structures.work(standard):
             if item[0].row_group in row_groups:
                 outcomes[item[0]] = tuple(structures.complete(item))
-                structures.keep(item[0], outcomes[item[0]])
+                structures.take(item, outcomes[item[0]])
         columns = FileColumns(original.file, structures.known_offset_index, row_groups=row_groups)
         there = original.directory.entries if original.directory is not None else ()
         payloads = {}

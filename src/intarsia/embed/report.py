@@ -108,9 +108,7 @@ class AttachReport:
         out = asdict(self)
         out["bytes_added"] = self.bytes_added
         out["built"], out["kept"] = list(self.built), list(self.kept)
-        out["notes"] = [
-            {name: value for name, value in asdict(note).items() if value is not None} for note in self.notes
-        ]
+        out["notes"] = [{key: note[key] for key in note if note[key] is not None} for note in out["notes"]]
         return out
 
 

@@ -41,15 +41,10 @@ _ELSEWHERE = Reason("column-in-another-file", "its data is in another file")
 
 @dataclass
 class StructureCompleter:
-    """Completes the structures of a file.
+    """Completes the structures of an original file, of which `run` and `take` update ``states``.
 
-    Each chunk is read and decoded once for all structures, and released before the next one.
-
-    Args:
-        file: The original file.
-        states: The structures of each chunk; updated by `run` and `keep`.
-        outcomes: The outcomes of chunks that were completed before, by `complete` of another process.
-        footer_only: As for `Chunk`.
+    Each chunk is read and decoded once for all structures, and released before the next one. Those that
+    another process has completed are in ``outcomes``.
     """
 
     file: ParquetInput
@@ -82,7 +77,7 @@ class StructureCompleter:
         if self.footer_only or any(isinstance(state.offset_index, bytes) for state in self.states.values()):
             # The file was indexed before. If nothing is to be built, threads would take longer than the work.
             for item in pending:
-                self._take(item, self.complete(item), advance)
+                advance(self.take(item, self.complete(item)))
                 if any(self.built.values()):
                     break
         rest = list(pending)
@@ -90,7 +85,7 @@ class StructureCompleter:
             with ThreadPoolExecutor(self._threads) as pool:
                 # decoding and hashing mostly run without Python's global lock
                 for item, outcomes in zip(rest, pool.map(self.complete, rest), strict=True):
-                    self._take(item, outcomes, advance)
+                    advance(self.take(item, outcomes))
 
     @property
     def _threads(self) -> int:
@@ -133,17 +128,8 @@ class StructureCompleter:
             state = outcomes[-1].state
         return outcomes
 
-    def keep(self, key: ChunkKey, outcomes: Sequence[Outcome]) -> None:
-        """Keep the completed structures of a chunk."""
-        if outcomes:
-            self.states[key] = outcomes[-1].state
-
-    def _take(
-        self,
-        item: tuple[ChunkKey, Sequence[Structure]],
-        outcomes: Sequence[Outcome],
-        advance: Callable[[str], None],
-    ) -> None:
+    def take(self, item: tuple[ChunkKey, Sequence[Structure]], outcomes: Sequence[Outcome]) -> str:
+        """Keep the completed structures of a chunk, and return the name of its column."""
         key, structures = item
         column = self.file.footer.leaves[key.leaf].name
         for structure, outcome in zip(structures, outcomes, strict=False):
@@ -155,4 +141,4 @@ class StructureCompleter:
             if outcome.reason is not None:
                 code, text = outcome.reason
                 self.notes.append(Note(column, key.row_group, structure.name, text, code))
-        advance(column)
+        return column

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from intarsia.embed.blobs import Blob
-from intarsia.embed.chunk import LOCATED, ChunkState, Placed, chunks_of, without_bounds
+from intarsia.embed.chunk import LOCATED, ChunkState, chunks_of, without_bounds
 from intarsia.embed.original import Original, states_of
 from intarsia.embed.report import Note
 from intarsia.errors import CorruptFileError, FormatError, IndexBuildError
@@ -78,7 +78,7 @@ def lay_out(
     for blob in blobs:
         pieces = blob.pieces(fingerprint)
         if pieces:
-            tail.align(BLOB_ALIGNMENT_BYTES)
+            tail.append(bytes(-tail.position % BLOB_ALIGNMENT_BYTES))
         entries.append(blob.entry.moved(tail.position) if pieces else blob.entry)
         for name, value in blob.footer_keys(tail.position).items():
             if name in owners:
@@ -99,7 +99,8 @@ def lay_out(
         for key, state in changed.items():
             location = getattr(state, structure)
             if location != getattr(before[key], structure):
-                edit.set_location(*key, structure, tail.location_of(location))
+                placed = tail.append(location) if isinstance(location, bytes) else location
+                edit.set_location(*key, structure, placed)
     if footer.metadata.column_orders is None and any(map(_has_added_bounds, states.values())):
         for key, state in states.items():
             if isinstance(state.column_index, ByteRange):  # `add_column_orders` would define its bounds
@@ -206,13 +207,6 @@ class _Tail:
         self.pieces.append(piece)
         self.position += len(piece)
         return ByteRange(start, self.position)
-
-    def align(self, alignment_bytes: int) -> None:
-        self.append(bytes(-self.position % alignment_bytes))
-
-    def location_of(self, index: Placed) -> ByteRange | None:
-        """Return the location of an index, after appending it if it is new."""
-        return self.append(index) if isinstance(index, bytes) else index
 
 
 # --- the footer ------------------------------------------------------------------------------------

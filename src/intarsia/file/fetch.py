@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Iterable, Mapping, Sequence
 
-from intarsia.storage import ByteRange, ByteSource, CountedSource, coalesce
-
-_start = attrgetter("start")
+from intarsia.storage import ByteRange, ByteSource, CachedRanges, CountedSource, coalesce
 
 
 class FetchedBytes:
@@ -72,14 +69,13 @@ class PageCache:
 
     def __init__(self, source: ByteSource | CountedSource, known: Mapping[int, bytes] | None = None) -> None:
         self._source = source
-        self._bytes: dict[ByteRange, bytes | memoryview] = {
-            ByteRange(start, start + len(page)): page for start, page in (known or {}).items()
-        }
-        self._held = sorted(self._bytes)
+        self._kept = CachedRanges()
+        for start, page in (known or {}).items():
+            self._kept.add(ByteRange(start, start + len(page)), page)
 
     def is_missing(self, location: ByteRange) -> bool:
         """Return whether some bytes of a range have not been read."""
-        return bool(self._gaps(location)) if self._held else location.start < location.stop
+        return location.start < location.stop and self._kept.get(location) is None
 
     def fetch(self, ranges: Iterable[ByteRange], *, join: bool = True) -> FetchedBytes:
         """Return the bytes of some ranges; those that have not been read before are read at once.
@@ -89,52 +85,17 @@ class PageCache:
             join: Return a single part. If not, a range has several parts if it was read in several.
         """
         wanted = coalesce(ranges, 0)
-        gaps = [gap for location in wanted for gap in self._gaps(location)] if self._held else wanted
-        parts: list[bytes] = self._source.read_ranges(gaps) if gaps else []
-        pieces = wanted
-        if gaps != wanted or not join or len(wanted) == 1:
-            self._hold(gaps, parts)
-        if gaps != wanted:
-            found = [piece for location in wanted for piece in self._pieces(location)]
-            pieces, parts = [piece for piece, _ in found], [data for _, data in found]
+        pieces = [piece for location in wanted for piece in self._kept.pieces(location)]
+        gaps = [location for location, data in pieces if data is None]
+        read = self._source.read_ranges(gaps) if gaps else []
+        added: list[tuple[ByteRange, bytes | memoryview]] = list(zip(gaps, read, strict=True))
+        unused = iter(read)
+        parts = [next(unused) if data is None else data for _, data in pieces]
         if not join or len(parts) == 1:
-            return FetchedBytes(pieces, parts)
-        joined = FetchedBytes(wanted, [b"".join(parts)])
-        view = memoryview(joined.parts[0])  # without a second copy of what was joined
-        starts = [joined.position(start) for start, _ in wanted]
-        self._hold(wanted, [view[at : at + one.length] for at, one in zip(starts, wanted, strict=True)])
-        return joined
-
-    def _hold(self, ranges: Sequence[ByteRange], parts: Sequence[bytes | memoryview]) -> None:
-        self._bytes.update(zip(ranges, parts, strict=True))
-        self._held = sorted(self._bytes)
-
-    def _gaps(self, location: ByteRange) -> list[ByteRange]:
-        """Return the parts of a range that have not been read."""
-        gaps, position = [], location.start
-        for held in self._overlapping(location):
-            if position < held.start:
-                gaps.append(ByteRange(position, held.start))
-            position = max(position, held.stop)
-        if position < location.stop:
-            gaps.append(ByteRange(position, location.stop))
-        return gaps
-
-    def _overlapping(self, location: ByteRange) -> list[ByteRange]:
-        """Return the ranges that were read and overlap a range, in order."""
-        held = self._held
-        stop = bisect.bisect_left(held, location.stop, key=_start)
-        first = bisect.bisect_right(held, location.start, key=_start) - 1
-        return [one for one in held[max(0, first) : stop] if one.stop > location.start]
-
-    def _pieces(self, location: ByteRange) -> Iterator[tuple[ByteRange, bytes]]:
-        """Yield the parts of a range in which it was read; those that are read as a whole are not copied."""
-        position = location.start
-        for held in self._overlapping(location):
-            piece = ByteRange(position, min(held.stop, location.stop))
-            if piece.start < piece.stop:
-                data = self._bytes[held]
-                if piece != held or not isinstance(data, bytes):
-                    data = bytes(memoryview(data)[position - held.start : piece.stop - held.start])
-                yield piece, data
-                position = piece.stop
+            found = FetchedBytes([location for location, _ in pieces], list(map(bytes, parts)))
+        else:
+            found = FetchedBytes(wanted, [b"".join(parts)])
+            view = memoryview(found.parts[0])  # what was joined is not kept twice
+            added = [(gap, view[(at := found.position(gap.start)) : at + gap.length]) for gap in gaps]
+        self._kept.add_apart(added)
+        return found

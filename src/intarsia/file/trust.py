@@ -275,7 +275,8 @@ class Trust:
 
     def doubt_of_writer(self, claim: Claim, meta: ColumnMetaData | None = None) -> str | None:
         """Return the reason why a claim of the file's writer is not trusted; None if no rule applies."""
-        if claim in STATISTICS_CLAIMS and self._has_computed_statistics:
+        is_computed = self.directory is not None and self.leaf.ordinal in self.directory.computed_statistics
+        if claim in STATISTICS_CLAIMS and is_computed:
             return None
         for rule in self._rules:
             if claim in rule.claims and rule.applies(_Case(self.footer, self.leaf, meta, self.arrow_type)):
@@ -288,10 +289,6 @@ class Trust:
         if self.directory is not None and all(start >= self.directory.original_length for start in starts):
             return None  # added by Intarsia
         return self.doubt(Claim.PAGE_INDEX) if starts else None
-
-    @property
-    def _has_computed_statistics(self) -> bool:
-        return self.directory is not None and self.leaf.ordinal in self.directory.computed_statistics
 
     def _doubt_of_format(self, claim: Claim) -> str | None:
         leaf = self.leaf
@@ -379,7 +376,5 @@ class Trust:
 
 def has_bounds(statistics: Statistics) -> bool:
     """Return whether statistics contain any bound, trusted or not."""
-    return any(
-        bound is not None
-        for bound in (statistics.min, statistics.max, statistics.min_value, statistics.max_value)
-    )
+    bounds = statistics.min, statistics.max, statistics.min_value, statistics.max_value
+    return bounds != (None, None, None, None)

@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from intarsia.errors import FormatError, PredicateError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.chunk_plan import dictionary_range
+from intarsia.file.chunks import dictionary_range
 from intarsia.format.footer import Leaf
-from intarsia.format.page_header import Page
+from intarsia.format.pages import Page
 from intarsia.indexes.batches import MAX_BATCH_BYTES, split_batches
 from intarsia.indexes.bloom import filter_exists
 from intarsia.indexes.calling import evaluate_conditions

@@ -7,14 +7,13 @@ import pyarrow as pa
 from intarsia.arrow.nested import field_values
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
-from intarsia.file.chunk_plan import DictionaryUse, dictionary_use
-from intarsia.file.page_values import plain_bytes
-from intarsia.file.pages import dictionary_page
+from intarsia.file.chunks import DictionaryUse, recorded_pages
+from intarsia.file.claims import plain_bytes
 from intarsia.file.synthetic import Segments, decode
 from intarsia.format import thrift
 from intarsia.format.enums import Encoding, PageType
 from intarsia.format.footer import Leaf
-from intarsia.format.page_header import Page
+from intarsia.format.pages import Page, dictionary_page
 from intarsia.format.structs import ColumnChunk, ColumnMetaData, DataPageHeaderV2, PageHeader
 
 #: The encodings of a chunk that has only dictionary-encoded values.
@@ -39,7 +38,7 @@ def is_all_dictionary(meta: ColumnMetaData) -> bool:
         meta: The metadata of the chunk.
     """
     if meta.encoding_stats:
-        return dictionary_use(meta) is DictionaryUse.ALWAYS
+        return recorded_pages(meta.encoding_stats, ()).dictionary_use is DictionaryUse.ALWAYS
     encodings = set(meta.encodings)
     return Encoding.PLAIN_DICTIONARY in encodings and encodings <= _DICTIONARY_AND_LEVELS
 
@@ -89,14 +88,8 @@ def dictionary_values(
     count = page.num_values
     as_data = _as_data_page(page, data, leaf.max_definition_level)
     schema = file.schema.part((leaf.root_ordinal,))
-    segments = Segments(
-        schema.positions[leaf.ordinal],
-        [0],
-        [len(as_data)],
-        [count],
-        [meta.total_uncompressed_size],
-        [meta.codec],
-    )
+    of_chunk = meta._replace(num_values=count)
+    segments = Segments.of_chunk(schema.positions[leaf.ordinal], of_chunk, 0, len(as_data))
     with file.named_errors():
         table = decode(
             schema,
@@ -105,7 +98,6 @@ def dictionary_values(
             [as_data],
             f"the dictionary page of {leaf.name!r}",
             checksums=file.page_checksums,
-            encodings=meta.encodings,
         )
         if table.num_rows != count:
             raise CorruptFileError(

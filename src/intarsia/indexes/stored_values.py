@@ -13,7 +13,7 @@ from intarsia.errors import FormatError
 from intarsia.file.decompress import decompress
 from intarsia.format.enums import Encoding, Type
 from intarsia.format.footer import Leaf
-from intarsia.format.page_header import Page
+from intarsia.format.pages import Page
 from intarsia.indexes.value_hash import lookup_values, num_lookup_values
 from intarsia.predicate import ignores_case, required_texts
 from intarsia.predicate.bound import Condition

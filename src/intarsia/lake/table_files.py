@@ -224,7 +224,8 @@ class TableFiles:
         Raises:
             UnsupportedFeatureError: If the columns of the table cannot be found in the file.
         """
-        names = self.definition.names
+        # without a known definition, names are those of the files, whose footers are not read for this
+        names = None if self._definition is None else self._definition.names
         if names is None:
             return None
         if schema not in self._names:

@@ -31,7 +31,7 @@ from intarsia.arrow.comparison import sortable_type
 from intarsia.predicate.literals import render_literal
 from intarsia.predicate.nodes import (
     Call,
-    Junction,
+    JunctionNode,
     Op,
     Result,
     escaped,
@@ -260,7 +260,7 @@ class BoundConstant:
         return render_literal(self.value)
 
 
-class _BoundJunction(Junction):
+class _BoundJunction(JunctionNode):
     """What `BoundAnd` and `BoundOr` have in common."""
 
     __slots__ = ()
@@ -270,7 +270,7 @@ class _BoundJunction(Junction):
         return frozenset(leaf.path for leaf in conditions(self))
 
     def __str__(self) -> str:
-        texts = (f"({child})" if isinstance(child, Junction) else str(child) for child in self.children)
+        texts = (f"({child})" if isinstance(child, JunctionNode) else str(child) for child in self.children)
         return (" AND " if self.is_and else " OR ").join(texts)
 
 
@@ -316,7 +316,7 @@ class Inverse(NamedTuple):
 ANY_VALUE: Final = Inverse(BoundConstant(True), False)
 
 
-def conditions(bound: Bound | Junction) -> Iterator[Condition]:
+def conditions(bound: Bound | JunctionNode) -> Iterator[Condition]:
     """Yield the conditions from left to right, including duplicates.
 
     Example:
@@ -329,7 +329,7 @@ def conditions(bound: Bound | Junction) -> Iterator[Condition]:
     pending: list[Any] = [bound]
     while pending:
         node = pending.pop()
-        if isinstance(node, Junction):
+        if isinstance(node, JunctionNode):
             pending += reversed(node.children)
         elif not isinstance(node, BoundConstant):
             yield node

@@ -95,14 +95,20 @@ def _number(column: Column, literal: object) -> int | float | Decimal | Fraction
 def _in_integers(column: Column, literal: object) -> LocatedLiteral | None:
     target = literal if type(literal) is int else exact(_number(column, literal))
     least, most = _INTEGERS[column.type]
-    if target is None:
-        return None
+    return None if target is None else _between(column, target, least, most)
+
+
+def _between(
+    column: Column, target: int | float | Fraction, least: int, most: int, scale: int | None = None
+) -> LocatedLiteral:
+    """Return the position of a number among integers, or among decimals of a scale."""
     if target < least:
         return _BELOW_ALL
     if target >= most + 1:
         return _ABOVE_ALL
-    floor = target // 1
-    return LocatedLiteral(pa.scalar(int(floor), column.type), int(target != floor))
+    floor = int(target // 1)
+    value = floor if scale is None else Decimal(f"{floor}E{-scale}")
+    return LocatedLiteral(pa.scalar(value, column.type), int(target != floor))
 
 
 def _in_floats(column: Column, literal: object) -> LocatedLiteral | None:
@@ -156,17 +162,8 @@ def _in_decimals(column: Column, literal: object) -> LocatedLiteral | None:
             column=column.name,
         )
     units = target if isinstance(target, float) else target * Fraction(10) ** scale
-    limit = 10**precision
-    if units <= -limit:
-        return _BELOW_ALL
-    if units >= limit:
-        return _ABOVE_ALL
-    floor = int(units // 1)
-    if floor == -limit:
-        return _BELOW_ALL
-    digits = tuple(int(digit) for digit in str(abs(floor)))
-    value = Decimal((int(floor < 0), digits, -scale))
-    return LocatedLiteral(pa.scalar(value, column.type), int(units != floor))
+    most = 10**precision - 1
+    return _between(column, units, -most, most, scale)
 
 
 def _in_time(column: Column, literal: object) -> LocatedLiteral:
@@ -194,13 +191,8 @@ def _in_time(column: Column, literal: object) -> LocatedLiteral:
         ns_per_unit = NS_PER_DAY if pa.types.is_date32(type_) else NS_PER_UNIT["ms"]
     else:
         ns_per_unit = NS_PER_UNIT[type_.unit]
-    bits = type_.bit_width
-    floor, rest = divmod(literal.ns, ns_per_unit)
-    if floor < -(1 << bits - 1):
-        return _BELOW_ALL
-    if floor >= 1 << bits - 1:
-        return _ABOVE_ALL
-    return LocatedLiteral(pa.scalar(floor, type_), int(rest != 0))
+    limit = 1 << type_.bit_width - 1
+    return _between(column, Fraction(literal.ns, ns_per_unit), -limit, limit - 1)
 
 
 def _in_texts(column: Column, literal: object) -> LocatedLiteral:

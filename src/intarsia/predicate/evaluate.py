@@ -98,7 +98,8 @@ def _slots(numbers: npt.NDArray[np.integer], shift: np.uint64) -> npt.NDArray[np
     return slots
 
 
-_KERNELS: Final[dict[Op, str]] = {
+#: The comparisons of pyarrow.
+KERNELS: Final[dict[Op, str]] = {
     "=": "equal",
     "<>": "not_equal",
     "<": "less",
@@ -178,7 +179,7 @@ def _mask(leaf: Condition, values: pa.Array) -> pa.BooleanArray:
         value = leaf.value
         if pa.types.is_float16(values.type):  # Arrow has no comparison kernels; float32 is lossless
             values, value = values.cast(pa.float32()), value.cast(pa.float32())
-        mask = pc.call_function(_KERNELS[leaf.op], [values, value])
+        mask = pc.call_function(KERNELS[leaf.op], [values, value])
         return pc.or_(mask, pc.is_nan(values)) if leaf.or_nan and leaf.op != "<>" else mask
     if isinstance(leaf, BoundIn):
         mask = _is_in(leaf, values)

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from intarsia.arrow.conforming import metadata_pairs
 from intarsia.arrow.nested import field_type
 from intarsia.errors import PredicateError
+from intarsia.predicate.evaluate import KERNELS
 from intarsia.predicate.literals import render_literal
 from intarsia.predicate.nodes import (
     MIRRORED,
@@ -44,14 +45,7 @@ from intarsia.predicate.nodes import (
     starts_with,
 )
 
-_COMPARISONS: Final[dict[str, Op]] = {
-    "equal": "=",
-    "not_equal": "<>",
-    "less": "<",
-    "less_equal": "<=",
-    "greater": ">",
-    "greater_equal": ">=",
-}
+_COMPARISONS: Final[dict[str, Op]] = {kernel: op for op, kernel in KERNELS.items()}
 _LIKES: Final[dict[str, Callable[[Operand, str], Like]]] = {
     "starts_with": starts_with,
     "ends_with": ends_with,
@@ -155,10 +149,18 @@ class _Call:
         if call.function != self.function or call.function not in _CHAINS:
             self.arguments.append(reduce(call, is_negated))
         elif len(self.arguments) < len(call.arguments):  # a long chain is not copied at each level
-            call.arguments[:0] = self.arguments
-            self.arguments = call.arguments
+            self.arguments = call.prepended(self.arguments)
         else:
             self.arguments.extend(call.arguments)
+
+    def prepended(self, arguments: list[_Value]) -> list[_Value]:
+        """Add arguments before the others, and return them."""
+        self.arguments[:0] = arguments
+        return self.arguments
+
+    def add(self, argument: _Value) -> None:
+        """Add an argument that is not a call."""
+        self.arguments.append(argument)
 
     @property
     def part(self) -> _Part:
@@ -303,13 +305,13 @@ def _read_calls(
         elif token == "field_ref":
             names.append(text)
             if len(names) == num_names:
-                call.arguments.append(_Column(column_name(names)))
+                call.add(_Column(column_name(names)))
                 roots.add(names[0])
                 names, num_names = [], 1
         elif token == "literal":
-            call.arguments.append(_Literal(python_values(columns[int(text)])[0]))
+            call.add(_Literal(python_values(columns[int(text)])[0]))
         elif token == "options":
-            call.options = _options(columns[int(text)])
+            calls[-1] = replace(call, options=_options(columns[int(text)]))
         elif token == "end":
             calls.pop()
             num_negations -= call.function in _NEGATIONS

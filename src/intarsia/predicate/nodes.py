@@ -74,7 +74,7 @@ class Call:
         return render_call(self, render_column(self.operand))
 
 
-class Junction:
+class JunctionNode:
     """An AND or an OR, bound or not."""
 
     __slots__ = ()
@@ -95,7 +95,7 @@ class _Tree:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class And(_Tree, Junction):
+class And(_Tree, JunctionNode):
     """TRUE if every child is TRUE. TRUE without children.
 
     Attributes:
@@ -107,7 +107,7 @@ class And(_Tree, Junction):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Or(_Tree, Junction):
+class Or(_Tree, JunctionNode):
     """TRUE if at least one child is TRUE. FALSE without children.
 
     Attributes:
@@ -307,7 +307,7 @@ def leaves(predicate: Predicate) -> Iterator[Leaf]:
     pending = [predicate]
     while pending:
         node = pending.pop()
-        if isinstance(node, Junction):
+        if isinstance(node, JunctionNode):
             pending += reversed(node.children)
         elif isinstance(node, Not):
             pending.append(node.child)
@@ -360,12 +360,12 @@ def fold_nodes(
         node, negated = pending.pop()
         while isinstance(node, Not):
             node, negated = node.child, not negated
-        if isinstance(node, Junction) and (node.is_and is not negated) is is_and:
+        if isinstance(node, JunctionNode) and (node.is_and is not negated) is is_and:
             pending += zip(reversed(node.children), itertools.repeat(negated))
             continue
         if len(values) == batch:
             values[:] = [(all_of if is_and else any_of)(values)]
-        if not isinstance(node, Junction):
+        if not isinstance(node, JunctionNode):
             values.append(leaf(node, negated))
             continue
         if len(levels) - 1 == max_levels:
@@ -440,7 +440,7 @@ def _rendered(node: Any, parts_of: Callable[[Any], Iterable[Any]]) -> str:
 def _sql_parts(node: Predicate) -> Iterator[Predicate | str]:
     if isinstance(node, Not):
         yield from ("NOT (", node.child, ")")
-    elif not isinstance(node, Junction):
+    elif not isinstance(node, JunctionNode):
         yield str(node)
     elif not node.children:
         yield "TRUE" if node.is_and else "FALSE"
@@ -448,13 +448,13 @@ def _sql_parts(node: Predicate) -> Iterator[Predicate | str]:
         for ordinal, child in enumerate(node.children):
             if ordinal:
                 yield " AND " if node.is_and else " OR "
-            yield from ("(", child, ")") if isinstance(child, Junction) else (child,)
+            yield from ("(", child, ")") if isinstance(child, JunctionNode) else (child,)
 
 
 def _repr_parts(node: Predicate) -> Iterator[Predicate | str]:
     if isinstance(node, Not):
         yield from ("Not(child=", node.child, ")")
-    elif not isinstance(node, Junction):
+    elif not isinstance(node, JunctionNode):
         yield repr(node)
     else:
         yield f"{type(node).__name__}(children=("

@@ -222,11 +222,9 @@ def _predicate(node: Any) -> Predicate:
         return And(children) if class_name == "And" else Or(children)
     if class_name == "Not":
         child = _predicate(node.this)
+        is_bare = type(node.this).__name__ not in ("Paren", "Not")
         # sqlglot parses x NOT IN (…) as NOT around a test; the two become one node
-        if isinstance(child, (IsNull, In, Like, RegexpLike)) and type(node.this).__name__ not in (
-            "Paren",
-            "Not",
-        ):
+        if is_bare and isinstance(child, (IsNull, In, Like, RegexpLike)):
             return dataclasses.replace(child, negated=not child.negated)
         return Not(child)
     if class_name in COMPARISONS:

@@ -383,12 +383,12 @@ def attach_lists(tree: Any, lists: Mapping[str, tuple[object, ...]]) -> bool:
     Returns:
         Whether each is the list of an IN. If not, the whole text has to be parsed.
     """
-    nodes = {node.args["field"].name: node.args["field"] for node in tree.walk() if node.args.get("field")}
-    for name, values in lists.items():
-        if name not in nodes:
-            return False
-        nodes[name].meta[_VALUE] = values
-    return True
+    found = 0
+    for node in tree.walk():
+        if type(node).__name__ == "Placeholder" and node.arg_key == "field" and node.this in lists:
+            node.meta[_VALUE] = lists[node.this]
+            found += 1
+    return found == len(lists)
 
 
 def _read_list(text: str, position: int) -> tuple[tuple[object, ...], int]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from intarsia.arrow.owned_rows import own_rows
 from intarsia.errors import FormatError
-from intarsia.file.outlines import Bools, Int64s
+from intarsia.file.chunks import Bools, Int64s
 from intarsia.read.ahead import ahead
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from intarsia.errors import FormatError
 from intarsia.file import ChunkKey
-from intarsia.file.chunk_plan import DictionaryUse, is_single_page
+from intarsia.file.chunks import DictionaryUse
 from intarsia.format.footer import Leaf
 from intarsia.read.file_plan import FilePlan, plan_chunks
 from intarsia.read.file_query import FileQuery, leaves_under
@@ -65,13 +65,13 @@ def prefetch(query: FileQuery, plan: FilePlan) -> FilePlan:
 
 def _load_offset_indexes(query: FileQuery, rows: RowSelection) -> int:
     """Read the OffsetIndexes that some rows need, and return their bytes."""
-    groups = query.groups_with(rows)
+    outlines = query.file.metadata.outlines(query.leaves)
     return query.file.load_page_index(
         [
             ChunkKey(group, leaf.ordinal)
-            for group in groups
-            for leaf in query.leaves
-            if not is_single_page(query.file.footer.chunk_metadata(group, leaf))
+            for group in query.groups_with(rows)
+            for leaf, of_leaf in zip(query.leaves, outlines, strict=True)
+            if not of_leaf.pages[group].is_single
         ]
     )
 

@@ -311,7 +311,7 @@ class ScanReport:
             own = RowSelection.union_of(extent.row_edges[:-1][among], extent.row_edges[1:][among])
             edges = query.file.footer.row_group_starts
             groups = own.covers(edges[:-1], edges[1:])
-        self.files_opened += extent.num_files if among is None else int(among.sum())
+        self.files_opened += len(extent.num_bytes) if among is None else int(among.sum())
         if counts.row_groups:
             files_read = outcome.files_read
             self.files_read += query.num_files_with(plan.candidates) if files_read is None else files_read

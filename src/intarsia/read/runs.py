@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from intarsia.file.outlines import Bools, ChunkOutlines, Int64s
+from intarsia.file.chunks import Bools, ChunkOutlines, Int64s
 from intarsia.format.footer import Leaf
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery

@@ -17,12 +17,11 @@ from intarsia.embed.chunk import count_levels, present_counts
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import ParquetInput
-from intarsia.file.pages import iter_pages
 from intarsia.format import thrift
 from intarsia.format.enums import Type
 from intarsia.format.footer import chunk_range
 from intarsia.format.levels import PageLevels
-from intarsia.format.page_header import Page
+from intarsia.format.pages import Page, iter_pages
 from intarsia.format.structs import ColumnChunk, ColumnIndex, ColumnMetaData, OffsetIndex
 from intarsia.rows.int96 import Int96Values
 from intarsia.rows.ordering import Keys, Ordering

@@ -145,15 +145,8 @@ class Finding:
     consequence: str
 
     def __str__(self) -> str:
-        words = []
-        if self.row_group is not None:
-            words.append(f"row group {self.row_group}")
-        if self.column is not None:
-            words.append(f"column {self.column}")
-        if self.page is not None:
-            words.append(f"page {self.page}")
-        if self.index is not None:
-            words.append(self.index)
+        at = {"row group ": self.row_group, "column ": self.column, "page ": self.page, "": self.index}
+        words = [f"{what}{value}" for what, value in at.items() if value is not None]
         place = f"{', '.join(words)}: " if words else ""
         return f"{self.severity}: {self.file}: {place}{self.message} ({self.consequence})"
 
@@ -193,11 +186,7 @@ class VerifyReport:
 
     def __str__(self) -> str:
         severities = Counter(finding.severity for finding in self.findings)
-        found = [
-            count(severities[severity], severity)
-            for severity in ("error", "warning", "note")
-            if severities[severity]
-        ]
+        found = [count(severities[one], one) for one in ("error", "warning", "note") if severities[one]]
         read = f"read {self.chunks_read:,} of {count(self.chunks_total, 'column chunk')}"
         seed = "" if self.seed is None else f", seed {self.seed}"
         lines = [f"{self.path}: {', '.join(found) or 'no findings'}; {read}{seed}"]

@@ -17,7 +17,7 @@ from intarsia.file import ParquetInput
 from intarsia.format.bloom import FilterLocation, might_contain
 from intarsia.format.enums import DICTIONARY_ENCODINGS, Encoding, PageType, Type, encoding_name
 from intarsia.format.footer import Footer
-from intarsia.format.page_header import PAGE_CHECKSUM
+from intarsia.format.pages import PAGE_CHECKSUM
 from intarsia.format.structs import ColumnMetaData
 from intarsia.storage import ByteRange
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow.compute as pc
 
 from intarsia.check.values import human_value, shown
@@ -171,9 +170,8 @@ def check_geospatial_statistics(chunk: CheckedChunk) -> None:
         message = "it has geospatial statistics, but the column is not GEOMETRY or GEOGRAPHY"
         findings.add("bounds-without-order", message)
         return
-    box, types = statistics.bbox, statistics.geospatial_types or []
-    if box is not None:
-        _check_box(box, findings)
+    types = statistics.geospatial_types or []
+    limits = {} if statistics.bbox is None else _checked_limits(statistics.bbox, findings)
     if len(set(types)) < len(types):
         findings.add("geospatial-types-not-exact", "a type is listed twice")
     if chunk.values is None:
@@ -188,49 +186,38 @@ def check_geospatial_statistics(chunk: CheckedChunk) -> None:
             findings.add("unchecked", f"a value is {error.message}")
             return
         found.add(geometry.code)
-        if box is not None:
-            for axis in "XYZM":
-                for numbers in geometry.coordinates(axis):
-                    wrong = numbers[_is_outside(box, axis, numbers, rounding)]
-                    if len(wrong):
-                        example, count = outside.get(axis, (float(wrong[0]), 0))
-                        outside[axis] = example, count + len(wrong)
+        for axis, (low, high) in limits.items():
+            for numbers in geometry.coordinates(axis):
+                below, above = numbers < low - rounding, numbers > high + rounding
+                wrong = numbers[below & above if axis == "X" and low > high else below | above]
+                if len(wrong):
+                    example, count = outside.get(axis, (float(wrong[0]), 0))
+                    outside[axis] = example, count + len(wrong)
     for axis, (example, count) in outside.items():
         message = f"{are(count, 'coordinate')} outside the bounding box on {axis}, such as {example}"
         findings.add("bounding-box-excludes-values", message)
-    if types and found - set(types):
-        missing = ", ".join(map(type_name, sorted(found - set(types))))
-        findings.add("geospatial-types-incomplete", f"types are missing: {missing}")
-    if set(types) - found:
-        extra = ", ".join(map(type_name, sorted(set(types) - found)))
-        findings.add("geospatial-types-not-exact", f"types do not occur: {extra}")
+    for rule, text, codes in (
+        ("geospatial-types-incomplete", "types are missing", found - set(types) if types else set()),
+        ("geospatial-types-not-exact", "types do not occur", set(types) - found),
+    ):
+        if codes:
+            findings.add(rule, f"{text}: {', '.join(map(type_name, sorted(codes)))}")
 
 
-def _limits(box: BoundingBox, axis: str) -> tuple[float | None, float | None]:
-    return getattr(box, f"{axis.lower()}min"), getattr(box, f"{axis.lower()}max")
-
-
-def _check_box(box: BoundingBox, findings: Findings) -> None:
+def _checked_limits(box: BoundingBox, findings: Findings) -> dict[str, tuple[float, float]]:
+    """Check a bounding box; return the limits on each axis that has both."""
+    limits = {}
     for axis in "XYZM":
-        low, high = _limits(box, axis)
+        low, high = (getattr(box, f"{axis.lower()}{end}") for end in ("min", "max"))
         if (low is None) != (high is None):
-            message = f"the bounding box has one limit on {axis}"
-            findings.add("bounding-box-incomplete", message)
+            findings.add("bounding-box-incomplete", f"the bounding box has one limit on {axis}")
         if low is None or high is None:
             continue
         if np.isnan(low) or np.isnan(high):
             findings.add("bound-is-nan", f"a limit of the bounding box on {axis} is NaN")
-        elif low > high and axis != "X":  # on X, it crosses the antimeridian
+            continue
+        if low > high and axis != "X":  # on X, it crosses the antimeridian
             message = f"the bounding box ends at {high} on {axis}, before it starts at {low}"
             findings.add("bounds-out-of-order", message)
-
-
-def _is_outside(
-    box: BoundingBox, axis: str, numbers: npt.NDArray[np.float64], rounding: float
-) -> npt.NDArray[np.bool_]:
-    """Mark the coordinates outside the box, except NaN and those on an axis without limits."""
-    low, high = _limits(box, axis)
-    if low is None or high is None or np.isnan(low) or np.isnan(high):
-        return np.zeros(len(numbers), dtype=bool)
-    below, above = numbers < low - rounding, numbers > high + rounding
-    return np.asarray(below & above if axis == "X" and low > high else below | above)
+        limits[axis] = low, high
+    return limits

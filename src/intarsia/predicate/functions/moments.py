@@ -105,29 +105,6 @@ class DatePart(Function):
         return _invert_monotone(condition, operand, _first_of_year, lambda year: _first_of_year(year + 1))
 
 
-class DateOf(Function):
-    """The date of a timestamp."""
-
-    __slots__ = ()
-
-    def apply(self, values: pa.Array) -> pa.Array:
-        """Return the dates.
-
-        Raises:
-            PredicateError: If a year is beyond the 5.8 million years of Arrow's dates.
-        """
-        ticks, per_day = _local_ticks(values)
-        days, nulls = ticks // per_day, _nulls(values)
-        try:
-            return pa.array(days, pa.int64(), mask=nulls).cast(pa.int32()).view(pa.date32())
-        except pa.ArrowInvalid as error:
-            raise no_result("date", error) from error
-
-    def invert(self, condition: OnResult, operand: Column) -> Inverse:
-        """Return the dates as intervals."""
-        return _invert_monotone(condition, operand, _ns, lambda value: _ns(value) + NS_PER_DAY)
-
-
 class Truncation(Function):
     """The start of the unit of time that contains a moment."""
 
@@ -160,26 +137,43 @@ class Truncation(Function):
 
     def invert(self, condition: OnResult, operand: Column) -> Inverse:
         """Return the units as intervals."""
-        return _invert_monotone(
-            condition,
-            operand,
-            lambda value: _ns(value) if self._floor(_ns(value)) == _ns(value) else self._next(_ns(value)),
-            lambda value: self._next(_ns(value)),
-        )
 
-    def _floor(self, ns: int) -> int:
+        def first(value: object) -> int:
+            ns = _ns(value)
+            start, stop = self._unit_of(ns)
+            return ns if start == ns else stop
+
+        return _invert_monotone(condition, operand, first, lambda value: self._unit_of(_ns(value))[1])
+
+    def _unit_of(self, ns: int) -> tuple[int, int]:
+        """Return the start and the end of the unit that contains a moment, in nanoseconds."""
         if self._unit in _MONTHS:
             size = _MONTHS[self._unit]
-            return first_of_month(month_of(ns // NS_PER_DAY) // size * size) * NS_PER_DAY
-        shift = _DAYS_AFTER_MONDAY * NS_PER_DAY if self._unit == "week" else 0
-        size = _SIZES_NS[self._unit]
-        return (ns + shift) // size * size - shift
+            first = month_of(ns // NS_PER_DAY) // size * size
+            return first_of_month(first) * NS_PER_DAY, first_of_month(first + size) * NS_PER_DAY
+        size, shift = _SIZES_NS[self._unit], _DAYS_AFTER_MONDAY * NS_PER_DAY if self._unit == "week" else 0
+        start = (ns + shift) // size * size - shift
+        return start, start + size
 
-    def _next(self, ns: int) -> int:
-        start = self._floor(ns)
-        if self._unit in _MONTHS:
-            return first_of_month(month_of(start // NS_PER_DAY) + _MONTHS[self._unit]) * NS_PER_DAY
-        return start + _SIZES_NS[self._unit]
+
+class DateOf(Truncation):
+    """The date of a timestamp."""
+
+    __slots__ = ()
+    _unit = "day"
+
+    def apply(self, values: pa.Array) -> pa.Array:
+        """Return the dates.
+
+        Raises:
+            PredicateError: If a year is beyond the 5.8 million years of Arrow's dates.
+        """
+        ticks, per_day = _local_ticks(values)
+        days, nulls = ticks // per_day, _nulls(values)
+        try:
+            return pa.array(days, pa.int64(), mask=nulls).cast(pa.int32()).view(pa.date32())
+        except pa.ArrowInvalid as error:
+            raise no_result("date", error) from error
 
 
 def _invert_monotone(
