@@ -31,16 +31,7 @@ from intarsia.format.row_groups import ColumnChunks
 from intarsia.format.structs import PageEncodingStats, RowGroup
 from intarsia.rows.selection import RowSelection, union
 from intarsia.storage import ByteRange
-
-#: Up to this many ranges, slices are joined; for more ranges, rows are taken by their ordinals.
-_FEW_RANGES = 8
-
-#: If fewer than one value in this many is selected, values are taken by their ordinals, otherwise by a mask.
-_MIN_TAKEN = 4
-
-#: If fewer than one row in this many is needed, texts with few distinct values are decoded to dictionaries.
-_SPARSE = 4
-
+from intarsia.tuning import SLICED_RANGES, SPARSE_PART, TAKEN_PART
 
 # --- footers to columns of arrays -------------------------------------------------------------------
 
@@ -200,7 +191,7 @@ def decode_rows(
     pieces: dict[int, list[pa.ChunkedArray]] = defaultdict(list)
     for of_pages in together.values():
         covered, num_rows = _covered(of_pages, edges, rows)
-        is_sparse = len(num_rows) > 1 and rows.num_rows * _SPARSE < covered.num_rows
+        is_sparse = len(num_rows) > 1 and rows.num_rows * SPARSE_PART < covered.num_rows
         texts = [plan.leaf for plan in of_pages if _repeats_texts(schema, plan)] if is_sparse else []
         table = _decode_together(schema, of_pages, fetched, num_rows, texts, checksums=checksums)
         taken = RowTaker(covered, rows)
@@ -423,10 +414,10 @@ class RowTaker:
             return column
         if len(positions) == 1:
             return column.slice(int(positions.starts[0]), positions.num_rows)
-        if len(positions) <= _FEW_RANGES or not _can_take(column.type):
+        if len(positions) <= SLICED_RANGES or not _can_take(column.type):
             slices = [column.slice(start, stop - start) for start, stop in positions]
             return pa.chunked_array([chunk for piece in slices for chunk in piece.chunks], type=column.type)
-        if positions.num_rows * _MIN_TAKEN < self._num_values:
+        if positions.num_rows * TAKEN_PART < self._num_values:
             return column.take(self._ordinals)
         return column.filter(self._mask)
 

@@ -31,11 +31,10 @@ from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import ColumnChunk, ColumnIndex
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, ByteSource, CountedSource, ObjectStoreFile
+from intarsia.tuning import REQUESTS_AT_ONCE
 
 Bools: TypeAlias = "npt.NDArray[np.bool_]"
 
-#: Number of concurrent requests for ranges of objects.
-REQUESTS_AT_ONCE = 32
 
 #: Ranges of an object at most this many bytes apart are read in one request. A single object is read with
 #: gaps of up to 1 MiB, because a connection transfers 1 MiB in the time of another request. Here, other

@@ -32,15 +32,7 @@ from intarsia.format.structs import (
     SchemaElement,
 )
 from intarsia.storage import ByteRange, SourceStream, SparseBytes
-
-#: Up to this size, the bytes are copied in front of the footer, which takes less time than to parse it apart.
-_COPIED_BYTES = 1 << 17
-
-#: From this size on, columns are decoded in parallel.
-_MANY_BYTES = 1 << 20
-
-#: At least this many columns are decoded in parallel from a quarter of `_MANY_BYTES` on.
-_SEVERAL_COLUMNS = 4
+from intarsia.tuning import COPIED_BYTES, SEVERAL_COLUMNS, THREADED_BYTES
 
 _ARROW_SCHEMA = b"ARROW:schema"
 
@@ -223,10 +215,10 @@ def decode(
         "page_checksum_verification": checksums,
     }
     # a single column cannot be decoded in parallel, and memory freed by other threads is reused late
-    use_threads = num_bytes > (_MANY_BYTES if len(leaves) < _SEVERAL_COLUMNS else _MANY_BYTES // 4)
+    use_threads = num_bytes > (THREADED_BYTES if len(leaves) < SEVERAL_COLUMNS else THREADED_BYTES // 4)
     use_threads = use_threads and len(leaves) > 1 and len(groups) == 1
     try:
-        if sum(map(len, parts)) > _COPIED_BYTES:
+        if sum(map(len, parts)) > COPIED_BYTES:
             footer = pq.read_metadata(pa.BufferReader(schema.file(groups, sum(num_rows))))
             file = pq.ParquetFile(_file_of(parts), metadata=footer, **options)
         else:

@@ -26,20 +26,13 @@ from intarsia.format.footer import Leaf
 from intarsia.indexes.base import GatheredParts
 from intarsia.indexes.filter_matrix import FilterMatrix, GatheredFilters, one_of
 from intarsia.indexes.lookups import REMEMBERED_LOOKUPS, is_lookup, stored_values
-from intarsia.indexes.proof import (
-    LOCAL_REQUEST_BYTES,
-    ProofCost,
-    Savings,
-    Verdict,
-    Wanted,
-    evaluate_conditions,
-    split_batches,
-)
+from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, evaluate_conditions, split_batches
 from intarsia.indexes.statistics import chances_of_absence
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
+from intarsia.tuning import LOCAL_REQUEST_BYTES
 
 #: The false-positive rate for which filters are usually sized. The number of distinct values is unknown, so a
 #: filter for values that repeat looks too small for its chunk.

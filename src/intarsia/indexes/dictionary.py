@@ -50,42 +50,22 @@ from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
+from intarsia.tuning import (
+    DICTIONARIES_AT_ONCE,
+    DICTIONARIES_PER_TASK,
+    DICTIONARY_BYTES,
+    DICTIONARY_GAIN,
+    DICTIONARY_SEARCH,
+    MAX_SCAN_BYTES,
+    MIN_CHANCE,
+    MIN_EXCLUDED_SHARE,
+    SCAN_BYTES,
+    SCAN_ROW_BYTES,
+    TRIAL_DICTIONARIES,
+)
 
 #: Larger dictionary pages, in decompressed bytes, are not read.
 MAX_DICTIONARY_BYTES = 1 << 26
-
-#: Number of dictionary pages that are decoded concurrently.
-_PAGES_AT_ONCE = 2
-
-#: The maximum number of dictionary pages that a thread decodes at a time.
-_PAGES_PER_TASK = 32
-
-#: Reading and decoding a page of a local file costs at least as much as reading this many bytes of data.
-PAGE_COST_BYTES = 1 << 14
-
-#: A scan of a row group in which no row matches reads only the predicate's columns. Decoding and comparing
-#: them takes as long as reading this many more bytes of a local file, plus some for each row, to a maximum.
-SCAN_COST_BYTES = 1 << 14
-ROW_COST_BYTES = 16
-MAX_SCAN_COST_BYTES = 1 << 17
-
-#: A dictionary page may contain the value, so a page that has to be decoded must be this many times smaller
-#: than the possible savings.
-MIN_GAIN = 4
-
-#: Searching the bytes of a page takes this many times as long as a scan of as many bytes. Most of the time is
-#: spent in decompressing a page, which a scan does again if the page contains the value.
-SEARCH_COST = 4 / 3
-
-#: If the first pages all contain the bytes that are searched for, no other pages are searched.
-_TRIAL_PAGES = 16
-
-#: If a smaller share of a row group's rows is left, another index has excluded the others. The rest probably
-#: contains the value, so the dictionary page must be smaller again by `MIN_GAIN`.
-MIN_SHARE = 1 / 4
-
-#: The least probability that a dictionary excludes its row group, in computations of cost.
-_MIN_CHANCE = 1e-6
 
 
 class DictionaryLimits(NamedTuple):
@@ -102,8 +82,8 @@ class DictionaryLimits(NamedTuple):
 
     page_bytes: int = MAX_DICTIONARY_BYTES
     memory_bytes: int = MAX_BATCH_BYTES
-    page_cost_bytes: int = PAGE_COST_BYTES
-    scan_cost_bytes: int = MAX_SCAN_COST_BYTES
+    page_cost_bytes: int = DICTIONARY_BYTES
+    scan_cost_bytes: int = MAX_SCAN_BYTES
 
 
 _LIMITS = DictionaryLimits()
@@ -196,12 +176,12 @@ class Dictionaries:
             by_location.setdefault(probe.location, []).append(probe)
         if not by_location:
             return iter(())
-        with ThreadPoolExecutor(_PAGES_AT_ONCE) as pool:
+        with ThreadPoolExecutor(DICTIONARIES_AT_ONCE) as pool:
             for locations in self._batches(by_location):
                 batch = [by_location[location] for location in locations]
                 pages = self._file.source.read_ranges(locations)
                 # passing a page to another thread takes about as long as searching a small one
-                size = max(1, min(_PAGES_PER_TASK, len(batch) // (2 * _PAGES_AT_ONCE)))
+                size = max(1, min(DICTIONARIES_PER_TASK, len(batch) // (2 * DICTIONARIES_AT_ONCE)))
                 starts = range(0, len(batch), size)
                 tasks = [(batch[start : start + size], pages[start : start + size]) for start in starts]
                 judge = pool.map if len(tasks) > 1 else map
@@ -216,10 +196,10 @@ class Dictionaries:
         split = partial(split_batches, num_bytes=attrgetter("length"), max_bytes=self._limits.memory_bytes)
         decoded = [location for location, probes in by_location.items() if probes[0].is_decoded]
         searched = [location for location, probes in by_location.items() if not probes[0].is_decoded]
-        trial = searched[:_TRIAL_PAGES]
+        trial = searched[:TRIAL_DICTIONARIES]
         yield from split([*decoded, *trial])
         if any(self._excludes(probe) for location in trial for probe in by_location[location]):
-            yield from split(searched[_TRIAL_PAGES:])
+            yield from split(searched[TRIAL_DICTIONARIES:])
 
     def _excludes(self, probe: _Probe) -> bool:
         verdict = self._verdicts.get(probe.condition, {}).get(probe.row_group)
@@ -271,7 +251,7 @@ class Dictionaries:
             chances = chances_of_absence(self._file, condition, num_distinct)
             for row_group, location in found.items():
                 chance = 1 / num_lookup_values(condition) if chances is None else float(chances[row_group])
-                probes.append(_Probe(condition, leaf, row_group, location, sought, max(chance, _MIN_CHANCE)))
+                probes.append(_Probe(condition, leaf, row_group, location, sought, max(chance, MIN_CHANCE)))
         return probes
 
     def _worthwhile(self, probes: Sequence[_Probe], savings: Savings) -> list[_Probe]:
@@ -294,9 +274,9 @@ class Dictionaries:
                 if not excluded[row_group]:
                     continue
                 num_rows = savings.rows_of(row_group)
-                min_rows = MIN_SHARE * int(edges[row_group + 1] - edges[row_group])
-                doubt = MIN_GAIN if num_rows < min_rows else 1
-                budget = min(self._limits.scan_cost_bytes, SCAN_COST_BYTES + ROW_COST_BYTES * num_rows)
+                min_rows = MIN_EXCLUDED_SHARE * int(edges[row_group + 1] - edges[row_group])
+                doubt = DICTIONARY_GAIN if num_rows < min_rows else 1
+                budget = min(self._limits.scan_cost_bytes, SCAN_BYTES + SCAN_ROW_BYTES * num_rows)
                 leaves = {probe.leaf.ordinal: probe.leaf for probe in together}
                 for ordinal, leaf in leaves.items():
                     if ordinal not in scanned:
@@ -306,11 +286,11 @@ class Dictionaries:
                 decoded: set[ByteRange] = set()
                 for probe in together:
                     chance = probe.chance / doubt
-                    cost = int(max(MIN_GAIN * probe.location.length, page_cost) / chance)
+                    cost = int(max(DICTIONARY_GAIN * probe.location.length, page_cost) / chance)
                     if cost < budget:
                         decoded.add(probe.location)
                     elif probe.sought is not None:
-                        cost = int(max(SEARCH_COST * probe.location.length, page_cost) / chance)
+                        cost = int(max(DICTIONARY_SEARCH * probe.location.length, page_cost) / chance)
                     costs[probe.location] = min(cost, costs.get(probe.location, cost))
                 total = sum(costs.values())
                 kept = sorted(costs, key=costs.__getitem__)

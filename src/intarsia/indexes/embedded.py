@@ -20,9 +20,7 @@ from intarsia.indexes.registry import find_index
 from intarsia.predicate.bound import BoundFunction, Condition, Path
 from intarsia.storage import ByteRange
 from intarsia.storage.memory_cache import MemoryCache
-
-#: The approximate cost of a lookup in an index that is probed.
-PROBE_BYTES = 8 * 1024
+from intarsia.tuning import PROBE_BYTES
 
 _KIND = "index"
 

@@ -14,7 +14,7 @@ from intarsia.file import ParquetInput
 from intarsia.file.joined import JoinedInput
 from intarsia.format.directory import Entry
 from intarsia.indexes.base import OpenIndex
-from intarsia.indexes.embedded import PROBE_BYTES, EmbeddedIndexes
+from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.lookups import num_lookup_values
 from intarsia.indexes.proof import Proof, ProofCost, Savings, Verdict, Wanted, evaluate_conditions
 from intarsia.indexes.registry import indexed_columns
@@ -23,9 +23,7 @@ from intarsia.predicate import Path
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection, union
-
-#: The approximate cost of each further value of a lookup.
-PROBED_VALUE_BYTES = 1024
+from intarsia.tuning import PROBE_BYTES, PROBED_VALUE_BYTES
 
 #: Testing this many integers takes less time than decoding a row group, which it may save.
 TRIED_VALUES_PER_ROW_GROUP = 1 << 15

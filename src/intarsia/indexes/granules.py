@@ -22,6 +22,7 @@ from intarsia.format.arrow_stream import check_expanded, expanded_bytes
 from intarsia.indexes.base import PayloadPart
 from intarsia.indexes.layout import ColumnData, Granularity, Layout
 from intarsia.rows.selection import Rows, RowSelection
+from intarsia.tuning import THREADED_STREAM_BYTES
 
 _EDGES = b"edges"
 
@@ -319,9 +320,6 @@ def merge_rows_of_granules(parts: Sequence[PayloadPart], granularity: Granularit
 
 # --- record batches as bytes, in Arrow's IPC stream format ----------------------------------------------
 
-#: Smaller streams are decompressed in the calling thread, because waking another one takes longer.
-_CONCURRENT_BYTES = 1 << 20
-
 
 def open_stream(data: bytes) -> pa.ipc.RecordBatchStreamReader:
     """Open a stream, which may be compressed.
@@ -329,7 +327,7 @@ def open_stream(data: bytes) -> pa.ipc.RecordBatchStreamReader:
     Raises:
         pa.ArrowInvalid: If the bytes do not begin with a schema.
     """
-    options = pa.ipc.IpcReadOptions(use_threads=len(data) >= _CONCURRENT_BYTES)
+    options = pa.ipc.IpcReadOptions(use_threads=len(data) >= THREADED_STREAM_BYTES)
     return pa.ipc.open_stream(data, options=options)
 
 

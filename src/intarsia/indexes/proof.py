@@ -22,9 +22,6 @@ from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 
-#: The cost of a request to a local file, in bytes that could be read in that time.
-LOCAL_REQUEST_BYTES = 1 << 12
-
 #: The conditions to evaluate, each with the row groups in which its result matters.
 Wanted: TypeAlias = Mapping[Condition, Bools]
 

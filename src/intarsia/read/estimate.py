@@ -23,9 +23,7 @@ from intarsia.predicate import (
     Path,
 )
 from intarsia.predicate.bound import conjoin
-
-#: A condition that keeps a larger share of the rows saves few pages of other columns.
-SELECTIVE_SHARE = 0.25
+from intarsia.tuning import SELECTIVE_SHARE
 
 _LOWER_ENDS = frozenset((">", ">="))
 _UPPER_ENDS = frozenset(("<", "<="))

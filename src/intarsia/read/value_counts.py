@@ -34,14 +34,10 @@ from intarsia.read.report import FileOutcome
 from intarsia.read.retry import retry_without_wrong_index
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
+from intarsia.tuning import MERGED_PIECES, MERGED_ROWS
 
 VALUE: Final = "value"
 COUNT: Final = "count"
-
-#: Partial results are merged when they have more rows than this, and than twice the distinct values; or when
-#: there are many of them.
-_MERGED_ROWS: Final = 1 << 20
-_MERGED_PIECES: Final = 64
 
 
 class ValueCounts:
@@ -247,9 +243,9 @@ def _condensed(pieces: list[pa.Table]) -> list[pa.Table]:
     """Merge partial results if they are large or many; the first one only if the others are as large."""
     if len(pieces) < 2:
         return pieces
-    if sum(piece.num_rows for piece in pieces) > max(_MERGED_ROWS, 2 * pieces[0].num_rows):
+    if sum(piece.num_rows for piece in pieces) > max(MERGED_ROWS, 2 * pieces[0].num_rows):
         return [_grouped(pieces)]
-    return [pieces[0], _grouped(pieces[1:])] if len(pieces) > _MERGED_PIECES else pieces
+    return [pieces[0], _grouped(pieces[1:])] if len(pieces) > MERGED_PIECES else pieces
 
 
 def _check_row_counts(query: FileQuery, rows: RowSelection, leaf: Leaf | None = None) -> None:
