@@ -23,7 +23,6 @@ from intarsia.advice.sampled_file import BuiltIndex, group_bytes
 from intarsia.arrow.owned_rows import no_rows
 from intarsia.embed import PageIndex
 from intarsia.embed.structures import Attachable
-from intarsia.indexes.base import HasPurpose
 from intarsia.indexes.distinct import Distinct
 from intarsia.indexes.rowmap import MAX_BUCKET_ENTRIES
 from intarsia.lake.table import Table
@@ -267,7 +266,7 @@ class Measurement:
                     index,
                     name,
                     column_of(index),
-                    index.purpose if isinstance(index, HasPurpose) else "",
+                    index.purpose,
                     round(weight),
                     weight / max(1, self._total_bytes),
                     seconds * self._data_scale,

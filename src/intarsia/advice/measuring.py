@@ -24,8 +24,8 @@ from intarsia.arrow.owned_rows import no_rows
 from intarsia.embed.structures import Attachable
 from intarsia.errors import ColumnNotFoundError, IntarsiaError, PredicateError
 from intarsia.file import ParquetInput
+from intarsia.indexes.lookups import is_lookup, num_lookup_values
 from intarsia.indexes.rowmap import MAX_BUCKET_ENTRIES, RowMap
-from intarsia.indexes.value_hash import is_lookup, num_lookup_values
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.planner import Planner

@@ -18,7 +18,7 @@ from intarsia.errors import IntarsiaError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.directory import KEY
 from intarsia.format.footer import chunk_range
-from intarsia.indexes.embedded import find_index
+from intarsia.indexes.registry import find_index
 from intarsia.storage import BufferedSource, ByteRange
 
 #: The maximum number of files in a sample.

@@ -36,7 +36,7 @@ from intarsia.errors import (
     UnsupportedFeatureError,
 )
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.indexes.base import HasPurpose, Index
+from intarsia.indexes.base import Index
 from intarsia.predicate.nodes import dotted
 from intarsia.storage import StorageOptions
 from intarsia.storage.target import CopiesAhead, Target, find_target
@@ -283,10 +283,10 @@ def checked_indexes(indexes: Attachables) -> list[Attachable]:
     is_one = isinstance(indexes, (*STANDARD, Index, str)) or not isinstance(indexes, Iterable)
     passed: Any = [indexes] if is_one else indexes
     for index in passed:
-        # a class has the attributes that the protocol requires of its instances
-        if isinstance(index, type) or not isinstance(index, (*STANDARD, Index)):
+        if not isinstance(index, (*STANDARD, Index)):
             raise IndexBuildError(
-                f"{index!r} is not an index; pass objects like PageIndex() or Distinct('country')",
+                f"{index!r} is not an index; pass objects like PageIndex() or Distinct('country'), or of a "
+                "class that derives from intarsia.indexes.Index",
                 reason="not-an-index",
             )
         identity: object = index.name if isinstance(index, STANDARD) else check_parameters(index)
@@ -330,7 +330,7 @@ def heavy_notes(added: Mapping[str, tuple[Attachable, int]], original_bytes: int
     for name, (index, num_bytes) in added.items():
         share = num_bytes / original_bytes
         if share > HEAVY_SHARE and original_bytes >= MIN_FILE_BYTES:
-            purpose = f"; it is used to {index.purpose}" if isinstance(index, HasPurpose) else ""
+            purpose = f"; it is used to {index.purpose}" if index.purpose else ""
             reason = f"it is larger than a tenth of the file{purpose}"
             columns = ", ".join(map(dotted, index.columns)) or None
             yield Note(columns, None, name, reason, "heavy", share)

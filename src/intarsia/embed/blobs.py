@@ -16,11 +16,11 @@ from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.format.blob import BLOB_HEADER_BYTES, blob_header, checksum
 from intarsia.format.directory import Entry
-from intarsia.indexes.base import HasFooterKeys, Index, ReportsShortfall, parameters
-from intarsia.indexes.capabilities import SharesFooterKeys
-from intarsia.indexes.embedded import EmbeddedIndexes, find_index
+from intarsia.indexes.base import Index
+from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.layout import Granularity
-from intarsia.indexes.parameters import check_granularity
+from intarsia.indexes.parameters import check_granularity, parameters
+from intarsia.indexes.registry import find_index
 from intarsia.predicate.nodes import render_column
 
 #: Payloads up to this size are stored in the directory, which readers of the footer have already read.
@@ -49,7 +49,8 @@ class Blob:
         """Return the footer keys that the index needs besides the directory, for a blob at ``offset``."""
         if self.entry.inline is not None:
             return {}
-        return _footer_keys(find_index(self.entry).index, offset + BLOB_HEADER_BYTES)
+        index = find_index(self.entry).index
+        return {} if index is None else index.footer_keys(offset + BLOB_HEADER_BYTES)
 
     def check_same_payload(self, key: bytes, file: ParquetInput) -> None:
         """Check that a footer key of the original file points to the same payload.
@@ -59,20 +60,16 @@ class Blob:
         """
         index = find_index(self.entry).index
         detail = "a file can contain only one"
-        if isinstance(index, SharesFooterKeys):
-            found = index.difference(self.payload, file)
-            if found is None:
-                return
+        found = "" if index is None else index.difference(self.payload, file)
+        if found is None:
+            return
+        if found:
             detail = f"its value points to a different index: {found}"
         raise IndexBuildError(
             f"{self.entry.name} needs the footer key {key.decode()!r}, which the original file has; {detail}",
             reason="footer-key-taken",
             path=file.path,
         )
-
-
-def _footer_keys(index: object | None, payload_offset: int) -> Mapping[bytes, bytes]:
-    return index.footer_keys(payload_offset) if isinstance(index, HasFooterKeys) else {}
 
 
 def carried_blobs(original: Original, *, footer_only: bool = False) -> tuple[list[Blob], list[Note]]:
@@ -153,8 +150,6 @@ def same_index(planned: Entry, there: Entry) -> bool:
 
 def shortfall_of(index: Index, blob: Blob, columns: FileColumns) -> Note | None:
     """Return a note about an index that was built but is unlikely to exclude rows."""
-    if not isinstance(index, ReportsShortfall):
-        return None
     reason = index.shortfall(blob.payload, columns.layout)
     if reason is None:
         return None
@@ -177,7 +172,7 @@ def build_blob(index: Index, planned: Entry, columns: FileColumns, payload: byte
         raise IndexBuildError(
             f"{index!r} built {type(payload).__name__}; build() must return bytes", reason="invalid-payload"
         )
-    inline = payload if len(payload) <= INLINE_BYTES and not _footer_keys(index, 0) else None
+    inline = payload if len(payload) <= INLINE_BYTES and not index.footer_keys(0) else None
     length = 0 if inline is not None else BLOB_HEADER_BYTES + len(payload)
     unit = columns.int96_unit(planned.columns)
     entry = replace(planned, length=length, xxh3=checksum(payload), inline=inline, int96_unit=unit)

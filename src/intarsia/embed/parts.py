@@ -23,9 +23,8 @@ from intarsia.embed.original import Original, find_original
 from intarsia.embed.structures import STANDARD, Attachable, StructureCompleter
 from intarsia.errors import IntarsiaError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.indexes.base import Index
+from intarsia.indexes.base import Index, PayloadPart
 from intarsia.indexes.layout import Layout
-from intarsia.indexes.merging import MergesParts, PayloadPart
 from intarsia.storage import local_path
 from intarsia.storage.target import find_target
 
@@ -87,8 +86,6 @@ class BuiltParts:
             return None
         if len(parts) == 1:
             return parts[0].payloads[name]
-        if not isinstance(index, MergesParts):
-            return None
         pieces = []
         for part in parts:
             edges = self._edges[part.start : part.stop + 1]
@@ -129,7 +126,7 @@ def divide_work(file: ParquetInput, indexes: Sequence[Attachable], part_bytes: i
     shared = tuple(
         position
         for position, index in enumerate(indexes)
-        if not isinstance(index, Index) or (isinstance(index, MergesParts) and index.can_merge())
+        if not isinstance(index, Index) or index.can_merge()
     )
     works = [PartWork(0, len(groups), (at,)) for at in range(len(indexes)) if at not in shared]
     start, size = 0, 0

@@ -45,12 +45,14 @@ class RecordedPages(NamedTuple):
         dictionary_use: Whether the data pages need the dictionary page.
         is_single: Whether the chunk is one data page, and the dictionary page that it needs, if it has one.
             Any of its rows then take the whole chunk, so that the locations of its pages are not needed.
+        encodings: The encodings of pages and levels.
     """
 
     data: int
     dictionary: int
     dictionary_use: DictionaryUse
     is_single: bool
+    encodings: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,6 @@ class ChunkOutlines:
         is_sound: Whether the chunk is in this file, is not encrypted, and has possible offsets and counts.
             If not, only the numbers of pages are used; `Footer.chunk_metadata` raises the error.
         pages: The pages of each chunk.
-        encodings: The encodings of each chunk.
         starts: Byte offset of the chunk.
         stops: Byte offset of its end.
         first_pages: Byte offset of its first data page.
@@ -78,7 +79,6 @@ class ChunkOutlines:
 
     is_sound: Bools
     pages: Sequence[RecordedPages]
-    encodings: Sequence[tuple[int, ...]]
     starts: Int64s
     stops: Int64s
     first_pages: Int64s
@@ -109,7 +109,7 @@ def recorded_pages(stats: Sequence[PageEncodingStats] | None, encodings: Sequenc
     if not stats:
         has_dictionary = any(encoding in DICTIONARY_ENCODINGS for encoding in encodings)
         use = DictionaryUse.SOME_PAGES if has_dictionary else DictionaryUse.NEVER
-        return RecordedPages(UNKNOWN, UNKNOWN, use, is_single=False)
+        return RecordedPages(UNKNOWN, UNKNOWN, use, False, encodings)
     data_pages = sum(stat.count for stat in stats if stat.page_type in DATA_PAGES)
     dictionary_pages = sum(stat.count for stat in stats if stat.page_type == PageType.DICTIONARY_PAGE)
     needs = {
@@ -122,7 +122,7 @@ def recorded_pages(stats: Sequence[PageEncodingStats] | None, encodings: Sequenc
         (stat.page_type, stat.count) for stat in stats if stat.count and stat.page_type not in DATA_PAGES
     ]
     needed = [(PageType.DICTIONARY_PAGE, 1)] if use is DictionaryUse.ALWAYS else []
-    return RecordedPages(data_pages, dictionary_pages, use, data_pages == 1 and others == needed)
+    return RecordedPages(data_pages, dictionary_pages, use, data_pages == 1 and others == needed, encodings)
 
 
 def padded(footer: Footer, outlines: list[ChunkOutlines]) -> list[ChunkOutlines]:

@@ -31,19 +31,13 @@ from intarsia.format.row_groups import ColumnChunks
 from intarsia.format.structs import PageEncodingStats, RowGroup
 from intarsia.rows.selection import RowSelection, union
 from intarsia.storage import ByteRange
-
-#: Up to this many ranges, slices are joined; for more ranges, rows are taken by their ordinals.
-_FEW_RANGES = 8
-
-#: If fewer than one value in this many is selected, values are taken by their ordinals, otherwise by a mask.
-_MIN_TAKEN = 4
-
-#: If fewer than one row in this many is needed, texts with few distinct values are decoded to dictionaries.
-_SPARSE = 4
-
+from intarsia.tuning import SLICED_RANGES, SPARSE_PART, TAKEN_PART
 
 # --- footers to columns of arrays -------------------------------------------------------------------
 
+
+#: The limit on offsets and sizes, whose sum must fit into 64 bits.
+_MAX_SIZE = 1 << 61
 
 #: Offsets and counts of a chunk that is not sound, as in `ChunkOutlines` before ``data_pages``.
 _UNSOUND = (-1, -1, -1, -1, -1, -1)
@@ -62,7 +56,6 @@ def outlines_of(
     ordinals = [leaf.ordinal for leaf in leaves]
     rows: list[tuple[int, ...]] = []
     pages: list[RecordedPages] = []
-    encodings: list[tuple[int, ...]] = []
     known: dict[tuple[Sequence[PageEncodingStats], Sequence[int]], RecordedPages] = {}
     for group in groups:
         chunks = group.columns
@@ -73,11 +66,11 @@ def outlines_of(
         ):
             meta = chunk.meta_data
             of_chunk: tuple[int, ...] = _UNSOUND
-            own_encodings = tuple(meta.encodings or ()) if meta is not None else ()
+            encodings = tuple(meta.encodings or ()) if meta is not None else ()
             stats = tuple(meta.encoding_stats or ()) if meta is not None else ()
-            of_pages = known.get((stats, own_encodings))
+            of_pages = known.get((stats, encodings))
             if of_pages is None:  # most chunks of a file are alike
-                of_pages = known[stats, own_encodings] = recorded_pages(stats, own_encodings)
+                of_pages = known[stats, encodings] = recorded_pages(stats, encodings)
             if (
                 meta is not None
                 and (start := meta.data_page_offset) is not None
@@ -87,7 +80,8 @@ def outlines_of(
                 and meta.codec is not None
                 and not chunk.file_path
                 and chunk.crypto_metadata is None
-                and abs(start) + abs(size) < 1 << 62
+                and -_MAX_SIZE < start < _MAX_SIZE
+                and -_MAX_SIZE < size < _MAX_SIZE
             ):
                 dictionary = meta.dictionary_page_offset
                 first = dictionary if dictionary is not None and 0 < dictionary < start else start
@@ -105,7 +99,6 @@ def outlines_of(
                 )
             )
             pages.append(of_pages)
-            encodings.append(own_encodings)
     table = np.array(rows, dtype=np.int64).reshape(len(groups), len(leaves), len(_UNSOUND) + 6)
     # in this order a leaf's values are contiguous, and one operation checks all leaves
     columns = np.ascontiguousarray(table.T)
@@ -116,7 +109,6 @@ def outlines_of(
         ChunkOutlines(
             is_sound[position],
             pages[position::width],
-            encodings[position::width],
             *list(columns[:, position]),
         )
         for position in range(width)
@@ -199,7 +191,7 @@ def decode_rows(
     pieces: dict[int, list[pa.ChunkedArray]] = defaultdict(list)
     for of_pages in together.values():
         covered, num_rows = _covered(of_pages, edges, rows)
-        is_sparse = len(num_rows) > 1 and rows.num_rows * _SPARSE < covered.num_rows
+        is_sparse = len(num_rows) > 1 and rows.num_rows * SPARSE_PART < covered.num_rows
         texts = [plan.leaf for plan in of_pages if _repeats_texts(schema, plan)] if is_sparse else []
         table = _decode_together(schema, of_pages, fetched, num_rows, texts, checksums=checksums)
         taken = RowTaker(covered, rows)
@@ -335,7 +327,7 @@ def _segments(plan: LeafPlan, schema: SyntheticSchema, fetched: FetchedBytes) ->
             data, start = fetched.part(starts[at]) if is_sure else fetched.between(starts[at], stops[at])
             stop = start + stops[at] - starts[at]
             check_values(data, num_values[at], codec, leaf, schema.created_by, start, stop)
-    encodings = list(map(outlines.encodings.__getitem__, groups.tolist()))
+    encodings = [outlines.pages[group].encodings for group in groups.tolist()]
     raw_bytes = outlines.uncompressed_bytes[groups].tolist()
     ordinal = schema.positions[leaf.ordinal]
     return Segments(ordinal, starts, stops, num_values, raw_bytes, codecs, encodings)
@@ -422,10 +414,10 @@ class RowTaker:
             return column
         if len(positions) == 1:
             return column.slice(int(positions.starts[0]), positions.num_rows)
-        if len(positions) <= _FEW_RANGES or not _can_take(column.type):
+        if len(positions) <= SLICED_RANGES or not _can_take(column.type):
             slices = [column.slice(start, stop - start) for start, stop in positions]
             return pa.chunked_array([chunk for piece in slices for chunk in piece.chunks], type=column.type)
-        if positions.num_rows * _MIN_TAKEN < self._num_values:
+        if positions.num_rows * TAKEN_PART < self._num_values:
             return column.take(self._ordinals)
         return column.filter(self._mask)
 

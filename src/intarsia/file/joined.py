@@ -31,11 +31,10 @@ from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import ColumnChunk, ColumnIndex
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, ByteSource, CountedSource, ObjectStoreFile
+from intarsia.tuning import REQUESTS_AT_ONCE
 
 Bools: TypeAlias = "npt.NDArray[np.bool_]"
 
-#: Number of concurrent requests for ranges of objects.
-REQUESTS_AT_ONCE = 32
 
 #: Ranges of an object at most this many bytes apart are read in one request. A single object is read with
 #: gaps of up to 1 MiB, because a connection transfers 1 MiB in the time of another request. Here, other
@@ -207,14 +206,14 @@ class JoinedMetadata(FileMetadata):
         part, own, _ = self.part_of(row_group)
         part.distrust_page_index(own, reason)
         with self._changing:
-            self._contradictions |= {Contradiction(row_group)}
+            self.contradictions |= {Contradiction(row_group)}
 
     def drop_bounds(self, key: ChunkKey) -> None:
         """See `FileMetadata`."""
         part, own = self._own(key)
         part.drop_bounds(own)
         with self._changing:
-            self._contradictions |= {Contradiction(*key)}
+            self.contradictions |= {Contradiction(*key)}
 
     def located_counts(self) -> dict[ChunkKey, int]:
         """See `FileMetadata`."""

@@ -114,11 +114,14 @@ class FileMetadata:
         raw: The bytes of its footer.
 
     Attributes:
+        footer_start: The offset of the footer in the file.
         ignored: Indexes that were found and are not trusted.
+        contradictions: The metadata that was found to be wrong so far.
     """
 
     def __init__(self, path: str, raw: RawFooter) -> None:
         self.path = path
+        self.footer_start = raw.start
         self._raw = raw
         self.ignored: list[Ignored] = []
         self._locations: dict[ChunkKey, PageLocations | None] = {}
@@ -129,7 +132,7 @@ class FileMetadata:
         self._outlines: dict[int, ChunkOutlines] = {}
         self._derived: dict[Hashable, Any] = {}
         self._page_index_bytes = 0
-        self._contradictions: frozenset[Contradiction] = frozenset()
+        self.contradictions: frozenset[Contradiction] = frozenset()
         self._changing = threading.RLock()
 
     def part_of(self, row_group: int) -> tuple[FileMetadata, int, int]:
@@ -138,11 +141,6 @@ class FileMetadata:
         Several files may be joined; the start is the offset of the first byte of the file.
         """
         return self, row_group, 0
-
-    @property
-    def footer_start(self) -> int:
-        """The offset of the footer in the file."""
-        return self._raw.start
 
     @property
     def memory_bytes(self) -> int:
@@ -267,10 +265,10 @@ class FileMetadata:
     def distrust_page_index(self, row_group: int, reason: str) -> None:
         """Ignore the page index of a row group whose pages contradict it."""
         with self._changing:
-            if Contradiction(row_group) in self._contradictions:
+            if Contradiction(row_group) in self.contradictions:
                 return
             self.distrust(f"page index, row group {row_group}", reason, "wrong-page-index")
-            self._contradictions |= {Contradiction(row_group)}
+            self.contradictions |= {Contradiction(row_group)}
             for leaf in self.footer.leaves:
                 self._locations[ChunkKey(row_group, leaf.ordinal)] = None
                 self._column_indexes[ChunkKey(row_group, leaf.ordinal)] = None
@@ -279,13 +277,8 @@ class FileMetadata:
     def drop_bounds(self, key: ChunkKey) -> None:
         """Ignore the statistics and the column index of a chunk from now on."""
         with self._changing:
-            self._contradictions |= {Contradiction(*key)}
+            self.contradictions |= {Contradiction(*key)}
             self._column_indexes[key] = None
-
-    @property
-    def contradictions(self) -> frozenset[Contradiction]:
-        """The metadata that was found to be wrong so far."""
-        return self._contradictions
 
     def has_loaded(self, struct: Literal["OffsetIndex", "ColumnIndex"], key: ChunkKey) -> bool:
         """Return whether a part of the page index of a chunk has been loaded or found to be missing."""
@@ -310,7 +303,7 @@ class FileMetadata:
                 rows = locations.rows
                 rows = self._page_rows.setdefault((rows.num_rows, rows.starts.tobytes()), rows)
                 locations = PageLocations(locations.offsets, locations.sizes_bytes, rows)
-            if Contradiction(key.row_group) in self._contradictions:
+            if Contradiction(key.row_group) in self.contradictions:
                 locations = None
             self._locations[key] = locations
             if locations is not None and len(locations) != recorded:
@@ -320,9 +313,7 @@ class FileMetadata:
     def keep_column_index(self, key: ChunkKey, column_index: ColumnIndex | None, num_bytes: int = 0) -> None:
         """Store the column index of a chunk, or that none is trusted."""
         with self._changing:
-            is_wrong = not self._contradictions.isdisjoint(
-                (Contradiction(key.row_group), Contradiction(*key))
-            )
+            is_wrong = not self.contradictions.isdisjoint((Contradiction(key.row_group), Contradiction(*key)))
             self._column_indexes[key] = None if is_wrong else column_index
             self._page_index_bytes += num_bytes
 

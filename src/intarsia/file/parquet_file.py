@@ -36,17 +36,7 @@ from intarsia.format.page_index import (
 )
 from intarsia.format.pages import PAGE_CHECKSUM
 from intarsia.storage import ByteRange, ByteSource, CountedSource, IoCounts, LocalFile
-
-#: Number of bytes read at the end of a remote file, which usually contain the whole footer.
-REMOTE_TAIL_BYTES = 64 * 1024
-
-#: Number of bytes before the footer of a remote file that are read together as soon as some of them are
-#: needed. They contain the page index and, in many files, all other indexes. A lookup in one object needs
-#: several of them, one after the other. A round trip to a store takes 20 to 100 ms, in which a connection
-#: transfers 1 MiB or more. Objects that are planned together (`intarsia.file.joined`) are read without this
-#: zone, because most of them are excluded by one index.
-REMOTE_INDEX_BYTES = 256 * 1024
-
+from intarsia.tuning import REMOTE_INDEX_BYTES, REMOTE_TAIL_BYTES
 
 #: The parts of the page index of a chunk.
 StructName: TypeAlias = Literal["OffsetIndex", "ColumnIndex"]

@@ -32,15 +32,7 @@ from intarsia.format.structs import (
     SchemaElement,
 )
 from intarsia.storage import ByteRange, SourceStream, SparseBytes
-
-#: Up to this size, the bytes are copied in front of the footer, which takes less time than to parse it apart.
-_COPIED_BYTES = 1 << 17
-
-#: From this size on, columns are decoded in parallel.
-_MANY_BYTES = 1 << 20
-
-#: At least this many columns are decoded in parallel from a quarter of `_MANY_BYTES` on.
-_SEVERAL_COLUMNS = 4
+from intarsia.tuning import COPIED_BYTES, SEVERAL_COLUMNS, THREADED_BYTES
 
 _ARROW_SCHEMA = b"ARROW:schema"
 
@@ -64,14 +56,6 @@ class SyntheticSchema:
     leaves: tuple[Leaf, ...]
     created_by: bytes | None
     key_values: tuple[KeyValue, ...] = ()
-
-    @property
-    def _decoded_as(self) -> bytes | None:
-        """The writer, if pyarrow has to know it to decode single pages.
-
-        For chunks of old parquet-mr, it would read bytes behind them, which are others here.
-        """
-        return self.created_by if self.created_by and self.created_by.startswith(b"parquet-cpp ") else None
 
     def part(self, roots: Sequence[int]) -> SyntheticSchema:
         """Return the part of the schema under top-level fields, given by ascending ordinals."""
@@ -134,9 +118,12 @@ class SyntheticSchema:
 
     def file(self, row_groups: list[RowGroup], num_rows: int, body: Sequence[bytes] = ()) -> bytes:
         """Return a file of ``body`` and a footer; pyarrow does not check the magic at the start."""
+        # only parquet-cpp: for chunks of old parquet-mr, pyarrow would read bytes behind them, others here
+        is_needed = self.created_by is not None and self.created_by.startswith(b"parquet-cpp ")
+        created_by = self.created_by if is_needed else None
         key_values = list(self.key_values) or None
         metadata = FileMetaData(
-            2, list(self.elements), num_rows, row_groups, key_values, created_by=self._decoded_as
+            2, list(self.elements), num_rows, row_groups, key_values, created_by=created_by
         )
         return b"".join((*body, *footer_parts(thrift.serialize(metadata))))
 
@@ -228,10 +215,10 @@ def decode(
         "page_checksum_verification": checksums,
     }
     # a single column cannot be decoded in parallel, and memory freed by other threads is reused late
-    use_threads = num_bytes > (_MANY_BYTES if len(leaves) < _SEVERAL_COLUMNS else _MANY_BYTES // 4)
+    use_threads = num_bytes > (THREADED_BYTES if len(leaves) < SEVERAL_COLUMNS else THREADED_BYTES // 4)
     use_threads = use_threads and len(leaves) > 1 and len(groups) == 1
     try:
-        if sum(map(len, parts)) > _COPIED_BYTES:
+        if sum(map(len, parts)) > COPIED_BYTES:
             footer = pq.read_metadata(pa.BufferReader(schema.file(groups, sum(num_rows))))
             file = pq.ParquetFile(_file_of(parts), metadata=footer, **options)
         else:

@@ -271,14 +271,14 @@ class Trust:
             meta: The metadata of a chunk; None for all chunks.
         """
         found = self._doubt_of_format(claim)
-        return self.doubt_of_writer(claim, meta) if found is None and self._rules else found
+        return self.doubt_of_writer(claim, meta) if found is None else found
 
     def doubt_of_writer(self, claim: Claim, meta: ColumnMetaData | None = None) -> str | None:
         """Return the reason why a claim of the file's writer is not trusted; None if no rule applies."""
         is_computed = self.directory is not None and self.leaf.ordinal in self.directory.computed_statistics
         if claim in STATISTICS_CLAIMS and is_computed:
             return None
-        for rule in self._rules:
+        for rule in _rules_of(self.footer.created_by):
             if claim in rule.claims and rule.applies(_Case(self.footer, self.leaf, meta, self.arrow_type)):
                 return rule.reason.format(name=parse_writer(self.footer.created_by)[0])
         return None
@@ -323,10 +323,6 @@ class Trust:
             and is_top_level
             and self.leaf.type in (Type.INT32, Type.INT64)
         )
-
-    @cached_property
-    def _rules(self) -> tuple[Rule, ...]:
-        return _rules_of(self.footer.created_by)
 
     @cached_property
     def order_is_known(self) -> bool:

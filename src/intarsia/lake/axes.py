@@ -25,7 +25,7 @@ from intarsia.file import FileMetadata
 from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
 from intarsia.format.directory import KEY
 from intarsia.format.enums import Type
-from intarsia.indexes.embedded import indexed_columns
+from intarsia.indexes.registry import indexed_columns
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.snapshot import Snapshot
 from intarsia.predicate import Path
@@ -35,10 +35,7 @@ from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.pages_read import PagesRead
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import union
-
-#: The maximum number of files in an axis, and of bytes of their metadata in memory.
-MAX_FILES = 1_024
-MAX_BYTES = 64 << 20
+from intarsia.tuning import AXIS_BYTES, AXIS_FILES
 
 #: Files that can be joined, by ordinal in the table.
 Members: TypeAlias = "dict[int, JoinedPart]"
@@ -123,7 +120,7 @@ def axes(parts: Iterable[tuple[int, JoinedPart]]) -> Iterator[Members]:
     for ordinal, part in parts:
         found.setdefault(_key_of(part), {})[ordinal] = part
         num_files, num_bytes = num_files + 1, num_bytes + part.metadata.memory_bytes
-        if num_files >= MAX_FILES or num_bytes >= MAX_BYTES:
+        if num_files >= AXIS_FILES or num_bytes >= AXIS_BYTES:
             yield from found.values()
             found, num_files, num_bytes = {}, 0, 0
     yield from found.values()

@@ -26,7 +26,7 @@ from intarsia.errors import (
 )
 from intarsia.file import ParquetInput
 from intarsia.file.joined import JoinedInput
-from intarsia.lake.axes import MAX_FILES, AxisPlan
+from intarsia.lake.axes import AxisPlan
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.index.of_table import FamilyFiles
 from intarsia.lake.planner import Planner
@@ -47,6 +47,7 @@ from intarsia.read.sort_key import Ranks, SortKey, TopRows
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import reading_indexes
+from intarsia.tuning import AXIS_FILES
 
 
 @dataclass(frozen=True)
@@ -126,11 +127,11 @@ class FirstRows:
         while pending.any():
             batch = self._best_known(members, pending & is_known)
             # the others have no bounds before their footers are read
-            batch = batch or np.flatnonzero(pending & ~is_known)[:MAX_FILES].tolist()
+            batch = batch or np.flatnonzero(pending & ~is_known)[:AXIS_FILES].tolist()
             pending[batch] = False
             self._search(batch)
             if (pending & ~is_known).any() and not self._top.num_missing:
-                rest = np.flatnonzero(pending & ~is_known)[:MAX_FILES].tolist()
+                rest = np.flatnonzero(pending & ~is_known)[:AXIS_FILES].tolist()
                 pending[rest] = False
                 self._search(rest)
             condition = self._top.condition
@@ -157,13 +158,13 @@ class FirstRows:
             ordinals.append(one.files)
             num_rows.append(np.where(among[one.files], one.family.num_rows[one.within], 0))
         if not parts:
-            return list(map(int, np.flatnonzero(among)[:MAX_FILES]))
+            return list(map(int, np.flatnonzero(among)[:AXIS_FILES]))
         files, counts = np.concatenate(ordinals), np.concatenate(num_rows)
         missing = max(self._top.num_missing, 1)
         best = self._key.next_granules(parts, counts, missing, missing)
-        found: list[int] = files[best][:MAX_FILES].tolist()
+        found: list[int] = files[best][:AXIS_FILES].tolist()
         if not found:  # files without rows
-            found = np.flatnonzero(among)[:MAX_FILES].tolist()
+            found = np.flatnonzero(among)[:AXIS_FILES].tolist()
         return found
 
     def _ranks(self, one: FamilyFiles) -> Ranks:

@@ -35,9 +35,7 @@ from intarsia.read.pruner import PruneStep, compares, over_files
 from intarsia.read.report import FileOutcome, ScanReport
 from intarsia.rows.bounds import Bools
 from intarsia.storage import reading_indexes
-
-#: The maximum number of bytes of dictionary pages to keep for reading the files that are left.
-MAX_MEMORY_BYTES = 64 << 20
+from intarsia.tuning import KEPT_DICTIONARY_BYTES
 
 #: A damaged file is left out of an axis, and the others are tried again, at most this many times.
 _MAX_TRIES = 4
@@ -238,7 +236,7 @@ class Planner:
         for axis in self.axes(joined, reads=reads):
             left.difference_update(axis.ordinals[~axis.is_left].tolist())
             num_bytes += sum(map(len, axis.plan.dictionary_pages.values()))
-            if num_bytes > MAX_MEMORY_BYTES:  # the rest is read again
+            if num_bytes > KEPT_DICTIONARY_BYTES:  # the rest is read again
                 axis = replace(axis, plan=replace(axis.plan, dictionary_pages={}))
             for position in np.flatnonzero(axis.is_planned).tolist() if reads else ():
                 path = axis.joined.parts[position].metadata.path

@@ -19,29 +19,25 @@ import numpy as np
 from intarsia.errors import IntarsiaError, ObjectStoreError, QueryTimeoutError
 from intarsia.file import ParquetInput
 from intarsia.file.joined import JoinedInput
-from intarsia.indexes.embedded import indexed_columns
+from intarsia.indexes.registry import indexed_columns
 from intarsia.lake.axes import AxisPlan
 from intarsia.lake.data_file import DataFile
 from intarsia.read.ahead import ahead, done
 from intarsia.read.file_plan import FilePlan, plan_file, with_estimates, without_deleted
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import Piece, read_rows
-from intarsia.read.prefetch import MAX_PREFETCHED_BYTES, prefetch
+from intarsia.read.prefetch import prefetch
 from intarsia.rows.bounds import Bools
-
-#: The rows of a file are read in the thread that plans it if this takes at most this many bytes. They are in
-#: memory until the caller takes them.
-SMALL_BYTES = 1 << 20
-
-#: Limits on a stretch: the bytes to read of its files, and their number.
-_STRETCH_BYTES = 4 << 20
-_STRETCH_FILES = 64
+from intarsia.tuning import (
+    MAX_PREFETCHED_BYTES,
+    SMALL_FILE_BYTES,
+    STRETCH_BYTES,
+    STRETCH_FILES,
+    STRETCHES_AT_ONCE,
+)
 
 #: Errors after which no file is read.
 _OF_THE_STORE = (ObjectStoreError, QueryTimeoutError)
-
-#: Stretches of objects that are read at the same time; each makes many requests at once.
-_STRETCHES_AT_ONCE = 2
 
 
 class Ahead(IntEnum):
@@ -179,7 +175,7 @@ def stretches(
         part = known.get(entry.path)
         alone = part is None or is_alone(part)
         own = 0 if part is None else int(part.axis.read_bytes[part.position])
-        is_full = len(entries) == _STRETCH_FILES or num_bytes + own > most
+        is_full = len(entries) == STRETCH_FILES or num_bytes + own > most
         if entries and (alone or part is None or part.axis is not axis or is_full):
             assert axis is not None
             yield Stretch(axis, positions, entries) if len(entries) > 1 else entries[0]
@@ -188,7 +184,7 @@ def stretches(
             yield entry
             continue
         axis = part.axis
-        most = MAX_PREFETCHED_BYTES if axis.joined.is_remote else min(_STRETCH_BYTES, total // at_once)
+        most = MAX_PREFETCHED_BYTES if axis.joined.is_remote else min(STRETCH_BYTES, total // at_once)
         positions.append(part.position)
         entries.append(entry)
         num_bytes += own
@@ -222,7 +218,7 @@ def plan_files(
     Yields:
         Each file in order, or the first one of a stretch, and a future with its plan or an exception.
     """
-    turns = threading.BoundedSemaphore(_STRETCHES_AT_ONCE)
+    turns = threading.BoundedSemaphore(STRETCHES_AT_ONCE)
 
     def plan(entry: DataFile) -> OpenPlan:
         part = None if known is None else known.get(entry.path)
@@ -270,7 +266,7 @@ def _read_small(query: FileQuery, plan: FilePlan) -> Iterable[Piece] | None:
     """Read the matching rows of a file; None if they are not small."""
     pieces: list[Piece] = []
     try:
-        if query.estimated_bytes(plan.candidates) > SMALL_BYTES:
+        if query.estimated_bytes(plan.candidates) > SMALL_FILE_BYTES:
             return None
         pieces.extend(read_rows(query, plan))
     except Exception as error:  # noqa: BLE001  raised when the rows are taken

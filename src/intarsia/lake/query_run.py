@@ -20,12 +20,11 @@ from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.report import FileOutcome, ScanReport, warn_of_failed, warn_of_ignored
+from intarsia.tuning import FIRST_FILES
 
 #: What happens to damaged and missing files: an error, or they are skipped with one warning.
 OnError: TypeAlias = Literal["raise", "skip"]
 
-#: With a limit and a predicate, this many files are planned and read one by one, the others together.
-_FIRST_FILES = 8
 
 #: Errors of one file. Errors of a whole store, such as of its credentials, are always raised.
 _BAD_FILE_ERRORS = (CorruptFileError, FileNotFoundError, ReplacedWhileReadError)
@@ -186,7 +185,7 @@ class QueryRun:
         files, known = planner.planned(survivors, reads=not self._is_limited)
         table.cache.drop_tails()
         if self._is_limited:
-            num_first = len(files) if self._binder.predicate is None else _FIRST_FILES
+            num_first = len(files) if self._binder.predicate is None else FIRST_FILES
             first = [table.files[ordinal] for ordinal in files[:num_first]]
             yield from plan(first, at_once=1, does=Ahead.PLAN, known=known)
             files = files[num_first:]

@@ -31,7 +31,7 @@ from intarsia.read.ahead import ahead
 from intarsia.read.approximate import ApproximateCount, DistinctValues, FileSize, sample_rows
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import count_planned, estimate_rows
-from intarsia.read.file_rows import RUNS_AT_ONCE, Piece, read_rows, read_whole_file
+from intarsia.read.file_rows import Piece, read_rows, read_whole_file
 from intarsia.read.hint import Hints
 from intarsia.read.locations import LOCATIONS, locate_rows
 from intarsia.read.output_columns import (
@@ -43,6 +43,7 @@ from intarsia.read.output_columns import (
 from intarsia.read.report import FileOutcome, ScanReport, warn_of_failed
 from intarsia.read.sort_key import SortKey
 from intarsia.read.value_counts import ValueCounts
+from intarsia.tuning import RUNS_AT_ONCE
 
 
 class Scan(QueryResult):

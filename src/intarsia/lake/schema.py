@@ -230,7 +230,7 @@ def table_schema(
         # adjacent files usually have the same schema; counting a schema twice is harmless
         for seen in counted[: -_LOOK_BACK - 1 : -1]:
             if seen.schema is schema or seen.schema.equals(schema):
-                seen.num_files += 1
+                seen.add_file()
                 break
         else:
             counted.append(_Counted(path, schema))
@@ -274,6 +274,10 @@ class _Counted:
     path: str
     schema: pa.Schema
     num_files: int = 1
+
+    def add_file(self) -> None:
+        """Count another file with this schema."""
+        self.num_files += 1
 
 
 def _fields(one: _Counted) -> dict[str, pa.Field]:

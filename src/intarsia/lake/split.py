@@ -16,10 +16,11 @@ from intarsia.predicate import Path, Predicate, bind
 from intarsia.read.file_names import FileNames
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
-from intarsia.read.file_rows import RUNS_AT_ONCE, read_rows
+from intarsia.read.file_rows import read_rows
 from intarsia.read.output_columns import OutputColumn, concat_rows
 from intarsia.read.report import warn_of_ignored
 from intarsia.rows.selection import RowSelection
+from intarsia.tuning import RUNS_AT_ONCE
 
 
 @dataclass(frozen=True)

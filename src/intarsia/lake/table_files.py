@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from intarsia.errors import FormatError
 from intarsia.file.schema import FileSchema
-from intarsia.indexes.kept_indexes import KeptIndexes
+from intarsia.indexes.embedded import KeptIndexes
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.definition import TableDefinition
 from intarsia.lake.index.of_table import TableLakeIndex
@@ -28,17 +28,10 @@ from intarsia.read.file_names import FileNames
 from intarsia.read.report import warn_caller
 from intarsia.storage import IoCounts, ObjectIdentity
 from intarsia.storage.running_query import Deadline
+from intarsia.tuning import LOCAL_FILES_AT_ONCE, LOCAL_FILES_PER_TASK, REMOTE_FILES_AT_ONCE
 
 _Files = TypeVar("_Files", bound="TableFiles")
 
-#: Number of files opened concurrently in an object store, where each needs a request.
-REMOTE_FILES_AT_ONCE = 32
-
-#: Number of files opened concurrently on a local disk.
-LOCAL_FILES_AT_ONCE = 2
-
-#: Number of local footers that a thread reads at a time: passing one to a thread takes as long as reading it.
-_LOCAL_FILES_PER_TASK = 64
 
 #: Number of schemas of files whose names of columns are cached.
 _MAX_SCHEMAS = 64
@@ -305,7 +298,7 @@ class TableFiles:
             if self._schema_of == "first" or first == len(self.files) - 1:
                 raise errors[0]
         others = [ordinal for ordinal in range(first + 1, len(self.files)) if ordinal not in schemas]
-        size = 1 if self.has_objects else _LOCAL_FILES_PER_TASK
+        size = 1 if self.has_objects else LOCAL_FILES_PER_TASK
         tasks = [others[start : start + size] for start in range(0, len(others), size)]
         with contextlib.closing(ahead(read, tasks, self.files_at_once)) as done:
             for _, future in done:

@@ -173,24 +173,20 @@ def _in_time(column: Column, literal: object) -> LocatedLiteral:
             literal = parse_time(literal) if pa.types.is_time(type_) else parse_timestamp(literal)
         except ValueError:
             _mismatch(column, literal)
-    if not isinstance(literal, Temporal):
-        _mismatch(column, literal)
+    forms: tuple[str, ...] = ("date", "timestamp")
     if pa.types.is_time(type_) or pa.types.is_duration(type_):
-        if literal.form != ("time" if pa.types.is_time(type_) else "duration"):
-            _mismatch(column, literal)
-    elif literal.form not in ("date", "timestamp"):
+        forms = ("time",) if pa.types.is_time(type_) else ("duration",)
+    if not isinstance(literal, Temporal) or literal.form not in forms:
         _mismatch(column, literal)
-    elif literal.aware and not (pa.types.is_timestamp(type_) and type_.tz is not None):
+    if literal.aware and getattr(type_, "tz", None) is None:
         raise PredicateError(
             f"column {column.name!r} of type {column.declared} has no time zone and cannot be compared with "
             f"a literal that has one; write {_example(column)}",
             reason="unexpected-time-zone",
             column=column.name,
         )
-    if pa.types.is_date(type_):
-        ns_per_unit = NS_PER_DAY if pa.types.is_date32(type_) else NS_PER_UNIT["ms"]
-    else:
-        ns_per_unit = NS_PER_UNIT[type_.unit]
+    # date64 has milliseconds
+    ns_per_unit = NS_PER_DAY if pa.types.is_date32(type_) else NS_PER_UNIT[getattr(type_, "unit", "ms")]
     limit = 1 << type_.bit_width - 1
     return _between(column, Fraction(literal.ns, ns_per_unit), -limit, limit - 1)
 

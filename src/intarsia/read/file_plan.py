@@ -20,9 +20,7 @@ from intarsia.read.prune import prune
 from intarsia.read.pruner import PruneStep
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
-
-#: An index is read for estimates only if its size is at most 1/8 of the candidates' bytes.
-_ESTIMATE_PART = 8
+from intarsia.tuning import ESTIMATE_PART
 
 
 @dataclass(frozen=True)
@@ -182,7 +180,7 @@ def stages_of(query: FileQuery, predicate: Bound, candidates: RowSelection) -> t
 
 def _ordered_conditions(query: FileQuery, predicate: Bound, candidates: RowSelection) -> list[Bound]:
     """Return the conditions of the predicate, ordered by cost and selectivity."""
-    max_bytes = query.estimated_bytes(candidates) // _ESTIMATE_PART
+    max_bytes = query.estimated_bytes(candidates) // ESTIMATE_PART
     estimates = Estimates(query.file, query.embedded, max_bytes)
     num_rows, possible = query.file.footer.num_rows, max(1, candidates.num_rows)
 

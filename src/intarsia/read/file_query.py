@@ -14,8 +14,7 @@ from intarsia.arrow.owned_rows import take_values
 from intarsia.file import ParquetInput
 from intarsia.format.arrow_stream import ExpansionBudget
 from intarsia.format.footer import Leaf
-from intarsia.indexes.embedded import EmbeddedIndexes
-from intarsia.indexes.kept_indexes import KeptIndexes
+from intarsia.indexes.embedded import EmbeddedIndexes, KeptIndexes
 from intarsia.predicate import Bound, BoundConstant, Path
 from intarsia.predicate.bound import conditions
 from intarsia.read.file_names import FileNames

@@ -28,14 +28,7 @@ from intarsia.read.retry import WrongPageIndexError, retry_without_wrong_index
 from intarsia.read.run_columns import RunColumns
 from intarsia.read.runs import Run, Runs, run_of_group
 from intarsia.rows.selection import RowSelection
-
-#: Maximum number of row groups, or runs of small ones, that are decoded concurrently (contract C7).
-RUNS_AT_ONCE = 2
-
-#: At most this many row groups, with fewer than this many bytes, are decoded serially, because starting a
-#: thread takes longer.
-_FEW_ROW_GROUPS = 2
-_CONCURRENT_BYTES = 1 << 20
+from intarsia.tuning import CONCURRENT_BYTES, RUNS_AT_ONCE, SERIAL_ROW_GROUPS
 
 _OUTDATED = "it contradicts the pages"
 
@@ -193,9 +186,9 @@ class PlanReader:
 
     def _at_once(self, runs: Runs, rows: RowSelection, most: int) -> int:
         most = min(most, len(runs.groups))
-        if most < 2 or self._query.file.source.coalesce_bytes or len(runs.groups) > _FEW_ROW_GROUPS:
+        if most < 2 or self._query.file.source.coalesce_bytes or len(runs.groups) > SERIAL_ROW_GROUPS:
             return most
-        return most if self._query.estimated_bytes(rows) >= _CONCURRENT_BYTES else 1
+        return most if self._query.estimated_bytes(rows) >= CONCURRENT_BYTES else 1
 
     def read(self, run: Run, rows: RowSelection, limit: int | None = None) -> Iterator[Piece]:
         """Read the matching rows of a run, in one piece unless something in it is damaged.

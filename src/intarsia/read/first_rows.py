@@ -30,9 +30,7 @@ from intarsia.read.retry import retry_without_wrong_index
 from intarsia.read.sort_key import SortKey, TopRows
 from intarsia.rows.bounds import Bounds
 from intarsia.rows.selection import Rows, RowSelection
-
-#: After each part, this many times as many rows are read.
-_GROWTH = 2
+from intarsia.tuning import FIRST_ROWS_GROWTH
 
 #: Binds a condition to the files.
 BindTo: TypeAlias = "Callable[[Predicate], Bound | None]"
@@ -115,7 +113,7 @@ class AxisSearch:
                 num_matching += 0 if better is not None else len(self.query.groups_with(piece.numbers))
                 files = self.files_of(numbers)
                 top.add(self._values(key, piece), self.ordinals[files], numbers - self.edges[files])
-            self.done, left, least = self.done | rows, left - rows, _GROWTH * least
+            self.done, left, least = self.done | rows, left - rows, FIRST_ROWS_GROWTH * least
 
     def _with_indexes(self, rows: RowSelection) -> RowSelection:
         """Return those of some rows that might match the condition of the scan, by all indexes."""

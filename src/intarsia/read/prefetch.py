@@ -19,12 +19,7 @@ from intarsia.read.file_plan import FilePlan, plan_chunks
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, IoCounts, ObjectStoreFile, coalesce
-
-#: Limit on the bytes that are read, with the gaps between pages, and kept in memory until the file is read.
-MAX_PREFETCHED_BYTES = 2 << 20
-
-#: Limit on the column chunks: each has an OffsetIndex to parse, even if its rows are not needed.
-MAX_CHUNKS = 1_000
+from intarsia.tuning import MAX_PREFETCHED_BYTES, MAX_PREFETCHED_CHUNKS
 
 
 def prefetch(query: FileQuery, plan: FilePlan) -> FilePlan:
@@ -43,7 +38,7 @@ def prefetch(query: FileQuery, plan: FilePlan) -> FilePlan:
     file = query.file
     if not file.source.coalesce_bytes or query.predicate is None or plan.candidates.is_empty:
         return plan
-    if len(query.groups_with(plan.candidates)) * len(query.leaves) > MAX_CHUNKS:
+    if len(query.groups_with(plan.candidates)) * len(query.leaves) > MAX_PREFETCHED_CHUNKS:
         return plan
     # count() does not read certain rows, and a scan does not apply the predicate to proven rows
     known = plan.proven if query.output_leaves else plan.certain

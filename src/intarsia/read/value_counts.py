@@ -19,9 +19,9 @@ from intarsia.errors import CorruptFileError, IndexPayloadError, UnsupportedFeat
 from intarsia.file.claims import check_row_count
 from intarsia.file.metadata import naming_errors
 from intarsia.format.footer import Leaf
-from intarsia.indexes.calling import call_index
-from intarsia.indexes.granule_values import GranuleValues
+from intarsia.indexes.base import GranuleValues
 from intarsia.indexes.granules import covered_granules, granule_rows
+from intarsia.indexes.proof import call_index
 from intarsia.predicate import Path
 from intarsia.read.aggregate.answers import confirmed
 from intarsia.read.counts import ReadCounts
@@ -34,14 +34,10 @@ from intarsia.read.report import FileOutcome
 from intarsia.read.retry import retry_without_wrong_index
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
+from intarsia.tuning import MERGED_PIECES, MERGED_ROWS
 
 VALUE: Final = "value"
 COUNT: Final = "count"
-
-#: Partial results are merged when they have more rows than this, and than twice the distinct values; or when
-#: there are many of them.
-_MERGED_ROWS: Final = 1 << 20
-_MERGED_PIECES: Final = 64
 
 
 class ValueCounts:
@@ -162,13 +158,14 @@ class ValueCounts:
                 continue
             if query.embedded.cost_bytes(entry) > query.for_columns([self._column]).estimated_bytes(left):
                 continue
-            index = query.embedded.open_enumeration(entry)
+            index = query.embedded.open_granules(entry)
             if index is None:
                 continue
             try:
-                piece, answers = self._listed(
-                    call_index(index.granule_values), covered_granules(index.edges, left)
-                )
+                values = call_index(index.granule_values)
+                if values is None:
+                    continue
+                piece, answers = self._listed(values, covered_granules(index.edges, left))
             except (IndexPayloadError, pa.ArrowException) as error:
                 file.distrust_by(entry.name, IndexPayloadError(str(error), reason="index-failed"))
                 continue
@@ -246,9 +243,9 @@ def _condensed(pieces: list[pa.Table]) -> list[pa.Table]:
     """Merge partial results if they are large or many; the first one only if the others are as large."""
     if len(pieces) < 2:
         return pieces
-    if sum(piece.num_rows for piece in pieces) > max(_MERGED_ROWS, 2 * pieces[0].num_rows):
+    if sum(piece.num_rows for piece in pieces) > max(MERGED_ROWS, 2 * pieces[0].num_rows):
         return [_grouped(pieces)]
-    return [pieces[0], _grouped(pieces[1:])] if len(pieces) > _MERGED_PIECES else pieces
+    return [pieces[0], _grouped(pieces[1:])] if len(pieces) > MERGED_PIECES else pieces
 
 
 def _check_row_counts(query: FileQuery, rows: RowSelection, leaf: Leaf | None = None) -> None:

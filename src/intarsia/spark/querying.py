@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from intarsia.embed.report import Progress
 from intarsia.errors import ColumnNotFoundError, FilesFailedError, PredicateError, UnsupportedFeatureError
-from intarsia.indexes.hll import MAX_LG_CONFIG_K, DistinctCounter
+from intarsia.indexes.distinct_counter import MAX_LG_CONFIG_K, DistinctCounter
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.each_file import FileFailure
 from intarsia.lake.opening import open as open_table

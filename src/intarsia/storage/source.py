@@ -16,9 +16,7 @@ from typing import Protocol
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
 from intarsia.storage.ranges import ByteRange, CachedRanges, coalesce, cut, joined
-
-#: Limit on the bytes between ranges, read in the same requests, that are kept in memory.
-MAX_GAP_BYTES = 2 << 20
+from intarsia.tuning import MAX_GAP_BYTES
 
 
 class ByteSource(Protocol):

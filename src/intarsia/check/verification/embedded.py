@@ -21,11 +21,11 @@ from intarsia.embed.column_data import FileColumns
 from intarsia.errors import FormatError, IndexPayloadError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.directory import Entry
-from intarsia.indexes.base import OpenIndex
-from intarsia.indexes.calling import call_index
-from intarsia.indexes.embedded import EmbeddedIndexes, blob_range, find_index
+from intarsia.indexes.base import Index, OpenIndex, checked_opened
+from intarsia.indexes.embedded import EmbeddedIndexes, blob_range
 from intarsia.indexes.layout import Layout
-from intarsia.indexes.probing import ProbedIndex
+from intarsia.indexes.proof import call_index
+from intarsia.indexes.registry import find_index
 from intarsia.predicate.nodes import ColumnName
 from intarsia.storage import ByteRange
 
@@ -102,7 +102,7 @@ class EntryCheck:
             if payload == opened.payload:
                 findings.count_checked("embedded_rebuilt")
                 return False
-            rebuilt = call_index(partial(opened.index.open, payload, columns.layout))
+            rebuilt = call_index(partial(_opened, opened.index, payload, columns.layout))
         except (IndexPayloadError, FormatError) as error:
             findings.add("unchecked", f"it cannot be rebuilt: {error}", index=name)
             return False
@@ -169,18 +169,18 @@ def _offset_index(file: ParquetInput, key: ChunkKey) -> bytes | None:
 
 def _open(file: ParquetInput, entry: Entry, findings: Findings) -> OpenedEntry | None:
     lookup = find_index(entry)
-    if lookup.fault is not None:
+    index, embedded = lookup.index, EmbeddedIndexes(file)
+    if index is None:
         findings.add(f"index-{lookup.fault}", lookup.reason or "", index=entry.name)
         return None
-    index, embedded = lookup.index, EmbeddedIndexes(file)
     try:
         payload = embedded.read(entry)
         layout = Layout(file.footer.num_rows, file.footer.row_group_starts, {})
-        ways: list[OpenIndex] = [call_index(partial(index.open, payload, layout))]
+        ways: list[OpenIndex] = [call_index(partial(_opened, index, payload, layout))]
     except IndexPayloadError as error:  # scans ignore it, too
         findings.add("index-damaged", str(error), index=entry.name)
         return None
-    if isinstance(index, ProbedIndex) and entry.inline is None:
+    if entry.inline is None and embedded.is_probed(entry):
         probed = embedded.open(entry)  # like a scan
         if probed is None:
             reasons = [note.reason for note in file.ignored if note.index == entry.name]
@@ -189,6 +189,10 @@ def _open(file: ParquetInput, entry: Entry, findings: Findings) -> OpenedEntry |
         ways.append(probed)
     findings.count_checked("embedded_indexes")
     return OpenedEntry(entry, index, payload, ways, file.footer.num_rows)
+
+
+def _opened(index: Index, payload: bytes, layout: Layout) -> OpenIndex:
+    return checked_opened(index, index.open(payload, layout))
 
 
 #: Called with the ordinal of a row group before it is read; returns when the pass has reached it.

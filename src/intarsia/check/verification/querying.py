@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +30,8 @@ from intarsia.errors import (
 )
 from intarsia.file import ParquetInput
 from intarsia.format.directory import Entry
-from intarsia.indexes.base import EstimatesRows, EstimatingIndex, OpenIndex, PicksPredicates, ProvingIndex
-from intarsia.indexes.calling import call_index
+from intarsia.indexes.base import Index, OpenIndex, defines
+from intarsia.indexes.proof import call_index
 from intarsia.predicate import Like, Not, Predicate, RegexpLike, bind, contains, ends_with
 from intarsia.predicate.bound import (
     BoundCompare,
@@ -70,7 +70,7 @@ class OpenedEntry:
     """
 
     entry: Entry
-    index: Any
+    index: Index
     payload: bytes
     ways: Sequence[OpenIndex]
     num_rows: int
@@ -78,22 +78,14 @@ class OpenedEntry:
 
     def uses_for(self, predicate: Condition) -> tuple[bool, bool]:
         """Return whether a scan would prune with it, and whether it would estimate with it."""
-        picks, is_estimator = self._protocols
-        return (
-            not picks or self.index.can_prune(predicate),
-            is_estimator and self.index.can_estimate(predicate),
-        )
-
-    @cached_property
-    def _protocols(self) -> tuple[bool, bool]:  # cached, because checking them is slower than a query
-        return isinstance(self.index, PicksPredicates), isinstance(self.index, EstimatesRows)
+        return bool(self.index.can_prune(predicate)), bool(self.index.can_estimate(predicate))
 
 
 def check_columns(file: ParquetInput, opened: OpenedEntry, columns: FileColumns, findings: Findings) -> int:
     """Query each column; return the number of queries for which the rebuilt index keeps fewer rows."""
     paths, max_batches = opened.entry.columns, None
     if not paths:  # an index of whole rows serves every column; some rows of each suffice
-        leaves = file.leaves_by_path.items() if isinstance(opened.index, EstimatesRows) else ()
+        leaves = file.leaves_by_path.items() if defines(opened.index, "can_estimate") else ()
         paths, max_batches = tuple(path for path, leaf in leaves if leaf.ordinal in file.leaf_types), 1
     return sum(_check_column(file, opened, path, columns, findings, max_batches) for path in paths)
 
@@ -201,13 +193,13 @@ class _Answers:
         """Query like a scan, and compare with the rows that match."""
         if prunes:
             candidates = way.candidate_rows(predicate)
-            certain = way.certain_rows(predicate) if isinstance(way, ProvingIndex) else None
+            certain = way.certain_rows(predicate)
             if candidates is not None and not (missing := found - candidates).is_empty:
                 self.lost[f"{missing.num_rows} of {found.num_rows} rows where {predicate}"] = None
             if certain is not None and not (extra := certain.clip(*self._rows) - found).is_empty:
                 self.claimed[f"{extra.num_rows} rows that do not match {predicate}"] = None
             self.kept_more += self._keeps_more(candidates, predicate)
-        if estimates and isinstance(way, EstimatingIndex):
+        if estimates:
             estimate = way.estimated_rows(predicate)
             most = self._opened.num_rows
             if estimate is not None and not (math.isfinite(estimate) and 0 <= estimate <= most):

@@ -14,10 +14,10 @@ import xxhash
 from intarsia.errors import IntarsiaError
 from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
-from intarsia.indexes.calling import call_index
+from intarsia.indexes.base import GatheredPart
 from intarsia.indexes.filter_matrix import gather_filters
-from intarsia.indexes.gathering import GatheredPart
-from intarsia.indexes.streams import batch_to_bytes
+from intarsia.indexes.granules import batch_to_bytes
+from intarsia.indexes.proof import call_index
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.each_file import FILE_ERRORS, FileFailure, ShowDone
 from intarsia.lake.index.facts import FileFacts, GatheredKey, index_of, read_facts

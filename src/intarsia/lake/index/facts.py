@@ -25,10 +25,11 @@ from intarsia.format.directory import Entry
 from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf
 from intarsia.indexes import Layout
-from intarsia.indexes.calling import call_or_ignore
-from intarsia.indexes.embedded import EmbeddedIndexes, find_index
+from intarsia.indexes.base import Index, defines
+from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.filter_matrix import MAX_FILTER_BYTES
-from intarsia.indexes.gathering import Gathers
+from intarsia.indexes.proof import call_or_ignore
+from intarsia.indexes.registry import find_index
 from intarsia.indexes.statistics import exact_bounds, statistics_bounds
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.discovery import list_objects
@@ -160,12 +161,12 @@ class GatheredKey(NamedTuple):
     parameters: str
 
 
-def index_of(key: GatheredKey) -> Gathers | None:
+def index_of(key: GatheredKey) -> Index | None:
     """Construct the index object of a key; None if its kind is unknown or does not gather."""
     kind, version, name, columns, granularity, parameters = key
     entry = Entry(name, kind, version, columns, granularity, json.loads(parameters), 0, 0, "0" * 16)
     found = find_index(entry).index
-    return found if isinstance(found, Gathers) else None
+    return found if defines(found, "digest") else None
 
 
 def key_of(entry: Mapping[str, Any]) -> GatheredKey | None:
@@ -336,7 +337,8 @@ def _digests(file: ParquetInput) -> Iterator[tuple[GatheredKey, bytes]]:
         index = embedded.index(entry)
         leaves = [file.leaves_by_path.get(path) for path in entry.columns]
         if (
-            not isinstance(index, Gathers)
+            index is None
+            or not defines(index, "digest")
             or len(leaves) != 1
             or entry.payload_bytes > MAX_PAYLOAD_BYTES
             # values outside the range of 64-bit nanoseconds read differently in Arrow and Spark
@@ -344,7 +346,7 @@ def _digests(file: ParquetInput) -> Iterator[tuple[GatheredKey, bytes]]:
         ):
             continue
 
-        def digest(index: Gathers = index, entry: Any = entry) -> bytes | None:
+        def digest(index: Index = index, entry: Any = entry) -> bytes | None:
             try:
                 return index.digest(embedded.read(entry), layout)
             except FormatError as error:

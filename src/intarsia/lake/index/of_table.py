@@ -32,21 +32,14 @@ from intarsia.read.report import LAKE_INDEX
 from intarsia.rows.bounds import Bools
 from intarsia.storage import CountedSource, MemorySource, ObjectIdentity, local_path
 from intarsia.storage.guarded_folder import Readers
-
-#: A lake index is updated automatically if it lacks at most this many files, or this part of them.
-MAX_REFRESHED_FILES = 32
-REFRESHED_PART = 10
-
-#: Files with larger payloads are not added automatically, and at most this many files are read to merge
-#: segments.
-MAX_REFRESHED_BYTES = 16 << 20
-MAX_MERGED_FILES = 512
-
-#: An automatic update rewrites segments with more stale entries; a build rewrites all with any.
-MAX_STALE_PART = 0.5
-
-#: A listing is not checked again within this time.
-LISTING_SECONDS = 1.0
+from intarsia.tuning import (
+    LISTING_SECONDS,
+    MAX_MERGED_FILES,
+    MAX_REFRESHED_BYTES,
+    MAX_REFRESHED_FILES,
+    MAX_STALE_PART,
+    REFRESHED_PART,
+)
 
 #: More segments than this are merged, because each condition takes one read per segment.
 MAX_SEGMENTS = 8

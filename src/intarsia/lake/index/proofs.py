@@ -18,9 +18,7 @@ from intarsia.errors import IndexPayloadError, IntarsiaError
 from intarsia.file import Ignored
 from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf
-from intarsia.indexes.calling import call_index
-from intarsia.indexes.gathering import CertainFiles, SummarizedFiles
-from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted
+from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, call_index
 from intarsia.indexes.summaries import sum_type, summary_schema
 from intarsia.lake.index.folder import ignored_segment
 from intarsia.lake.index.segment import Family, FileBounds, Gathered
@@ -147,9 +145,7 @@ class GatheredProof:
     def _evaluated(self, condition: Condition) -> Verdict:
         index = self._structure.index
         possible = self._proofs.call(lambda: self._checked(index.candidate_files(condition)))
-        certain = None
-        if isinstance(index, CertainFiles):
-            certain = self._proofs.call(lambda: self._checked(index.certain_files(condition)))
+        certain = self._proofs.call(lambda: self._checked(index.certain_files(condition)))
         return Verdict(condition, self._rows(possible, others=True), self._rows(certain, others=False))
 
     def _rows(self, answer: Bools | None, *, others: bool) -> RowSelection | None:
@@ -304,10 +300,9 @@ def _by_structure(
     file_type: pa.DataType,
     needs: Needs,
 ) -> _Found | None:
-    index = structure.index
-    if not isinstance(index, SummarizedFiles) or (needs.sum and sum_type(file_type) == pa.null()):
+    if needs.sum and sum_type(file_type) == pa.null():
         return None
-    summarized = index.file_summaries(leaf.name)
+    summarized = structure.index.file_summaries(leaf.name)
     if summarized is None or summarized[0].schema != summary_schema(file_type):
         return None
     table, exact = summarized

@@ -7,7 +7,7 @@ its files at once. The sections of a segment::
     footers                   the footers, concatenated
     F/bounds/L                the bounds of leaf L in family F, an Arrow record batch
     F/gathered/K              the positions in the family of the files of structure K, uint32
-    F/gathered/K/PART         the parts of structure K (`intarsia.indexes.gathering`)
+    F/gathered/K/PART         the parts of structure K (`intarsia.indexes.GatheredPart`)
 
 The columns of bounds::
 
@@ -37,10 +37,10 @@ from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import FileMetadata
 from intarsia.file.metadata import RawFooter
 from intarsia.file.schema import FileSchema
+from intarsia.indexes.base import OpenIndex, checked_opened
 from intarsia.indexes.bloom import GatheredBloom
-from intarsia.indexes.gathering import GatheredIndex
+from intarsia.indexes.granules import batch_from_bytes, batch_to_bytes
 from intarsia.indexes.statistics import bounds_of_keys
-from intarsia.indexes.streams import batch_from_bytes, batch_to_bytes
 from intarsia.lake.index.facts import ColumnFacts, FileStamp, Stamps, index_of, key_of
 from intarsia.predicate import Path
 from intarsia.rows.bounds import UNKNOWN, Bools, Bounds
@@ -287,7 +287,7 @@ class Gathered:
     name: str
     column: Path
     files: np.ndarray
-    index: GatheredIndex
+    index: OpenIndex
 
 
 class Family:
@@ -388,19 +388,20 @@ class Family:
             raise self._segment.damaged(f"structure {name} covers other files")
         if entry.get("kind") == BLOOM_KIND:
             leaf = self.schema.leaves_by_path[path]
-            opened = GatheredBloom(leaf, self.schema.leaf_types[leaf.ordinal], parts, len(files))
-            return Gathered(BLOOM_KIND, path, files, opened)
+            filters = GatheredBloom(leaf, self.schema.leaf_types[leaf.ordinal], parts, len(files))
+            return Gathered(BLOOM_KIND, path, files, filters)
         key = key_of(entry)
         if key is None:
             raise self._segment.damaged(f"structure {name} is not described")
         index = index_of(key)
         if index is None:
             return None
-        return Gathered(key.name, path, files, index.open_gathered(parts, len(files)))
+        opened = checked_opened(index, index.open_gathered(parts, len(files)))
+        return Gathered(key.name, path, files, opened)
 
 
 class _Parts:
-    """The parts of a structure as `intarsia.indexes.gathering.GatheredParts`."""
+    """The parts of a structure as `intarsia.indexes.GatheredParts`."""
 
     def __init__(self, sections: Sections, structure: str, names: list[str]) -> None:
         self._sections = sections

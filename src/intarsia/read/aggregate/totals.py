@@ -26,11 +26,9 @@ from intarsia.read.output_columns import OutputColumn
 from intarsia.read.report import FileOutcome
 from intarsia.read.retry import retry_without_wrong_index
 from intarsia.rows.selection import RowSelection
+from intarsia.tuning import MERGED_SUMMARIES
 
 _ALL = np.zeros(1, dtype=np.int64)
-
-#: At most this many summaries are kept for each question before they are merged.
-_MAX_SUMMARIES = 1_024
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ class Totals:
             totals = FileAggregates(FileOutcome(plan, counts), summaries)
         for question, found in totals.summaries.items():
             self._summaries[question] += found
-            if len(self._summaries[question]) >= _MAX_SUMMARIES:
+            if len(self._summaries[question]) >= MERGED_SUMMARIES:
                 self._summaries[question] = [_merged(self._summaries[question])]
         return totals.outcome
 
