@@ -2,21 +2,27 @@
 
 import ast
 
+import pytest
+
 from tools import house
 
 
-def test_figures_of_queries():
-    figures = house.measure_queries(rows=2_000)
-    assert 20 < figures["files"] < figures["functions"] < figures["lookup_calls_new_table"]
-    assert 5 < figures["frames"] < 100
-    assert figures["lookup_calls"] < figures["lookup_calls_new_table"]
+@pytest.fixture(scope="module")
+def queries():
+    return house.measure_queries(rows=2_000)
 
 
-def test_figures_of_the_source():
+def test_figures_of_queries(queries):
+    assert 20 < queries["files"] < queries["functions"] < queries["lookup_calls_new_table"]
+    assert 5 < queries["frames"] < 100
+    assert queries["lookup_calls"] < queries["lookup_calls_new_table"]
+
+
+def test_figures_of_the_source(queries):
     source = house.measure_source()
     assert source["total"]["code_lines"] == sum(part["code_lines"] for part in source["packages"].values())
     assert source["packages"]["cli"]["code_lines"] < source["packages"]["cli"]["lines"]
-    assert "cold query" in house.describe({"query": house.measure_queries(rows=2_000), "source": source})
+    assert "cold query" in house.describe({"query": queries, "source": source})
 
 
 TEXT = '''import os

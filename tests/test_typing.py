@@ -49,7 +49,7 @@ wrong: str = table.count()
 
 
 @pytest.mark.slow
-def test_a_program_of_a_user(tmp_path):
+def test_a_program_of_a_user(tmp_path, pytestconfig):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     found = subprocess.run(
@@ -60,7 +60,7 @@ def test_a_program_of_a_user(tmp_path):
                 "silent",
                 "--ignore-missing-imports",
                 "--cache-dir",
-                str(tmp_path / "cache"),
+                str(pytestconfig.cache.mkdir("mypy")),  # only what has changed is checked again
             ),
             str(program),
         ],
