@@ -164,8 +164,8 @@ SMALL_FILE_BYTES = 1 << 20
 STRETCH_BYTES = 4 << 20
 STRETCH_FILES = 64
 
-#: Stretches of objects that are read at the same time; each makes many requests at once.
-STRETCHES_AT_ONCE = 2
+#: Number of objects that are read at the same time in stretches, each with a request or more.
+OBJECTS_AT_ONCE = 64
 
 #: With a limit and a predicate, this many files are planned and read one by one, the others together.
 FIRST_FILES = 8

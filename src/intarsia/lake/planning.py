@@ -30,10 +30,10 @@ from intarsia.read.prefetch import prefetch
 from intarsia.rows.bounds import Bools
 from intarsia.tuning import (
     MAX_PREFETCHED_BYTES,
+    OBJECTS_AT_ONCE,
     SMALL_FILE_BYTES,
     STRETCH_BYTES,
     STRETCH_FILES,
-    STRETCHES_AT_ONCE,
 )
 
 #: Errors after which no file is read.
@@ -218,7 +218,7 @@ def plan_files(
     Yields:
         Each file in order, or the first one of a stretch, and a future with its plan or an exception.
     """
-    turns = threading.BoundedSemaphore(STRETCHES_AT_ONCE)
+    turns = _Turns(OBJECTS_AT_ONCE)
 
     def plan(entry: DataFile) -> OpenPlan:
         part = None if known is None else known.get(entry.path)
@@ -240,7 +240,7 @@ def plan_files(
     def work(item: Item) -> list[Planned]:
         if isinstance(item, DataFile):
             return [(item, done(plan, item))]
-        with turns if item.entries[0].is_remote else contextlib.nullcontext():
+        with turns.take(len(item.entries) if item.entries[0].is_remote else 0):
             found = done(partial(Stretch.open, does=does, counts_certain=counts_certain), item)
         error = found.exception()
         if isinstance(error, (IntarsiaError, OSError)) and not isinstance(error, _OF_THE_STORE):
@@ -254,6 +254,28 @@ def plan_files(
                 yield from plans
             finally:
                 _close(plans)
+
+
+class _Turns:
+    """A semaphore of which several are taken at once."""
+
+    def __init__(self, most: int) -> None:
+        self._most = self._free = most
+        self._changed = threading.Condition()
+
+    @contextlib.contextmanager
+    def take(self, wanted: int) -> Iterator[None]:
+        """Wait for a number of turns, at most all of them, and take them within the block."""
+        wanted = min(wanted, self._most)
+        with self._changed:
+            self._changed.wait_for(lambda: self._free >= wanted)
+            self._free -= wanted
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += wanted
+                self._changed.notify_all()
 
 
 def _close(plans: Iterable[Planned]) -> None:
