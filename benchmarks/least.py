@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import groupby
 
 import numpy as np
+from intarsia.file.chunk_plan import DictionaryUse, dictionary_range, dictionary_use
 
 import intarsia as ia
 from benchmarks.queries import Query
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.chunk_plan import DictionaryUse, dictionary_range, dictionary_use
 from intarsia.format.footer import Leaf, chunk_range
 
 

@@ -21,7 +21,7 @@ from benchmarks.spark.cases import DATA
 from benchmarks.spark.jobs import Job, measure_jobs
 from benchmarks.spark.measure import Bench
 from benchmarks.spark.page import document, job_line, line, write_page
-from intarsia.spark.local import local_session
+from intarsia.spark.sessions import local_session
 
 THREADS = 2
 

@@ -102,7 +102,7 @@ def run(folder: Folder, *, keep: bool) -> bool:
 @contextmanager
 def _spark(steps: Steps) -> Iterator[Spark]:
     """Start a session; the output of Spark and Java goes to a file, and is shown only if they fail."""
-    from intarsia.spark.local import local_session
+    from intarsia.spark.sessions import local_session
 
     with tempfile.TemporaryDirectory(prefix="intarsia-demo-", ignore_cleanup_errors=True) as scratch:
         log = os.path.join(scratch, "spark.log")

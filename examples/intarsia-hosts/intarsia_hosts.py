@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,8 @@ from intarsia.indexes import (
     BoundCompare,
     BoundIn,
     GatheredFilters,
-    IndexPayloadError,
+    Index,
+    OpenIndex,
     cut_at_edges,
     filter_of,
     gather_filters,
@@ -26,14 +27,13 @@ SCHEMA = pa.schema({"hosts": pa.list_(pa.string())})
 
 
 @dataclass(frozen=True)
-class Hosts:
+class Hosts(Index):
     """The hosts of URLs, per page, row group, file or number of rows."""
 
     kind: ClassVar[str] = "hosts"
     version: ClassVar[int] = 1
     column: str
     granularity: str | int = "page"
-    columns = property(lambda self: (self.column,))
 
     def build(self, chunk):
         edges = chunk.layout.edges(self.granularity, self.column)
@@ -44,9 +44,7 @@ class Hosts:
         return serialize_granules(batch, edges, self.granularity)
 
     def open(self, payload, layout):
-        granules = parse_granules(payload, layout, self.granularity, "Hosts", SCHEMA)
-        if len(granules.batch) != granules.num_granules:
-            raise IndexPayloadError("the payload of Hosts does not match the granules of the file")
+        granules = parse_granules(payload, layout, self.granularity, "Hosts", SCHEMA, has_row_each=True)
         return OpenHosts(granules.edges, granules.batch.column("hosts"))
 
     def digest(self, payload, layout):
@@ -59,7 +57,8 @@ class Hosts:
         return GatheredFilters.of_values(parts, num_files, queried_hosts)
 
 
-class OpenHosts(NamedTuple):
+@dataclass(frozen=True)
+class OpenHosts(OpenIndex):
     edges: np.ndarray
     hosts: pa.ListArray
 

@@ -98,7 +98,8 @@ from intarsia.read.report import ScanReport
 
 if TYPE_CHECKING:
     from intarsia.advice import Advice, advise
-    from intarsia.check.inspection import FileInspection, inspect
+    from intarsia.check.inspection import inspect
+    from intarsia.check.report import FileInspection
     from intarsia.check.verification import Finding, VerifyReport, verify
     from intarsia.embed import (
         AttachReport,
@@ -200,7 +201,7 @@ _LOADED_WHEN_USED = {
     "AttachReport": "intarsia.embed",
     "Bloom": "intarsia.embed",
     "DetachReport": "intarsia.embed",
-    "FileInspection": "intarsia.check.inspection",
+    "FileInspection": "intarsia.check.report",
     "IndexReport": "intarsia.embed",
     "IndexedFile": "intarsia.embed",
     "PageIndex": "intarsia.embed",

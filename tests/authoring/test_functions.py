@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,8 @@ import intarsia as ia
 from intarsia.indexes import (
     BoundCompare,
     BoundFunction,
+    Index,
+    OpenIndex,
     RowSelection,
     condition_mask,
     cut_at_edges,
@@ -27,13 +29,12 @@ SCHEMA = pa.schema([("lengths", pa.list_(pa.int64()))])
 
 
 @dataclass(frozen=True)
-class Lengths:
+class Lengths(Index):
     """The distinct lengths of the texts in each row group."""
 
     kind: ClassVar[str] = "lengths"
     version: ClassVar[int] = 1
     column: str
-    columns = property(lambda self: (self.column,))
 
     def build(self, chunk):
         edges = chunk.layout.edges("row_group", self.column)
@@ -54,7 +55,8 @@ class Lengths:
         return condition.name == "length"
 
 
-class OpenLengths(NamedTuple):
+@dataclass(frozen=True)
+class OpenLengths(OpenIndex):
     edges: np.ndarray
     lengths: pa.ListArray
 

@@ -27,6 +27,7 @@ from intarsia.format import thrift
 from intarsia.format.blob import unframe
 from intarsia.format.directory import belongs, parse_directory
 from intarsia.format.structs import OffsetIndex
+from intarsia.indexes import Index
 from intarsia.indexes.distinct import Distinct
 from intarsia.indexes.sample import Sample
 from tests.effort import examples
@@ -34,7 +35,7 @@ from tests.embed.tables import drawn_tables, edit_footer, page_indexes
 
 
 @dataclass(frozen=True)
-class Rows:
+class Rows(Index):
     """A third-party index: every value as text, and the page edges."""
 
     kind: ClassVar[str] = "rows"
@@ -43,10 +44,6 @@ class Rows:
     column: str
     granularity: str = "page"
     salt: int = 0
-
-    @property
-    def columns(self):
-        return (self.column,)
 
     def build(self, chunk):
         edges = chunk.layout.edges(self.granularity, self.column).tolist()

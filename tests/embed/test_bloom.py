@@ -18,7 +18,6 @@ from intarsia.arrow.hashing import xxh64
 from intarsia.embed import Bloom, PageIndex, Statistics, attach, detach
 from intarsia.errors import ColumnNotFoundError, IndexBuildError
 from intarsia.file import ParquetInput
-from intarsia.file.pages import walk_pages
 from intarsia.format.bloom import (
     build,
     might_contain,
@@ -26,6 +25,7 @@ from intarsia.format.bloom import (
     parse_bloom_header,
 )
 from intarsia.format.footer import chunk_range
+from intarsia.format.pages import walk_pages
 from tests.effort import examples
 from tests.embed.tables import FLAT, NESTED, drawn_tables, edit_footer, leaf_columns, shred
 

@@ -11,12 +11,13 @@ import xxhash
 
 from intarsia.embed import PageIndex, attach, detach
 from intarsia.format.thrift import Struct, parse_tree
+from intarsia.indexes import Index
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @dataclass(frozen=True)
-class Letters:
+class Letters(Index):
     """An index whose payload does not depend on the version of any library."""
 
     kind: ClassVar[str] = "letters"
@@ -25,10 +26,6 @@ class Letters:
     column: str
     granularity: str = "row_group"
     times: int = 1
-
-    @property
-    def columns(self):
-        return (self.column,)
 
     def build(self, chunk):
         letters = {

@@ -1,6 +1,6 @@
 """The text report on many files."""
 
-from intarsia.embed.index_report import IndexedFile, IndexReport
+from intarsia.embed.report import IndexedFile, IndexReport
 
 
 def note(column, reason="its type has no order"):

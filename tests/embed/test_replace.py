@@ -19,6 +19,7 @@ import pytest
 from intarsia.embed import PageIndex, detach
 from intarsia.embed.attach import attach_file
 from intarsia.errors import ChangedMeanwhileError, IndexBuildError, ReplaceError
+from intarsia.indexes import Index
 from intarsia.storage.hadoop_files import sidecar_path
 from intarsia.storage.replace import (
     AHEAD_BYTES,
@@ -331,7 +332,7 @@ def test_writes_that_are_cut_short(path, attached, monkeypatch):
 
 
 @dataclasses.dataclass(frozen=True)
-class Watching:
+class Watching(Index):
     """An index that lists the folder while it is built."""
 
     kind: ClassVar[str] = "watching"

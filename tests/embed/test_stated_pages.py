@@ -13,9 +13,9 @@ import pytest
 import intarsia as ia
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.file import ParquetInput
-from intarsia.file.pages import walk_pages
 from intarsia.format import thrift
 from intarsia.format.footer import chunk_range
+from intarsia.format.pages import walk_pages
 from tests.counting import calls
 from tests.embed.tables import edit_footer, page_indexes
 

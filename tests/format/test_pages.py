@@ -8,12 +8,11 @@ import pytest
 import xxhash
 
 from intarsia.errors import CorruptFileError, UnsupportedFeatureError
-from intarsia.file.pages import walk_pages
 from intarsia.format import thrift
 from intarsia.format.bloom import might_contain, parse_bloom_header
 from intarsia.format.enums import PageType
 from intarsia.format.footer import chunk_range
-from intarsia.format.page_header import parse_page
+from intarsia.format.pages import parse_page, walk_pages
 from intarsia.format.structs import (
     BloomFilterAlgorithm,
     BloomFilterCompression,

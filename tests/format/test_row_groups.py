@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from intarsia.errors import CorruptFileError
 from intarsia.format import thrift
-from intarsia.format.row_groups import ColumnChunks, FooterBytes, chunk_outlines, parse_file_metadata
+from intarsia.format.row_groups import ColumnChunks, FooterBytes, parse_file_metadata
 from intarsia.format.structs import ColumnChunk, FileMetaData, OutlineOfChunk, OutlineOfMetaData, RowGroup
 from tests.effort import examples
 from tests.format.test_thrift import instances
@@ -54,7 +54,7 @@ def lazily(raw, access=one_by_one):
 def outlines(columns):
     """The offsets and counts of all chunks of a row group."""
     found = []
-    for chunk in chunk_outlines(columns, range(len(columns))):
+    for chunk in columns.outlines(range(len(columns))):
         meta = chunk.meta_data
         found.append([getattr(chunk, name) for name in OutlineOfChunk._fields if name != "meta_data"])
         found.append(None if meta is None else [getattr(meta, name) for name in OutlineOfMetaData._fields])

@@ -9,7 +9,7 @@ import intarsia as ia
 from intarsia.arrow.hashing import xxh64
 from intarsia.format.bloom import FilterLocation, build, serialize_bloom_filter
 from intarsia.indexes import bloom
-from intarsia.indexes.value_hash import MAX_LOOKUPS
+from intarsia.indexes.lookups import MAX_LOOKUPS
 from intarsia.predicate.bound import BoundIn
 from tests.counting import calls
 

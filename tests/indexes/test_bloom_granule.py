@@ -16,10 +16,10 @@ import intarsia as ia
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format import bloom
 from intarsia.indexes import bloom_granule
-from intarsia.indexes.base import parameters
 from intarsia.indexes.bloom_granule import OpenBloomGranule
 from intarsia.indexes.layout import Layout
-from intarsia.indexes.value_hash import is_lookup
+from intarsia.indexes.lookups import is_lookup
+from intarsia.indexes.parameters import parameters
 from intarsia.predicate import bind, conditions
 from intarsia.rows.selection import RowSelection
 from tests.indexes.probing import noticed_damage, pages_of

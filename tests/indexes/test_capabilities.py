@@ -10,7 +10,8 @@ import re
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,20 +20,19 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.indexes import GranuleSummaries, summary_schema
-from intarsia.indexes.hll import DistinctCounter
+from intarsia.indexes import GranuleSummaries, Index, OpenIndex, summary_schema
+from intarsia.indexes.distinct_counter import DistinctCounter
 
 ROWS, ROWS_PER_GROUP = 6000, 1000
 
 
 @dataclass(frozen=True)
-class Zones:
+class Zones(Index):
     """Minimum, maximum and sum of each row group of an integer column. It prunes nothing."""
 
     kind: ClassVar[str] = "zones"
     version: ClassVar[int] = 1
     column: str
-    columns = property(lambda self: (self.column,))
 
     def build(self, chunk):
         values = pa.concat_arrays([piece for _, piece in chunk.batches(self.column)])
@@ -54,12 +54,10 @@ class Zones:
         return True
 
 
-class OpenZones(NamedTuple):
+@dataclass(frozen=True)
+class OpenZones(OpenIndex):
     edges: np.ndarray
     totals: np.ndarray
-
-    def candidate_rows(self, predicate):
-        return None
 
     def granule_summaries(self, column):
         low, high, total, nulls = self.totals.T
@@ -81,12 +79,10 @@ class Lies(Zones):
         return OpenLies(super().open(payload, layout), type(self).says)
 
 
-class OpenLies(NamedTuple):
+@dataclass(frozen=True)
+class OpenLies(OpenIndex):
     truth: OpenZones
     says: object
-
-    def candidate_rows(self, predicate):
-        return None
 
     def granule_summaries(self, column):
         return self.says(self.truth.granule_summaries(column))
@@ -114,12 +110,10 @@ class Counted(Zones):
         return True
 
 
-class OpenCounted(NamedTuple):
+@dataclass(frozen=True)
+class OpenCounted(OpenIndex):
     edges: np.ndarray
     sketch: bytes
-
-    def candidate_rows(self, predicate):
-        return None
 
     def add_to(self, counter, granules):
         from datasketches import hll_sketch
@@ -129,7 +123,7 @@ class OpenCounted(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Tail:
+class Tail(Index):
     """The last rows of a file. They are not a uniform sample, but a test can recognise them."""
 
     kind: ClassVar[str] = "tail"
@@ -155,12 +149,10 @@ class Tail:
         return min(self.n, num_rows)
 
 
-class OpenTail(NamedTuple):
+@dataclass(frozen=True)
+class OpenTail(OpenIndex):
     ordinals: np.ndarray
     rows: pa.Table
-
-    def candidate_rows(self, predicate):
-        return None
 
 
 @pytest.fixture(autouse=True)
@@ -256,17 +248,19 @@ def test_a_foreign_sample_is_taken(path):
 
 
 @pytest.mark.parametrize(
-    ("method", "answer"),
+    "opened",
     [
-        ("edges", property(lambda self: np.array([0, ROWS - 1]))),
-        ("edges", property(lambda self: np.array([0, ROWS, 5, ROWS]))),
-        ("edges", property(lambda self: None)),
-        ("add_to", lambda self, counter, granules: 1 / 0),
+        lambda payload: OpenCounted(np.array([0, ROWS - 1]), payload),
+        lambda payload: OpenCounted(np.array([0, ROWS, 5, ROWS]), payload),
+        lambda payload: OpenCounted(None, payload),
+        lambda payload: OpenCounted(np.array([0, ROWS]), b"no sketch"),
+        lambda payload: OpenIndex(),
+        lambda payload: SimpleNamespace(edges=np.array([0, ROWS]), add_to=lambda counter, granules: None),
     ],
 )
-def test_a_sketch_that_fails_is_ignored(path, monkeypatch, method, answer):
+def test_a_sketch_that_fails_is_ignored(path, monkeypatch, opened):
     ia.attach(path, [Counted("text")])
-    monkeypatch.setattr(OpenCounted, method, answer)
+    monkeypatch.setattr(Counted, "open", lambda self, payload, layout: opened(payload))
     with pytest.warns(ia.IntarsiaWarning, match=r"counted\(text\):file"):
         found = ia.open(path).approx_distinct("text")
     assert found.unindexed == (str(path),)
@@ -274,18 +268,20 @@ def test_a_sketch_that_fails_is_ignored(path, monkeypatch, method, answer):
 
 
 @pytest.mark.parametrize(
-    ("method", "answer"),
+    "change",
     [
-        ("ordinals", property(lambda self: np.arange(3))),
-        ("ordinals", property(lambda self: np.arange(50)[::-1])),
-        ("ordinals", property(lambda self: np.arange(50) + ROWS)),
-        ("rows", property(lambda self: pa.table({"id": np.arange(50)}))),
-        ("rows", property(lambda self: None)),
+        lambda opened: replace(opened, ordinals=np.arange(3)),
+        lambda opened: replace(opened, ordinals=np.arange(50)[::-1]),
+        lambda opened: replace(opened, ordinals=np.arange(50) + ROWS),
+        lambda opened: replace(opened, rows=pa.table({"id": np.arange(50)})),
+        lambda opened: replace(opened, rows=None),
+        lambda opened: OpenIndex(),
     ],
 )
-def test_a_sample_that_does_not_agree_with_the_file_is_ignored(path, monkeypatch, method, answer):
+def test_a_sample_that_does_not_agree_with_the_file_is_ignored(path, monkeypatch, change):
     ia.attach(path, [Tail(50)])
-    monkeypatch.setattr(OpenTail, method, answer)
+    opens = Tail.open
+    monkeypatch.setattr(Tail, "open", lambda self, payload, layout: change(opens(self, payload, layout)))
     with pytest.warns(ia.IntarsiaWarning, match=r"tail\(\):file"):
         found = ia.open(path).sample(50, seed=1)
     assert len(set(found["id"].to_pylist())) == 50
@@ -297,6 +293,52 @@ def test_a_sample_whose_class_fails_is_ignored(path, monkeypatch):
     monkeypatch.setattr(Tail, "num_sampled", lambda self, num_rows: "many")
     with pytest.warns(ia.IntarsiaWarning, match=r"tail\(\):file"):
         assert ia.open(path).sample(seed=1).num_rows == 1000
+
+
+class Duck:
+    """An object with the methods of an index, whose class does not derive from `Index`."""
+
+    kind, version, columns = "duck", 1, ("amount",)
+
+    def build(self, chunk):
+        return b""
+
+    def open(self, payload, layout):
+        return OpenIndex()
+
+
+@pytest.mark.parametrize("index", [Duck(), Duck, Zones])
+def test_classes_that_do_not_derive_from_the_base_class_are_refused(path, index):
+    with pytest.raises(ia.IndexBuildError, match=r"derives from intarsia\.indexes\.Index") as caught:
+        ia.attach(path, [index])
+    assert caught.value.reason == "not-an-index"
+
+
+def test_an_opened_object_of_another_class_is_named(path, monkeypatch):
+    ia.attach(path, [Zones("amount")])
+    monkeypatch.setattr(Zones, "open", lambda self, payload, layout: Duck())
+    with pytest.warns(ia.IntarsiaWarning, match=r"opened a Duck.*derive from intarsia\.indexes\.OpenIndex"):
+        ia.open(path).aggregate({"amount": "sum"})
+    (finding,) = ia.verify(path).findings
+    assert (finding.rule, "OpenIndex" in finding.message) == ("index-damaged", True)
+
+
+def test_parts_are_merged_only_if_granules_are_within_row_groups():
+    merges = [ia.ZoneMap("x", granularity).can_merge() for granularity in ("page", "row_group", 100, "file")]
+    assert merges == [True, True, True, False]
+    assert not ia.RowMap("x").can_merge()
+
+
+def test_a_class_without_open_cannot_be_created():
+    @dataclass(frozen=True)
+    class Closed(Index):
+        column: str
+
+        def build(self, chunk):
+            return b""
+
+    with pytest.raises(TypeError, match="abstract method"):
+        Closed("x")
 
 
 def test_only_advice_names_embedded_kinds():

@@ -15,10 +15,10 @@ import pytest
 import intarsia as ia
 from intarsia import testing
 from intarsia.errors import CorruptFileError, IndexPayloadError
-from intarsia.indexes import GatheredPart, summarize
+from intarsia.indexes import GatheredPart, Index, OpenIndex, summarize
+from intarsia.indexes.base import PayloadBytes
 from intarsia.indexes.distinct import Distinct, OpenDistinct
 from intarsia.indexes.layout import Layout
-from intarsia.indexes.probing import PayloadBytes
 from intarsia.predicate import BoundCompare
 from intarsia.rows.selection import RowSelection
 from tests.effort import without_shrinking
@@ -41,7 +41,7 @@ def fails(check, index, *arguments, reason):
     return str(failure.value)
 
 
-class Answers:
+class Answers(OpenIndex):
     """An open index whose answers may differ from those of `Distinct`."""
 
     def __init__(self, opened: OpenDistinct, layout: Layout) -> None:
@@ -143,6 +143,7 @@ class Pages(Answers):
         (Mask, "not-a-row-selection"),
         (Estimates, "impossible-estimate"),
         (Pages, "cannot-open"),
+        (lambda opened, layout: opened.values, "not-an-open-index"),
     ],
 )
 def test_invalid_answers(answers, reason):
@@ -196,6 +197,18 @@ def test_class_that_is_not_frozen():
     fails(testing.check_class, Thawed("x"), reason="not-a-frozen-dataclass")
 
 
+def test_class_that_does_not_derive_from_the_base_class():
+    @dataclass(frozen=True)
+    class Duck:
+        """An object with the methods of an index."""
+
+        kind: ClassVar[str] = "duck"
+        version: ClassVar[int] = 1
+        column: str
+
+    assert "intarsia.indexes.Index" in fails(testing.check_class, Duck("x"), reason="not-an-index")
+
+
 def test_class_without_kind_or_columns():
     @dataclass(frozen=True)
     class Nameless(Broken):
@@ -230,17 +243,13 @@ class Careless(Answers):
 
 
 @dataclass(frozen=True)
-class Trusting:
+class Trusting(Index):
     """One byte per row: whether it is null. Trusts every byte that is read."""
 
     kind: ClassVar[str] = "trusting"
     version: ClassVar[int] = 1
 
     column: str
-
-    @property
-    def columns(self):
-        return (self.column,)
 
     def build(self, chunk):
         flags = bytearray(chunk.layout.num_rows)
@@ -258,7 +267,7 @@ class Trusting:
 
 
 @dataclass(frozen=True)
-class TrustingProbe:
+class TrustingProbe(OpenIndex):
     source: PayloadBytes
 
     def candidate_rows(self, predicate):
@@ -300,7 +309,7 @@ class GatheredBroken(Broken):
         return self.wrong(super().open_gathered(parts, num_files))
 
 
-class GatheredAnswers:
+class GatheredAnswers(OpenIndex):
     """A structure whose answers may differ from those of `Distinct`."""
 
     def __init__(self, opened):
@@ -384,7 +393,7 @@ def gathering(wrong):
         (testing.check_gathered, FileOrdinals, "not-a-boolean-per-file"),
         (testing.check_gathered, Everything, "excludes-nothing"),
         (testing.check_gathered, WrongCounts, "wrong-summary"),
-        (testing.check_gathered, lambda opened: opened.parts, "not-a-gathered-index"),
+        (testing.check_gathered, lambda opened: opened.parts, "not-an-open-index"),
         (testing.check_gathered_damage, IgnoresDamage, "excludes-matching-files"),
         (testing.check_gathered_damage, FailsOnDamage, "damage-raises"),
     ],

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
-from intarsia.file.pages import walk_pages
 from intarsia.format.enums import Encoding, PageType
 from intarsia.format.footer import chunk_range
+from intarsia.format.pages import walk_pages
 from intarsia.format.structs import ColumnMetaData, PageEncodingStats
-from intarsia.indexes.batches import split_batches
 from intarsia.indexes.dictionary import Dictionaries, DictionaryLimits
 from intarsia.indexes.dictionary_page import is_all_dictionary
+from intarsia.indexes.proof import split_batches
 from intarsia.predicate import (
     BoundCompare,
     BoundConstant,
@@ -45,12 +45,22 @@ def evaluated(file, wanted, budget=1 << 62, **limits):
     """Return the dictionaries of a file, evaluated for all rows if they cost less than a budget, in bytes."""
     found = Dictionaries(file, limits=DictionaryLimits(page_cost_bytes=0, scan_cost_bytes=0, **limits))
     reach = {leaf: found.reach(leaf) for leaf in wanted}
-    list(
-        found.evaluate(
-            {leaf: groups for leaf, groups in reach.items() if groups is not None}, Everything(file, budget)
-        )
-    )
-    return found
+    wanted = {leaf: groups for leaf, groups in reach.items() if groups is not None}
+    return Evaluated(found, list(found.evaluate(wanted, Everything(file, budget))))
+
+
+class Evaluated:
+    """The verdicts of dictionaries."""
+
+    def __init__(self, dictionaries, verdicts):
+        self.pages = dictionaries.pages
+        self.verdicts = {verdict.condition: verdict for verdict in verdicts}
+
+    def candidate_rows(self, leaf):
+        return self.verdicts[leaf].possible if leaf in self.verdicts else None
+
+    def certain_rows(self, leaf):
+        return self.verdicts[leaf].certain if leaf in self.verdicts else RowSelection.none()
 
 
 class Everything:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.errors import IndexBuildError, IndexPayloadError
-from intarsia.indexes.base import parameters
 from intarsia.indexes.distinct import MAX_GRANULE_BYTES
 from intarsia.indexes.layout import Layout
+from intarsia.indexes.parameters import parameters
 from intarsia.predicate import bind, condition_mask, conditions, parse_sql
 from intarsia.rows.selection import RowSelection
 from tests.predicate import strategies
@@ -37,6 +37,8 @@ class Values:
             self.layout.row_group_edges[:-1].tolist(), self.layout.row_group_edges[1:].tolist(), strict=True
         ):
             yield start, self.array.slice(start, stop - start)
+
+    encoded_batches = batches
 
 
 def rows_where(leaf, array: pa.Array) -> RowSelection:

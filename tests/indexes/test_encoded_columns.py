@@ -13,7 +13,6 @@ import intarsia as ia
 from intarsia.embed.column_data import FileColumns
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
-from intarsia.indexes.column_data import encoded_batches
 from intarsia.storage import LocalFile
 from intarsia.testing.memory import MemoryColumns
 from tests.effort import examples
@@ -69,7 +68,7 @@ def test_a_file_yields_the_same_values_encoded_or_not(tmp_path, kind):
     pq.write_table(pa.table({"x": values}), tmp_path / "t.parquet", row_group_size=100)
     columns = columns_of(tmp_path / "t.parquet")
 
-    encoded = list(encoded_batches(columns, "x"))
+    encoded = list(columns.encoded_batches("x"))
 
     assert all(pa.types.is_dictionary(piece.type) for _, piece in encoded)
     assert [row for row, _ in encoded] == [row for row, _ in columns.batches("x")]
@@ -91,7 +90,7 @@ def test_columns_that_are_not_dictionary_encoded_text_are_plain(tmp_path, table,
     pq.write_table(table, tmp_path / "t.parquet", **options)
     columns = columns_of(tmp_path / "t.parquet")
 
-    pieces = [piece for _, piece in encoded_batches(columns, column)]
+    pieces = [piece for _, piece in columns.encoded_batches(column)]
 
     assert {piece.type for piece in pieces} == {columns.type_of(column)}
     assert [piece for _, piece in columns.batches(column)] == pieces
@@ -109,4 +108,4 @@ def test_a_position_outside_the_dictionary_raises(tmp_path):
     path.write_bytes(data)
 
     with pytest.raises(CorruptFileError):
-        list(encoded_batches(columns_of(path), "x"))
+        list(columns_of(path).encoded_batches("x"))

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.indexes import Index, OpenIndex
 from intarsia.rows.selection import RowSelection
 
 #: The methods that may fail.
@@ -19,7 +20,7 @@ ERRORS = [
 
 
 @dataclass(frozen=True)
-class Fragile:
+class Fragile(Index):
     """An index for which every row might match. Its methods fail on request."""
 
     kind: ClassVar[str] = "fragile"
@@ -56,7 +57,7 @@ class Fragile:
 
 
 @dataclass(frozen=True)
-class OpenFragile:
+class OpenFragile(OpenIndex):
     num_rows: int
 
     def candidate_rows(self, predicate):
@@ -107,6 +108,13 @@ def test_verify_reports_it_and_continues(path, monkeypatch, method, error):
 def test_verify_reports_an_index_that_cannot_be_built_again(path, monkeypatch, error):
     monkeypatch.setattr(Fragile, "fails", {"build": error})
     assert [finding.rule for finding in ia.verify(path).findings] == ["unchecked"]
+
+
+@pytest.mark.parametrize("method", ["candidate_rows", "certain_rows"])
+def test_rows_of_another_type_are_ignored(path, monkeypatch, method):
+    monkeypatch.setattr(OpenFragile, method, lambda self, predicate: [0, 1])
+    with pytest.warns(ia.IntarsiaWarning, match="returned list, not a RowSelection"):
+        assert ia.open(path).count("x = 7 AND y > 100") == 4
 
 
 def test_without_a_failure_there_is_no_note(path):

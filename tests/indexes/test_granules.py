@@ -29,6 +29,8 @@ class Columns:
     def batches(self, column):
         yield 0, self.values
 
+    encoded_batches = batches
+
 
 #: The payload of `Ngram` has no entry for granules without text, so their number is not checked.
 CLAIMS = [(kind, CLAIMED) for kind in KINDS] + [(kind, 1 << 23) for kind in KINDS if kind is not ia.Ngram]

@@ -14,8 +14,9 @@ import pytest
 
 import intarsia as ia
 from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.indexes.distinct_counter import DistinctCounter
 from intarsia.indexes.granules import serialize_granules
-from intarsia.indexes.hll import DistinctCounter, Hll
+from intarsia.indexes.hll import Hll
 from intarsia.indexes.layout import Layout
 from intarsia.predicate import bind, parse_sql
 from intarsia.testing import IndexContract, MemoryColumns

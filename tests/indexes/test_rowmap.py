@@ -16,10 +16,10 @@ import intarsia as ia
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.indexes import rowmap
-from intarsia.indexes.base import parameters
+from intarsia.indexes.base import PayloadBytes
 from intarsia.indexes.layout import Layout
-from intarsia.indexes.probing import PayloadBytes
-from intarsia.indexes.value_hash import is_lookup
+from intarsia.indexes.lookups import is_lookup
+from intarsia.indexes.parameters import parameters
 from intarsia.predicate import Comparison, bind, conditions
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.indexes.lookups import hash_values
 from intarsia.indexes.rowmap import Widths
-from intarsia.indexes.value_hash import hash_values
 
 ROWS = 400
 PARTS = 20_000

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from intarsia.check.inspection import human_value, inspect, json_value
+from intarsia.check.inspection import inspect
+from intarsia.check.values import human_value, json_value
 from intarsia.embed import PageIndex, attach, detach
 from intarsia.errors import CorruptFileError, UnsupportedFeatureError
 from intarsia.file import ParquetInput

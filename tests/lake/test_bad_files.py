@@ -52,12 +52,19 @@ def damage_pages_of_second_group(path):
     path.write_bytes(bytes(data))
 
 
+def damage_pages_of_an_old_file(path):
+    """Files that were not just written are read together."""
+    damage_pages_of_second_group(path)
+    age(path)
+
+
 FAULTS = {
     "cut": cut,
     "footer": damage_footer,
     "empty": empty,
     "missing": lambda path: path.unlink(),
     "pages": damage_pages_of_second_group,
+    "old pages": damage_pages_of_an_old_file,
 }
 
 

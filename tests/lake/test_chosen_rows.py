@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.lake.index.build import MAX_SEGMENTS
+from intarsia.lake.index.of_table import MAX_SEGMENTS
 from tests.effort import examples
 from tests.lake.index.lakes import write
 

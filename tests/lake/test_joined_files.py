@@ -16,7 +16,7 @@ import intarsia as ia
 from intarsia.embed import Statistics
 from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import ParquetInput
-from intarsia.file.chunk_plan import dictionary_range
+from intarsia.file.chunks import dictionary_range
 from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
 from intarsia.file.trust import Claim
 from intarsia.indexes.bloom import filter_exists

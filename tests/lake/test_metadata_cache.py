@@ -19,7 +19,7 @@ import intarsia as ia
 from intarsia.file import ChunkKey, FileMetadata, ParquetInput, parquet_file
 from intarsia.file.metadata import find_directory, parse_footer
 from intarsia.file.parquet_file import parse_column_index, parse_offset_index
-from intarsia.indexes.kept_indexes import KeptIndexes
+from intarsia.indexes.embedded import KeptIndexes
 from intarsia.indexes.sample import OpenSample
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.snapshot import TableCache

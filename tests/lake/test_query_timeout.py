@@ -15,8 +15,8 @@ import pytest
 from obstore.store import MemoryStore
 
 import intarsia as ia
-from intarsia.lake.table_files import REMOTE_FILES_AT_ONCE
 from intarsia.storage.running_query import Deadline, applied, current_deadline, in_time
+from intarsia.tuning import REMOTE_FILES_AT_ONCE
 
 FOLDER = "s3://bucket/lake/"
 NUM_OBJECTS = 40

@@ -16,7 +16,7 @@ import pytest
 from obstore.store import LocalStore, MemoryStore
 
 import intarsia as ia
-from intarsia.lake.table_files import REMOTE_FILES_AT_ONCE
+from intarsia.tuning import REMOTE_FILES_AT_ONCE
 
 NUM_OBJECTS = 20
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intarsia.errors import PredicateError
-from intarsia.predicate import BoundIn, Comparison, In, Or, bind, parse_sql
+from intarsia.predicate import And, BoundIn, Comparison, In, Or, bind, parse_sql
 from intarsia.predicate.coercion import locate
 from intarsia.predicate.sql import MAX_SQL_TOKENS
 from intarsia.predicate.sql_literals import cut_lists, literal
@@ -143,6 +143,16 @@ def test_the_literals_of_a_long_list_are_not_parsed_one_by_one(name):
     both = parse_sql(f'y > 1 AND not (a.b in({written} )) OR "c in (1" = 2')
     assert both.children[0].children[1].child == In("a.b", values)
     assert parse_sql(f"a.b NOT IN ({written})") == In("a.b", values, negated=True)
+
+
+def test_a_long_list_beside_parameters():
+    values = tuple(range(30))
+    text = f"x IN ({', '.join(map(str, values))}) AND s = :list"
+    for value in ("a", "b"):
+        assert parse_sql(text, {"list": value}) == And((In("x", values), Comparison("s", "=", value)))
+    for named in (f"{text} OR s IN :list_1_of_30_literals", f"{text} OR s = list_1_of_30_literals"):
+        with pytest.raises(PredicateError):
+            parse_sql(named, {"list": "a"})
 
 
 def test_a_list_inside_text_names_or_comments_is_not_a_list():

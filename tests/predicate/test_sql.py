@@ -335,6 +335,7 @@ def test_columns_may_have_keywords_as_names(name):
 ERRORS = {
     "": "empty-predicate",
     "  ": "empty-predicate",
+    "-- a comment": "empty-predicate",
     "a =": "syntax-error",
     "~a": "syntax-error",
     "a SIMILAR TO 'x'": "unsupported-expression",

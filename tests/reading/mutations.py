@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 
 import intarsia as ia
 from intarsia.file import ParquetInput
-from intarsia.file.pages import walk_pages
 from intarsia.format import thrift
 from intarsia.format.footer import chunk_range
+from intarsia.format.pages import walk_pages
 from intarsia.format.structs import ColumnIndex, OffsetIndex
 from intarsia.storage import MemorySource
 from tests.reading.surgery import PLACES, Patient

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -10,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.file import ParquetInput
-from intarsia.file.pages import walk_pages
 from intarsia.format.footer import TRAILER_BYTES, chunk_range
+from intarsia.format.pages import walk_pages
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.table import Table
 from intarsia.storage import ByteRange, LocalFile
@@ -131,6 +132,7 @@ class RecordedDataFile(DataFile):
 
 def open_recorded(path) -> tuple[Table, list[ByteRange]]:
     """A table of one file, and the list of ranges read from it, which is empty after the schema was read."""
+    os.utime(path)  # the footer of a file that was just written is read again
     file = RecordedDataFile(str(path), path.stat().st_size)
     table = Table([file])
     assert table.schema  # cached from here on

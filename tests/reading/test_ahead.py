@@ -14,12 +14,11 @@ import pytest
 
 import intarsia as ia
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.planning import SMALL_BYTES
 from intarsia.lake.table import Table
-from intarsia.lake.table_files import LOCAL_FILES_AT_ONCE, REMOTE_FILES_AT_ONCE
 from intarsia.read.ahead import ahead
 from intarsia.read.matching import RowReader
 from intarsia.storage import LocalFile
+from intarsia.tuning import LOCAL_FILES_AT_ONCE, REMOTE_FILES_AT_ONCE, SMALL_FILE_BYTES
 from tests.counting import profiling
 
 FAILING = ("x", "y")
@@ -131,11 +130,11 @@ def test_small_files_are_read_by_the_threads_that_plan_them(many, tmp_path):
     assert pa.Table.from_batches(batches).equals(rows)
     assert in_main_thread == {True}
     assert (scan.report.bytes_read, scan.report.rows_matched, scan.report.files_read) == read
-    values = pa.table({"a": range(SMALL_BYTES // 4)})  # of 8 bytes
+    values = pa.table({"a": range(SMALL_FILE_BYTES // 4)})  # of 8 bytes
     for name in ("0", "1"):
         pq.write_table(values, tmp_path / f"{name}.parquet", use_dictionary=False, compression="none")
     rows, in_main_thread = reads_in_main_thread(ia.open(tmp_path).scan("a % 2 = 0").to_arrow)
-    assert (rows.num_rows, in_main_thread) == (SMALL_BYTES // 4, {True})
+    assert (rows.num_rows, in_main_thread) == (SMALL_FILE_BYTES // 4, {True})
 
 
 def test_an_error_of_reading_ahead_is_raised_after_the_rows_before_it(many, tmp_path):

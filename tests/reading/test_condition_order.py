@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
+from intarsia.indexes import Index, OpenIndex
 from intarsia.predicate import BoundAnd, bind, parse_sql
 from intarsia.read.estimate import order_conditions
 from tests.effort import examples
@@ -77,7 +78,7 @@ def test_column_in_two_conditions_is_read_once(path):
 
 
 @dataclass(frozen=True)
-class Liar:
+class Liar(Index, OpenIndex):
     """An index whose estimate is a parameter."""
 
     kind: ClassVar[str] = "liar"
@@ -85,10 +86,6 @@ class Liar:
 
     column: str
     says: float
-
-    @property
-    def columns(self):
-        return (self.column,)
 
     def can_prune(self, predicate):
         return False
@@ -101,9 +98,6 @@ class Liar:
 
     def open(self, payload, layout):
         return self
-
-    def candidate_rows(self, predicate):
-        return None
 
     def estimated_rows(self, predicate):
         return self.says

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from intarsia.file.pages import data_pages_at
+from intarsia.format.pages import pages_at
 from tests.counting import calls
 from tests.reading.pages import (
     COLUMNS,
@@ -289,7 +289,7 @@ def test_page_headers_are_compared_only_where_a_page_index_may_have_excluded_row
     path = tmp_path / "dense.parquet"
     options = {"write_page_index": True, "max_rows_per_page": 200, "use_dictionary": ["z"]}
     pq.write_table(table, path, row_group_size=2_000, **options)
-    assert calls(partial(run, path, "x < 2000"), of=data_pages_at) == 0
+    assert calls(partial(run, path, "x < 2000"), of=pages_at) == 0
     rows, ranges, report = run(path, "x < 2000")
     assert rows.equals(table.filter(pc.less(table["x"], 2_000)).combine_chunks())
     read = touched(layout_of(path), ranges)  # fails if anything is read twice

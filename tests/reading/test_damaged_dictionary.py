@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.format.page_header import parse_page
+from intarsia.format.pages import parse_page
 
 CODES = pa.array(["a", "b", "c", "d"] * 25).dictionary_encode()
 

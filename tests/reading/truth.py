@@ -53,7 +53,7 @@ def check_bounds(file, leaf, column):
     ordering = ordering_for(leaf, file.leaf_types[leaf.ordinal])
     check_granules(f"statistics of {leaf.name}", statistics_bounds(file, leaf, ordering), column)
     keys = [ChunkKey(row_group, leaf.ordinal) for row_group in range(len(file.footer.metadata.row_groups))]
-    keys = [key for key in keys if file.has_column_index(key)]
+    keys = [key for key in keys if file.has_column_indexes(file.footer.leaves[key.leaf])[key.row_group]]
     file.load_page_index(keys, keys)
     index = ColumnIndexes(file)
     for key in keys:
@@ -103,8 +103,8 @@ def check_bloom_filters(file, leaf, column):
             if reach is None:
                 continue
             here = np.asarray(edges[:-1]) == start
-            list(filters.evaluate({predicate: reach & here}, _EverythingAtStake()))
-            kept = filters.candidate_rows(predicate)
+            (verdict,) = filters.evaluate({predicate: reach & here}, _EverythingAtStake())
+            kept = verdict.possible
             message = (
                 f"the Bloom filter of {leaf.name}, rows {start} to {stop}, excludes {exact(value, kind)!r}"
             )

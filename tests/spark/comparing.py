@@ -5,7 +5,8 @@ import functools
 import os
 from urllib.parse import unquote, urlsplit
 
-from intarsia.spark.reading import file_planner, plannable_listing
+from intarsia.spark.enabling import analyzed_condition
+from intarsia.spark.reading import file_planner, parsed_condition, plannable_listing
 
 AT_ONCE = 40
 
@@ -78,7 +79,10 @@ def _in_batches(answer, predicates):
 
 
 def compared(spark, lake, predicates):
-    """Yield each predicate that Spark accepts, and the paths in the lake of all, matching and kept files."""
+    """Yield each predicate that Spark accepts, and the paths in the lake of all, matching and kept files.
+
+    Each is planned twice: as Spark's analyzer resolves it, and as its text is parsed where there is none.
+    """
 
     def paths_in_lake(paths):
         return {os.path.relpath(path, lake) for path in paths}
@@ -93,12 +97,14 @@ def compared(spark, lake, predicates):
         for text, expected in zip(batch, files_with_matches(whole, batch), strict=True):
             if expected is None:
                 continue
-            planner = file_planner(spark, whole, text)
-            kept = everything
-            if planner is not None:
-                kept = paths_in_lake(file.path for file in planner.surviving(listing.files))
-                assert not planner.report.ignored
-            yield text, everything, paths_in_lake(expected), kept
+            analyzed = analyzed_condition(spark, whole.where(text))
+            for condition in (analyzed, parsed_condition(spark, whole, text)):
+                planner = file_planner(spark, condition)
+                kept = everything
+                if planner is not None:
+                    kept = paths_in_lake(file.path for file in planner.surviving(listing.files))
+                    assert not planner.report.ignored
+                yield text, everything, paths_in_lake(expected), kept
 
 
 def check(spark, lake, predicates):

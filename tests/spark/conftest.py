@@ -155,17 +155,15 @@ import os
 from dataclasses import dataclass
 from typing import ClassVar
 
+from intarsia.indexes import Index
+
 @dataclass(frozen=True)
-class Dies:
+class Dies(Index):
     "An index that kills the Python worker when it is first built on a file."
     kind: ClassVar[str] = "dies"
     version: ClassVar[int] = 1
     column: str
     folder: str
-
-    @property
-    def columns(self):
-        return (self.column,)
 
     def build(self, chunk):
         batches = list(chunk.batches(self.column))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intarsia.spark.curves import (
+from intarsia.spark.clustering import (
     MAX_COLUMNS,
     bits_per_column,
     curve_keys,

@@ -48,7 +48,7 @@ def planners():
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{pid}/cmdline") as file:
-                if "intarsia.spark.planner_process" in file.read() and parent(parent(pid)) == os.getpid():
+                if "intarsia.spark.serving" in file.read() and parent(parent(pid)) == os.getpid():
                     yield int(pid)
         except OSError:
             pass

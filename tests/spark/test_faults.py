@@ -71,7 +71,7 @@ def test_a_server_of_writes_that_is_killed_is_started_again(spark, tmp_path):
         for number in range(2):
             spark.range(9).coalesce(1).write.parquet(str(tmp_path / str(number)))
             assert ias.last_write(spark).files_indexed == 1
-            servers = descendants("intarsia.spark.write_server")
+            servers = descendants("intarsia.spark.serving writes")
             assert servers
             for pid in servers if number == 0 else ():
                 os.kill(pid, signal.SIGKILL)
@@ -83,7 +83,7 @@ DRIVER = """
 import sys
 import intarsia as ia
 from intarsia import spark as ias
-from intarsia.spark.local import local_session
+from intarsia.spark.sessions import local_session
 lake, folder = sys.argv[1:]
 spark = local_session(folder, threads=1)
 ias.index(spark, lake, [ia.PageIndex(), ia.Distinct("s"), ia.ZoneMap("x")], progress=False)

@@ -15,7 +15,7 @@ from intarsia.embed.attach import attach_to
 from intarsia.embed.column_data import FileColumns
 from intarsia.file import ParquetInput
 from intarsia.predicate import And, Comparison, Constant, In, IsNull, bind, evaluate
-from intarsia.spark.int96 import as_nanoseconds
+from intarsia.spark.binding import as_nanoseconds
 from intarsia.storage import LocalFile
 from intarsia.storage.target import find_target
 from tests.spark.comparing import compared, rows, settings
@@ -202,13 +202,13 @@ def test_rows_that_match_in_spark_match_in_nanoseconds(tmp_path, unit, moments):
             leaves[In(("ts",), (literal,), negated=True)] = operator.ne
             for leaf, test in leaves.items():
                 matches = np.array([test(value, moment) for value in coarse])
-                found = holds(as_nanoseconds(leaf, file), values, file.arrow_schema)
+                found = holds(as_nanoseconds(leaf, file.schema, file), values, file.arrow_schema)
                 assert not (matches & ~found).any(), (leaf, moment)
                 if unit == "us" and moment < 2**63 // 1000 - 1:
                     assert (matches == found).all(), (leaf, moment)
                 denied += int((~found).sum())
         for leaf in (IsNull(("ts",)), IsNull(("ts",), negated=True)):
-            assert as_nanoseconds(leaf, file) == leaf
+            assert as_nanoseconds(leaf, file.schema, file) == leaf
     assert denied > 0
 
 

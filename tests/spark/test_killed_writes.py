@@ -55,14 +55,14 @@ ONE_FILE = f"""
 import sys
 stop, failure = int(sys.argv[3]), "killed"
 {INTERRUPTED}
-from intarsia.spark.write_server import index_before_commit
+from intarsia.spark.serving import index_before_commit
 index_before_commit("\\0".join([sys.argv[1], sys.argv[2], "shown"]))
 print(count)
 """
 
 #: A Python whose first processes are interrupted, each at another place; it needs the start of its source.
 SERVER = f"""
-import os, runpy
+import os, runpy, sys
 for number in range(1000):
     try:
         os.mkdir(os.path.join(folder, str(number)))
@@ -71,7 +71,8 @@ for number in range(1000):
         pass
 stop = stops[number] if number < len(stops) else -1
 {INTERRUPTED}
-runpy.run_module("intarsia.spark.write_server", run_name="__main__")
+sys.argv = ["serving", "writes"]
+runpy.run_module("intarsia.spark.serving", run_name="__main__")
 """
 
 

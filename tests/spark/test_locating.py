@@ -12,7 +12,7 @@ import pytest
 import intarsia as ia
 from intarsia import spark as ias
 from intarsia.errors import ColumnNotFoundError
-from intarsia.spark.locating import MAX_KEYS
+from intarsia.spark.querying import MAX_KEYS
 from tests.spark.comparing import settings
 
 

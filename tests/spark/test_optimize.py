@@ -13,10 +13,14 @@ import intarsia as ia
 from intarsia import spark as ias
 from intarsia.errors import ColumnNotFoundError, UnsupportedFeatureError, WriteError
 from intarsia.format import thrift
-from intarsia.spark.arrow_batches import batches_of_counted_rows, likely_row_bytes
-from intarsia.spark.checksums import Checksums, checksums, with_hashes
-from intarsia.spark.part_files import PartOptions, outcome_of, write_parts
-from intarsia.spark.staging import Staging
+from intarsia.spark.checksums import (
+    Checksums,
+    batches_of_counted_rows,
+    checksums,
+    likely_row_bytes,
+    with_hashes,
+)
+from intarsia.spark.part_files import PartOptions, Staging, outcome_of, write_parts
 from tests.spark import lakes
 from tests.spark.comparing import rows
 from tests.spark.test_indexing import contents, write_lake

@@ -10,7 +10,7 @@ import pytest
 import intarsia as ia
 from intarsia import spark as ias
 from intarsia.errors import CorruptFileError, IndexBuildError, UnsupportedFeatureError
-from intarsia.spark.write_server import index_before_commit
+from intarsia.spark.serving import index_before_commit
 from tests.spark import lakes
 from tests.spark.comparing import rows, settings
 

@@ -3,14 +3,14 @@
 import os
 from dataclasses import replace
 
-from intarsia.embed.footer_edit import FooterEdit
+from intarsia.embed.tail import FooterEdit
 from intarsia.file import ParquetInput
-from intarsia.file.pages import walk_pages
 from intarsia.format import thrift
 from intarsia.format.blob import checksum, frame
 from intarsia.format.directory import KEY, parse_directory
 from intarsia.format.enums import Encoding, FieldRepetitionType, PageType, Type
 from intarsia.format.footer import MAGIC, chunk_range
+from intarsia.format.pages import walk_pages
 from intarsia.format.structs import (
     ColumnChunk,
     ColumnIndex,

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from obstore.store import MemoryStore
 
 import intarsia as ia
+from intarsia.indexes import Index
 from tests.effort import examples
 
 SCHEMA = pa.schema({"number": pa.int64(), "word": pa.string(), "x": pa.float64()})
@@ -165,17 +166,13 @@ def test_closing(path):
 
 
 @dataclass(frozen=True)
-class OnlyOfNoRows:
+class OnlyOfNoRows(Index):
     """An index that can be built on the schema, but not on rows."""
 
     kind: ClassVar[str] = "only_of_no_rows"
     version: ClassVar[int] = 1
 
     column: str
-
-    @property
-    def columns(self):
-        return (self.column,)
 
     def build(self, chunk):
         if chunk.layout.num_rows:

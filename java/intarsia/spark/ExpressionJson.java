@@ -3,6 +3,7 @@ package intarsia.spark;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.time.ZoneOffset;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
@@ -10,6 +11,7 @@ import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
+import java.util.regex.Pattern;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Cast;
@@ -35,11 +37,23 @@ import org.apache.spark.sql.catalyst.expressions.Not;
 import org.apache.spark.sql.catalyst.expressions.Or;
 import org.apache.spark.sql.catalyst.expressions.RLike;
 import org.apache.spark.sql.catalyst.expressions.StartsWith;
+import org.apache.spark.sql.catalyst.expressions.UnaryMinus;
+import org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions$;
+import org.apache.spark.sql.catalyst.optimizer.RewriteWithExpression$;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.types.BinaryType;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DateType;
 import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.TimestampNTZType;
+import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
@@ -53,7 +67,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  * <p>A column is an attribute of the relation itself. Metadata columns such as {@code _metadata.file_name} are not: a
  * file has no such column, and a missing column is null in every row.
  */
-final class ExpressionJson {
+public final class ExpressionJson {
   private static final Map<Class<?>, String> NAMES = Map.ofEntries(
       Map.entry(And.class, "And"),
       Map.entry(Or.class, "Or"),
@@ -80,6 +94,10 @@ final class ExpressionJson {
 
   /** The key of the value that Spark returns for the rows of files without the column. */
   private static final String EXISTS_DEFAULT = "EXISTS_DEFAULT";
+
+  /** Other texts may depend on the time of the query, such as "now", or a time of day without a date. */
+  private static final Pattern MOMENT = Pattern.compile("\\d{4}(-.*)?");
+
   private static final JsonNodeFactory JSON = JsonNodeFactory.instance;
 
   private final Map<ExprId, AttributeReference> columns = new HashMap<>();
@@ -95,6 +113,26 @@ final class ExpressionJson {
     }
   }
 
+  /** Returns the condition of an analyzed plan on a single relation, in JSON. */
+  public static String ofAnalyzed(LogicalPlan analyzed) {
+    LogicalPlan plan = RewriteWithExpression$.MODULE$.apply(ReplaceExpressions$.MODULE$.apply(analyzed));
+    List<Expression> conditions = new ArrayList<>();
+    while (plan instanceof Filter || plan instanceof Project || plan instanceof SubqueryAlias) {
+      if (plan instanceof Filter filter) {
+        conditions.add(filter.condition());
+      }
+      plan = plan.children().apply(0);
+    }
+    if (conditions.isEmpty() || !(plan instanceof LogicalRelation relation)) {
+      return unknown().toString();
+    }
+    ExpressionJson json = new ExpressionJson(Scala.iterable(relation.output()));
+    ObjectNode all = JSON.objectNode().put("op", "And").put("type", "boolean");
+    ArrayNode arguments = all.putArray("args");
+    conditions.forEach(condition -> arguments.add(json.write(condition)));
+    return all.toString();
+  }
+
   /** Returns an expression in JSON. */
   ObjectNode write(Expression expression) {
     if (expression instanceof AttributeReference || expression instanceof GetStructField) {
@@ -102,6 +140,9 @@ final class ExpressionJson {
     }
     if (expression instanceof Literal literal) {
       return literal(literal.value(), literal.dataType());
+    }
+    if (isConstant(expression)) {
+      return folded(expression);
     }
     String name = NAMES.get(expression.getClass());
     if (name == null) {
@@ -123,6 +164,9 @@ final class ExpressionJson {
       for (Object value : Scala.iterable(set.hset())) {
         arguments.add(literal(value, type));
       }
+    }
+    if (expression instanceof Cast cast && cast.child().dataType() instanceof TimestampNTZType) {
+      node.put("utc", cast.timeZoneId().isDefined() && cast.zoneId().normalized().equals(ZoneOffset.UTC));
     }
     if (expression instanceof Like like) {
       node.put("escape", String.valueOf(like.escapeChar()));
@@ -171,6 +215,34 @@ final class ExpressionJson {
       open.push(next.children().apply(0));
     }
     return parts;
+  }
+
+  /** Returns whether an expression is a literal, or casts and signs of one; the optimizer has folded the others. */
+  private static boolean isConstant(Expression expression) {
+    Expression at = expression;
+    while (at instanceof Cast || at instanceof UnaryMinus) {
+      Expression child = at.children().apply(0);
+      DataType type = at.dataType();
+      boolean isTemporal =
+          type instanceof DateType || type instanceof TimestampType || type instanceof TimestampNTZType;
+      if (isTemporal && child.dataType() instanceof StringType) {
+        boolean isCertain = child instanceof Literal text
+            && (text.value() == null || MOMENT.matcher(text.value().toString()).matches());
+        if (!isCertain) {
+          return false;
+        }
+      }
+      at = child;
+    }
+    return at instanceof Literal;
+  }
+
+  private static ObjectNode folded(Expression constant) {
+    try {
+      return literal(constant.eval(null), constant.dataType());
+    } catch (RuntimeException error) { // which Spark raises when the query runs
+      return unknown();
+    }
   }
 
   private ObjectNode column(Expression expression) {

@@ -77,7 +77,7 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
   private static synchronized PythonProcess process() {
     if (process == null) {
       process = new PythonProcess(
-          List.of(SparkEnv.get().conf().get(PYTHON, "python3"), "-m", "intarsia.spark.planner_process"));
+          List.of(SparkEnv.get().conf().get(PYTHON, "python3"), "-m", "intarsia.spark.serving", "planner"));
     }
     return process;
   }

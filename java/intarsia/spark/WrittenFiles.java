@@ -101,7 +101,7 @@ public final class WrittenFiles {
     ConcurrentLinkedDeque<PythonProcess> idle = IDLE.computeIfAbsent(python, key -> new ConcurrentLinkedDeque<>());
     PythonProcess process = idle.poll();
     if (process == null) {
-      process = new PythonProcess(List.of(python, "-m", "intarsia.spark.write_server"));
+      process = new PythonProcess(List.of(python, "-m", "intarsia.spark.serving", "writes"));
     }
     AppendedFile before = null;
     try {

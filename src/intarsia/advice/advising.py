@@ -20,8 +20,7 @@ from intarsia.advice.sampled_file import ALL_BYTES, SAMPLE_BYTES
 from intarsia.lake.discovery import is_table_url
 from intarsia.lake.opening import Source, open
 from intarsia.lake.table import Table
-from intarsia.predicate import Where
-from intarsia.predicate.nodes import NODE_TYPES
+from intarsia.predicate import Predicate, Where
 from intarsia.storage import StorageOptions
 
 
@@ -86,9 +85,7 @@ def advise(
 
 
 def requested_queries(
-    where: Where | Sequence[Where],
-    queries: str | os.PathLike[str] | None,
-    columns: Sequence[str] | None,
+    where: Where | Sequence[Where], queries: str | os.PathLike[str] | None, columns: Sequence[str] | None
 ) -> list[Query]:
     """Return the distinct queries of the arguments of `advise`.
 
@@ -119,13 +116,16 @@ def advise_on(
         chosen = work.choose()
         paths = _paths(source, table)
         found: list[Rewrite] = []
-        if rewrites and bound and can_rewrite(source, table):
+        # the rows can be written to one file if the files are plain ones, without partitions
+        is_plain = isinstance(source, (str, os.PathLike, list, tuple)) and not is_table_url(source)
+        if rewrites and bound and is_plain and not table.partition_types:
             found = measure_rewrites(
                 work,
                 table,
                 requested,
                 lambda path: advise_on(path, requested, sample_bytes=ALL_BYTES, rewrites=False),
             )
+        is_whole, total = work.size.is_whole, work.size.bytes_total
         options = [
             _option(
                 work,
@@ -134,29 +134,21 @@ def advise_on(
                 work.query_bytes(names),
                 work.added_bytes(names),
                 rewrites=False,
-                is_estimate=not work.size.is_whole,
+                is_estimate=not is_whole,
             )
             for names in work.sets(chosen)
         ]
-        options += [
-            _option(
-                work,
-                rewrite.name,
-                rewrite.command(paths),
-                rewrite.query_bytes,
-                rewrite.num_bytes - work.size.bytes_total,
-                rewrites=True,
-                is_estimate=rewrite.is_estimate or not work.size.is_whole,
-            )
-            for rewrite in found
-            if work.pays(rewrite.query_bytes, rewrite.num_bytes)
-        ]
+        for one in found:
+            if work.pays(one.query_bytes, one.num_bytes):
+                command, added = one.command(paths), one.num_bytes - total
+                how = {"rewrites": True, "is_estimate": one.is_estimate or not is_whole}
+                options.append(_option(work, one.name, command, one.query_bytes, added, **how))
         return Advice(
             command=command_of(paths, [work.indexes[name] for name in chosen], lake_index=work.lake_index),
             indexes=tuple(work.indexes[name] for name in chosen),
             lake_index=work.lake_index,
             measured=work.measured(chosen),
-            options=tuple(ranked(options, work.size.bytes_total)),
+            options=tuple(_ranked(options, total)),
             queries=tuple(
                 work.query_advice(number, chosen, [rewrite.lowest(number) for rewrite in found])
                 for number in range(len(bound))
@@ -173,7 +165,7 @@ def _predicates(where: Where | Sequence[Where]) -> list[Where]:
     if where is None:
         return []
     is_many = isinstance(where, (list, tuple)) and all(
-        isinstance(one, (str, pc.Expression, *NODE_TYPES)) for one in where
+        isinstance(one, (str, pc.Expression, Predicate)) for one in where
     )
     return list(cast("Sequence[Where]", where)) if is_many else [cast("Where", where)]
 
@@ -187,15 +179,6 @@ def _paths(source: Source | Table, table: Table) -> list[str]:
     return [file.path for file in table.files] if len(table.files) <= 3 else [table.name]
 
 
-# --- options --------------------------------------------------------------------------------------------
-
-
-def can_rewrite(source: object, table: Table) -> bool:
-    """Return whether the rows can be written to one file: the files are plain ones, without partitions."""
-    is_paths = isinstance(source, (str, os.PathLike, list, tuple)) and not is_table_url(source)
-    return is_paths and not table.partition_types
-
-
 def _option(
     work: Measurement, name: str, command: str | None, query_bytes: Sequence[float], added: float, **how: bool
 ) -> Option:
@@ -206,7 +189,7 @@ def _option(
     return Option(name, command, round(read), round(saved), saved / max(1.0, now), round(added), **how)
 
 
-def ranked(options: Iterable[Option], total_bytes: int) -> list[Option]:
+def _ranked(options: Iterable[Option], total_bytes: int) -> list[Option]:
     """Return options, first those that save most in some runs, less the bytes that have to be written."""
 
     def price(option: Option) -> int:

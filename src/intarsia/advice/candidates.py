@@ -20,13 +20,13 @@ from intarsia.embed.column_data import FileColumns
 from intarsia.embed.structures import STANDARD, Attachable
 from intarsia.errors import IntarsiaError
 from intarsia.file import ParquetInput
-from intarsia.indexes.base import Index, PicksPredicates, prunes_function
+from intarsia.indexes.base import Index, defines, prunes
 from intarsia.indexes.bloom_granule import BloomGranule
 from intarsia.indexes.distinct import Distinct
+from intarsia.indexes.lookups import is_lookup
 from intarsia.indexes.ngram import Ngram
 from intarsia.indexes.registry import find_index_class, known_kinds
 from intarsia.indexes.rowmap import RowMap
-from intarsia.indexes.value_hash import is_lookup
 from intarsia.indexes.zonemap import ZoneMap
 from intarsia.predicate import Condition
 from intarsia.predicate.bound import BoundFunction
@@ -52,11 +52,7 @@ def indexes_for_every_file() -> list[Attachable]:
 
 
 def indexes_for(condition: Condition) -> list[Attachable]:
-    """Return the indexes of the condition's column that could skip rows.
-
-    Args:
-        condition: The condition, with the path in the file.
-    """
+    """Return the indexes of the column of a condition that could skip rows."""
     column = ".".join(condition.path)
     found: dict[str, Attachable] = {}
     others = [kind for kind in known_kinds() if kind not in dict(_BUILT_IN)]
@@ -76,9 +72,8 @@ def indexes_for(condition: Condition) -> list[Attachable]:
 
 
 def _can_prune(index: Index, condition: Condition) -> bool:
-    if isinstance(condition, BoundFunction):
-        return prunes_function(index, condition)
-    return isinstance(index, PicksPredicates) and index.can_prune(condition)
+    # a kind that does not say what it prunes is not tried
+    return (isinstance(condition, BoundFunction) or defines(index, "can_prune")) and prunes(index, condition)
 
 
 def name_of(index: Attachable) -> str:

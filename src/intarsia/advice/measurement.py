@@ -9,8 +9,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from intarsia.advice.candidates import column_of, indexes_for, indexes_for_every_file, name_of, shapes_of
-from intarsia.advice.measuring import BoundQuery, MeasuredFile, SampledTable
-from intarsia.advice.obstacles import is_explained, of_condition, of_constants, of_query
+from intarsia.advice.measuring import BoundQuery, MeasuredFile, SampledTable, Spread
 from intarsia.advice.report import (
     ColumnShape,
     MeasuredIndex,
@@ -24,9 +23,11 @@ from intarsia.advice.sampled_file import BuiltIndex, group_bytes
 from intarsia.arrow.owned_rows import no_rows
 from intarsia.embed import PageIndex
 from intarsia.embed.structures import Attachable
-from intarsia.indexes.base import HasPurpose
 from intarsia.indexes.distinct import Distinct
+from intarsia.indexes.rowmap import MAX_BUCKET_ENTRIES
 from intarsia.lake.table import Table
+from intarsia.predicate import BoundCompare, BoundMatch, BoundNull, BoundPrefix, Condition
+from intarsia.predicate.bound import BoundFunction, BoundIn
 from intarsia.read.hint import opens_in_vain
 
 #: An option helps if at least one query saves this part of what it reads, and this many bytes.
@@ -50,12 +51,7 @@ Show: TypeAlias = Callable[[int, int], None]
 
 
 class Measurement:
-    """The measurements of all queries and indexes.
-
-    Args:
-        table: The table.
-        bound: The queries.
-        sampled: The sample.
+    """The measurements of all queries and indexes on a sample of a table.
 
     Attributes:
         indexes: The indexes to measure, by name.
@@ -64,6 +60,7 @@ class Measurement:
 
     def __init__(self, table: Table, bound: Sequence[BoundQuery], sampled: SampledTable) -> None:
         self._table = table
+        self._total_bytes = int(table.file_bytes.sum())
         self._bound = bound
         self._sampled = sampled
         self._files = sampled.files
@@ -121,7 +118,7 @@ class Measurement:
             len(self._table.files),
             sum(len(file.sample.groups) for file in files),
             sum(file.sample.num_bytes for file in files),
-            int(self._table.file_bytes.sum()),
+            self._total_bytes,
             is_whole and all(file.sample.is_whole for file in files),
         )
 
@@ -133,17 +130,7 @@ class Measurement:
             every = range(len(file.sample.file.footer.metadata.row_groups))
             part = file.sample.num_bytes / max(1, group_bytes(file.sample.file, every))
             sampled += part * int(self._table.file_bytes[ordinal])
-        return float(self._table.file_bytes.sum()) / sampled if sampled else 1.0
-
-    def _file_scale(self, number: int) -> float:
-        """Return the size of the files that a query opens divided by the size of the planned files."""
-        sizes = self._table.file_bytes
-        planned = sum(
-            int(sizes[ordinal])
-            for ordinal in self._sampled.ordinals
-            if (number, ordinal) in self._sampled.now
-        )
-        return float(sizes[list(self._bound[number].survivors)].sum()) / planned if planned else 1.0
+        return self._total_bytes / sampled if sampled else 1.0
 
     # --- costs -------------------------------------------------------------------------------------
 
@@ -154,13 +141,14 @@ class Measurement:
 
     def _scale(self, number: int) -> float:
         """Return the bytes that a query reads today divided by those that it reads of the sampled files."""
-        sampled, others = 0.0, 0.0
-        for (query, ordinal), now in self._sampled.now.items():
-            if query == number and ordinal in self._files:
-                sampled += now.bytes
-            elif query == number:
-                others += now.bytes
-        return self._file_scale(number) * (1 + others / sampled if sampled else 1.0)
+        planned = [ordinal for ordinal in self._sampled.ordinals if (number, ordinal) in self._sampled.now]
+        reads = {ordinal: self._sampled.now[number, ordinal].bytes for ordinal in planned}
+        sampled = sum(read for ordinal, read in reads.items() if ordinal in self._files)
+        sizes = self._table.file_bytes
+        opened, known = (
+            float(sizes[list(files)].sum()) for files in (self._bound[number].survivors, planned)
+        )
+        return (opened / known if known else 1.0) * (sum(reads.values()) / sampled if sampled else 1.0)
 
     def _read_bytes(self, names: frozenset[str]) -> float:
         return sum(one.query.count * self.cost(number, names).bytes for number, one in enumerate(self._bound))
@@ -177,7 +165,7 @@ class Measurement:
     def choose(self) -> tuple[str, ...]:
         """Return the names of the advised indexes."""
         if not self._bound:
-            most = LIGHT_SHARE * float(self._table.file_bytes.sum())
+            most = LIGHT_SHARE * self._total_bytes
             return tuple(
                 name
                 for name, weight in self._weights.items()
@@ -232,7 +220,7 @@ class Measurement:
     def num_rows(self) -> float:
         """The number of rows of all files."""
         planned = int(self._table.file_bytes[list(self._sampled.ordinals)].sum())
-        return self._sampled.num_rows * float(self._table.file_bytes.sum()) / max(1, planned)
+        return self._sampled.num_rows * self._total_bytes / max(1, planned)
 
     def rows_matched(self, number: int) -> float:
         """Return the number of rows of all files that match a query."""
@@ -242,8 +230,7 @@ class Measurement:
     def rows(self, most_bytes: int) -> tuple[pa.Table, bool]:
         """Return rows of the sample that are not deleted, and whether they are all rows of the table.
 
-        Args:
-            most_bytes: The compressed size of the row groups to read; at least one is read.
+        Row groups of up to ``most_bytes`` are read, and at least one of each file.
         """
         found = [file.rows(self._table, most_bytes // len(self._files)) for file in self._files.values()]
         tables = [no_rows(self._table.schema), *(rows for rows, _ in found)]
@@ -265,7 +252,6 @@ class Measurement:
 
     def measured(self, chosen: Sequence[str]) -> tuple[MeasuredIndex, ...]:
         """Return the measurements of all indexes: the advised ones, then those that save most."""
-        total = max(1, int(self._table.file_bytes.sum()))
         before = self._read_bytes(frozenset())
         found = []
         for name, weight in self._weights.items():
@@ -280,9 +266,9 @@ class Measurement:
                     index,
                     name,
                     column_of(index),
-                    index.purpose if isinstance(index, HasPurpose) else "",
+                    index.purpose,
                     round(weight),
-                    weight / total,
+                    weight / max(1, self._total_bytes),
                     seconds * self._data_scale,
                     round(saved / max(1, self._num_queries)),
                     name in chosen,
@@ -291,12 +277,9 @@ class Measurement:
         return tuple(sorted(found, key=lambda one: (not one.is_advised, -one.saved_bytes, one.bytes)))
 
     def query_advice(self, number: int, chosen: Sequence[str], rewritten: Sequence[float]) -> QueryAdvice:
-        """Return the reads of one query, and why it cannot skip more.
+        """Return the reads of one query with the advised indexes, and why it cannot skip more.
 
-        Args:
-            number: The ordinal of the query.
-            chosen: The advised indexes.
-            rewritten: Lower bounds of the bytes that it reads of the rewritten files.
+        ``rewritten`` has lower bounds of the bytes that it reads of the rewritten files.
         """
         one, scale = self._bound[number], self._scale(number)
         now, advised = self.cost(number, ()), self.cost(number, chosen)
@@ -328,10 +311,7 @@ class Measurement:
         return [file for ordinal, file in self._files.items() if (number, ordinal) in self._sampled.now]
 
     def _obstacles(
-        self,
-        number: int,
-        costs: tuple[QueryCost, QueryCost, QueryCost, QueryCost],
-        pages: Sequence[str],
+        self, number: int, costs: tuple[QueryCost, QueryCost, QueryCost, QueryCost], pages: Sequence[str]
     ) -> Iterator[Obstacle]:
         total, now, advised, least = costs
         if self._bound[number].query.predicate is None:
@@ -339,16 +319,104 @@ class Measurement:
             return
         files = self._files_of(number)
         constants = {column for file in files for column in file.constants(number)}
-        yield from of_constants(sorted(constants & self._table.partition_types.keys()))
-        whole = of_query(total, now, advised, least) if self._sampled.num_rows else None
+        for column in sorted(constants & self._table.partition_types.keys()):
+            text = f"{column} is a partition column, which needs no index: scans skip files by its values"
+            yield Obstacle("partition-column", column, text)
+        whole = _of_query(total, now, advised, least) if self._sampled.num_rows else None
         if not self._sampled.num_rows:
             yield Obstacle("no-rows", None, "the files have no rows")
         elif whole is not None:
             yield whole
-        elif files and (advised == now or not is_explained(now, advised, least, total)):
+        elif files and (advised == now or not _is_explained(now, advised, least, total)):
             largest = max(files, key=lambda file: file.sample.num_bytes)
             for condition in largest.conditions(number):
-                yield of_condition(condition, largest.spread(number, condition, pages))
+                yield _of_condition(condition, largest.spread(number, condition, pages))
+
+
+# --- why a query cannot skip more ---------------------------------------------------------------------
+
+#: Reading fewer bytes than this takes about as long as a few requests.
+SMALL_BYTES = 1_000_000
+
+#: A condition cannot skip if this part of the pages contain matches.
+MAX_PAGES = 0.8
+
+#: A query that reads at most this multiple of the minimum cannot be improved.
+NEAR_LEAST = 1.25
+
+#: So can one that reads only this many bytes more, about as many as a footer has.
+NEAR_BYTES = 64 << 10
+
+#: The same limit, as a part of the bytes that it reads today beyond the minimum.
+NEAR_PART = 0.05
+
+
+def _of_query(total: QueryCost, now: QueryCost, advised: QueryCost, least: QueryCost) -> Obstacle | None:
+    """Return why indexes cannot improve a query; None if they can."""
+    near = max(least.bytes * NEAR_LEAST, least.bytes + NEAR_BYTES)
+    if now.files == 0 or (now.bytes <= near and now.bytes < total.bytes / 2):
+        text = "existing metadata already skips nearly every page without matching rows"
+        return Obstacle("already-skipped", None, text)
+    if total.bytes < SMALL_BYTES and advised.bytes > now.bytes / 2:
+        text = f"the columns have only {total.bytes:,.0f} bytes, so there is little to save"
+        return Obstacle("small-file", None, text)
+    return None
+
+
+def _is_explained(now: QueryCost, advised: QueryCost, least: QueryCost, total: QueryCost) -> bool:
+    """Return whether the advised reads are close to the minimum, and the minimum is small."""
+    near = max(least.bytes * NEAR_LEAST, least.bytes + now.bytes * NEAR_PART)
+    return advised.bytes <= near and least.bytes < max(now.bytes, total.bytes) / 2
+
+
+def _of_condition(condition: Condition, spread: Spread) -> Obstacle:
+    """Return why a condition, whose matches are spread in this way, skips little."""
+    column = ".".join(condition.path)
+    if not _is_prunable(condition):
+        text = f"no index can evaluate {condition}, unless its column has few distinct values"
+        return Obstacle("not-prunable", column, text)
+    share = spread.rows_matched / max(1, spread.rows)
+    if share > 0.5:
+        text = f"{share:.0%} of the rows match {condition}, so there is little to skip"
+        return Obstacle("most-rows-match", column, text)
+    has_one_page = spread.pages <= spread.row_groups
+    if has_one_page and spread.row_groups_matched > MAX_PAGES * spread.row_groups:
+        text = (
+            f"each row group has one page of {column}, so it is read as a whole; rewrite the files with "
+            "smaller pages"
+        )
+        return Obstacle("one-page-per-row-group", column, text)
+    if spread.pages_matched > MAX_PAGES * spread.pages:
+        is_equality = isinstance(condition, BoundIn) or (
+            isinstance(condition, BoundCompare) and condition.op == "="
+        )
+        text = f"matching rows are on {spread.pages_matched:,} of {spread.pages:,} pages; sort by {column}"
+        if is_equality and spread.rows_matched <= MAX_BUCKET_ENTRIES and not spread.has_row_map:
+            text += ", or add RowMap, which answers counts without reading pages"
+        return Obstacle("values-on-every-page", column, text)
+    if isinstance(condition, BoundMatch) and not condition.prefix:
+        text = f"most pages of {column} contain the n-grams of the text in {condition}"
+        return Obstacle("common-text", column, text)
+    if spread.pages_kept > MAX_PAGES * spread.pages:
+        text = (
+            f"{spread.pages_matched:,} of {spread.pages:,} pages of {column} have matches, but the bounds of "
+            f"{spread.pages_kept:,} pages allow matches; sort by {column}"
+        )
+        return Obstacle("not-sorted", column, text)
+    text = f"an index on {column} would save fewer bytes than its size"
+    return Obstacle("costs-more-than-it-saves", column, text)
+
+
+def _is_prunable(condition: Condition) -> bool:
+    """Return whether an index other than `Distinct`, which evaluates all conditions, can evaluate it."""
+    if isinstance(condition, BoundFunction):
+        return False
+    if isinstance(condition, BoundCompare) and condition.op == "<>":
+        return False
+    if isinstance(condition, (BoundIn, BoundPrefix, BoundMatch)) and condition.negated:
+        return False
+    kinds = {index.kind for index in indexes_for(condition)} - {"distinct"}
+    return bool(kinds) or isinstance(condition, (BoundNull, BoundPrefix, BoundCompare))
 
 
 # --- the choice ---------------------------------------------------------------------------------------

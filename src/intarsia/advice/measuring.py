@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 import pyarrow as pa
 
@@ -18,15 +18,14 @@ from intarsia.advice.sampled_file import (
     BuiltIndex,
     SampledFile,
     group_bytes,
-    spread,
     take_turns,
 )
 from intarsia.arrow.owned_rows import no_rows
 from intarsia.embed.structures import Attachable
 from intarsia.errors import ColumnNotFoundError, IntarsiaError, PredicateError
 from intarsia.file import ParquetInput
+from intarsia.indexes.lookups import is_lookup, num_lookup_values
 from intarsia.indexes.rowmap import MAX_BUCKET_ENTRIES, RowMap
-from intarsia.indexes.value_hash import is_lookup, num_lookup_values
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.planner import Planner
@@ -37,7 +36,7 @@ from intarsia.read.file_plan import FilePlan, count_planned, plan_file
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import read_rows
 from intarsia.read.locations import matching_rows
-from intarsia.read.output_columns import output_columns, with_constants
+from intarsia.read.output_columns import output_columns
 from intarsia.read.page_states import pages_read
 from intarsia.read.pages_read import PagesRead
 from intarsia.read.rehearsal import rehearse
@@ -93,11 +92,7 @@ def _read_cost(query: FileQuery, matching: Callable[[Bound], RowSelection]) -> Q
 
 def _cost(query: FileQuery, counts: ReadCounts, num_bytes: int) -> QueryCost:
     return QueryCost(
-        num_bytes,
-        sum(pages_read(query)),
-        counts.row_groups,
-        counts.rows_candidate,
-        counts.row_groups > 0,
+        num_bytes, sum(pages_read(query)), counts.row_groups, counts.rows_candidate, counts.row_groups > 0
     )
 
 
@@ -126,14 +121,14 @@ class MeasuredFile:
         self._entry = entry
         self._binders = binders
         self._now = now
-        self._costs: dict[tuple[int, frozenset[str]], QueryCost] = {}
-        self._matches: dict[tuple[int, Bound], RowSelection] = {}
-        self._scales: dict[int, float] = {}
+        self._cost = cache(self._measure)
+        self._matching = cache(self._find_matches)
+        self._scale = cache(self._find_scale)
+        self._outgrows = cache(self._may_outgrow)
         self.sample = sample
         self.built: dict[str, BuiltIndex] = {}
         self.failed: dict[str, IntarsiaError] = {}
         self._indexes: dict[str, Attachable] = {}
-        self._outgrown: dict[tuple[int, str], bool] = {}
         self._columns = {
             ordinal: {".".join(condition.path) for condition in self.conditions(ordinal)}
             for ordinal in binders
@@ -166,7 +161,7 @@ class MeasuredFile:
     def cost(self, ordinal: int, names: Iterable[str]) -> QueryCost:
         """Return the cost of a query of the file with some of the built indexes."""
         relevant = {name for name in names if name in self.built and self._is_relevant(ordinal, name)}
-        return self._measured(ordinal, frozenset(relevant)).scaled(self._scale(ordinal))
+        return self._cost(ordinal, frozenset(relevant)).scaled(self._scale(ordinal))
 
     def least(self, ordinal: int, names: Sequence[str]) -> tuple[QueryCost, float]:
         """Return the cost of the pages of the result with matching rows, and the number of matching rows."""
@@ -186,39 +181,28 @@ class MeasuredFile:
     def rows(self, table: Table, most_bytes: int) -> tuple[pa.Table, bool]:
         """Return rows of the sample that are not deleted, and whether they are all of its rows.
 
-        Args:
-            table: The table of the file.
-            most_bytes: The size of the row groups to read, spread over the sample; at least one is read.
+        Row groups of up to ``most_bytes`` are read, spread over the sample, and at least one.
         """
         file, columns = self.sample.with_indexes([]), output_columns(table.schema, None)
         with contextlib.closing(self._bound(TableBinder(table, None, columns), file)) as query:
-            sizes = [group_bytes(file, [group]) for group in range(query.num_row_groups)]
-            picked: list[int] = []
-            left = most_bytes
-            for group in spread(range(query.num_row_groups)):
-                if not picked or sizes[group] <= left:
-                    picked.append(group)
-                    left -= sizes[group]
+            picked = _pick_groups(file, [[range(query.num_row_groups)]], most_bytes, at_least_one=True)
             edges = file.footer.row_group_starts
-            chosen = RowSelection.union_of(edges[:-1][sorted(picked)], edges[1:][sorted(picked)])
+            chosen = RowSelection.union_of(edges[:-1][picked], edges[1:][picked])
             rows = query.present & chosen
-            own = [query.own(column) for column in columns]
             tables = [
-                with_constants(piece.rows, query.columns, query.constants, own, table.schema)
+                query.result(piece.rows, piece.numbers, columns, table.schema)
                 for piece in read_rows(query, FilePlan(rows, rows, rows))
             ]
-            is_whole = len(picked) == query.num_row_groups
+            is_whole = chosen.num_rows == file.footer.num_rows
             return pa.concat_tables([no_rows(table.schema), *tables]), is_whole
 
-    def _scale(self, ordinal: int) -> float:
+    def _find_scale(self, ordinal: int) -> float:
         """Return the size of the plan of a query of the file divided by that of the sample."""
         if self.sample.is_whole:
             return 1.0
-        if ordinal not in self._scales:
-            with contextlib.closing(self._query(ordinal, ())) as query:
-                planned = plan_cost(query, plan_file(query).candidates)
-            self._scales[ordinal] = self._now[ordinal].bytes / planned.bytes
-        return self._scales[ordinal]
+        with contextlib.closing(self._query(ordinal, ())) as query:
+            planned = plan_cost(query, plan_file(query).candidates)
+        return self._now[ordinal].bytes / planned.bytes
 
     def spread(self, ordinal: int, condition: Condition, names: Sequence[str]) -> Spread:
         """Return how the matches of one condition are spread over the sample."""
@@ -243,40 +227,30 @@ class MeasuredFile:
         column = column_of(self._indexes[name])
         return column is None or (column in self._columns[ordinal] and not self._outgrows(ordinal, name))
 
-    def _outgrows(self, ordinal: int, name: str) -> bool:
+    def _may_outgrow(self, ordinal: int, name: str) -> bool:
         """Return whether the whole file's index may omit frequent values that the sample's index has."""
         if self.sample.is_whole or not isinstance(self._indexes[name], RowMap):
             return False
-        key = (ordinal, name)
-        if key not in self._outgrown:
-            column = column_of(self._indexes[name])
-            base = self._measured(ordinal, frozenset())
-            scale = self._now[ordinal].rows / max(1, base.rows)
-            most = MAX_BUCKET_ENTRIES / SAFETY
-            self._outgrown[key] = any(
-                self.spread(ordinal, condition, ()).rows_matched * scale > most * num_lookup_values(condition)
-                for condition in self.conditions(ordinal)
-                if ".".join(condition.path) == column and is_lookup(condition)
-            )
-        return self._outgrown[key]
+        column = column_of(self._indexes[name])
+        scale = self._now[ordinal].rows / max(1, self._cost(ordinal, frozenset()).rows)
+        most = MAX_BUCKET_ENTRIES / SAFETY
+        return any(
+            self.spread(ordinal, condition, ()).rows_matched * scale > most * num_lookup_values(condition)
+            for condition in self.conditions(ordinal)
+            if ".".join(condition.path) == column and is_lookup(condition)
+        )
 
-    def _measured(self, ordinal: int, names: frozenset[str]) -> QueryCost:
+    def _measure(self, ordinal: int, names: frozenset[str]) -> QueryCost:
         """Return the cost of a query on the sample."""
-        key = (ordinal, names)
-        if key not in self._costs:
-            with contextlib.closing(self._query(ordinal, sorted(names))) as query:
-                work = partial(_read_cost, query, partial(self._matching, ordinal))
-                self._costs[key] = retry_without_wrong_index(query.file, work)
-        return self._costs[key]
+        with contextlib.closing(self._query(ordinal, sorted(names))) as query:
+            work = partial(_read_cost, query, partial(self._matching, ordinal))
+            return retry_without_wrong_index(query.file, work)
 
-    def _matching(self, ordinal: int, predicate: Bound) -> RowSelection:
+    def _find_matches(self, ordinal: int, predicate: Bound) -> RowSelection:
         """Return the rows of the sample that match a part of the predicate of a query."""
-        key = (ordinal, predicate)
-        if key not in self._matches:
-            query = replace(self._query(ordinal, ()), predicate=predicate, columns=())
-            with contextlib.closing(query):
-                self._matches[key], _ = matching_rows(query, plan_file(query))
-        return self._matches[key]
+        query = replace(self._query(ordinal, ()), predicate=predicate, columns=())
+        with contextlib.closing(query):
+            return matching_rows(query, plan_file(query))[0]
 
     def _query(self, ordinal: int, names: Sequence[str]) -> FileQuery:
         """Bind a query to the sample with some of the built indexes; the caller closes it."""
@@ -348,13 +322,9 @@ class SampledTable:
 def sample_table(
     table: Table, bound: Sequence[BoundQuery], sample_bytes: int, resources: contextlib.ExitStack
 ) -> SampledTable:
-    """Choose files and row groups, and read them.
+    """Choose files and row groups of up to ``sample_bytes``, and read them; ``resources`` closes them.
 
-    Args:
-        table: The table.
-        bound: The queries; if there are none, files are chosen from the whole table.
-        sample_bytes: The maximum size of the row groups in bytes.
-        resources: Closes the files.
+    Without queries, files are chosen from the whole table.
     """
     every = range(len(table.files))
     turns = list(take_turns([one.survivors for one in bound] or [every])) or [0]

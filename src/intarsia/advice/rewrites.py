@@ -60,12 +60,6 @@ def write_arrangement(
 ) -> None:
     """Write rows in the order of an arrangement, unless it is along a curve, to a file.
 
-    Args:
-        rows: The rows.
-        arrangement: The arrangement.
-        path: The file.
-        row_group_size: The number of rows per row group; None for the default of `write_table`.
-
     Raises:
         WriteError: If the rows cannot be sorted.
     """

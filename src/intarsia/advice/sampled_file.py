@@ -10,17 +10,16 @@ from itertools import zip_longest
 
 from intarsia.embed.attach import Attachment
 from intarsia.embed.blobs import Blob
-from intarsia.embed.chunk_state import ChunkState
-from intarsia.embed.footer_edit import FooterEdit
-from intarsia.embed.original import Original, find_original
+from intarsia.embed.chunk import ChunkState
+from intarsia.embed.original import ExtendedSource, find_original
 from intarsia.embed.structures import Attachable
-from intarsia.embed.tail import lay_out
+from intarsia.embed.tail import FooterEdit, footer_pieces, lay_out
 from intarsia.errors import IntarsiaError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.directory import KEY
-from intarsia.format.footer import MAGIC, chunk_range
-from intarsia.indexes.embedded import find_index
-from intarsia.storage import BufferedSource, ByteRange, ByteSource, CountedSource
+from intarsia.format.footer import chunk_range
+from intarsia.indexes.registry import find_index
+from intarsia.storage import BufferedSource, ByteRange
 
 #: The maximum number of files in a sample.
 MAX_FILES = 32
@@ -74,42 +73,6 @@ def take_turns(lists: Sequence[Sequence[int]]) -> Iterator[int]:
                 yield item
 
 
-class ExtendedSource:
-    """The first bytes of another source, and bytes in memory after them.
-
-    Args:
-        source: The other source, which its owner closes.
-        length: The number of its bytes that are kept.
-        tail: The bytes after them.
-    """
-
-    def __init__(self, source: ByteSource | CountedSource, length: int, tail: bytes = b"") -> None:
-        self.path = source.path
-        self.coalesce_bytes = source.coalesce_bytes
-        self.identity = None
-        self._source = source
-        self._length = length
-        self._tail = tail
-
-    def size(self) -> int:
-        """Return the length in bytes."""
-        return self._length + len(self._tail)
-
-    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
-        """Read the bytes of each range."""
-        inner = [ByteRange(min(start, self._length), min(stop, self._length)) for start, stop in ranges]
-        pieces = self._source.read_ranges([location for location in inner if location.length])
-        heads = iter(pieces)
-        return [
-            (next(heads) if location.length else b"")
-            + self._tail[max(0, start - self._length) : max(0, stop - self._length)]
-            for location, (start, stop) in zip(inner, ranges, strict=True)
-        ]
-
-    def close(self) -> None:
-        """Do nothing: the owner of the underlying source closes it."""
-
-
 @dataclass(frozen=True, eq=False)
 class BuiltIndex:
     """An index that was built in memory.
@@ -155,10 +118,22 @@ class SampledFile:
         buffer = self._resources.enter_context(buffered.buffering())
         for location, data in self._read_chunks():
             buffer(location.start, data)
-        self._base = self._without_other_groups(buffered)
-        self._blobs: tuple[Blob, ...] = ()
-        self._states: Mapping[ChunkKey, ChunkState] = {}
-        self._start()
+        tail = b""
+        if not self.is_whole:
+            edit = FooterEdit(file.footer.raw)
+            edit.keep_row_groups(self.groups)
+            edit.remove_key_value(KEY)
+            tail = b"".join(footer_pieces(edit.to_bytes()))
+        self._base = find_original(ParquetInput(ExtendedSource(buffered, file.footer.file_length, tail)))
+        carried = Attachment(self._base, [])
+        self._blobs, self._states = tuple(carried.blobs), dict(carried.structures.states)
+        if self.is_whole or file.directory is None:
+            return
+        for entry in file.directory.entries:  # their payloads describe the whole file, so build them again
+            index = find_index(entry).index
+            if index is not None:
+                with contextlib.suppress(IntarsiaError):  # scans would not use it in the whole file, either
+                    self._blobs += self.build(index).blobs
 
     def close(self) -> None:
         """Close the file, and release the bytes of the row groups."""
@@ -181,37 +156,10 @@ class SampledFile:
             ]
             sound = [ByteRange(*found) for found in ranges if self.file.footer.contains_range(*found)]
             total = sum(location.length for location in sound)
-            whole = ByteRange(
-                min((p.start for p in sound), default=0), max((p.stop for p in sound), default=0)
-            )
-            if 0 < whole.length <= 2 * total:
-                locations.append(whole)
+            if total:
+                whole = ByteRange(min(found.start for found in sound), max(found.stop for found in sound))
+                locations += [whole] if whole.length <= 2 * total else []
         return list(zip(locations, self.file.source.read_ranges(locations), strict=True))
-
-    def _without_other_groups(self, buffered: BufferedSource) -> Original:
-        footer = self.file.footer
-        if self.is_whole:
-            return find_original(ParquetInput(ExtendedSource(buffered, footer.file_length)))
-        edit = FooterEdit(footer.raw)
-        edit.keep_row_groups(self.groups)
-        edit.remove_key_value(KEY)
-        raw = edit.to_bytes()
-        tail = raw + len(raw).to_bytes(4, "little") + MAGIC
-        return find_original(ParquetInput(ExtendedSource(buffered, footer.file_length, tail)))
-
-    def _start(self) -> None:
-        """Build the indexes of the file whose payloads describe the whole file."""
-        attachment = Attachment(self._base, [])
-        attachment.run()
-        self._blobs, self._states = tuple(attachment.blobs), dict(attachment.structures.states)
-        directory = self.file.directory
-        if self.is_whole or directory is None:
-            return
-        for entry in directory.entries:
-            index = find_index(entry).index
-            if index is not None:
-                with contextlib.suppress(IntarsiaError):  # scans would not use it in the whole file, either
-                    self._blobs += self.build(index).blobs
 
     def build(self, index: Attachable) -> BuiltIndex:
         """Build an index on the sample.
@@ -221,7 +169,6 @@ class SampledFile:
         """
         started = time.perf_counter()
         attachment = Attachment(self._base, [index])
-        attachment.run()
         there = {blob.entry.identity: blob for blob in self._blobs}
         blobs = tuple(blob for blob in attachment.blobs if blob != there.get(blob.entry.identity))
         states = {
@@ -238,7 +185,7 @@ class SampledFile:
             blobs |= {blob.entry.identity: blob for blob in one.blobs}
             for key, state in one.states.items():
                 states[key] = _merged(states[key], self._states[key], state)
-        tail = b"".join(lay_out(self._base, list(blobs.values()), states).pieces)
+        tail = b"".join(lay_out(self._base, list(blobs.values()), states)[0])
         return ParquetInput(ExtendedSource(self._base.file.source, self._base.length, tail))
 
 

@@ -10,6 +10,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
+def children(data_type: pa.DataType) -> list[pa.Field] | None:
+    """Return the fields of a struct, key and item of a map, or the item of a list; None for other types."""
+    if pa.types.is_struct(data_type):
+        return list(data_type)
+    if pa.types.is_map(data_type):
+        return [data_type.key_field, data_type.item_field]
+    if any(is_type(data_type) for is_type in _LISTS):
+        return [data_type.value_field]
+    return None
+
+
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+
+
+def with_children(data_type: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
+    """Return a type with other fields in place of its `children`."""
+    if pa.types.is_struct(data_type):
+        return pa.struct(fields)
+    if pa.types.is_map(data_type):
+        return pa.map_(*fields, data_type.keys_sorted)
+    if pa.types.is_fixed_size_list(data_type):
+        return pa.list_(*fields, data_type.list_size)
+    return pa.large_list(*fields) if pa.types.is_large_list(data_type) else pa.list_(*fields)
+
+
 def with_leaves(data_type: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
     """Return a type in which other types replace those that are not nested.
 
@@ -22,22 +47,10 @@ def with_leaves(data_type: pa.DataType, replace: Callable[[pa.DataType], pa.Data
         >>> with_leaves(data_type, storage_of).field("x").type
         ListType(list<item: fixed_size_binary[16]>)
     """
-    if pa.types.is_struct(data_type):
-        return pa.struct([_with_leaves(field, replace) for field in data_type])
-    if pa.types.is_map(data_type):
-        key, item = (_with_leaves(field, replace) for field in (data_type.key_field, data_type.item_field))
-        return pa.map_(key, item, data_type.keys_sorted)
-    if pa.types.is_list(data_type):
-        return pa.list_(_with_leaves(data_type.value_field, replace))
-    if pa.types.is_large_list(data_type):
-        return pa.large_list(_with_leaves(data_type.value_field, replace))
-    if pa.types.is_fixed_size_list(data_type):
-        return pa.list_(_with_leaves(data_type.value_field, replace), data_type.list_size)
-    return replace(data_type)
-
-
-def _with_leaves(field: pa.Field, replace: Callable[[pa.DataType], pa.DataType]) -> pa.Field:
-    return field.with_type(with_leaves(field.type, replace))
+    fields = children(data_type)
+    if fields is None:
+        return replace(data_type)
+    return with_children(data_type, [field.with_type(with_leaves(field.type, replace)) for field in fields])
 
 
 def storage_of(data_type: pa.DataType) -> pa.DataType:

@@ -286,7 +286,7 @@ def _unchanged(array: pa.Array) -> pa.Array:
 def _copied(array: pa.Array) -> pa.Array:
     """Copy an array that is not nested."""
     if _is_view(array.type):
-        return array.cast(_contiguous(array.type)).cast(array.type)
+        return array.cast(_without_view(array.type)).cast(array.type)
     if pat.is_dictionary(array.type):
         return _copied_dictionary(array)
     return pa.concat_arrays([array])
@@ -301,7 +301,7 @@ def _copied_dictionary(array: pa.DictionaryArray) -> pa.DictionaryArray:
     used = used.take(pc.sort_indices(used))
     codes = pc.index_in(array.indices, used).cast(data_type.index_type)
     if _is_view(values.type):
-        values = values.cast(_contiguous(values.type)).take(used).cast(values.type)
+        values = values.cast(_without_view(values.type)).take(used).cast(values.type)
     else:
         values = values.take(used)
     return pa.DictionaryArray.from_arrays(codes, values, ordered=data_type.ordered)
@@ -314,11 +314,6 @@ def _items(array: pa.Array) -> pa.Array:
         return array.values.slice(array.offset * size, len(array) * size)
     first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
     return array.values.slice(first, last - first)
-
-
-def _contiguous(data_type: pa.DataType) -> pa.DataType:
-    """Return the type that stores the values of a view type contiguously in one buffer."""
-    return pa.large_string() if data_type == pa.string_view() else pa.large_binary()
 
 
 def _is_flat(data_type: pa.DataType) -> bool:

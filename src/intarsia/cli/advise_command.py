@@ -7,25 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from intarsia.cli.failures import UsageError
 from intarsia.cli.jobs import one_or_all, run_job
-from intarsia.cli.options import (
-    AsJson,
-    Paths,
-    StorageOptionTexts,
-    names_of,
-    option,
-    parse_size,
-    parse_storage_options,
-)
-from intarsia.cli.terminal import (
-    command_line,
-    duration,
-    line,
-    plain_table,
-    print_json,
-    printable_lines,
-    progress,
-    show,
-)
+from intarsia.cli.options import ColumnNames, Size, parse_storage_options
+from intarsia.cli.terminal import command_line, duration, line, plain_table, print_report, progress
 from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:
@@ -38,51 +21,29 @@ MAX_INDEXES = 12
 
 
 def advise(
-    path: Paths,
-    where: Annotated[
-        list[str] | None,
-        option("--where -w SQL", "The predicate of a query; repeatable."),
-    ] = None,
-    queries: Annotated[
-        str | None,
-        option(
-            "--queries FILE",
-            "A file of predicates or SELECT statements, one per line or separated by semicolons.",
-        ),
-    ] = None,
-    columns: Annotated[
-        list[str] | None,
-        option(
-            "--columns -c A,B", "Columns that the queries of --where read; all by default.", callback=names_of
-        ),
-    ] = None,
-    sample: Annotated[
-        int,
-        option(
-            "--sample SIZE",
-            "Maximum total size of the sampled row groups; 256MiB by default.",
-            parser=parse_size,
-            show_default=False,
-        ),
-    ] = 256 << 20,
-    spark: Annotated[
-        str | None,
-        option(
-            "--spark [MASTER]",
-            "Also measure sort orders and page sizes, on rows that Spark draws from the whole lake, and "
-            "print the command that rewrites it. For the master, see intarsia index --help.",
-        ),
-    ] = None,
-    sample_rows: Annotated[
-        int, option("--sample-rows N", "Number of rows to draw with --spark.", min=1)
-    ] = 200_000,
-    storage_option: StorageOptionTexts = None,
-    json: AsJson = False,
+    path: list[str],
+    where: list[str] | None = None,
+    queries: str | None = None,
+    columns: ColumnNames = None,
+    sample: Size = 256 << 20,
+    spark: str | None = None,
+    sample_rows: Annotated[int, {"min": 1}] = 200_000,
+    storage_option: list[str] | None = None,
+    json: bool = False,
 ) -> None:
     """Measure what indexes, smaller pages and sorting would save, and print the commands.
 
     Indexes are built in memory, and rows are written to temporary files; files are not changed. Without
     queries, each column is described.
+
+    Options:
+        --where -w SQL: The predicate of a query; repeatable.
+        --queries FILE: A file of predicates or SELECT statements, one per line or separated by semicolons.
+        --columns -c A,B: Columns that the queries of --where read; all by default.
+        --sample SIZE: Maximum total size of the sampled row groups; 256MiB by default.
+        --spark [MASTER]: Also measure sort orders and page sizes, on rows that Spark draws from the whole
+            lake, and print the command that rewrites it. For the master, see intarsia index --help.
+        --sample-rows N: Number of rows to draw with --spark.
 
     Examples:
         intarsia advise flights.parquet --where "tailnum = 'N14228'"
@@ -108,10 +69,7 @@ def advise(
             columns=columns,
             sample_rows=sample_rows,
         )
-        if json:
-            print_json(arranged.to_dict())
-        else:
-            print(printable_lines(str(arranged)))
+        print_report(arranged.to_dict(), str(arranged), as_json=json)
         return
     with progress("measuring", 100, "%") as show_done:
         advice = intarsia.advise(
@@ -123,10 +81,7 @@ def advise(
             storage_options=parse_storage_options(storage_option),
             show=lambda done, total: show_done(100 * done / max(1, total)),
         )
-    if json:
-        print_json(advice.to_dict())
-    else:
-        show(_view(advice))
+    print_report(advice.to_dict(), _view(advice), as_json=json)
 
 
 def _view(advice: Advice) -> Iterator[RenderableType]:

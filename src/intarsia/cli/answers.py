@@ -11,7 +11,7 @@ import pyarrow as pa
 from intarsia.arrow.comparison import comparison_type
 from intarsia.cli.failures import UsageError
 from intarsia.errors import IntarsiaError, PredicateError
-from intarsia.indexes.hll import is_counted
+from intarsia.indexes.distinct_counter import is_counted
 from intarsia.indexes.summaries import sum_type
 from intarsia.lake.query_run import OnError
 from intarsia.lake.scan import Scan

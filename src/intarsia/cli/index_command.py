@@ -12,21 +12,16 @@ import typer
 from intarsia.cli.failures import UsageError
 from intarsia.cli.jobs import find, finish, one_or_all, others_ignored, reasons, run_job, until_interrupted
 from intarsia.cli.options import (
-    AsJson,
     BloomColumns,
+    ColumnNames,
     DistinctColumns,
     IndexCalls,
-    Master,
-    Paths,
-    StorageOptionTexts,
+    Size,
     index_kinds,
-    names_of,
-    option,
-    parse_size,
     parse_storage_options,
     split_names,
 )
-from intarsia.cli.terminal import print_json, printable, printable_lines, progress
+from intarsia.cli.terminal import print_report, printable, printable_lines, progress
 from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:
@@ -53,36 +48,28 @@ def _print_kinds(requested: bool) -> None:
 
 
 def index(
-    path: Paths,
+    path: list[str],
     add: IndexCalls = None,
-    page_index: Annotated[
-        bool, option("--page-index", "Add Parquet's page index, which other readers use as well.")
-    ] = False,
+    page_index: bool = False,
     distinct: DistinctColumns = None,
     bloom: BloomColumns = None,
-    statistics: Annotated[
-        bool,
-        option("--statistics", "Add Parquet's statistics where the writer omitted them."),
-    ] = False,
-    kinds: Annotated[  # noqa: ARG001
-        bool,
-        option("--list", "List the kinds of indexes.", callback=_print_kinds, is_eager=True),
-    ] = False,
-    lake_index: Annotated[
-        LakeIndexPlace | None,
-        option(
-            "--lake-index",
-            "Build the lake index at the end, in the user's cache folder or in the lake (see intarsia "
-            "lake-index); by default, only an existing one is updated.",
-        ),
-    ] = None,
-    spark: Master = None,
-    storage_option: StorageOptionTexts = None,
-    json: AsJson = False,
+    statistics: bool = False,
+    list: Annotated[bool, {"callback": _print_kinds, "is_eager": True}] = False,  # noqa: ARG001
+    lake_index: LakeIndexPlace | None = None,
+    spark: str | None = None,
+    storage_option: list[str] | None = None,
+    json: bool = False,
 ) -> None:
     """Add indexes to existing files without changing their data; detach restores the original files.
 
     Bad files are reported; the rest are still indexed.
+
+    Options:
+        --page-index: Add Parquet's page index, which other readers use as well.
+        --statistics: Add Parquet's statistics where the writer omitted them.
+        --list: List the kinds of indexes.
+        --lake-index: Build the lake index at the end, in the user's cache folder or in the lake (see intarsia
+            lake-index); by default, only an existing one is updated.
 
     Examples:
         intarsia index flights.parquet --page-index
@@ -97,9 +84,10 @@ def index(
     from intarsia.embed import PageIndex, Statistics
     from intarsia.embed.many import attach_files, write_lake_index
 
-    requested: list[Any] = [PageIndex()] if page_index else []
-    requested += [Statistics()] if statistics else []
-    requested += [*(bloom or ()), *(distinct or ()), *(add or ())]
+    structures = [
+        cls() for cls, is_wanted in ((PageIndex, page_index), (Statistics, statistics)) if is_wanted
+    ]
+    requested = [*structures, *(bloom or ()), *(distinct or ()), *(add or ())]
     if not requested:
         raise UsageError(
             "no index to add; use --page-index, --distinct COLUMN or --add KIND(COLUMN)", reason="no-index"
@@ -141,10 +129,10 @@ def _check(listed: FoundFiles, requested: Sequence[Any], location: Location | No
 
 
 def detach(
-    path: Paths,
-    spark: Master = None,
-    storage_option: StorageOptionTexts = None,
-    json: AsJson = False,
+    path: list[str],
+    spark: str | None = None,
+    storage_option: list[str] | None = None,
+    json: bool = False,
 ) -> None:
     """Remove attached indexes, and restore each original file byte for byte.
 
@@ -178,75 +166,39 @@ def _summary(report: RestoreReport) -> str:
 
 
 def optimize(
-    source: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="SOURCE", help="Files, folders or globs, or the name of a table.", show_default=False
-        ),
-    ],
-    destination: Annotated[
-        str,
-        typer.Argument(
-            metavar="DESTINATION",
-            help="A new folder on this machine, or on storage that all machines share.",
-            show_default=False,
-        ),
-    ],
-    sort_by: Annotated[
-        list[str] | None,
-        option("--sort-by A,B", "Sort by columns; A:descending reverses one."),
-    ] = None,
-    zorder_by: Annotated[
-        list[str] | None,
-        option("--zorder-by A,B", "Cluster by columns along a Z-order curve.", callback=names_of),
-    ] = None,
-    hilbert_by: Annotated[
-        list[str] | None,
-        option("--hilbert-by A,B", "Cluster by columns along a Hilbert curve.", callback=names_of),
-    ] = None,
-    partition_by: Annotated[
-        list[str] | None,
-        option(
-            "--partition-by A,B",
-            "Columns that become folders; by default as in the source.",
-            callback=names_of,
-        ),
-    ] = None,
-    no_partitions: Annotated[
-        bool, option("--no-partitions", "Write no folders for partition columns.")
-    ] = False,
-    target_file_size: Annotated[
-        int,
-        option(
-            "--target-file-size SIZE",
-            "The approximate size of each file; 128MiB by default.",
-            parser=parse_size,
-            show_default=False,
-        ),
-    ] = 128 << 20,
-    rows_per_page: Annotated[
-        int, option("--rows-per-page N", "Maximum number of rows per page.", min=1)
-    ] = 4096,
-    compression: Annotated[
-        str, option("--compression CODEC", "zstd, snappy, gzip, lz4, brotli or none.")
-    ] = "zstd",
+    source: list[str],
+    destination: str,
+    sort_by: list[str] | None = None,
+    zorder_by: ColumnNames = None,
+    hilbert_by: ColumnNames = None,
+    partition_by: ColumnNames = None,
+    no_partitions: bool = False,
+    target_file_size: Size = 128 << 20,
+    rows_per_page: Annotated[int, {"min": 1}] = 4096,
+    compression: str = "zstd",
     add: IndexCalls = None,
     distinct: DistinctColumns = None,
     bloom: BloomColumns = None,
-    spark: Annotated[
-        str,
-        option(
-            "--spark [MASTER]",
-            "A master such as local[4], yarn or sc://host; by default the master of "
-            "spark-submit, or all cores of this machine.",
-            show_default=False,
-        ),
-    ] = "",
-    json: AsJson = False,
+    spark: Annotated[str, {"show_default": False}] = "",
+    json: bool = False,
 ) -> None:
     """Rewrite a lake with Spark into a new folder, sorted, with small pages and with indexes.
 
     The new rows are compared with the source before the folder appears. The source is not changed.
+
+    Options:
+        SOURCE: Files, folders or globs, or the name of a table.
+        DESTINATION: A new folder on this machine, or on storage that all machines share.
+        --sort-by A,B: Sort by columns; A:descending reverses one.
+        --zorder-by A,B: Cluster by columns along a Z-order curve.
+        --hilbert-by A,B: Cluster by columns along a Hilbert curve.
+        --partition-by A,B: Columns that become folders; by default as in the source.
+        --no-partitions: Write no folders for partition columns.
+        --target-file-size SIZE: The approximate size of each file; 128MiB by default.
+        --rows-per-page N: Maximum number of rows per page.
+        --compression CODEC: zstd, snappy, gzip, lz4, brotli or none.
+        --spark [MASTER]: A master such as local[4], yarn or sc://host; by default the master of spark-submit,
+            or all cores of this machine.
 
     Examples:
         intarsia optimize lake/ sorted/ --sort-by tailnum --distinct dest
@@ -270,10 +222,7 @@ def optimize(
         compression=compression,
         indexes=[*(bloom or ()), *(distinct or ()), *(add or ())],
     )
-    if json:
-        print_json(report.to_dict())
-    else:
-        print(printable_lines(str(report)))
+    print_report(report.to_dict(), str(report), as_json=json)
 
 
 def parse_sort_keys(given: Sequence[str] | None) -> list[tuple[str, str]] | None:

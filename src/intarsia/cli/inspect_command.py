@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from intarsia.cli.formats import text
 from intarsia.cli.jobs import find, for_each, others_ignored, reasons, show_failures
-from intarsia.cli.options import AsJson, Paths, StorageOptionTexts, option, parse_storage_options
-from intarsia.cli.terminal import line, plain_table, print_json, show
+from intarsia.cli.options import parse_storage_options
+from intarsia.cli.terminal import line, plain_table, print_json, print_report, show
 from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from intarsia.check.inspection import ChunkInspection, FileInspection, RowGroupInspection
+    from intarsia.check.report import ChunkInspection, FileInspection, RowGroupInspection
 
 #: Number of row groups shown without --pages.
 MAX_ROW_GROUPS = 5
@@ -38,18 +38,18 @@ _ENCODINGS = {
 
 
 def inspect(
-    path: Paths,
-    pages: Annotated[
-        bool,
-        option("--pages", "List all row groups and pages, and estimate the contents of Bloom filters."),
-    ] = False,
-    storage_option: StorageOptionTexts = None,
-    json: AsJson = False,
+    path: list[str],
+    pages: bool = False,
+    storage_option: list[str] | None = None,
+    json: bool = False,
 ) -> None:
     """Show the structure of files: row groups, columns, pages, bounds, indexes and sizes.
 
     Reads only the footer and indexes, no data pages. --json prints an object if PATH is one file, else a
     list. Bad files are reported; the rest are still shown.
+
+    Options:
+        --pages: List all row groups and pages, and estimate the contents of Bloom filters.
 
     Examples:
         intarsia inspect flights.parquet
@@ -74,10 +74,7 @@ def inspect(
 
     if len(path) == 1 and files[0] == (local_path(path[0]) or path[0]):  # not of a folder or glob
         one = inspect_one(path[0])
-        if json:
-            print_json(one.to_dict())
-        else:
-            show(_parts(one, pages=pages))
+        print_report(one.to_dict(), _parts(one, pages=pages), as_json=json)
         return
     if json:
         documents = for_each("inspecting", files, lambda file, _: inspect_one(file).to_dict())
@@ -204,7 +201,7 @@ def _encodings(chunk: ChunkInspection) -> str:
 def _bound(value: Any, *, exact: bool | None = None) -> str:
     if value is None:
         return "-"
-    from intarsia.check.inspection import json_value
+    from intarsia.check.values import json_value
 
     shown = text(json_value(value))
     cut = shown if len(shown) <= BOUND_WIDTH else shown[: BOUND_WIDTH - 1] + "…"

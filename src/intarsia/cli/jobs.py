@@ -75,7 +75,7 @@ def run_job(master: str | None, name: str, *arguments: Any, **options: Any) -> A
 
     try:
         from intarsia import spark
-        from intarsia.spark.local import command_session
+        from intarsia.spark.sessions import command_session
 
         with command_session(master or None) as session:
             return getattr(spark, name)(session, *arguments, **options)

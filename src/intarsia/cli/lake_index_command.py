@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from intarsia.cli.failures import UsageError
 from intarsia.cli.jobs import finish, reasons
-from intarsia.cli.options import AsJson, StorageOptionTexts, option, parse_storage_options
-from intarsia.cli.terminal import line, plain_table, print_json, printable, printable_lines, progress, show
+from intarsia.cli.options import parse_storage_options
+from intarsia.cli.terminal import line, plain_table, print_report, printable, printable_lines, progress
 from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:
@@ -21,28 +19,22 @@ _HOUR, _DAY = 3600, 86_400
 
 
 def lake_index(
-    lake: Annotated[
-        str,
-        typer.Argument(
-            metavar="LAKE", help="A folder of Parquet files; a local path or a URL.", show_default=False
-        ),
-    ],
-    beside: Annotated[
-        bool,
-        option(
-            "--beside",
-            "Store it in the lake, in the folder _intarsia, for all users of the lake; by default it is "
-            "in the user's cache folder.",
-        ),
-    ] = False,
-    remove: Annotated[bool, option("--remove", "Delete it, in the cache and in the lake.")] = False,
-    storage_option: StorageOptionTexts = None,
-    json: AsJson = False,
+    lake: str,
+    beside: bool = False,
+    remove: bool = False,
+    storage_option: list[str] | None = None,
+    json: bool = False,
 ) -> None:
     """Build or update the lake index of a lake, so that queries open only the files that can match.
 
     The lake index is built from footers and indexes. It is a cache: it can be deleted at any time, and files
     that have changed are planned without it. The exit code is 1 if a file cannot be read.
+
+    Options:
+        LAKE: A folder of Parquet files; a local path or a URL.
+        --beside: Store it in the lake, in the folder _intarsia, for all users of the lake; by default it is
+            in the user's cache folder.
+        --remove: Delete it, in the cache and in the lake.
 
     Examples:
         intarsia lake-index lake/
@@ -55,11 +47,8 @@ def lake_index(
     table = intarsia.open(lake, storage_options=parse_storage_options(storage_option))
     if remove:
         folders = table.remove_lake_index()
-        if json:
-            print_json({"removed": list(folders)})
-        else:
-            lines = [printable(f"deleted {folder}") for folder in folders]
-            print("\n".join(lines) or "there is no lake index")
+        lines = "\n".join(f"deleted {printable(folder)}" for folder in folders)
+        print_report({"removed": list(folders)}, lines or "there is no lake index", as_json=json)
         return
     location: Location = "beside" if beside else "cache"
     try:
@@ -73,7 +62,7 @@ def lake_index(
     finish(report.to_dict(), printable_lines(report.summary()), reasons(report.failed), as_json=json)
 
 
-def list_cache(json: AsJson = False) -> None:
+def list_cache(json: bool = False) -> None:
     """Show the lake indexes in the user's cache folder: of which lake, their size and age.
 
     The state of a lake is whether its folder still exists; stores of URLs are not asked.
@@ -85,31 +74,21 @@ def list_cache(json: AsJson = False) -> None:
     from intarsia.lake.index.folder import cache_folder, cached_lakes
 
     found = cached_lakes()
-    if json:
-        print_json({"folder": cache_folder(), "lakes": [_to_dict(lake) for lake in found]})
-        return
     total = size(sum(lake.num_bytes for lake in found))
-    summary = f"{count(len(found), 'cached lake')} in {cache_folder()}, {total}"
-    if not found:
-        show([line(summary)])
-        return
+    summary = line(f"{count(len(found), 'cached lake')} in {cache_folder()}, {total}")
     table = plain_table("lake", ">size", ">age", "state")
     for lake in found:
         table.add_row(lake.lake or f"unknown: {lake.folder}", size(lake.num_bytes), _age(lake), _state(lake))
-    show([table, line(), line(summary)])
+    document = {"folder": cache_folder(), "lakes": [_to_dict(lake) for lake in found]}
+    print_report(document, [table, line(), summary] if found else [summary], as_json=json)
 
 
-def clear_cache(
-    lakes: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[LAKE]…", help="Folders or URLs of lakes, which need not exist; all by default."
-        ),
-    ] = None,
-    gone: Annotated[bool, option("--gone", "Only of local lakes that no longer exist.")] = False,
-    json: AsJson = False,
-) -> None:
+def clear_cache(lake: list[str] | None = None, gone: bool = False, json: bool = False) -> None:
     """Delete lake indexes in the user's cache folder. Queries remain correct, and open more files.
+
+    Options:
+        [LAKE]…: Folders or URLs of lakes, which need not exist; all by default.
+        --gone: Only of local lakes that no longer exist.
 
     Examples:
         intarsia cache clear lake/
@@ -118,26 +97,22 @@ def clear_cache(
     """
     from intarsia.lake.index.folder import cached_lakes
 
-    roots = {_root(lake) for lake in lakes or ()}
+    roots = {_root(root) for root in lake or ()}
     found = cached_lakes()
-    missing = sorted(roots - {lake.lake for lake in found})
+    missing = sorted(roots - {one.lake for one in found})
     if missing:
         raise UsageError(
             f"{missing[0]}: the cache has no lake index of it; see: intarsia cache list",
             reason="not-in-cache",
             path=missing[0],
         )
-    chosen = [
-        lake for lake in found if (lake.lake in roots if roots else not gone or lake.lake_exists is False)
-    ]
-    for lake in chosen:
-        lake.clear()
-    if json:
-        print_json({"deleted": [_to_dict(lake) for lake in chosen]})
-        return
-    total = size(sum(lake.num_bytes for lake in chosen))
-    lines = [f"deleted {lake.folder} of {lake.lake or 'an unknown lake'}" for lake in chosen]
-    show(map(line, [*lines, f"{count(len(chosen), 'cached lake')} deleted, {total}"]))
+    chosen = [one for one in found if (one.lake in roots if roots else not gone or one.lake_exists is False)]
+    for one in chosen:
+        one.clear()
+    total = size(sum(one.num_bytes for one in chosen))
+    lines = [f"deleted {one.folder} of {one.lake or 'an unknown lake'}" for one in chosen]
+    lines.append(f"{count(len(chosen), 'cached lake')} deleted, {total}")
+    print_report({"deleted": [_to_dict(one) for one in chosen]}, map(line, lines), as_json=json)
 
 
 def _root(lake: str) -> str:

@@ -1,13 +1,37 @@
-"""Arguments and options of several subcommands, and the parsing of their values."""
+"""Options of the subcommands, and the parsing of their values.
+
+A command lists its options in its docstring, as this docstring does for those of several commands. The types
+of its parameters are the types of the values. See `describe`.
+
+Options:
+    PATH: Files, folders or globs; local paths or URLs. The prefix delta+ selects a Delta table.
+    --where -w SQL: Select rows, for example "user = 42 AND city LIKE 'Ber%'". Repeatable: rows must match
+        all.
+    --columns -c A,B: Columns of the result; all by default.
+    --timeout SECONDS: Maximum time of the query, including all its requests; no limit by default.
+    --storage-option NAME=VALUE: An option of the store of a URL, such as deadline_seconds=20 or
+        aws_region=eu-central-1; repeatable. Keep secrets in the environment.
+    --spark [MASTER]: Run as a Spark job, on a master such as local[4], yarn or sc://host; by default on the
+        master of spark-submit, or on all cores of this machine. PATH can then be the name of a table.
+    --json: Print JSON.
+    --add KIND(COL, NAME=VALUE): Add an index of any kind (see intarsia index --list), such as
+        'distinct(dest, max_values=500)'; repeatable.
+    --distinct COL[:GRANULARITY]: Add the distinct values of a column per page (default), row_group, file or
+        number of rows; repeatable.
+    --bloom COL[:FPP]: Add Parquet's Bloom filters of a column with the false-positive rate FPP (default
+        0.01); repeatable.
+"""
 
 from __future__ import annotations
 
 import ast
 import csv
+import functools
 import inspect
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -42,16 +66,13 @@ _CONFLICTS: dict[str, dict[str, dict[str, str]]] = {
             _ALL_ROWS,
         ),
     },
-    "verify": {
-        "--quick": {"--sample": "it reads no data pages"},
-        "--storage-option": {"--spark": _STORE},
-    },
+    "verify": {"--quick": {"--sample": "it reads no data pages"}, "--storage-option": {"--spark": _STORE}},
     "index": {"--storage-option": {"--spark": _STORE}},
     "detach": {"--storage-option": {"--spark": _STORE}},
     "advise": {"--storage-option": {"--spark": _STORE}},
     "optimize": {"--no-partitions": {"--partition-by": "it writes no folders"}},
     "lake-index": {"--remove": {"--beside": "it deletes the lake index in the cache and in the lake"}},
-    "clear": {"--gone": {"lakes": "it selects the lakes"}},
+    "clear": {"--gone": {"LAKE": "it selects the lakes"}},
 }
 
 #: The options of each command that need another one, with an example.
@@ -70,7 +91,7 @@ def check_combinations(command: str, given: Mapping[str, object]) -> None:
     """
 
     def is_given(option: str) -> bool:
-        value = given[option.removeprefix("--").replace("-", "_")]
+        value = given[option.removeprefix("--").replace("-", "_").lower()]
         return value is not None and value is not False and value not in ((), [])
 
     for option, others in _CONFLICTS.get(command, {}).items():
@@ -83,17 +104,45 @@ def check_combinations(command: str, given: Mapping[str, object]) -> None:
             raise UsageError(f"{option} needs {other}; add {example}", reason="missing-option")
 
 
-def option(declaration: str, text: str, **details: Any) -> Any:
-    """Declare an option of a command.
+def describe(function: Callable[..., None]) -> dict[str, Any]:
+    """Declare the options that are listed in a command's docstring, or in that of this module.
+
+    An entry is the names of an option and the placeholder of its value, as the help shows them, a colon, and
+    the help. Without names, it is an argument. A type may be `Annotated` with further arguments of
+    `typer.Option`.
 
     Args:
-        declaration: Its names and the placeholder of its value, as the help shows them: ``"--limit -n N"``.
-        text: The help.
-        details: Further arguments of `typer.Option`.
+        function: The command. Its annotations are changed.
+
+    Returns:
+        The help, and the examples as its epilog.
     """
-    names = declaration.partition(" ")[0], *re.findall(r" (-\w)\b", declaration)
-    metavar = declaration.removeprefix(" ".join(names)).strip() or None
-    return typer.Option(*names, metavar=metavar, help=text, **details)
+    text = inspect.getdoc(function) or ""
+    listed = _entries(__doc__ or "") | _entries(text)
+    for name, hint in get_type_hints(function, include_extras=True).items():
+        if name not in listed:
+            continue
+        names, metavar, description = listed[name]
+        declare = typer.Option if names else functools.partial(typer.Argument, show_default=False)
+        base, details = get_args(hint) if hasattr(hint, "__metadata__") else (hint, {})
+        info = declare(*names, metavar=metavar, help=description, **details)
+        function.__annotations__[name] = Annotated[base, info]
+    summary, _, examples = text.partition("\n\nExamples:\n")
+    return {"help": summary.partition("\n\nOptions:\n")[0], "epilog": textwrap.dedent(examples)}
+
+
+def _entries(text: str) -> dict[str, tuple[list[str], str | None, str]]:
+    """Return the names, the placeholder and the help of each option by the name of its parameter."""
+    section = textwrap.dedent(text.partition("\nOptions:\n")[2].partition("\n\n")[0])
+    found = {}
+    for entry in filter(None, re.split(r"\n(?=\S)", section)):
+        declaration, _, description = " ".join(map(str.strip, entry.splitlines())).partition(": ")
+        words = declaration.split()
+        names = [word for word in words if word.startswith("-")]
+        metavar = " ".join(words[len(names) :])
+        parameter = (names[0] if names else metavar).strip("-[]…").replace("-", "_").lower()
+        found[parameter] = names, metavar or None, description
+    return found
 
 
 # --- rows and files ---------------------------------------------------------------------------------------
@@ -199,50 +248,10 @@ def parse_size(text: str | int) -> int:
     return num_bytes
 
 
-Paths = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="PATH",
-        help="Files, folders or globs; local paths or URLs. The prefix delta+ selects a Delta table.",
-        show_default=False,
-    ),
-]
-WhereTexts = Annotated[
-    list[str] | None,
-    option(
-        "--where -w SQL",
-        "Select rows, for example \"user = 42 AND city LIKE 'Ber%'\". Repeatable: rows must match all.",
-    ),
-]
-ColumnNames = Annotated[
-    list[str] | None,
-    option("--columns -c A,B", "Columns of the result; all by default.", callback=names_of),
-]
-Timeout = Annotated[
-    float | None,
-    option(
-        "--timeout SECONDS",
-        "Maximum time of the query, including all its requests; no limit by default.",
-        min=0.001,
-    ),
-]
-StorageOptionTexts = Annotated[
-    list[str] | None,
-    option(
-        "--storage-option NAME=VALUE",
-        "An option of the store of a URL, such as deadline_seconds=20 or aws_region=eu-central-1; "
-        "repeatable. Keep secrets in the environment.",
-    ),
-]
-Master = Annotated[
-    str | None,
-    option(
-        "--spark [MASTER]",
-        "Run as a Spark job, on a master such as local[4], yarn or sc://host; by default on the "
-        "master of spark-submit, or on all cores of this machine. PATH can then be the name of a table.",
-    ),
-]
-AsJson = Annotated[bool, option("--json", "Print JSON.")]
+ColumnNames = Annotated[list[str] | None, {"callback": names_of}]
+Size = Annotated[int, {"parser": parse_size, "show_default": False}]
+Count = Annotated[int | None, {"min": 0}]
+Timeout = Annotated[float | None, {"min": 0.001}]
 
 # --- indexes ----------------------------------------------------------------------------------------------
 
@@ -424,30 +433,6 @@ def _value(node: ast.expr) -> Any:
     return ast.literal_eval(node)
 
 
-IndexCalls = Annotated[
-    list[Any] | None,
-    option(
-        "--add KIND(COL, NAME=VALUE)",
-        "Add an index of any kind (see intarsia index --list), such as "
-        "'distinct(dest, max_values=500)'; repeatable.",
-        parser=parse_index,
-    ),
-]
-DistinctColumns = Annotated[
-    list[Any] | None,
-    option(
-        "--distinct COL[:GRANULARITY]",
-        "Add the distinct values of a column per page (default), row_group, file or number of rows; "
-        "repeatable.",
-        parser=parse_distinct,
-    ),
-]
-BloomColumns = Annotated[
-    list[Any] | None,
-    option(
-        "--bloom COL[:FPP]",
-        "Add Parquet's Bloom filters of a column with the false-positive rate FPP (default 0.01); "
-        "repeatable.",
-        parser=parse_bloom,
-    ),
-]
+IndexCalls = Annotated[list[Any] | None, {"parser": parse_index}]
+DistinctColumns = Annotated[list[Any] | None, {"parser": parse_distinct}]
+BloomColumns = Annotated[list[Any] | None, {"parser": parse_bloom}]

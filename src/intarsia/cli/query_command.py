@@ -13,16 +13,7 @@ import typer
 
 from intarsia.cli.failures import INTERRUPTED, SKIPPED_FILES, UsageError, say
 from intarsia.cli.formats import Format, open_sink, writer
-from intarsia.cli.options import (
-    ColumnNames,
-    Paths,
-    StorageOptionTexts,
-    Timeout,
-    WhereTexts,
-    option,
-    parse_storage_options,
-    parse_where,
-)
+from intarsia.cli.options import ColumnNames, Count, Timeout, parse_storage_options, parse_where
 from intarsia.cli.terminal import dim, red
 from intarsia.read.amounts import count
 
@@ -34,94 +25,44 @@ if TYPE_CHECKING:
 #: Maximum number of rows in a table on a terminal without a limit.
 TABLE_ROWS = 40
 
-Limit = Annotated[
-    int | None,
-    option("--limit -n N", "Maximum number of rows; reading stops early.", min=0),
-]
-OrderBy = Annotated[
-    str | None,
-    option(
-        "--order-by COLUMNS",
-        "Print the first rows in an order, such as 'amount DESC, day'; needs --limit. Only pages that "
-        "might contain them are read.",
-    ),
-]
-Aggregates = Annotated[
-    list[str] | None,
-    option(
-        "--aggregate -a SQL",
-        "Print one row of aggregates: count(*), or count, sum, min, max, avg, approx_distinct of "
-        "columns; from indexes where possible. Repeatable.",
-    ),
-]
-CountedColumn = Annotated[
-    str | None,
-    option(
-        "--value-counts COLUMN",
-        "Print the values of a column and how often each occurs, the most frequent first; with --limit, "
-        "only the first ones.",
-    ),
-]
-SampleRows = Annotated[
-    int | None,
-    option("--sample N", "Print this many rows, drawn at random from all rows.", min=0),
-]
-Seed = Annotated[
-    int | None,
-    option("--seed N", "Seed for --sample, random by default; the same seed draws the same rows.", min=0),
-]
-Form = Annotated[
-    Format | None,
-    option(
-        "--format -f",
-        "Format of the rows; by default from the extension of --output, else table.",
-        show_default=False,
-    ),
-]
-Output = Annotated[str | None, option("--output -o FILE", "Write the rows to a file.")]
-Report = Annotated[
-    str | None,
-    option(
-        "--report FILE",
-        "Write a JSON report of what was read and skipped; - writes it to stdout if the rows go to a "
-        "file, else to stderr.",
-    ),
-]
-SkipBadFiles = Annotated[
-    bool,
-    option(
-        "--skip-bad-files",
-        "Skip damaged, truncated and missing files with one warning; the exit code is then 3.",
-    ),
-]
-NoPageChecksums = Annotated[
-    bool,
-    option(
-        "--no-page-checksums",
-        "Do not compare pages with the checksums in their headers; a mismatch is an error by default.",
-    ),
-]
-
 
 def query(
-    path: Paths,
-    where: WhereTexts = None,
+    path: list[str],
+    where: list[str] | None = None,
     columns: ColumnNames = None,
-    limit: Limit = None,
-    order_by: OrderBy = None,
-    aggregate: Aggregates = None,
-    value_counts: CountedColumn = None,
-    sample: SampleRows = None,
-    seed: Seed = None,
-    form: Form = None,
-    output: Output = None,
-    report: Report = None,
-    skip_bad_files: SkipBadFiles = False,
-    no_page_checksums: NoPageChecksums = False,
+    limit: Count = None,
+    order_by: str | None = None,
+    aggregate: list[str] | None = None,
+    value_counts: str | None = None,
+    sample: Count = None,
+    seed: Count = None,
+    format: Annotated[Format | None, {"show_default": False}] = None,
+    output: str | None = None,
+    report: str | None = None,
+    skip_bad_files: bool = False,
+    no_page_checksums: bool = False,
     timeout: Timeout = None,
-    storage_option: StorageOptionTexts = None,
+    storage_option: list[str] | None = None,
 ) -> None:
     """Print the rows that match, aggregates of them, or a sample, reading only pages that might match.
+
+    Options:
+        --limit -n N: Maximum number of rows; reading stops early.
+        --order-by COLUMNS: Print the first rows in an order, such as 'amount DESC, day'; needs --limit. Only
+            pages that might contain them are read.
+        --aggregate -a SQL: Print one row of aggregates: count(*), or count, sum, min, max, avg,
+            approx_distinct of columns; from indexes where possible. Repeatable.
+        --value-counts COLUMN: Print the values of a column and how often each occurs, the most frequent
+            first; with --limit, only the first ones.
+        --sample N: Print this many rows, drawn at random from all rows.
+        --seed N: Seed for --sample, random by default; the same seed draws the same rows.
+        --format -f: Format of the rows; by default from the extension of --output, else table.
+        --output -o FILE: Write the rows to a file.
+        --report FILE: Write a JSON report of what was read and skipped; - writes it to stdout if the rows go
+            to a file, else to stderr.
+        --skip-bad-files: Skip damaged, truncated and missing files with one warning; the exit code is then 3.
+        --no-page-checksums: Do not compare pages with the checksums in their headers; a mismatch is an error
+            by default.
 
     Examples:
         intarsia query lake/ --where "dest = 'LEX'" --columns flight,tailnum,time_hour
@@ -139,7 +80,7 @@ def query(
     from intarsia.cli import answers
 
     calls = answers.parse_calls(aggregate) if aggregate else []
-    form = form or _form_by_suffix(output)
+    form = format or _form_by_suffix(output)
     if form.is_binary and output is None and sys.stdout.isatty():
         raise UsageError(
             f"{form.value} is a binary format; name a file with --output, or redirect stdout",

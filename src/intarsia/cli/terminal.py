@@ -148,6 +148,22 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 0.9995 else f"{seconds:.1f} s"
 
 
+def print_report(report: object, shown: str | Iterable[RenderableType], *, as_json: bool) -> None:
+    """Print a report on stdout.
+
+    Args:
+        report: The report as a JSON document.
+        shown: The report as text, or as parts for `show`.
+        as_json: Print the JSON.
+    """
+    if as_json:
+        print_json(report)
+    elif isinstance(shown, str):
+        print(printable_lines(shown))
+    else:
+        show(shown)
+
+
 def print_json(document: object) -> None:
     """Print a document as JSON on stdout."""
     import json

@@ -20,7 +20,7 @@ from intarsia.cli.jobs import (
     run_job,
     until_interrupted,
 )
-from intarsia.cli.options import AsJson, Master, Paths, StorageOptionTexts, option, parse_storage_options
+from intarsia.cli.options import Count, parse_storage_options
 from intarsia.cli.terminal import ShowDone, dim, printable, red
 from intarsia.read.amounts import count, part
 
@@ -49,37 +49,27 @@ def _print_rules(requested: bool) -> None:
 
 
 def verify(
-    path: Paths,
-    strict: Annotated[bool, option("--strict", "Also exit with 1 for warnings.")] = False,
-    rules: Annotated[  # noqa: ARG001
-        bool,
-        option(
-            "--list-rules",
-            "List the rules with their severity, and the consequences for readers.",
-            callback=_print_rules,
-            is_eager=True,
-        ),
-    ] = False,
-    quick: Annotated[
-        bool,
-        option("--quick", "Check only metadata, directory and checksums of indexes; read no data pages."),
-    ] = False,
-    sample: Annotated[
-        int | None,
-        option("--sample N", "Read N column chunks of each file, drawn at random.", min=1),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        option("--seed N", "Seed for --sample (default 0); the same seed draws the same chunks.", min=0),
-    ] = None,
-    spark: Master = None,
-    storage_option: StorageOptionTexts = None,
-    json: AsJson = False,
+    path: list[str],
+    strict: bool = False,
+    list_rules: Annotated[bool, {"callback": _print_rules, "is_eager": True}] = False,  # noqa: ARG001
+    quick: bool = False,
+    sample: Annotated[int | None, {"min": 1}] = None,
+    seed: Count = None,
+    spark: str | None = None,
+    storage_option: list[str] | None = None,
+    json: bool = False,
 ) -> None:
     """Check statistics, page indexes, Bloom filters and embedded indexes against the data.
 
     Each page and index is read once, one row group at a time. The exit code is 1 if a file has errors or
     cannot be read.
+
+    Options:
+        --strict: Also exit with 1 for warnings.
+        --list-rules: List the rules with their severity, and the consequences for readers.
+        --quick: Check only metadata, directory and checksums of indexes; read no data pages.
+        --sample N: Read N column chunks of each file, drawn at random.
+        --seed N: Seed for --sample (default 0); the same seed draws the same chunks.
 
     Examples:
         intarsia verify flights.parquet

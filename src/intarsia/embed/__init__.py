@@ -1,10 +1,9 @@
 """Attach indexes to existing files without changing a data byte, and detach them again."""
 
 from intarsia.embed.bloom import Bloom
-from intarsia.embed.index_report import IndexedFile, IndexReport, RestoreReport
 from intarsia.embed.many import attach, detach
 from intarsia.embed.page_index import PageIndex
-from intarsia.embed.report import AttachReport, DetachReport, Note
+from intarsia.embed.report import AttachReport, DetachReport, IndexedFile, IndexReport, Note, RestoreReport
 from intarsia.embed.statistics import Statistics
 
 __all__ = [

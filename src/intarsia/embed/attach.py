@@ -22,7 +22,6 @@ from intarsia.embed.blobs import (
     shortfall_of,
 )
 from intarsia.embed.chunk import PagesNeededError
-from intarsia.embed.chunk_state import carried_states
 from intarsia.embed.column_data import FileColumns
 from intarsia.embed.original import Original, find_original
 from intarsia.embed.parts import BuiltParts, Part
@@ -37,8 +36,7 @@ from intarsia.errors import (
     UnsupportedFeatureError,
 )
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.format.directory import Entry
-from intarsia.indexes.base import HasPurpose, Index
+from intarsia.indexes.base import Index
 from intarsia.predicate.nodes import dotted
 from intarsia.storage import StorageOptions
 from intarsia.storage.target import CopiesAhead, Target, find_target
@@ -141,7 +139,10 @@ def attach_in(
     original = Original(current, current, current.directory) if footer_only else find_original(current)
     before = length = current.footer.file_length
     layout_notes: Sequence[Note] = ()
-    with _copying_ahead(target, original.length) as begin_copy:
+    copying: AbstractContextManager[Callable[[], None]] = nullcontext(lambda: None)
+    if isinstance(target, CopiesAhead):
+        copying = target.copying_ahead(original.length)
+    with copying as begin_copy:
         work = Attachment(
             original,
             requested,
@@ -151,7 +152,6 @@ def attach_in(
             parts,
             footer_only=footer_only,
         )
-        work.run()
         if work.is_different:
             tail, layout_notes = lay_out(original, work.blobs, work.structures.states)
             length = original.length + sum(map(len, tail))
@@ -175,7 +175,7 @@ def attach_in(
 
 
 class Attachment:
-    """One run over one file, which builds indexes in memory.
+    """The requested indexes that a file lacks, built in memory.
 
     Args:
         original: The file.
@@ -192,6 +192,7 @@ class Attachment:
         kept: Names of the indexes that the file already had.
         notes: Missing and incomplete indexes, and why.
         added: The indexes that were built and their sizes in bytes, by name.
+        is_different: Whether the new file differs from the current one.
     """
 
     def __init__(
@@ -207,44 +208,40 @@ class Attachment:
     ) -> None:
         self._footer_only = footer_only
         self._parts = BuiltParts(parts, original)
-        self._begin_copy = begin_copy  # called as soon as an index has to be added
-        self._requested = requested
+        self._begin_copy = begin_copy
         self._progress = progress
         self.structures = StructureCompleter(
             original.file,
-            carried_states(original.file.footer, original.current, original.directory),
+            original.carried_states(),
             outcomes=self._parts.outcomes,
             footer_only=footer_only,
         )
-        self._states_before = dict(self.structures.states)
+        states_before = dict(self.structures.states)
         self.blobs, self.notes = carried_blobs(original, footer_only=footer_only)
-        self._blobs_before = list(self.blobs)
-        self._lost = bool(self.notes)
+        blobs_before, lost = list(self.blobs), list(self.notes)
         self.added: dict[str, tuple[Attachable, int]] = {}
         self.kept: list[str] = []
-        self._shortfalls: list[Note] = []
         self._columns = columns_of(original.file, self.structures.known_offset_index)
         self._embedded: set[object] = set()
-        self._standard = [index for cls in STANDARD for index in requested if isinstance(index, cls)]
-        self._work = self.structures.work(self._standard)
         self._done = 0
-        self._total = len(self._work) + len(requested) - len(self._standard)
-
-    def run(self) -> None:
-        """Build the requested indexes that the file lacks."""
-        self._complete_structures()
-        for index in self._requested:
-            if not isinstance(index, STANDARD):
-                self._embed(index)
+        standard = [index for cls in STANDARD for index in requested if isinstance(index, cls)]
+        work = self.structures.work(standard)
+        self._total = len(work) + len(requested) - len(standard)
+        self.structures.run(work, self._advance)
+        for structure in standard:
+            if self.structures.built[structure.name]:
+                self.added[structure.name] = structure, self.structures.weights[structure.name]
+            elif self.structures.kept[structure.name]:
+                self.kept.append(structure.name)
+        shortfalls = [self._embed(index) for index in requested if not isinstance(index, STANDARD)]
         # a damaged index that was requested has been rebuilt, so its note is obsolete
         names = {blob.entry.name for blob in self.blobs}
-        self.notes = [note for note in self.notes if note.index not in names] + self._shortfalls
+        self.notes = [note for note in [*lost, *self.structures.notes] if note.index not in names]
+        self.notes += [note for note in shortfalls if note is not None]
         self.kept += [blob.entry.name for blob in self.blobs if blob.entry.identity not in self._embedded]
-
-    @property
-    def is_different(self) -> bool:
-        """Whether the new file differs from the current one."""
-        return self._lost or self.blobs != self._blobs_before or self.structures.states != self._states_before
+        self.is_different = (
+            bool(lost) or self.blobs != blobs_before or self.structures.states != states_before
+        )
 
     def _advance(self, label: str) -> None:
         self._done += 1
@@ -252,40 +249,27 @@ class Attachment:
             self._begin_copy()
         self._progress(self._done, self._total, label)
 
-    def _complete_structures(self) -> None:
-        self.structures.run(self._work, self._advance)
-        self.notes += self.structures.notes
-        for structure in self._standard:
-            if self.structures.built[structure.name]:
-                self.added[structure.name] = structure, self.structures.weights[structure.name]
-            elif self.structures.kept[structure.name]:
-                self.kept.append(structure.name)
-
-    def _embed(self, index: Index) -> None:
+    def _embed(self, index: Index) -> Note | None:
+        """Build an index unless the file has it; return a note if it is of little use."""
         planned = planned_entry(index, self._columns)
         if planned.identity in self._embedded:
             raise _duplicate(index)
         self._embedded.add(planned.identity)
-        ordinal = self._ordinal_of(planned)
-        if ordinal < len(self.blobs) and same_index(planned, self.blobs[ordinal].entry):
+        identities = [blob.entry.identity for blob in self.blobs]
+        found = identities.index(planned.identity) if planned.identity in identities else len(identities)
+        shortfall = None
+        if found < len(self.blobs) and same_index(planned, self.blobs[found].entry):
             self.kept.append(planned.name)
+        elif self._footer_only:
+            raise PagesNeededError
         else:
-            if self._footer_only:
-                raise PagesNeededError
             self._begin_copy()
             blob = build_blob(index, planned, self._columns, self._parts.payload(index, planned.name))
-            self.blobs[ordinal : ordinal + 1] = [blob]
+            self.blobs[found : found + 1] = [blob]
             self.added[planned.name] = index, blob.num_bytes
             shortfall = shortfall_of(index, blob, self._columns)
-            self._shortfalls += [] if shortfall is None else [shortfall]
         self._advance(planned.name)
-
-    def _ordinal_of(self, planned: Entry) -> int:
-        """Return the position of the blob that this one replaces, or the end of the list."""
-        found = (
-            ordinal for ordinal, blob in enumerate(self.blobs) if blob.entry.identity == planned.identity
-        )
-        return next(found, len(self.blobs))
+        return shortfall
 
 
 def checked_indexes(indexes: Attachables) -> list[Attachable]:
@@ -299,10 +283,10 @@ def checked_indexes(indexes: Attachables) -> list[Attachable]:
     is_one = isinstance(indexes, (*STANDARD, Index, str)) or not isinstance(indexes, Iterable)
     passed: Any = [indexes] if is_one else indexes
     for index in passed:
-        # a class has the attributes that the protocol requires of its instances
-        if isinstance(index, type) or not isinstance(index, (*STANDARD, Index)):
+        if not isinstance(index, (*STANDARD, Index)):
             raise IndexBuildError(
-                f"{index!r} is not an index; pass objects like PageIndex() or Distinct('country')",
+                f"{index!r} is not an index; pass objects like PageIndex() or Distinct('country'), or of a "
+                "class that derives from intarsia.indexes.Index",
                 reason="not-an-index",
             )
         identity: object = index.name if isinstance(index, STANDARD) else check_parameters(index)
@@ -318,12 +302,6 @@ def _duplicate(index: Attachable) -> IndexBuildError:
         f"{index!r} is passed twice for the same columns and granularity; pass it once",
         reason="duplicate-index",
     )
-
-
-def _copying_ahead(target: Target | None, keep_bytes: int) -> AbstractContextManager[Callable[[], None]]:
-    if isinstance(target, CopiesAhead):
-        return target.copying_ahead(keep_bytes)
-    return nullcontext(lambda: None)
 
 
 def partition_error_of(path: str, error: ColumnNotFoundError) -> IndexBuildError | None:
@@ -348,16 +326,11 @@ MIN_FILE_BYTES = 1_000_000
 
 
 def heavy_notes(added: Mapping[str, tuple[Attachable, int]], original_bytes: int) -> Iterator[Note]:
-    """Yield a note for each index that is larger than a tenth of the original file.
-
-    Args:
-        added: The indexes that were built and their sizes in bytes, by name.
-        original_bytes: Length of the original file.
-    """
+    """Yield a note for each index that was built and is larger than a tenth of the original file."""
     for name, (index, num_bytes) in added.items():
         share = num_bytes / original_bytes
         if share > HEAVY_SHARE and original_bytes >= MIN_FILE_BYTES:
-            purpose = f"; it is used to {index.purpose}" if isinstance(index, HasPurpose) else ""
+            purpose = f"; it is used to {index.purpose}" if index.purpose else ""
             reason = f"it is larger than a tenth of the file{purpose}"
             columns = ", ".join(map(dotted, index.columns)) or None
             yield Note(columns, None, name, reason, "heavy", share)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,15 +16,12 @@ from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.format.blob import BLOB_HEADER_BYTES, blob_header, checksum
 from intarsia.format.directory import Entry
-from intarsia.indexes.base import HasFooterKeys, Index, ReportsShortfall, parameters
-from intarsia.indexes.capabilities import SharesFooterKeys
-from intarsia.indexes.embedded import EmbeddedIndexes, find_index
+from intarsia.indexes.base import Index
+from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.layout import Granularity
-from intarsia.indexes.parameters import check_granularity
+from intarsia.indexes.parameters import check_granularity, parameters
+from intarsia.indexes.registry import find_index
 from intarsia.predicate.nodes import render_column
-
-#: Kind, columns as the user named them, granularity.
-Identity: TypeAlias = tuple[str, tuple[str, ...], Granularity]
 
 #: Payloads up to this size are stored in the directory, which readers of the footer have already read.
 INLINE_BYTES = 1024
@@ -52,7 +49,8 @@ class Blob:
         """Return the footer keys that the index needs besides the directory, for a blob at ``offset``."""
         if self.entry.inline is not None:
             return {}
-        return _footer_keys(find_index(self.entry).index, offset + BLOB_HEADER_BYTES)
+        index = find_index(self.entry).index
+        return {} if index is None else index.footer_keys(offset + BLOB_HEADER_BYTES)
 
     def check_same_payload(self, key: bytes, file: ParquetInput) -> None:
         """Check that a footer key of the original file points to the same payload.
@@ -62,10 +60,10 @@ class Blob:
         """
         index = find_index(self.entry).index
         detail = "a file can contain only one"
-        if isinstance(index, SharesFooterKeys):
-            found = index.difference(self.payload, file)
-            if found is None:
-                return
+        found = "" if index is None else index.difference(self.payload, file)
+        if found is None:
+            return
+        if found:
             detail = f"its value points to a different index: {found}"
         raise IndexBuildError(
             f"{self.entry.name} needs the footer key {key.decode()!r}, which the original file has; {detail}",
@@ -74,40 +72,28 @@ class Blob:
         )
 
 
-def _footer_keys(index: object | None, payload_offset: int) -> Mapping[bytes, bytes]:
-    return index.footer_keys(payload_offset) if isinstance(index, HasFooterKeys) else {}
-
-
 def carried_blobs(original: Original, *, footer_only: bool = False) -> tuple[list[Blob], list[Note]]:
     """Return the indexes that are already embedded, and notes on damaged ones, which are dropped.
 
-    Args:
-        original: The file.
-        footer_only: Whether to return them without their payloads, which are then not checked.
+    With ``footer_only``, payloads are neither read nor checked.
     """
     embedded = EmbeddedIndexes(original.current)
-    entries = original.directory.entries if original.directory is not None else ()
-    if footer_only:
-        return [Blob(entry, b"") for entry in entries], []
-    found = [_carried(embedded, entry) for entry in entries]
-    blobs = [item for item in found if isinstance(item, Blob)]
-    return blobs, [item for item in found if isinstance(item, Note)]
+    blobs, notes = [], []
+    for entry in original.directory.entries if original.directory is not None else ():
+        try:
+            blobs.append(Blob(entry, b"" if footer_only else embedded.read(entry)))
+        except IndexPayloadError as error:  # noqa: PERF203 - each entry has its own note
+            columns, code = ", ".join(entry.column_names), error.reason or "damaged-payload"
+            reason = f"the attached index is damaged and was dropped: {error}"
+            notes.append(Note(columns, None, entry.name, reason, code))
+    return blobs, notes
 
 
-def _carried(embedded: EmbeddedIndexes, entry: Entry) -> Blob | Note:
-    try:
-        return Blob(entry, embedded.read(entry))
-    except IndexPayloadError as error:
-        reason = f"the attached index is damaged and was dropped: {error}"
-        code = error.reason or "damaged-payload"
-        return Note(", ".join(entry.column_names), None, entry.name, reason, code)
-
-
-def check_parameters(index: Index) -> Identity:
+def check_parameters(index: Index) -> tuple[str, tuple[str, ...], Granularity]:
     """Check the parameters of an index, as far as that needs no file.
 
     Returns:
-        Kind, columns and granularity, which identify the index.
+        Kind, columns as the user named them, and granularity, which identify the index.
 
     Raises:
         IndexBuildError: If its parameters have no JSON form, or its granularity is unknown.
@@ -134,13 +120,10 @@ def planned_entry(index: Index, columns: FileColumns) -> Entry:
     """
     kind, names, granularity = check_parameters(index)
     paths = tuple(columns.leaf(name).path for name in names)
-    name = f"{kind}({', '.join(map(_shown, paths))}):{granularity}"
+    # names are quoted if one of them contains a dot
+    shown = [render_column(path) if "." in "".join(path) else ".".join(path) for path in paths]
+    name = f"{kind}({', '.join(shown)}):{granularity}"
     return Entry(name, kind, index.version, paths, granularity, _as_stored(index), 0, 0, "")
-
-
-def _shown(path: tuple[str, ...]) -> str:
-    """Return a dotted path; names are quoted if one of them contains a dot."""
-    return render_column(path) if any("." in name for name in path) else ".".join(path)
 
 
 def _as_stored(index: Index) -> dict[str, Any]:
@@ -167,8 +150,6 @@ def same_index(planned: Entry, there: Entry) -> bool:
 
 def shortfall_of(index: Index, blob: Blob, columns: FileColumns) -> Note | None:
     """Return a note about an index that was built but is unlikely to exclude rows."""
-    if not isinstance(index, ReportsShortfall):
-        return None
     reason = index.shortfall(blob.payload, columns.layout)
     if reason is None:
         return None
@@ -191,7 +172,7 @@ def build_blob(index: Index, planned: Entry, columns: FileColumns, payload: byte
         raise IndexBuildError(
             f"{index!r} built {type(payload).__name__}; build() must return bytes", reason="invalid-payload"
         )
-    inline = payload if len(payload) <= INLINE_BYTES and not _footer_keys(index, 0) else None
+    inline = payload if len(payload) <= INLINE_BYTES and not index.footer_keys(0) else None
     length = 0 if inline is not None else BLOB_HEADER_BYTES + len(payload)
     unit = columns.int96_unit(planned.columns)
     entry = replace(planned, length=length, xxh3=checksum(payload), inline=inline, int96_unit=unit)

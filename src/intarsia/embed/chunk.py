@@ -1,11 +1,12 @@
-"""One column chunk whose structures are completed: read, walked and decoded at most once."""
+"""One column chunk and its standard structures: read, walked and decoded at most once."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,15 +17,89 @@ from intarsia.embed.report import Reason
 from intarsia.errors import CorruptFileError, IndexBuildError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.decompress import decompress
-from intarsia.file.pages import walk_pages
 from intarsia.format.enums import Type
-from intarsia.format.footer import Leaf, chunk_range
+from intarsia.format.footer import Footer, Leaf, chunk_range
 from intarsia.format.levels import PageLevels, levels_are_compressed, page_levels
-from intarsia.format.page_header import Page
-from intarsia.format.structs import ColumnMetaData, OffsetIndex, PageEncodingStats, PageLocation
+from intarsia.format.pages import Page, walk_pages
+from intarsia.format.structs import (
+    ColumnChunk,
+    ColumnMetaData,
+    OffsetIndex,
+    PageEncodingStats,
+    PageLocation,
+    Statistics,
+)
 from intarsia.storage import ByteRange
 
 Counts = npt.NDArray[np.int64]
+
+#: Fields of `Statistics` that are defined only if the footer declares a column order.
+ORDERED_BOUNDS = ("min_value", "max_value", "is_min_value_exact", "is_max_value_exact")
+
+#: The structures in the body of a file, in the order in which they are written.
+LOCATED = ("bloom_filter", "column_index", "offset_index")
+
+#: The range of a structure in the file, or its bytes if it is new; None if there is no structure.
+Placed: TypeAlias = ByteRange | bytes | None
+
+
+@dataclass(frozen=True)
+class ChunkState:
+    """The standard structures of one chunk.
+
+    Attributes:
+        offset_index: The OffsetIndex.
+        column_index: The ColumnIndex.
+        bloom_filter: Header and bits of the Bloom filter. A range extends to the end of the body if the
+            footer does not give the filter's length.
+        encoding_stats: Encodings of the pages; empty if the original footer has them.
+        statistics: Statistics that replace those of the original footer; None to keep those.
+    """
+
+    offset_index: Placed = None
+    column_index: Placed = None
+    bloom_filter: Placed = None
+    encoding_stats: tuple[PageEncodingStats, ...] = ()
+    statistics: Statistics | None = None
+
+    def num_added_bytes(self, before: ChunkState) -> int:
+        """Return the size in bytes of the structures that an earlier state lacked, except in the footer."""
+        pairs = [(getattr(self, structure), getattr(before, structure)) for structure in LOCATED]
+        return sum(len(here) for here, there in pairs if isinstance(here, bytes) and here != there)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome for one structure of one chunk.
+
+    Attributes:
+        state: The completed structures of the chunk.
+        built: True if the structure was added, False if it was kept, None if the chunk has none.
+        reason: Why the structure or a part of it could not be added; None if it is complete.
+    """
+
+    state: ChunkState
+    built: bool | None
+    reason: Reason | None = None
+
+
+def without_bounds(statistics: Statistics) -> Statistics:
+    """Return the statistics without the fields that depend on an order.
+
+    If both bounds are removed, the deprecated ones are removed, too. Readers ignored these as long as there
+    were others, and must not start to use them: nothing is known about their truth.
+    """
+    removed: tuple[str, ...] = ORDERED_BOUNDS
+    if statistics.min_value is not None and statistics.max_value is not None:
+        removed = (*ORDERED_BOUNDS, "min", "max")
+    return statistics._replace(**dict.fromkeys(removed))
+
+
+def chunks_of(footer: Footer) -> Iterator[tuple[ChunkKey, ColumnChunk]]:
+    """Yield every chunk of a file, row group by row group."""
+    for ordinal, group in enumerate(footer.metadata.row_groups):
+        for leaf, chunk in enumerate(group.columns):
+            yield ChunkKey(ordinal, leaf), chunk
 
 
 @dataclass(frozen=True)
@@ -54,12 +129,7 @@ class LocatedPages:
         return np.cumsum(self.num_rows) - self.num_rows
 
     def offset_index(self, chunk_start: int, value_bytes: Counts | None = None) -> OffsetIndex:
-        """Return the OffsetIndex of the pages.
-
-        Args:
-            chunk_start: Byte offset of the chunk in the file.
-            value_bytes: Size of the values of each page in bytes, if known.
-        """
+        """Return the OffsetIndex of the pages of a chunk at an offset, and the size of their values."""
         locations = [
             PageLocation(chunk_start + page.start, page.stop - page.start, first_row)
             for page, first_row in zip(self.data, self.first_rows.tolist(), strict=True)
@@ -78,14 +148,7 @@ class LocatedPages:
 def locate_pages(
     chunk: bytes, pages: Sequence[Page], meta: ColumnMetaData, num_rows: int, leaf: Leaf
 ) -> LocatedPages:
-    """Find the rows of each page of a chunk.
-
-    Args:
-        chunk: The bytes of the chunk.
-        pages: Its pages, as returned by `intarsia.file.pages.walk_pages`.
-        meta: The chunk's metadata in the footer.
-        num_rows: Number of rows in the row group.
-        leaf: The column.
+    """Find the rows of each page of a chunk, given the bytes of the chunk and all of its pages.
 
     Raises:
         IndexBuildError: If the pages cannot have an OffsetIndex; the message says why.
@@ -246,6 +309,11 @@ class Chunk:
             page.uses_dictionary for page in self.walked if page.is_data
         )
         return self._decode(self.reader, as_dictionary=as_dictionary)
+
+    @property
+    def present(self) -> Counts | None:
+        """Number of values of each page that are not null, as in `present_counts`."""
+        return present_counts(self.pages.num_values, self.pages.levels, self.column)
 
     @cached_property
     def values(self) -> pa.ChunkedArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -14,14 +14,13 @@ from intarsia.embed.chunk import locate_pages
 from intarsia.embed.leaf_values import may_be_dictionary
 from intarsia.errors import CorruptFileError, IndexBuildError, PredicateError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.claims import check_claims
+from intarsia.file.claims import check_claims, check_values
 from intarsia.file.fetch import PageCache
-from intarsia.file.page_values import check_values
-from intarsia.file.pages import walk_pages
-from intarsia.file.synthetic import Segments, SyntheticSchema, decode
+from intarsia.file.synthetic import Segments, decode
 from intarsia.format import thrift
 from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf, chunk_range
+from intarsia.format.pages import walk_pages
 from intarsia.format.structs import OffsetIndex
 from intarsia.indexes.dictionary_page import is_all_dictionary
 from intarsia.indexes.layout import Layout
@@ -101,19 +100,19 @@ class FileColumns:
 
     def encoded_batches(self, column: ColumnName) -> Iterator[tuple[int, pa.Array]]:
         """Yield the batches; fully dictionary-encoded strings are dictionary arrays, which is much faster."""
-        leaf = self.leaf(column)
-        return self._batches(leaf, encoded=may_be_dictionary(leaf) and _is_text(self.type_of(column)))
+        leaf, data_type = self.leaf(column), self.type_of(column)
+        types = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+        is_text = any(is_type(data_type) for is_type in types)
+        return self._batches(leaf, encoded=is_text and may_be_dictionary(leaf))
 
     def _batches(
         self, leaf: Leaf, *, encoded: bool, row_groups: Collection[int] | None = None
     ) -> Iterator[tuple[int, pa.Array]]:
         row = 0
         for row_group in self._row_groups:
-            group = self._file.footer.metadata.row_groups[row_group]
-            if group.num_rows == 0:
-                continue
-            if row_groups is not None and row_group not in row_groups:
-                row += group.num_rows
+            num_rows = self._file.footer.metadata.row_groups[row_group].num_rows
+            if num_rows == 0 or (row_groups is not None and row_group not in row_groups):
+                row += num_rows
                 continue
             meta = self._file.footer.chunk_metadata(row_group, leaf)  # raises if it cannot be parsed
             # pyarrow can also build a dictionary from plain pages, but that is slow
@@ -131,15 +130,14 @@ class FileColumns:
             ``"us"`` if every value is a whole number of microseconds; ``"ns"`` if some are not; None if some
             values overflow, or if no column is INT96.
         """
-        units = {self._int96_unit(leaf) for leaf in map(self.leaf, columns) if leaf.type == Type.INT96}
-        return None if not units or None in units else "ns" if "ns" in units else "us"
+        units = self._int96_units
+        leaves = {leaf.ordinal: leaf for leaf in map(self.leaf, columns) if leaf.type == Type.INT96}
+        for ordinal in leaves.keys() - units.keys():
+            units[ordinal] = self._int96_unit(leaves[ordinal])
+        found = {units[ordinal] for ordinal in leaves}
+        return None if not found or None in found else "ns" if "ns" in found else "us"
 
     def _int96_unit(self, leaf: Leaf) -> str | None:
-        if leaf.ordinal not in self._int96_units:
-            self._int96_units[leaf.ordinal] = self._find_int96_unit(leaf)
-        return self._int96_units[leaf.ordinal]
-
-    def _find_int96_unit(self, leaf: Leaf) -> str | None:
         unit = "us"
         for row_group in self._row_groups:
             if self._file.footer.metadata.row_groups[row_group].num_rows == 0:
@@ -182,7 +180,7 @@ class FileColumns:
         if leaf.ordinal not in self._checked:
             with self._file.named_errors():
                 for row_group in self._row_groups:
-                    check_claims(self._file, row_group, leaf)
+                    check_claims(self._file.source, self._file.footer, row_group, leaf)
             self._checked.add(leaf.ordinal)
 
     def _read(self, row_group: int, leaf: Leaf, **options: Any) -> pa.ChunkedArray:
@@ -199,7 +197,7 @@ class FileColumns:
         """Read leaves of a row group, and check that they have the number of rows in the footer."""
         self._before_row_group(row_group)
         footer = self._file.footer
-        schema = self._schema_of(leaves)
+        schema = self._file.schema.part(tuple(sorted({leaf.root_ordinal for leaf in leaves})))
         num_rows = footer.metadata.row_groups[row_group].num_rows
         what = f"{', '.join(repr(leaf.name) for leaf in leaves)} of row group {row_group}"
         metas = [footer.chunk_metadata(row_group, leaf) for leaf in leaves]
@@ -226,7 +224,6 @@ class FileColumns:
                 as_dictionary=[leaf.name for leaf in leaves] if as_dictionary else (),
                 int96_unit=int96_unit,
                 checksums=self._file.page_checksums,
-                encodings=(encoding for meta in metas for encoding in meta.encodings),
                 offset_of=fetched.offset,
             )
             # rows are numbered by the footer's counts; a wrong count would shift all later rows
@@ -237,9 +234,6 @@ class FileColumns:
                     column=leaves[0].name if len(leaves) == 1 else None,
                 )
         return table
-
-    def _schema_of(self, leaves: Sequence[Leaf]) -> SyntheticSchema:
-        return self._file.schema.part(tuple(sorted({leaf.root_ordinal for leaf in leaves})))
 
     def page_edges(self, column: str) -> Rows:
         """Return the first row of each data page of a column, followed by the number of rows.
@@ -260,8 +254,7 @@ class FileColumns:
         if known is not None:
             index, _ = thrift.parse(OffsetIndex, known)
             return np.array([location.first_row_index for location in index.page_locations], dtype=np.int64)
-        footer = self._file.footer
-        leaf = footer.leaves[key.leaf]
+        footer, leaf = self._file.footer, self._file.footer.leaves[key.leaf]
         meta = footer.chunk_metadata(key.row_group, leaf)
         num_rows = footer.metadata.row_groups[key.row_group].num_rows
         data = self._file.source.read(*chunk_range(meta))
@@ -278,28 +271,16 @@ class FileColumns:
             ) from error
 
 
-def _is_text(data_type: pa.DataType) -> bool:
-    types = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    return any(is_type(data_type) for is_type in types)
-
-
-class _PageEdges(Mapping[str, Rows]):
+class _PageEdges(dict[str, Rows]):
     """Page edges by column, computed on first access."""
 
     def __init__(self, columns: FileColumns) -> None:
+        super().__init__()
         self._columns = columns
-        self._known: dict[str, Rows] = {}
 
-    def __getitem__(self, column: str) -> Rows:
-        if column not in self._known:
-            self._known[column] = self._columns.page_edges(column)
-        return self._known[column]
+    def __missing__(self, column: str) -> Rows:
+        self[column] = edges = self._columns.page_edges(column)
+        return edges
 
     def __contains__(self, column: object) -> bool:
-        return isinstance(column, str)  # `__getitem__` raises for unknown columns
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
-
-    def __len__(self) -> int:
-        return len(self._known)
+        return isinstance(column, str)  # `__missing__` raises for unknown columns

@@ -6,15 +6,14 @@ order. So bounds are computed from the stored values, not from those of an Arrow
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
 
 from intarsia.errors import CorruptFileError
-from intarsia.file.claims import check_value_count
-from intarsia.file.page_values import check_values
+from intarsia.file.claims import check_value_count, check_values
 from intarsia.file.synthetic import Segments, SyntheticSchema, decode
 from intarsia.format.enums import Type
 from intarsia.format.footer import Footer, Leaf, schema_leaves
@@ -41,16 +40,6 @@ class LeafReader:
     elements: tuple[SchemaElement, ...]
     created_by: bytes | None
 
-    @classmethod
-    def of(cls, path: Sequence[SchemaElement], leaf: Leaf, created_by: bytes | None) -> LeafReader:
-        """Return the reader of a leaf, given its path as returned by `leaf_paths`."""
-        root = SchemaElement("root", num_children=1)
-        groups = [
-            SchemaElement(f"c{depth}", repetition_type=element.repetition_type, num_children=1)
-            for depth, element in enumerate(path[:-1])
-        ]
-        return cls(leaf, (root, *groups, _plain(path[-1], leaf, f"c{len(groups)}")), created_by)
-
     @property
     def stored(self) -> LeafReader:
         """A reader of the leaf in a type whose PLAIN encoding is what the file stores."""
@@ -60,8 +49,8 @@ class LeafReader:
         return replace(self, elements=(*self.elements[:-1], plain))
 
     @cached_property
-    def arrow_type(self) -> pa.DataType:
-        """Arrow's type of the leaf's values.
+    def ordering(self) -> Ordering | None:
+        """How the leaf's values compare; None where Parquet defines no order.
 
         Raises:
             CorruptFileError: If pyarrow cannot read the schema.
@@ -69,12 +58,7 @@ class LeafReader:
         data_type = self._schema.arrow.field(0).type
         while pa.types.is_nested(data_type):
             data_type = data_type.field(0).type
-        return data_type
-
-    @cached_property
-    def ordering(self) -> Ordering | None:
-        """How the leaf's values compare; None where Parquet defines no order."""
-        return ordering_for(self.leaf, self.arrow_type)
+        return ordering_for(self.leaf, data_type)
 
     def read(
         self, chunk: bytes, meta: ColumnMetaData, num_rows: int, *, as_dictionary: bool
@@ -105,7 +89,6 @@ class LeafReader:
             "the pages",
             as_dictionary=[self._schema.leaves[0].name] if as_dictionary else (),
             checksums=False,
-            encodings=meta.encodings,
         )
         column = table.column(0)
         if len(column) != num_rows:  # pyarrow stops at a page without values, without an error
@@ -133,20 +116,20 @@ def may_be_dictionary(leaf: Leaf) -> bool:
 def leaf_readers(footer: Footer) -> list[LeafReader]:
     """Return a reader for each leaf of a file."""
     metadata = footer.metadata
-    paths = leaf_paths(metadata.schema)
-    return [
-        LeafReader.of(path, leaf, metadata.created_by)
-        for path, leaf in zip(paths, footer.leaves, strict=True)
-    ]
+    root = SchemaElement("root", num_children=1)
+    readers = []
+    for path, leaf in zip(_leaf_paths(metadata.schema), footer.leaves, strict=True):
+        groups = [
+            SchemaElement(f"c{depth}", repetition_type=element.repetition_type, num_children=1)
+            for depth, element in enumerate(path[:-1])
+        ]
+        elements = (root, *groups, _plain(path[-1], leaf, f"c{len(groups)}"))
+        readers.append(LeafReader(leaf, elements, metadata.created_by))
+    return readers
 
 
-def leaf_paths(schema: Sequence[SchemaElement]) -> list[list[SchemaElement]]:
-    """Return, for each leaf, the schema elements from the root's child down to the leaf.
-
-    Args:
-        schema: The flattened schema, already checked to form one tree.
-    """
-    paths: list[list[SchemaElement]] = []
+def _leaf_paths(schema: Sequence[SchemaElement]) -> Iterator[list[SchemaElement]]:
+    """Yield, for each leaf, the elements of the flattened schema from the root's child down to the leaf."""
     groups: list[SchemaElement] = []
     open_children: list[int] = [schema[0].num_children or 0]
     for element in schema[1:]:
@@ -158,8 +141,7 @@ def leaf_paths(schema: Sequence[SchemaElement]) -> list[list[SchemaElement]]:
             groups.append(element)
             open_children.append(element.num_children)
         elif element.type is not None:
-            paths.append([*groups, element])
-    return paths
+            yield [*groups, element]
 
 
 def _plain(element: SchemaElement, leaf: Leaf, name: str) -> SchemaElement:

@@ -10,9 +10,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from intarsia.embed.attach import attach_file, checked_indexes, partition_error_of
-from intarsia.embed.index_report import IndexedFile, IndexReport, RestoreReport
 from intarsia.embed.original import detach_file
-from intarsia.embed.report import AttachReport, DetachReport, Progress, no_progress
+from intarsia.embed.report import (
+    AttachReport,
+    DetachReport,
+    IndexedFile,
+    IndexReport,
+    Progress,
+    RestoreReport,
+    no_progress,
+)
 from intarsia.embed.structures import Attachable, Attachables
 from intarsia.errors import (
     ColumnNotFoundError,
@@ -129,17 +136,14 @@ def attach(
         (2, 1, 1)
     """
     requested = checked_indexes(indexes)
-
-    def attach_one(path: str) -> AttachReport:
-        return attach_file(path, requested, progress=progress, storage_options=storage_options)
-
+    attach_one = partial(attach_file, indexes=requested, progress=progress, storage_options=storage_options)
     listed = _find_many(path, attach_one, storage_options)
     if isinstance(listed, AttachReport):
         return listed
     check_named_columns(listed.files, requested)
     check_location(listed, lake_index)
-    files = listed.paths
-    report, failed = attach_files(listed, requested, _file_progress(progress, files), storage_options)
+    show = _file_progress(progress, listed.paths)
+    report, failed = attach_files(listed, requested, show, storage_options)
     written = write_lake_index(path, lake_index, storage_options=storage_options)
     report = replace(report, lake_index=written)
     if failed:
@@ -269,25 +273,21 @@ def _find_many(
     path: Path | Sequence[Path], act: Callable[[str], _Report], storage_options: StorageOptions | None
 ) -> _Report | FoundFiles:
     """Run the action if the path is one file and return its result; else return the files of the path."""
-    if not isinstance(path, (str, os.PathLike)):
-        return find_files(path, storage_options)
-    name = os.fspath(path)
-    if is_table_url(name):
-        return find_files(name, storage_options)
-    local = local_path(name)
-    if local is not None:
-        is_one = os.path.lexists(local) and not os.path.isdir(local)
-        return act(name) if is_one else find_files(name, storage_options)  # a folder, a glob, or missing
-    if name.endswith("/"):
-        return find_files(name, storage_options)
-    try:
-        return act(name)
-    except (FileNotFoundError, CorruptFileError):
-        # a folder, for which Azure can have an empty object, or missing
-        listed = find_files(name, storage_options)
-        if listed.paths == [name]:
-            raise
-        return listed
+    if isinstance(path, (str, os.PathLike)):
+        path = os.fspath(path)
+        local = local_path(path)
+        if local is not None and os.path.lexists(local) and not os.path.isdir(local):
+            return act(path)
+        if local is None and not is_table_url(path) and not path.endswith("/"):
+            try:
+                return act(path)
+            except (FileNotFoundError, CorruptFileError):
+                # a folder, for which Azure can have an empty object, or missing
+                listed = find_files(path, storage_options)
+                if listed.paths == [path]:
+                    raise
+                return listed
+    return find_files(path, storage_options)  # several files, a folder, a glob, or missing
 
 
 def _file_progress(progress: Progress | None, files: Sequence[str]) -> ShowDone:

@@ -1,41 +1,51 @@
-"""Find the original file inside a file with attached indexes (contract C3)."""
+"""The original file inside a file with attached indexes (contract C3), and what was attached to it."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 from intarsia.embed.bloom import Bloom
-from intarsia.embed.chunk_state import is_added, present_states
+from intarsia.embed.chunk import LOCATED, ChunkState, Placed, chunks_of, without_bounds
 from intarsia.embed.page_index import PageIndex
 from intarsia.embed.report import DetachReport
 from intarsia.embed.statistics import Statistics
 from intarsia.errors import FormatError, IndexPayloadError, NewerDirectoryError, UnsupportedFeatureError
-from intarsia.file import ParquetInput
+from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.directory import Directory, layout_fingerprint
-from intarsia.storage import ByteRange, CountedSource, StorageOptions
+from intarsia.format.footer import Footer
+from intarsia.format.structs import ColumnChunk
+from intarsia.storage import ByteRange, ByteSource, CountedSource, StorageOptions
 from intarsia.storage.target import find_target
 
 
-class FirstBytes:
-    """A source that consists of the first bytes of another one."""
+class ExtendedSource:
+    """The first bytes of another source, which its owner closes, and bytes in memory after them."""
 
-    def __init__(self, source: CountedSource, length: int) -> None:
+    def __init__(self, source: ByteSource | CountedSource, length: int, tail: bytes = b"") -> None:
         self.path = source.path
         self.coalesce_bytes = source.coalesce_bytes
         self.identity = None
         self._source = source
         self._length = length
+        self._tail = tail
 
     def size(self) -> int:
         """Return the length in bytes."""
-        return self._length
+        return self._length + len(self._tail)
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
         """Read the bytes of each range."""
-        return self._source.read_ranges(ranges)
+        inner = [ByteRange(min(start, self._length), min(stop, self._length)) for start, stop in ranges]
+        heads = iter(self._source.read_ranges([location for location in inner if location.length]))
+        return [
+            (next(heads) if location.length else b"")
+            + self._tail[max(0, start - self._length) : max(0, stop - self._length)]
+            for location, (start, stop) in zip(inner, ranges, strict=True)
+        ]
 
     def close(self) -> None:
         """Do nothing: the owner of the underlying source closes it."""
@@ -62,6 +72,73 @@ class Original:
         """Length of the original file in bytes."""
         return self.file.footer.file_length if self.directory is None else self.directory.original_length
 
+    def is_added(self, location: Placed) -> bool:
+        """Return whether a structure is attached or new, that is, not part of the original file."""
+        end = self.file.footer.file_length
+        return isinstance(location, bytes) or (location is not None and location.stop > end)
+
+    def present_states(self) -> dict[ChunkKey, ChunkState]:
+        """Return the structures of every chunk of the current file, all of them as ranges."""
+        original, current = self.file.footer, self.current.footer
+        computed = self.directory.computed_statistics if self.directory is not None else frozenset()
+        # `add_column_orders` and `set_int96_order` removed the bounds of columns whose order they declared
+        leaves = original.leaves
+        ordered = {
+            leaf.ordinal for leaf in leaves if original.column_order(leaf) != current.column_order(leaf)
+        }
+        states = {}
+        for key, chunk in chunks_of(current):
+            state = _state_of(chunk, original.start)
+            before = original.metadata.row_groups[key.row_group].columns[key.leaf].meta_data
+            after = chunk.meta_data
+            if before is not None and after is not None:
+                left = before.statistics
+                if left is not None and key.leaf in ordered:
+                    left = without_bounds(left)
+                state = replace(
+                    state,
+                    encoding_stats=tuple(after.encoding_stats or ()) if before.encoding_stats is None else (),
+                    statistics=after.statistics if after.statistics != left or key.leaf in computed else None,
+                )
+            states[key] = state
+        return states
+
+    def carried_states(self) -> dict[ChunkKey, ChunkState]:
+        """Return `present_states` with the bytes of attached structures instead of their ranges."""
+
+        def carried(location: Placed) -> Placed:
+            if not isinstance(location, ByteRange) or not self.is_added(location):
+                return location
+            if not self.current.footer.contains_range(*location):
+                return None  # treat a damaged structure as missing
+            return self.current.source.read(*location)
+
+        return {
+            key: replace(
+                state, **cast(dict[str, Any], {name: carried(getattr(state, name)) for name in LOCATED})
+            )
+            for key, state in self.present_states().items()
+        }
+
+
+def states_of(footer: Footer) -> dict[ChunkKey, ChunkState]:
+    """Return the structures of every chunk according to a footer."""
+    return {key: _state_of(chunk, footer.start) for key, chunk in chunks_of(footer)}
+
+
+def _state_of(chunk: ColumnChunk, body_stop: int) -> ChunkState:
+    meta = chunk.meta_data
+    start, length = (meta.bloom_filter_offset, meta.bloom_filter_length) if meta is not None else (None, None)
+    return ChunkState(
+        _location(chunk.offset_index_offset, chunk.offset_index_length),
+        _location(chunk.column_index_offset, chunk.column_index_length),
+        _location(start, length or body_stop - (start or 0)),
+    )
+
+
+def _location(offset: int | None, length: int | None) -> ByteRange | None:
+    return ByteRange(offset, offset + length) if offset and length else None
+
 
 def find_original(current: ParquetInput) -> Original:
     """Find the original file inside a file.
@@ -70,7 +147,17 @@ def find_original(current: ParquetInput) -> Original:
         NewerDirectoryError: If a later version of Intarsia attached indexes.
         UnsupportedFeatureError: If the file is encrypted or signed.
     """
-    _refuse_encryption(current)
+    metadata = current.footer.metadata
+    if metadata.encryption_algorithm is not None or any(
+        chunk.crypto_metadata is not None for _, chunk in chunks_of(current.footer)
+    ):
+        raise UnsupportedFeatureError(
+            "the file is encrypted, or its footer is signed, so indexes cannot be attached; decrypt it with "
+            "its writer first",
+            reason="encrypted-file",
+            path=current.path,
+            struct="FileMetaData",
+        )
     found = current.found_directory
     if found is not None and found.fault == "newer":
         raise NewerDirectoryError(
@@ -80,27 +167,12 @@ def find_original(current: ParquetInput) -> Original:
         return Original(current, current, None, found.reason if found is not None else None)
     directory = found.directory
     try:
-        file = ParquetInput(FirstBytes(current.source, directory.original_length))
+        file = ParquetInput(ExtendedSource(current.source, directory.original_length))
     except FormatError as error:
         return Original(current, current, None, f"it does not point to the original footer: {error.message}")
     if layout_fingerprint(file.footer.metadata) != directory.fingerprint:
         return Original(current, current, None, "it points to the footer of another file")
     return Original(current, file, directory)
-
-
-def _refuse_encryption(file: ParquetInput) -> None:
-    metadata = file.footer.metadata
-    encrypted = metadata.encryption_algorithm is not None or any(
-        chunk.crypto_metadata is not None for group in metadata.row_groups for chunk in group.columns
-    )
-    if encrypted:
-        raise UnsupportedFeatureError(
-            "the file is encrypted, or its footer is signed, so indexes cannot be attached; decrypt it with "
-            "its writer first",
-            reason="encrypted-file",
-            path=file.path,
-            struct="FileMetaData",
-        )
 
 
 def detach_file(
@@ -126,8 +198,8 @@ def detach_file(
             )
         if original.directory is not None:
             length = original.length
-            removed = [entry.name for entry in original.directory.entries]
-            removed[:0] = _added_structures(original)
+            entries = original.directory.entries
+            removed = [*_added_structures(original), *(entry.name for entry in entries)]
             target.replace_tail(length, ())
     return DetachReport(
         path=target.path,
@@ -141,13 +213,12 @@ def detach_file(
 
 def _added_structures(original: Original) -> list[str]:
     """Return the names of the standard structures that were added to the original file."""
-    footer = original.file.footer
     names: dict[str, None] = {}
-    for key, state in present_states(footer, original.current.footer, original.directory).items():
-        if is_added(state.offset_index, footer) or is_added(state.column_index, footer):
+    for key, state in original.present_states().items():
+        if original.is_added(state.offset_index) or original.is_added(state.column_index):
             names[PageIndex.kind] = None
         if state.statistics is not None:
             names[Statistics.kind] = None
-        if is_added(state.bloom_filter, footer):
-            names[Bloom(footer.leaves[key.leaf].name).name] = None
+        if original.is_added(state.bloom_filter):
+            names[Bloom(original.file.footer.leaves[key.leaf].name).name] = None
     return sorted(names, key=lambda name: (name != PageIndex.kind, name != Statistics.kind))

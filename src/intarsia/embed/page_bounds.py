@@ -59,20 +59,17 @@ def page_bounds(
             _split(np.minimum.reduceat(numbers, starts), ordering),
             _split(np.maximum.reduceat(numbers, starts), ordering),
         )
-    if ordering.decimal:
-        lows, highs = _each_page(values, starts)
-        return PageBounds(
-            [ordering.encode(key) for key in ordering.keys(lows)],
-            [ordering.encode(key) for key in ordering.keys(highs)],
-        )
     if pa.types.is_dictionary(values.type):
         lows, highs, value_bytes = _by_rank(values, starts)
-    else:
-        lows, highs = _each_page(values, starts)
-        value_bytes = None
-        if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
-            value_bytes = np.add.reduceat(pc.binary_length(values).to_numpy(), starts, dtype=np.int64)
-    return PageBounds(lows.to_pylist(), highs.to_pylist(), value_bytes=value_bytes)
+        return PageBounds(lows.to_pylist(), highs.to_pylist(), value_bytes=value_bytes)
+    lows, highs = _each_page(values, starts)
+    if ordering.decimal:
+        minima, maxima = (list(map(ordering.encode, ordering.keys(bounds))) for bounds in (lows, highs))
+        return PageBounds(minima, maxima)
+    sizes = None
+    if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
+        sizes = np.add.reduceat(pc.binary_length(values).to_numpy(), starts, dtype=np.int64)
+    return PageBounds(lows.to_pylist(), highs.to_pylist(), value_bytes=sizes)
 
 
 def cut_bounds(
@@ -81,9 +78,10 @@ def cut_bounds(
     """Return lower and upper bounds that are short enough for an index."""
     if not may_be_cut(ordering):
         return minima, maxima
+    text = ordering.is_text
     return (
-        [truncate_min(bound, MAX_BOUND_BYTES, text=ordering.is_text) for bound in minima],
-        [truncate_max(bound, MAX_BOUND_BYTES, text=ordering.is_text) for bound in maxima],
+        [truncate_min(bound, MAX_BOUND_BYTES, text=text) for bound in minima],
+        [truncate_max(bound, MAX_BOUND_BYTES, text=text) for bound in maxima],
     )
 
 
@@ -91,11 +89,6 @@ def may_be_cut(ordering: Ordering) -> bool:
     """Return whether bounds may be truncated."""
     # a truncated value is not a value of a fixed-length type, and is another number for a decimal
     return ordering.is_bytes and ordering.leaf.type == Type.BYTE_ARRAY
-
-
-def _count_by_page(marks: npt.NDArray[Any], starts: Counts) -> Counts:
-    """Return the sums of ``marks`` over the non-empty runs that begin at ``starts``."""
-    return np.asarray(np.add.reduceat(marks, starts, dtype=np.int64))
 
 
 def _numbers(values: pa.ChunkedArray) -> npt.NDArray[Any]:
@@ -126,7 +119,7 @@ def _float_bounds(
     numbers: npt.NDArray[Any], starts: Counts, ordering: Ordering, *, total_order: bool
 ) -> PageBounds:
     nan = np.isnan(numbers)
-    nan_counts = _count_by_page(nan, starts)
+    nan_counts = np.asarray(np.add.reduceat(nan, starts, dtype=np.int64))
     if total_order:
         minima, maxima = _total_order_bounds(numbers, nan, nan_counts, starts)
         return PageBounds(_split(minima, ordering), _split(maxima, ordering), nan_counts)
@@ -159,14 +152,10 @@ def _total_order_bounds(
 def _each_page(values: pa.ChunkedArray, starts: Counts) -> tuple[pa.Array, pa.Array]:
     """Return the extremes of each page, computed by pyarrow, which compares bytes as unsigned."""
     stops = np.append(starts[1:], len(values)).tolist()
-    found = [
-        pc.min_max(values.slice(start, stop - start))
-        for start, stop in zip(starts.tolist(), stops, strict=True)
-    ]
-    return (
-        pa.array([pair["min"] for pair in found], type=values.type),
-        pa.array([pair["max"] for pair in found], type=values.type),
-    )
+    spans = zip(starts.tolist(), stops, strict=True)
+    found = [pc.min_max(values.slice(start, stop - start)) for start, stop in spans]
+    lows, highs = (pa.array([pair[end] for pair in found], type=values.type) for end in ("min", "max"))
+    return lows, highs
 
 
 def _by_rank(values: pa.ChunkedArray, starts: Counts) -> tuple[pa.Array, pa.Array, Counts]:
@@ -238,16 +227,16 @@ def stated_pages(chunk: Chunk) -> StatedPages | None:
     filled = [found for found, count in zip(stated, present.tolist(), strict=True) if count]
     minima = [found.min_value for found in filled if found.min_value is not None]
     maxima = [found.max_value for found in filled if found.max_value is not None]
+    if not filled:
+        return StatedPages(present, PageBounds([], []))
     if len(minima) != len(filled) or len(maxima) != len(filled):
         return None
-    if filled:
-        if whole.min_value is None or whole.max_value is None:
-            return None
-        try:
-            lows, highs = ordering.decode(minima), ordering.decode(maxima)
-            low, high = ordering.decode([whole.min_value, whole.max_value])
-        except CorruptFileError:
-            return None
-        if (lows > highs).any() or lows.min() != low or highs.max() != high:
-            return None
-    return StatedPages(present, PageBounds(minima, maxima))
+    if whole.min_value is None or whole.max_value is None:
+        return None
+    try:
+        lows, highs = ordering.decode(minima), ordering.decode(maxima)
+        low, high = ordering.decode([whole.min_value, whole.max_value])
+    except CorruptFileError:
+        return None
+    is_sound = (lows <= highs).all() and lows.min() == low and highs.max() == high
+    return StatedPages(present, PageBounds(minima, maxima)) if is_sound else None

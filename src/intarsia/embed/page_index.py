@@ -9,8 +9,13 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from intarsia.embed.chunk import NO_ORDER, Chunk, LocatedPages, present_counts
-from intarsia.embed.chunk_state import ChunkState, Outcome, without_bounds
+from intarsia.embed.chunk import (
+    NO_ORDER,
+    Chunk,
+    ChunkState,
+    Outcome,
+    without_bounds,
+)
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.embed.page_bounds import PageBounds, StatedPages, cut_bounds, page_bounds, stated_pages
 from intarsia.embed.report import Reason
@@ -20,7 +25,7 @@ from intarsia.file.trust import Claim
 from intarsia.format import thrift
 from intarsia.format.enums import Type
 from intarsia.format.footer import chunk_range
-from intarsia.format.page_index import PageLocations, parse_column_index, parse_offset_index
+from intarsia.format.page_index import parse_column_index, parse_offset_index
 from intarsia.format.structs import ColumnIndex, OffsetIndex, PageEncodingStats, Statistics
 from intarsia.predicate.nodes import ColumnName
 from intarsia.rows.bounds import boundary_order
@@ -29,8 +34,28 @@ from intarsia.rows.ordering import Ordering
 from intarsia.storage import ByteRange
 
 
+class OfAllColumns:
+    """A standard structure that belongs to all columns."""
+
+    kind: ClassVar[str]
+
+    @property
+    def name(self) -> str:
+        """The name in reports."""
+        return self.kind
+
+    @property
+    def columns(self) -> tuple[ColumnName, ...]:
+        """Nothing, because it belongs to all columns; as in `Index.columns`."""
+        return ()
+
+    def leaves(self, file: ParquetInput) -> Collection[int]:
+        """Return the ordinals of all leaves."""
+        return range(len(file.footer.leaves))
+
+
 @dataclass(frozen=True)
-class PageIndex:
+class PageIndex(OfAllColumns):
     """Parquet's own page index: a ColumnIndex and an OffsetIndex for every chunk that can have them.
 
     A trusted page index is kept. All readers that use page indexes benefit: Spark, DataFusion, Trino, Impala
@@ -62,20 +87,6 @@ class PageIndex:
                 f"PageIndex(int96={self.int96!r}) is not supported; use 'order' or None",
                 reason="invalid-parameter",
             )
-
-    @property
-    def name(self) -> str:
-        """The name in reports."""
-        return self.kind
-
-    @property
-    def columns(self) -> tuple[ColumnName, ...]:
-        """Nothing, because it belongs to all columns; as in `Index.columns`."""
-        return ()
-
-    def leaves(self, file: ParquetInput) -> Collection[int]:
-        """Return the ordinals of all leaves."""
-        return range(len(file.footer.leaves))
 
     def complete(self, chunk: Chunk, state: ChunkState) -> Outcome:
         """Check and complete the page index of a chunk."""
@@ -147,9 +158,7 @@ def trusted_page_index(chunk: Chunk, state: ChunkState) -> ChunkState:
         return nothing
     trust = chunk.file.trust(chunk.leaf)
     if chunk.footer_only:  # of the current file, so the trust includes what was attached
-        doubt = trust.doubt_of_page_index(
-            footer.metadata.row_groups[chunk.key.row_group].columns[chunk.key.leaf]
-        )
+        doubt = trust.doubt_of_page_index(footer.chunk(chunk.key.row_group, chunk.leaf))
     else:
         doubt = None if isinstance(location, bytes) else trust.doubt(Claim.PAGE_INDEX)
     if doubt is not None:
@@ -160,7 +169,9 @@ def trusted_page_index(chunk: Chunk, state: ChunkState) -> ChunkState:
     if chunk.footer_only:
         return state
     try:
-        locations = _locations(chunk, location)
+        start, stop = chunk_range(chunk.meta)
+        raw = chunk.bytes_of(location)
+        locations = parse_offset_index(raw, num_rows=chunk.num_rows, chunk_start=start, chunk_stop=stop)
     except FormatError:
         return nothing
     if state.column_index is None:
@@ -171,13 +182,6 @@ def trusted_page_index(chunk: Chunk, state: ChunkState) -> ChunkState:
     except FormatError:
         return locations_only
     return state
-
-
-def _locations(chunk: Chunk, location: ByteRange | bytes) -> PageLocations:
-    start, stop = chunk_range(chunk.meta)
-    return parse_offset_index(
-        chunk.bytes_of(location), num_rows=chunk.num_rows, chunk_start=start, chunk_stop=stop
-    )
 
 
 def _check_bounds(index: ColumnIndex, reader: LeafReader) -> None:
@@ -205,10 +209,6 @@ HOLDS_NAN = Reason(
     "it contains NaN; engines that order NaN above every number would skip matching rows by bounds "
     "without it",
 )
-
-
-#: An order of INT96 that compares the day first is chronological only for such values.
-NOT_CHRONOLOGICAL = "some of its INT96 values have nanoseconds outside their day"
 
 
 @dataclass(frozen=True)
@@ -240,26 +240,25 @@ def index_chunk(chunk: Chunk, *, refusal: Reason | None = None, int96_order: boo
         IndexBuildError: If the pages cannot have an OffsetIndex either; the message says why.
         FormatError: If the pages are damaged.
     """
-    found = chunk.pages
-    stats = found.encoding_stats()
-    if refusal is not None:
-        return ChunkIndex(found.offset_index(chunk.start), None, stats, refusal)
-    try:
-        if int96_order and chunk.leaf.type == Type.INT96:
-            return ChunkIndex(found.offset_index(chunk.start), _int96_column_index(chunk, found), stats)
-        index, value_bytes = _column_index(chunk, found)
-    except (FormatError, IndexBuildError) as error:
-        return ChunkIndex(found.offset_index(chunk.start), None, stats, Reason.of(error))
-    reason = None if index is not None else HOLDS_NAN
-    return ChunkIndex(found.offset_index(chunk.start, value_bytes), index, stats, reason)
+    found, index, value_bytes = chunk.pages, None, None
+    if refusal is None:
+        try:
+            if int96_order and chunk.leaf.type == Type.INT96:
+                index = _int96_column_index(chunk)
+            else:
+                index, value_bytes = _column_index(chunk)
+                refusal = None if index is not None else HOLDS_NAN
+        except (FormatError, IndexBuildError) as error:
+            refusal = Reason.of(error)
+    return ChunkIndex(found.offset_index(chunk.start, value_bytes), index, found.encoding_stats(), refusal)
 
 
-def _column_index(chunk: Chunk, pages: LocatedPages) -> tuple[ColumnIndex | None, Counts | None]:
+def _column_index(chunk: Chunk) -> tuple[ColumnIndex | None, Counts | None]:
     """Return the column index, None if the chunk contains NaN; and the value bytes of each page, if known."""
-    leaf, ordering = chunk.leaf, chunk.reader.ordering
+    leaf, pages, ordering = chunk.leaf, chunk.pages, chunk.reader.ordering
     if ordering is None:
         raise IndexBuildError(NO_ORDER.text, reason=NO_ORDER.code)
-    present, bounds = stated_pages(chunk) or _decoded_pages(chunk, pages, ordering)
+    present, bounds = stated_pages(chunk) or _decoded_pages(chunk, ordering)
     null_counts = pages.num_values - present
     has_value = present > 0
     value_bytes = None
@@ -271,35 +270,30 @@ def _column_index(chunk: Chunk, pages: LocatedPages) -> tuple[ColumnIndex | None
     order = boundary_order(ordering.decode(minima), ordering.decode(maxima))
     nan_counts = None if bounds.nan_counts is None else _spread(bounds.nan_counts, has_value).tolist()
     levels = pages.levels or ()
+    repetition = [count for page in levels for count in page.repetition.histogram.tolist()]
+    definition = [count for page in levels for count in page.definition.histogram.tolist()]
     index = ColumnIndex(
         null_pages=(~has_value).tolist(),
         min_values=_fill(minima, has_value),
         max_values=_fill(maxima, has_value),
         boundary_order=int(order),
         null_counts=null_counts.tolist(),
-        repetition_level_histograms=(
-            [count for page in levels for count in page.repetition.histogram.tolist()]
-            if leaf.max_repetition_level
-            else None
-        ),
-        definition_level_histograms=(
-            [count for page in levels for count in page.definition.histogram.tolist()]
-            if leaf.max_definition_level > 1
-            else None
-        ),
+        repetition_level_histograms=repetition if leaf.max_repetition_level else None,
+        definition_level_histograms=definition if leaf.max_definition_level > 1 else None,
         nan_counts=nan_counts,
     )
     return index, value_bytes
 
 
-def _int96_column_index(chunk: Chunk, pages: LocatedPages) -> ColumnIndex:
+def _int96_column_index(chunk: Chunk) -> ColumnIndex:
     """Compute bounds under ``INT96_TIMESTAMP_ORDER``."""
-    present = present_counts(pages.num_values, pages.levels, chunk.column)
+    present, num_values = chunk.present, chunk.pages.num_values
     values = Int96Values(chunk.stored_values)
     if present is None or len(values.days) != present.sum():
         raise IndexBuildError("its levels and its values disagree", reason="value-count-mismatch")
-    if not values.are_normal:
-        raise IndexBuildError(NOT_CHRONOLOGICAL, reason="int96-not-normal")
+    if not values.are_normal:  # only then is an order that compares the day first chronological
+        message = "some of its INT96 values have nanoseconds outside their day"
+        raise IndexBuildError(message, reason="int96-not-normal")
     has_value, stops = present > 0, np.cumsum(present)
     extremes = [
         values.extremes(start, stop)
@@ -311,13 +305,13 @@ def _int96_column_index(chunk: Chunk, pages: LocatedPages) -> ColumnIndex:
         min_values=_fill([low.serialize() for low, _ in extremes], has_value),
         max_values=_fill([high.serialize() for _, high in extremes], has_value),
         boundary_order=int(boundary_order(minima, maxima)),
-        null_counts=(pages.num_values - present).tolist(),
+        null_counts=(num_values - present).tolist(),
     )
 
 
-def _decoded_pages(chunk: Chunk, pages: LocatedPages, ordering: Ordering) -> StatedPages:
+def _decoded_pages(chunk: Chunk, ordering: Ordering) -> StatedPages:
     """Compute bounds and counts of the pages from their values."""
-    present = present_counts(pages.num_values, pages.levels, chunk.column)
+    present = chunk.present
     if present is None:
         raise IndexBuildError(
             f"its pages claim {chunk.num_rows} rows, but {len(chunk.column)} were decoded",

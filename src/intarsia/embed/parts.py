@@ -17,15 +17,14 @@ import pyarrow as pa
 import xxhash
 
 from intarsia.embed.blobs import planned_entry, same_index
-from intarsia.embed.chunk_state import Outcome, carried_states
+from intarsia.embed.chunk import Outcome
 from intarsia.embed.column_data import FileColumns
 from intarsia.embed.original import Original, find_original
 from intarsia.embed.structures import STANDARD, Attachable, StructureCompleter
 from intarsia.errors import IntarsiaError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.indexes.base import Index
+from intarsia.indexes.base import Index, PayloadPart
 from intarsia.indexes.layout import Layout
-from intarsia.indexes.merging import MergesParts, PayloadPart
 from intarsia.storage import local_path
 from intarsia.storage.target import find_target
 
@@ -87,17 +86,15 @@ class BuiltParts:
             return None
         if len(parts) == 1:
             return parts[0].payloads[name]
-        if not isinstance(index, MergesParts):
-            return None
-        pieces = [PayloadPart(part.payloads[name], self._layout_of(part)) for part in parts]
+        pieces = []
+        for part in parts:
+            edges = self._edges[part.start : part.stop + 1]
+            layout = Layout(int(edges[-1] - edges[0]), edges - edges[0], {})
+            pieces.append(PayloadPart(part.payloads[name], layout))
         try:
             return index.merge(pieces)
         except (IntarsiaError, pa.ArrowException):  # `attach` builds it and raises the error
             return None
-
-    def _layout_of(self, part: Part) -> Layout:
-        edges = self._edges[part.start : part.stop + 1]
-        return Layout(int(edges[-1] - edges[0]), edges - edges[0], {})
 
 
 class PartWork(NamedTuple):
@@ -129,7 +126,7 @@ def divide_work(file: ParquetInput, indexes: Sequence[Attachable], part_bytes: i
     shared = tuple(
         position
         for position, index in enumerate(indexes)
-        if not isinstance(index, Index) or (isinstance(index, MergesParts) and index.can_merge())
+        if not isinstance(index, Index) or index.can_merge()
     )
     works = [PartWork(0, len(groups), (at,)) for at in range(len(indexes)) if at not in shared]
     start, size = 0, 0
@@ -150,18 +147,15 @@ def build_part(path: str, indexes: Sequence[Attachable], work: PartWork) -> Part
     with ParquetInput(find_target(path).open()) as current, current.named_errors():
         original = find_original(current)
         version = version_of(original)
-        structures = StructureCompleter(
-            original.file, carried_states(original.file.footer, current, original.directory)
-        )
+        structures = StructureCompleter(original.file, original.carried_states())
         row_groups = range(work.start, work.stop)
         requested = [indexes[ordinal] for ordinal in work.indexes]
         standard = [index for cls in STANDARD for index in requested if isinstance(index, cls)]
         outcomes = {}
         for item in structures.work(standard):
-            key = item[0]
-            if key.row_group in row_groups:
-                outcomes[key] = tuple(structures.complete(item))
-                structures.keep(key, outcomes[key])
+            if item[0].row_group in row_groups:
+                outcomes[item[0]] = tuple(structures.complete(item))
+                structures.take(item, outcomes[item[0]])
         columns = FileColumns(original.file, structures.known_offset_index, row_groups=row_groups)
         there = original.directory.entries if original.directory is not None else ()
         payloads = {}

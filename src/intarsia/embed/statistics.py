@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from intarsia.embed.chunk import NO_ORDER, Chunk
-from intarsia.embed.chunk_state import ChunkState, Outcome, without_bounds
+from intarsia.embed.chunk import NO_ORDER, Chunk, ChunkState, Outcome, without_bounds
 from intarsia.embed.page_bounds import cut_bounds, page_bounds
-from intarsia.embed.page_index import HOLDS_NAN
+from intarsia.embed.page_index import HOLDS_NAN, OfAllColumns
 from intarsia.embed.report import Reason
 from intarsia.errors import CorruptFileError, FormatError, IndexBuildError
-from intarsia.file import ParquetInput
 from intarsia.file.trust import Claim
 from intarsia.format import structs
-from intarsia.predicate.nodes import ColumnName
 from intarsia.rows.ordering import Ordering
 
 
 @dataclass(frozen=True)
-class Statistics:
+class Statistics(OfAllColumns):
     """Parquet's own statistics: minimum, maximum and number of nulls of every column chunk.
 
     Trusted statistics are kept. The deprecated form, which many readers ignore, is kept and completed by the
@@ -39,45 +35,26 @@ class Statistics:
     version: ClassVar[int] = 1
     purpose: ClassVar[str] = "skip row groups by bounds"
 
-    @property
-    def name(self) -> str:
-        """The name in reports."""
-        return self.kind
-
-    @property
-    def columns(self) -> tuple[ColumnName, ...]:
-        """Nothing, because it belongs to all columns; as in `Index.columns`."""
-        return ()
-
-    def leaves(self, file: ParquetInput) -> Collection[int]:
-        """Return the ordinals of all leaves."""
-        return range(len(file.footer.leaves))
-
     def complete(self, chunk: Chunk, state: ChunkState) -> Outcome:
         """Check and complete the statistics of a chunk."""
         now = state.statistics or chunk.meta.statistics or structs.Statistics()
         if chunk.order is None and state.statistics is None:  # bounds without a declared order are undefined
             now = without_bounds(now)
-        doubted = state.statistics is None and is_doubted(chunk)
+        trust = chunk.file.trust(chunk.leaf)
+        doubted = state.statistics is None and any(
+            trust.doubt_of_writer(claim, chunk.meta) for claim in (Claim.NULL_COUNT, Claim.BOUNDS)
+        )
         try:
-            found = _computed(chunk, now) if doubted or is_incomplete(chunk, now) else now
+            found = _computed(chunk, now) if doubted or _is_incomplete(chunk, now) else now
         except (FormatError, IndexBuildError) as error:
             return Outcome(state, built=None, reason=Reason.of(error))
-        reason = missing_bounds(chunk, found)
+        reason = _missing_bounds(chunk, found)
         if found == now and not doubted:
             return Outcome(state, built=None if reason else False, reason=reason)
         return Outcome(replace(state, statistics=found), built=True, reason=reason)
 
 
-def is_doubted(chunk: Chunk) -> bool:
-    """Return whether the statistics of the file's writer are not trusted."""
-    trust = chunk.file.trust(chunk.leaf)
-    return any(
-        trust.doubt_of_writer(claim, chunk.meta) is not None for claim in (Claim.NULL_COUNT, Claim.BOUNDS)
-    )
-
-
-def is_incomplete(chunk: Chunk, now: structs.Statistics) -> bool:
+def _is_incomplete(chunk: Chunk, now: structs.Statistics) -> bool:
     """Return whether a count or a bound that the chunk can have is missing or impossible."""
     nulls = now.null_count
     max_nulls = chunk.meta.num_values if chunk.leaf.max_definition_level else 0
@@ -90,7 +67,7 @@ def is_incomplete(chunk: Chunk, now: structs.Statistics) -> bool:
     return not _has_sound_bounds(now, chunk.reader.ordering)
 
 
-def missing_bounds(chunk: Chunk, now: structs.Statistics) -> Reason | None:
+def _missing_bounds(chunk: Chunk, now: structs.Statistics) -> Reason | None:
     """Return why a chunk with values has no bounds; None if it has some, or needs none."""
     if now.min_value is not None or now.null_count == chunk.meta.num_values:
         return None

@@ -10,14 +10,12 @@ from functools import cached_property
 from typing import TypeAlias
 
 from intarsia.embed.bloom import Bloom
-from intarsia.embed.chunk import Chunk
-from intarsia.embed.chunk_state import ChunkState, Outcome, chunks_of
+from intarsia.embed.chunk import Chunk, ChunkState, Outcome, chunks_of
 from intarsia.embed.leaf_values import LeafReader, leaf_readers
 from intarsia.embed.page_index import PageIndex, trusted_page_index
 from intarsia.embed.report import Note, Reason
 from intarsia.embed.statistics import Statistics
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.format.structs import ColumnChunk
 from intarsia.indexes.base import Index
 
 #: Number of chunks processed concurrently; each needs memory for its decoded values.
@@ -43,15 +41,10 @@ _ELSEWHERE = Reason("column-in-another-file", "its data is in another file")
 
 @dataclass
 class StructureCompleter:
-    """Completes the structures of a file.
+    """Completes the structures of an original file, of which `run` and `take` update ``states``.
 
-    Each chunk is read and decoded once for all structures, and released before the next one.
-
-    Args:
-        file: The original file.
-        states: The structures of each chunk; updated by `run` and `keep`.
-        outcomes: The outcomes of chunks that were completed before, by `complete` of another process.
-        footer_only: As for `Chunk`.
+    Each chunk is read and decoded once for all structures, and released before the next one. Those that
+    another process has completed are in ``outcomes``.
     """
 
     file: ParquetInput
@@ -62,10 +55,6 @@ class StructureCompleter:
     weights: Counter[str] = field(default_factory=Counter)
     outcomes: Mapping[ChunkKey, Sequence[Outcome]] = field(default_factory=dict)
     footer_only: bool = False
-
-    @cached_property
-    def _readers(self) -> list[LeafReader]:
-        return leaf_readers(self.file.footer)
 
     def work(self, structures: Sequence[Structure]) -> list[tuple[ChunkKey, list[Structure]]]:
         """Return the chunks to process, each with its structures.
@@ -84,40 +73,36 @@ class StructureCompleter:
         self, work: Sequence[tuple[ChunkKey, Sequence[Structure]]], advance: Callable[[str], None]
     ) -> None:
         """Complete chunks, and call ``advance`` with the column's name after each of them."""
-        names = [leaf.name for leaf in self.file.footer.leaves]
-
-        def take(key: ChunkKey, structures: Sequence[Structure], outcomes: Sequence[Outcome]) -> None:
-            for structure, outcome in zip(structures, outcomes, strict=False):
-                self._note(key, structure, outcome)
-            advance(names[key.leaf])
-
-        done = 0
+        pending = iter(work)
         if self.footer_only or any(isinstance(state.offset_index, bytes) for state in self.states.values()):
             # The file was indexed before. If nothing is to be built, threads would take longer than the work.
-            while done < len(work) and not any(self.built.values()):
-                take(*work[done], self.complete(work[done]))
-                done += 1
-        if done < len(work):
+            for item in pending:
+                advance(self.take(item, self.complete(item)))
+                if any(self.built.values()):
+                    break
+        rest = list(pending)
+        if rest:
             with ThreadPoolExecutor(self._threads) as pool:
                 # decoding and hashing mostly run without Python's global lock
-                for item, outcomes in zip(work[done:], pool.map(self.complete, work[done:]), strict=True):
-                    take(*item, outcomes)
+                for item, outcomes in zip(rest, pool.map(self.complete, rest), strict=True):
+                    advance(self.take(item, outcomes))
 
     @property
     def _threads(self) -> int:
-        sizes = [
-            chunk.meta_data.total_compressed_size
-            for _, chunk in chunks_of(self.file.footer)
-            if chunk.meta_data is not None
-        ]
+        metas = [chunk.meta_data for _, chunk in chunks_of(self.file.footer)]
+        sizes = [meta.total_compressed_size for meta in metas if meta is not None]
         return _THREADS if sum(sizes) >= _SMALL_CHUNK_BYTES * len(sizes) else 1
 
     def chunk(self, key: ChunkKey) -> Chunk | None:
         """Return a chunk of the original file; None if its data is in another file."""
-        chunk: ColumnChunk = self.file.footer.metadata.row_groups[key.row_group].columns[key.leaf]
+        chunk = self.file.footer.metadata.row_groups[key.row_group].columns[key.leaf]
         if chunk.file_path or chunk.meta_data is None:
             return None
         return Chunk(self.file, key, chunk.meta_data, self._readers[key.leaf], self.footer_only)
+
+    @cached_property
+    def _readers(self) -> list[LeafReader]:
+        return leaf_readers(self.file.footer)
 
     def known_offset_index(self, key: ChunkKey) -> bytes | None:
         """Return the bytes of a chunk's OffsetIndex, or None if it has no trusted one."""
@@ -135,27 +120,25 @@ class StructureCompleter:
         if self.file.footer.metadata.row_groups[key.row_group].num_rows == 0:
             return []
         chunk, state = self.chunk(key), self.states[key]
+        if chunk is None:
+            return [Outcome(state, None, _ELSEWHERE)] * len(structures)
         outcomes = []
         for structure in structures:
-            if chunk is None:
-                outcomes.append(Outcome(state, None, _ELSEWHERE))
-            else:
-                outcomes.append(structure.complete(chunk, state))
-                state = outcomes[-1].state
+            outcomes.append(structure.complete(chunk, state))
+            state = outcomes[-1].state
         return outcomes
 
-    def keep(self, key: ChunkKey, outcomes: Sequence[Outcome]) -> None:
-        """Keep the completed structures of a chunk."""
-        if outcomes:
-            self.states[key] = outcomes[-1].state
-
-    def _note(self, key: ChunkKey, structure: Structure, outcome: Outcome) -> None:
-        if outcome.built:
-            self.weights[structure.name] += outcome.state.num_added_bytes(self.states[key])
-        self.states[key] = outcome.state
-        self.built[structure.name] += outcome.built is True
-        self.kept[structure.name] += outcome.built is False
-        if outcome.reason is not None:
-            column = self.file.footer.leaves[key.leaf].name
-            code, text = outcome.reason
-            self.notes.append(Note(column, key.row_group, structure.name, text, code))
+    def take(self, item: tuple[ChunkKey, Sequence[Structure]], outcomes: Sequence[Outcome]) -> str:
+        """Keep the completed structures of a chunk, and return the name of its column."""
+        key, structures = item
+        column = self.file.footer.leaves[key.leaf].name
+        for structure, outcome in zip(structures, outcomes, strict=False):
+            if outcome.built:
+                self.weights[structure.name] += outcome.state.num_added_bytes(self.states[key])
+            self.states[key] = outcome.state
+            self.built[structure.name] += outcome.built is True
+            self.kept[structure.name] += outcome.built is False
+            if outcome.reason is not None:
+                code, text = outcome.reason
+                self.notes.append(Note(column, key.row_group, structure.name, text, code))
+        return column

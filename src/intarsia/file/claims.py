@@ -1,21 +1,205 @@
-"""Checks of the row and value counts in a footer, before memory is allocated for them."""
+"""Checks of the counts that footers and pages claim, before memory is allocated for them.
+
+Nothing is decoded: levels and runs are counted, and sizes are compared.
+"""
 
 from __future__ import annotations
 
-from intarsia.errors import CorruptFileError
-from intarsia.file import ParquetInput
-from intarsia.file.page_values import check_values, is_plausible
+from intarsia.errors import CorruptFileError, UnsupportedFeatureError
+from intarsia.file.decompress import check_expansion, decompress
+from intarsia.file.trust import parse_writer
+from intarsia.format.enums import DICTIONARY_ENCODINGS, Encoding, PageType, Type
 from intarsia.format.footer import Footer, Leaf, chunk_range
+from intarsia.format.levels import count_run_values, page_levels, split_levels
+from intarsia.format.page_index import decode_varints
+from intarsia.format.pages import Page, iter_pages, walk_pages
+from intarsia.storage import CountedSource
+
+#: The minimum size of a value in PLAIN encoding, in bytes; booleans are bits, except in dictionaries.
+_PLAIN_BYTES = {
+    Type.BOOLEAN: 1,
+    Type.INT32: 4,
+    Type.INT64: 8,
+    Type.INT96: 12,
+    Type.FLOAT: 4,
+    Type.DOUBLE: 8,
+    Type.BYTE_ARRAY: 4,
+}
+
+_DELTA_ENCODINGS = (
+    Encoding.DELTA_BINARY_PACKED,
+    Encoding.DELTA_LENGTH_BYTE_ARRAY,
+    Encoding.DELTA_BYTE_ARRAY,
+)
+
+#: In the RLE encoding of booleans, the length of the runs precedes them.
+_LENGTH_BYTES = 4
+
+_BITS = 8
+
+#: Pages are checked if they claim more than this many values, plus this many per byte.
+_PLAUSIBLE_VALUES = 1 << 22
+_PLAUSIBLE_VALUES_PER_BYTE = 1 << 10
+
+#: The first bytes of the header of a data page: the field `type`, which is 0 or 3.
+_STARTS_OF_DATA_PAGES = (b"\x15\x00", b"\x15\x06")
+
+#: The header of delta encodings has four varints.
+_MAX_DELTA_HEADER_BYTES = 40
 
 
-def check_claims(file: ParquetInput, row_group: int, leaf: Leaf) -> None:
+def plain_bytes(leaf: Leaf) -> int:
+    """Return the minimum size of a value in a dictionary page."""
+    return _PLAIN_BYTES.get(leaf.type, leaf.element.type_length or 0)
+
+
+def is_plausible(num_values: int, num_bytes: int) -> bool:
+    """Return whether pages of a size usually have this many values, so that they are not checked.
+
+    Args:
+        num_values: The number of values, including nulls.
+        num_bytes: The size of the pages.
+    """
+    return num_values <= _PLAUSIBLE_VALUES + _PLAUSIBLE_VALUES_PER_BYTE * num_bytes
+
+
+def check_values(
+    data: bytes,
+    num_values: int,
+    codec: int,
+    leaf: Leaf,
+    created_by: bytes | None,
+    start: int = 0,
+    stop: int | None = None,
+) -> None:
+    """Refuse pages that cannot contain the values that they claim.
+
+    A dictionary page at the start is always checked, and data pages if their number of values is implausible.
+
+    Args:
+        data: The bytes that contain the pages.
+        num_values: Number of values in the data pages, including nulls.
+        codec: The chunk's `CompressionCodec`.
+        leaf: The column.
+        created_by: The writer of the file.
+        start: Offset in ``data`` of the pages, which are consecutive pages of a chunk.
+        stop: Offset of their end; None for that of ``data``.
+
+    Raises:
+        CorruptFileError: If a page is damaged, or contains fewer values.
+    """
+    stop = len(data) if stop is None else stop
+    if start < stop and data[start : start + 2] not in _STARTS_OF_DATA_PAGES:
+        page = next(iter_pages(data, start=start))
+        if page.header.type == PageType.DICTIONARY_PAGE:
+            check_dictionary_size(page, leaf)
+    if is_plausible(num_values, stop - start):
+        return
+    pages, has_dictionary = data[start:stop], False
+    for page in walk_pages(pages, num_values):
+        check_expansion([page], codec)
+        if page.header.type == PageType.DICTIONARY_PAGE:
+            has_dictionary = True
+        elif page.uses_dictionary and not has_dictionary:
+            raise CorruptFileError(
+                "its values are positions in a dictionary, but no dictionary page precedes it",
+                reason="no-dictionary-page",
+                column=leaf.name,
+                offset=page.start,
+                struct="PageHeader",
+            )
+        elif page.is_data:
+            _check_data_page(pages, page, codec, leaf, created_by)
+
+
+def check_dictionary_size(page: Page, leaf: Leaf) -> None:
+    """Refuse a dictionary page that claims more values than fit into its bytes.
+
+    Raises:
+        CorruptFileError: If it does.
+    """
+    num_bytes = max(page.header.uncompressed_page_size, page.header.compressed_page_size)
+    if page.num_values * plain_bytes(leaf) > num_bytes:
+        raise CorruptFileError(
+            f"the dictionary page claims {page.num_values} values in {num_bytes} bytes",
+            reason="dictionary-value-count",
+            column=leaf.name,
+            offset=page.start,
+            struct="DictionaryPageHeader",
+        )
+
+
+def _check_data_page(pages: bytes, page: Page, codec: int, leaf: Leaf, created_by: bytes | None) -> None:
+    header = page.header
+    body = memoryview(pages)[page.body_start : page.stop]
+    try:
+        if header.type == PageType.DATA_PAGE:
+            body = decompress(body, codec, header.uncompressed_page_size)
+        needed = page_levels(body, header, leaf).num_present
+        *levels, values = split_levels(body, header, leaf)
+        if header.type != PageType.DATA_PAGE and _is_compressed(page, created_by):
+            num_bytes = header.uncompressed_page_size - sum(map(len, levels))
+            values = decompress(values, codec, num_bytes)
+        found = None if needed == 0 else _capacity(values, page.encoding, leaf)
+    except UnsupportedFeatureError:  # pyarrow may support it
+        return
+    if found is not None and found < needed:
+        raise CorruptFileError(
+            f"the page claims {needed} values that are not null, but its bytes have at most {found}",
+            reason="page-value-count-mismatch",
+            column=leaf.name,
+            offset=page.start,
+            struct="PageHeader",
+        )
+
+
+def _is_compressed(page: Page, created_by: bytes | None) -> bool:
+    """Return whether the values of a page of version 2 are compressed, as pyarrow decides it."""
+    two = page.header.data_page_header_v2
+    if two is None or two.is_compressed is not False:
+        return True
+    name, version = parse_writer((created_by or b"").decode("utf-8", "replace"))
+    return name == "parquet-cpp" and version < (2,)
+
+
+def _capacity(values: memoryview, encoding: int, leaf: Leaf) -> int | None:
+    """Return the maximum number of values in bytes of an encoding; None if they do not limit it."""
+    if encoding in DICTIONARY_ENCODINGS:
+        return count_run_values(values[1:], values[0]) if len(values) else 0
+    if encoding == Encoding.RLE and leaf.type == Type.BOOLEAN:
+        return count_run_values(values[_LENGTH_BYTES:], 1)
+    if encoding in _DELTA_ENCODINGS:
+        return _delta_capacity(values)
+    if encoding in (Encoding.PLAIN, Encoding.BYTE_STREAM_SPLIT):
+        if leaf.type == Type.BOOLEAN:
+            return len(values) * _BITS
+        return len(values) // plain_bytes(leaf) if plain_bytes(leaf) else None
+    return None
+
+
+def _delta_capacity(values: memoryview) -> int:
+    """Return the maximum number of values in blocks of deltas, each of which has some bytes of header."""
+    decoded = decode_varints(bytes(values[:_MAX_DELTA_HEADER_BYTES]), 0, 4)
+    if decoded is None:
+        return 0
+    numbers, lengths = decoded
+    block_values, miniblocks, num_values, _ = numbers.tolist()
+    blocks = (len(values) - int(lengths.sum())) // (1 + miniblocks)
+    return int(min(num_values, 1 + blocks * block_values))
+
+
+# --- footers ---------------------------------------------------------------------------------------
+
+
+def check_claims(source: CountedSource, footer: Footer, row_group: int, leaf: Leaf) -> None:
     """Refuse a chunk whose row and value counts disagree, or that claims more values than its pages can have.
 
     Only implausible counts are compared with the pages, because a small chunk can contain many equal values.
     All other checks need only the footer.
 
     Args:
-        file: The file.
+        source: The file.
+        footer: Its footer.
         row_group: Ordinal of the row group.
         leaf: The column.
 
@@ -23,11 +207,11 @@ def check_claims(file: ParquetInput, row_group: int, leaf: Leaf) -> None:
         CorruptFileError: If the footer contradicts itself, or the pages.
         UnsupportedFeatureError: If the chunk is encrypted or in another file.
     """
-    check_row_count(file.footer, row_group, leaf)
-    meta = file.footer.chunk_metadata(row_group, leaf)
+    check_row_count(footer, row_group, leaf)
+    meta = footer.chunk_metadata(row_group, leaf)
     if not is_plausible(meta.num_values, meta.total_compressed_size):
-        data = file.source.read(*chunk_range(meta))
-        check_values(data, meta.num_values, meta.codec, leaf, file.footer.metadata.created_by)
+        data = source.read(*chunk_range(meta))
+        check_values(data, meta.num_values, meta.codec, leaf, footer.metadata.created_by)
 
 
 def check_row_count(footer: Footer, row_group: int, leaf: Leaf) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 
 from intarsia.errors import CorruptFileError, UnsupportedFeatureError
 from intarsia.format.enums import CompressionCodec
-from intarsia.format.page_header import Page
+from intarsia.format.pages import Page
 
 #: pyarrow's codec names. LZ4 is handled separately because its framing varies by writer; LZO is unsupported.
 _CODECS = {
@@ -36,30 +38,31 @@ _HADOOP_SIZE_BYTES = 4
 _MAX_PAGE_BYTES = (1 << 31) - 1
 
 
-def check_expansion(page: Page, codec: int) -> None:
-    """Refuse a page that claims to be larger than its bytes can expand to.
+def check_expansion(pages: Iterable[Page], codec: int) -> None:
+    """Refuse pages that claim to be larger than their bytes can expand to.
 
     Args:
-        page: The page.
+        pages: The pages.
         codec: The chunk's `CompressionCodec`.
 
     Raises:
-        CorruptFileError: If it does.
+        CorruptFileError: If one does.
     """
-    header = page.header
-    _check_size(header.compressed_page_size, codec, header.uncompressed_page_size, page.start)
-
-
-def _check_size(num_bytes: int, codec: int, uncompressed_bytes: int, offset: int | None = None) -> None:
     limit = _MAX_EXPANSION.get(codec)  # type: ignore[call-overload]
-    if limit is not None and uncompressed_bytes > limit * num_bytes:
-        raise CorruptFileError(
-            f"a page claims {uncompressed_bytes} bytes, but its {num_bytes} compressed bytes expand to at "
-            f"most {limit * num_bytes}",
-            reason="invalid-page-size",
-            offset=offset,
-            struct="PageHeader",
-        )
+    for page in pages if limit is not None else ():
+        num_bytes, claimed = page.header.compressed_page_size, page.header.uncompressed_page_size
+        if claimed > limit * num_bytes:
+            raise _too_large(num_bytes, claimed, limit, page.start)
+
+
+def _too_large(num_bytes: int, claimed: int, limit: int, offset: int | None = None) -> CorruptFileError:
+    return CorruptFileError(
+        f"a page claims {claimed} bytes, but its {num_bytes} compressed bytes expand to at most "
+        f"{limit * num_bytes}",
+        reason="invalid-page-size",
+        offset=offset,
+        struct="PageHeader",
+    )
 
 
 def decompress(body: bytes | memoryview, codec: int, uncompressed_bytes: int) -> memoryview:
@@ -86,7 +89,9 @@ def decompress(body: bytes | memoryview, codec: int, uncompressed_bytes: int) ->
         )
     if uncompressed_bytes == 0:
         return memoryview(b"")
-    _check_size(len(body), codec, uncompressed_bytes)
+    limit = _MAX_EXPANSION.get(codec)  # type: ignore[call-overload]
+    if limit is not None and uncompressed_bytes > limit * len(body):
+        raise _too_large(len(body), uncompressed_bytes, limit)
     if codec == CompressionCodec.LZ4:
         return _lz4(memoryview(body), uncompressed_bytes)
     name = _CODECS.get(codec)  # type: ignore[call-overload]

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Iterable, Mapping, Sequence
 
-from intarsia.storage import ByteRange, ByteSource, CountedSource, coalesce
-
-_start = attrgetter("start")
+from intarsia.storage import ByteRange, ByteSource, CachedRanges, CountedSource, coalesce
 
 
 class FetchedBytes:
@@ -51,6 +48,16 @@ class FetchedBytes:
         at = bisect.bisect_right(self._positions, position, hi=len(self._starts)) - 1
         return (self.parts[at], position - self._positions[at]) if at >= 0 else (b"", 0)
 
+    def between(self, start: int, stop: int) -> tuple[bytes, int]:
+        """Return bytes that contain those between two positions, and the place of the first one."""
+        data, place = self.part(start)
+        if place + stop - start <= len(data):
+            return data, place
+        found = [memoryview(data)[place:]]
+        later = range(bisect.bisect_right(self._positions, start), len(self.parts))
+        found += [memoryview(self.parts[at])[: max(0, stop - self._positions[at])] for at in later]
+        return b"".join(found), 0
+
 
 class PageCache:
     """The bytes that have been read of some row groups, so that later phases do not read them again.
@@ -62,64 +69,33 @@ class PageCache:
 
     def __init__(self, source: ByteSource | CountedSource, known: Mapping[int, bytes] | None = None) -> None:
         self._source = source
-        self._bytes: dict[ByteRange, bytes | memoryview] = {
-            ByteRange(start, start + len(page)): page for start, page in (known or {}).items()
-        }
-        self._held = sorted(self._bytes)
+        self._kept = CachedRanges()
+        for start, page in (known or {}).items():
+            self._kept.add(ByteRange(start, start + len(page)), page)
 
     def is_missing(self, location: ByteRange) -> bool:
         """Return whether some bytes of a range have not been read."""
-        return bool(self._gaps(location)) if self._held else location.start < location.stop
+        return location.start < location.stop and self._kept.get(location) is None
 
     def fetch(self, ranges: Iterable[ByteRange], *, join: bool = True) -> FetchedBytes:
         """Return the bytes of some ranges; those that have not been read before are read at once.
 
         Args:
             ranges: The ranges.
-            join: Return a single part.
+            join: Return a single part. If not, a range has several parts if it was read in several.
         """
         wanted = coalesce(ranges, 0)
-        gaps = [gap for location in wanted for gap in self._gaps(location)] if self._held else wanted
-        parts: list[bytes] = self._source.read_ranges(gaps) if gaps else []
-        if gaps != wanted:
-            self._hold(gaps, parts)
-            parts = [b"".join(self._cut(location)) for location in wanted]
-        if not join or len(wanted) == 1:
-            self._hold(wanted, parts)
-            return FetchedBytes(wanted, parts)
-        found = FetchedBytes(wanted, [b"".join(parts)])
-        joined = memoryview(found.parts[0])  # without a second copy of what was joined
-        starts = [found.position(start) for start, _ in wanted]
-        self._hold(wanted, [joined[at : at + one.length] for at, one in zip(starts, wanted, strict=True)])
+        pieces = [piece for location in wanted for piece in self._kept.pieces(location)]
+        gaps = [location for location, data in pieces if data is None]
+        read = self._source.read_ranges(gaps) if gaps else []
+        added: list[tuple[ByteRange, bytes | memoryview]] = list(zip(gaps, read, strict=True))
+        unused = iter(read)
+        parts = [next(unused) if data is None else data for _, data in pieces]
+        if not join or len(parts) == 1:
+            found = FetchedBytes([location for location, _ in pieces], list(map(bytes, parts)))
+        else:
+            found = FetchedBytes(wanted, [b"".join(parts)])
+            view = memoryview(found.parts[0])  # what was joined is not kept twice
+            added = [(gap, view[(at := found.position(gap.start)) : at + gap.length]) for gap in gaps]
+        self._kept.add_apart(added)
         return found
-
-    def _hold(self, ranges: Sequence[ByteRange], parts: Sequence[bytes | memoryview]) -> None:
-        self._bytes.update(zip(ranges, parts, strict=True))
-        self._held = sorted(self._bytes)
-
-    def _gaps(self, location: ByteRange) -> list[ByteRange]:
-        """Return the parts of a range that have not been read."""
-        gaps, position = [], location.start
-        for held in self._overlapping(location):
-            if position < held.start:
-                gaps.append(ByteRange(position, held.start))
-            position = max(position, held.stop)
-        if position < location.stop:
-            gaps.append(ByteRange(position, location.stop))
-        return gaps
-
-    def _overlapping(self, location: ByteRange) -> list[ByteRange]:
-        """Return the ranges that were read and overlap a range, in order."""
-        held = self._held
-        stop = bisect.bisect_left(held, location.stop, key=_start)
-        first = bisect.bisect_right(held, location.start, key=_start) - 1
-        return [one for one in held[max(0, first) : stop] if one.stop > location.start]
-
-    def _cut(self, location: ByteRange) -> Iterator[memoryview]:
-        """Yield the bytes of a range, which have been read in one range or in several."""
-        position = location.start
-        for held in self._overlapping(location):
-            stop = min(held.stop, location.stop)
-            if position < stop:
-                yield memoryview(self._bytes[held])[position - held.start : stop - held.start]
-                position = stop

@@ -14,14 +14,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import TypeAlias, overload
+from typing import Literal, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
-from intarsia.file.metadata import ChunkKey, Contradiction, FileMetadata, Ignored, RawFooter
-from intarsia.file.outlines import ChunkOutlines, outlines_of
+from intarsia.file.chunks import ChunkOutlines
+from intarsia.file.decode import outlines_of
+from intarsia.file.metadata import ChunkKey, Contradiction, FileMetadata, Ignored, RawFooter, naming_errors
 from intarsia.file.parquet_file import Extent, ParquetInput
 from intarsia.file.schema import INDEX_KEYS
 from intarsia.format.directory import Directory
@@ -30,11 +31,10 @@ from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import ColumnChunk, ColumnIndex
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, ByteSource, CountedSource, ObjectStoreFile
+from intarsia.tuning import REQUESTS_AT_ONCE
 
 Bools: TypeAlias = "npt.NDArray[np.bool_]"
 
-#: Number of concurrent requests for ranges of objects.
-REQUESTS_AT_ONCE = 32
 
 #: Ranges of an object at most this many bytes apart are read in one request. A single object is read with
 #: gaps of up to 1 MiB, because a connection transfers 1 MiB in the time of another request. Here, other
@@ -143,6 +143,10 @@ class JoinedMetadata(FileMetadata):
                 found,
                 starts=np.where(found.is_sound, found.starts + shifts, -1),
                 stops=np.where(found.is_sound, found.stops + shifts, -1),
+                first_pages=np.where(found.is_sound, found.first_pages + shifts, -1),
+                # 0 is no offset
+                offset_indexes=np.where(found.offset_indexes != 0, found.offset_indexes + shifts, 0),
+                column_indexes=np.where(found.column_indexes != 0, found.column_indexes + shifts, 0),
             )
             for found in outlines_of(groups, leaves, lengths)
         ]
@@ -166,38 +170,19 @@ class JoinedMetadata(FileMetadata):
 
     # --- what is kept in the metadata of the files -------------------------------------------------
 
-    def part_of(self, row_group: int) -> tuple[FileMetadata, int]:
+    def part_of(self, row_group: int) -> tuple[FileMetadata, int, int]:
         """See `FileMetadata`."""
         part = self._part_of_group[row_group]
-        return self.parts[part].metadata, row_group - self._first_groups[part]
-
-    def shift_of(self, row_group: int) -> int:
-        """See `FileMetadata`."""
-        return self.starts[self._part_of_group[row_group]]
+        return self.parts[part].metadata, row_group - self._first_groups[part], self.starts[part]
 
     def _own(self, key: ChunkKey) -> tuple[FileMetadata, ChunkKey]:
-        part, row_group = self.part_of(key.row_group)
+        part, row_group, _ = self.part_of(key.row_group)
         return part, ChunkKey(row_group, key.leaf)
 
-    def has_loaded_locations(self, key: ChunkKey) -> bool:
+    def has_loaded(self, struct: Literal["OffsetIndex", "ColumnIndex"], key: ChunkKey) -> bool:
         """See `FileMetadata`."""
         part, own = self._own(key)
-        return part.has_loaded_locations(own)
-
-    def has_loaded_column_index(self, key: ChunkKey) -> bool:
-        """See `FileMetadata`."""
-        part, own = self._own(key)
-        return part.has_loaded_column_index(own)
-
-    def keep_locations(self, key: ChunkKey, locations: PageLocations | None, num_bytes: int = 0) -> None:
-        """See `FileMetadata`; the locations are those in the file."""
-        part, own = self._own(key)
-        part.keep_locations(own, locations, num_bytes)
-
-    def keep_column_index(self, key: ChunkKey, column_index: ColumnIndex | None, num_bytes: int = 0) -> None:
-        """See `FileMetadata`."""
-        part, own = self._own(key)
-        part.keep_column_index(own, column_index, num_bytes)
+        return part.has_loaded(struct, own)
 
     def locations(self, key: ChunkKey) -> PageLocations | None:
         """See `FileMetadata`; the locations are those in the joined file."""
@@ -218,17 +203,17 @@ class JoinedMetadata(FileMetadata):
 
     def distrust_page_index(self, row_group: int, reason: str) -> None:
         """See `FileMetadata`."""
-        part, own = self.part_of(row_group)
+        part, own, _ = self.part_of(row_group)
         part.distrust_page_index(own, reason)
         with self._changing:
-            self._contradictions |= {Contradiction(row_group)}
+            self.contradictions |= {Contradiction(row_group)}
 
     def drop_bounds(self, key: ChunkKey) -> None:
         """See `FileMetadata`."""
         part, own = self._own(key)
         part.drop_bounds(own)
         with self._changing:
-            self._contradictions |= {Contradiction(*key)}
+            self.contradictions |= {Contradiction(*key)}
 
     def located_counts(self) -> dict[ChunkKey, int]:
         """See `FileMetadata`."""
@@ -281,10 +266,6 @@ class JoinedInput(ParquetInput):
         """See `ParquetInput`."""
         part = self.joined.part_at(offset)
         return self.joined.starts[part] + self.joined.parts[part].metadata.footer_start
-
-    def path_of(self, row_group: int) -> str:
-        """See `ParquetInput`."""
-        return self.joined.part_of(row_group)[0].path
 
     def keep_known(self, parts: Mapping[int, tuple[int, bytes]]) -> None:
         """Keep bytes of files that are known already, so that they are not read.
@@ -468,7 +449,7 @@ class _ShiftedChunks(Sequence[ColumnChunk]):
             return [self[position] for position in range(len(self))[ordinal]]
         found = self._shifted.get(ordinal)
         if found is None:
-            with self._file.named_errors():
+            with naming_errors(self._file.path):
                 found = self._shifted[ordinal] = self._shift_chunk(self._chunks[ordinal])
         return found
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.errors import FormatError
-from intarsia.file.outlines import ChunkOutlines, data_page_count, outlines_of
+from intarsia.file.chunks import UNKNOWN, ChunkOutlines
+from intarsia.file.decode import outlines_of
 from intarsia.file.schema import FileSchema, file_schema
 from intarsia.file.synthetic import decode_errors, footer_parts
 from intarsia.format.directory import Directory, FoundDirectory, find_directory
@@ -114,11 +114,14 @@ class FileMetadata:
         raw: The bytes of its footer.
 
     Attributes:
+        footer_start: The offset of the footer in the file.
         ignored: Indexes that were found and are not trusted.
+        contradictions: The metadata that was found to be wrong so far.
     """
 
     def __init__(self, path: str, raw: RawFooter) -> None:
         self.path = path
+        self.footer_start = raw.start
         self._raw = raw
         self.ignored: list[Ignored] = []
         self._locations: dict[ChunkKey, PageLocations | None] = {}
@@ -129,21 +132,15 @@ class FileMetadata:
         self._outlines: dict[int, ChunkOutlines] = {}
         self._derived: dict[Hashable, Any] = {}
         self._page_index_bytes = 0
-        self._contradictions: frozenset[Contradiction] = frozenset()
+        self.contradictions: frozenset[Contradiction] = frozenset()
         self._changing = threading.RLock()
 
-    def part_of(self, row_group: int) -> tuple[FileMetadata, int]:
-        """Return the metadata of the file that has a row group, and the ordinal of the row group in it."""
-        return self, row_group
+    def part_of(self, row_group: int) -> tuple[FileMetadata, int, int]:
+        """Return the metadata of the file that has a row group, the group's ordinal in it, and its start.
 
-    def shift_of(self, row_group: int) -> int:  # noqa: ARG002  several files may be joined
-        """Return the offset of the first byte of the file that has a row group."""
-        return 0
-
-    @property
-    def footer_start(self) -> int:
-        """The offset of the footer in the file."""
-        return self._raw.start
+        Several files may be joined; the start is the offset of the first byte of the file.
+        """
+        return self, row_group, 0
 
     @property
     def memory_bytes(self) -> int:
@@ -161,19 +158,15 @@ class FileMetadata:
         Raises:
             CorruptFileError: If it is damaged.
         """
-        with self.named_errors():
+        with naming_errors(self.path):
             return parse_footer(self._raw.data, self._raw.start, self._raw.file_length)
-
-    def named_errors(self) -> AbstractContextManager[None]:
-        """Add this file's path to format errors that leave the block."""
-        return naming_errors(self.path)
 
     # --- the schema --------------------------------------------------------------------------------
 
     @cached_property
     def arrow_metadata(self) -> pq.FileMetaData:
         """The footer, parsed by pyarrow."""
-        with self.named_errors(), decode_errors("the footer", "FileMetaData"):
+        with naming_errors(self.path), decode_errors("the footer", "FileMetaData"):
             try:
                 return _read_metadata(self._raw.data)
             except (pa.ArrowException, OSError):
@@ -194,11 +187,13 @@ class FileMetadata:
 
     def outlines(self, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
         """Return offsets and counts of the chunks of some leaves in all row groups."""
-        unknown = [leaf for leaf in leaves if leaf.ordinal not in self._outlines]
-        if unknown:
-            ordinals = [leaf.ordinal for leaf in unknown]
-            self._outlines |= zip(ordinals, self._outlined(unknown), strict=True)
-        return [self._outlines[leaf.ordinal] for leaf in leaves]
+        try:
+            return [self._outlines[leaf.ordinal] for leaf in leaves]
+        except KeyError:
+            unknown = [leaf for leaf in leaves if leaf.ordinal not in self._outlines]
+            for leaf, of_leaf in zip(unknown, self._outlined(unknown), strict=True):
+                self._outlines[leaf.ordinal] = of_leaf
+            return self.outlines(leaves)
 
     def _outlined(self, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
         return outlines_of(self.footer.metadata.row_groups, leaves, self.footer.file_length)
@@ -208,13 +203,14 @@ class FileMetadata:
 
         It is that of the page locations, if these are loaded and trusted, else the recorded one.
         """
-        recorded = [of_leaf.data_pages for of_leaf in self.outlines(leaves)]
-        shape = len(leaves), len(self.footer.metadata.row_groups)
-        counts = np.array(recorded, dtype=np.int64).reshape(shape)
-        positions = {leaf.ordinal: position for position, leaf in enumerate(leaves)}
+        counts = np.empty((len(leaves), len(self.footer.metadata.row_groups)), dtype=np.int64)
+        of_leaves = {}
+        for of_leaf, leaf, outlines in zip(counts, leaves, self.outlines(leaves), strict=True):
+            of_leaf[:] = outlines.data_pages
+            of_leaves[leaf.ordinal] = of_leaf
         for key, num_pages in self.located_counts().items():
-            if key.leaf in positions:
-                counts[positions[key.leaf], key.row_group] = num_pages
+            if key.leaf in of_leaves:
+                of_leaves[key.leaf][key.row_group] = num_pages
         return counts
 
     def located_counts(self) -> dict[ChunkKey, int]:
@@ -269,10 +265,10 @@ class FileMetadata:
     def distrust_page_index(self, row_group: int, reason: str) -> None:
         """Ignore the page index of a row group whose pages contradict it."""
         with self._changing:
-            if Contradiction(row_group) in self._contradictions:
+            if Contradiction(row_group) in self.contradictions:
                 return
             self.distrust(f"page index, row group {row_group}", reason, "wrong-page-index")
-            self._contradictions |= {Contradiction(row_group)}
+            self.contradictions |= {Contradiction(row_group)}
             for leaf in self.footer.leaves:
                 self._locations[ChunkKey(row_group, leaf.ordinal)] = None
                 self._column_indexes[ChunkKey(row_group, leaf.ordinal)] = None
@@ -281,50 +277,43 @@ class FileMetadata:
     def drop_bounds(self, key: ChunkKey) -> None:
         """Ignore the statistics and the column index of a chunk from now on."""
         with self._changing:
-            self._contradictions |= {Contradiction(*key)}
+            self.contradictions |= {Contradiction(*key)}
             self._column_indexes[key] = None
 
-    @property
-    def contradictions(self) -> frozenset[Contradiction]:
-        """The metadata that was found to be wrong so far."""
-        return self._contradictions
+    def has_loaded(self, struct: Literal["OffsetIndex", "ColumnIndex"], key: ChunkKey) -> bool:
+        """Return whether a part of the page index of a chunk has been loaded or found to be missing."""
+        return key in (self._locations if struct == "OffsetIndex" else self._column_indexes)
 
-    def has_loaded_locations(self, key: ChunkKey) -> bool:
-        """Return whether the OffsetIndex of a chunk has been loaded or found to be missing."""
-        return key in self._locations
-
-    def has_loaded_column_index(self, key: ChunkKey) -> bool:
-        """Return whether the ColumnIndex of a chunk has been loaded or found to be missing."""
-        return key in self._column_indexes
-
-    def keep_locations(self, key: ChunkKey, locations: PageLocations | None, num_bytes: int = 0) -> None:
+    def keep_locations(
+        self, key: ChunkKey, locations: PageLocations | None, num_bytes: int = 0, recorded: int = UNKNOWN
+    ) -> None:
         """Store the page locations of a chunk, or that they are unknown.
 
         Chunks whose pages have the same rows share these, as usual for writers that limit the rows of a page.
         So the pages with some rows are searched once for all of them.
+
+        Args:
+            key: The chunk.
+            locations: Its page locations.
+            num_bytes: The size of the OffsetIndex.
+            recorded: The number of pages according to the footer.
         """
         with self._changing:
             if locations is not None:
                 rows = locations.rows
                 rows = self._page_rows.setdefault((rows.num_rows, rows.starts.tobytes()), rows)
                 locations = PageLocations(locations.offsets, locations.sizes_bytes, rows)
-            if Contradiction(key.row_group) in self._contradictions:
+            if Contradiction(key.row_group) in self.contradictions:
                 locations = None
             self._locations[key] = locations
-            if locations is not None and len(locations) != self._recorded_pages(key):
+            if locations is not None and len(locations) != recorded:
                 self._located_counts[key] = len(locations)
             self._page_index_bytes += num_bytes
-
-    def _recorded_pages(self, key: ChunkKey) -> int | None:
-        meta = self.footer.metadata.row_groups[key.row_group].columns[key.leaf].meta_data
-        return None if meta is None else data_page_count(meta.encoding_stats)
 
     def keep_column_index(self, key: ChunkKey, column_index: ColumnIndex | None, num_bytes: int = 0) -> None:
         """Store the column index of a chunk, or that none is trusted."""
         with self._changing:
-            is_wrong = not self._contradictions.isdisjoint(
-                (Contradiction(key.row_group), Contradiction(*key))
-            )
+            is_wrong = not self.contradictions.isdisjoint((Contradiction(key.row_group), Contradiction(*key)))
             self._column_indexes[key] = None if is_wrong else column_index
             self._page_index_bytes += num_bytes
 

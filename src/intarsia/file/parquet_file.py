@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.errors import CorruptFileError, FormatError, IntarsiaError
+from intarsia.file.chunks import Bools, ChunkOutlines
 from intarsia.file.metadata import ChunkKey, FileMetadata, Ignored, RawFooter, naming_errors
 from intarsia.file.schema import FileSchema
-from intarsia.file.trust import Trust
+from intarsia.file.trust import Claim, Trust
 from intarsia.format.directory import Directory, FoundDirectory
 from intarsia.format.footer import (
     HEAD_BYTES,
@@ -24,42 +25,21 @@ from intarsia.format.footer import (
     TRAILER_BYTES,
     Footer,
     Leaf,
-    chunk_range,
     footer_start,
     is_text,
 )
-from intarsia.format.page_header import PAGE_CHECKSUM
 from intarsia.format.page_index import (
     LocationTable,
-    PageLocations,
     location_tables,
     parse_column_index,
     parse_offset_index,
 )
-from intarsia.format.structs import ColumnChunk, ColumnIndex
+from intarsia.format.pages import PAGE_CHECKSUM
 from intarsia.storage import ByteRange, ByteSource, CountedSource, IoCounts, LocalFile
+from intarsia.tuning import REMOTE_INDEX_BYTES, REMOTE_TAIL_BYTES
 
-#: Number of bytes read at the end of a remote file, which usually contain the whole footer.
-REMOTE_TAIL_BYTES = 64 * 1024
-
-#: Number of bytes before the footer of a remote file that are read together as soon as some of them are
-#: needed. They contain the page index and, in many files, all other indexes. A lookup in one object needs
-#: several of them, one after the other. A round trip to a store takes 20 to 100 ms, in which a connection
-#: transfers 1 MiB or more. Objects that are planned together (`intarsia.file.joined`) are read without this
-#: zone, because most of them are excluded by one index.
-REMOTE_INDEX_BYTES = 256 * 1024
-
-
-#: The key of a struct of the page index: the chunk, and ``"OffsetIndex"`` or ``"ColumnIndex"``.
-ChunkStruct: TypeAlias = "tuple[ChunkKey, str]"
-
-
-class _Wanted(NamedTuple):
-    """A struct of the page index to read."""
-
-    key: ChunkKey
-    struct: str
-    location: ByteRange
+#: The parts of the page index of a chunk.
+StructName: TypeAlias = Literal["OffsetIndex", "ColumnIndex"]
 
 
 class Extent(NamedTuple):
@@ -72,11 +52,6 @@ class Extent(NamedTuple):
 
     row_edges: npt.NDArray[np.int64]
     num_bytes: npt.NDArray[np.int64]
-
-    @property
-    def num_files(self) -> int:
-        """The number of files."""
-        return len(self.num_bytes)
 
 
 class ParquetInput:
@@ -92,6 +67,8 @@ class ParquetInput:
         page_checksums: As given.
         metadata: The footer, and the parsed parts of the page index.
         footer: The footer.
+        locations: `FileMetadata.locations`.
+        column_index: `FileMetadata.column_index`.
 
     Raises:
         CorruptFileError: If it is not a Parquet file, or is damaged.
@@ -108,6 +85,8 @@ class ParquetInput:
             with self.named_errors():
                 self.metadata = metadata or FileMetadata(self.path, read_raw_footer(self.source))
                 self.footer: Footer = self.metadata.footer
+            self.locations = self.metadata.locations
+            self.column_index = self.metadata.column_index
             if source.coalesce_bytes:
                 self.keep_indexes()
         except BaseException:
@@ -155,23 +134,23 @@ class ParquetInput:
         """The footer, parsed by pyarrow."""
         return self.metadata.arrow_metadata
 
-    @property
+    @cached_property
     def schema(self) -> FileSchema:
         """The schema as Parquet leaves and Arrow types."""
         return self.metadata.schema
 
-    @property
+    @cached_property
     def arrow_schema(self) -> pa.Schema:
         """The schema that ``pyarrow.parquet.read_table`` returns, without keys of index offsets."""
         with self.named_errors():
             return self.schema.arrow
 
-    @property
+    @cached_property
     def leaves_by_path(self) -> Mapping[tuple[str, ...], Leaf]:
         """Leaves by path; of equal paths the first."""
         return self.schema.leaves_by_path
 
-    @property
+    @cached_property
     def leaf_types(self) -> Mapping[int, pa.DataType]:
         """Arrow type of each leaf outside lists and maps, by ordinal."""
         with self.named_errors():
@@ -213,7 +192,7 @@ class ParquetInput:
         self._distrust_chunk(what, key, error.message, error.reason or "index-failed")
 
     def _distrust_chunk(self, what: str, key: ChunkKey, reason: str, code: str) -> None:
-        part, row_group = self.metadata.part_of(key.row_group)
+        part, row_group, _ = self.metadata.part_of(key.row_group)
         part.distrust(f"{what} of {self.footer.leaves[key.leaf].name}, row group {row_group}", reason, code)
 
     def distrust_column_index(self, key: ChunkKey, error: FormatError) -> None:
@@ -241,38 +220,15 @@ class ParquetInput:
         """Return the offset of the footer of the file that has the byte at an offset."""
         return self.footer.start
 
-    def path_of(self, row_group: int) -> str:  # noqa: ARG002  several files may be joined
-        """Return the path of the file that has a row group."""
-        return self.path
+    def path_of(self, row_group: int) -> str:
+        """Return the path of the file that has a row group; several files may be joined."""
+        return self.metadata.part_of(row_group)[0].path
 
     # --- the page index ----------------------------------------------------------------------------
 
-    def _has_offset_index(self, key: ChunkKey) -> bool:
-        chunk = self._chunk(key)
-        return bool(chunk.offset_index_offset and chunk.offset_index_length)
-
-    def has_column_index(self, key: ChunkKey) -> bool:
-        """Return whether the footer has the offsets of a ColumnIndex and its OffsetIndex."""
-        chunk = self._chunk(key)
-        return bool(chunk.column_index_offset and chunk.column_index_length) and self._has_offset_index(key)
-
-    def has_column_indexes(self, leaf: Leaf) -> npt.NDArray[np.bool_]:
-        """Return `has_column_index` for the chunks of a leaf in all row groups."""
-        key = ("has column index", leaf.ordinal)
-        return self.metadata.derived(key, lambda: self._find_column_indexes(leaf))
-
-    def _find_column_indexes(self, leaf: Leaf) -> npt.NDArray[np.bool_]:
-        chunks = [group.columns[leaf.ordinal] for group in self.footer.metadata.row_groups]
-        fields = [
-            (
-                chunk.column_index_offset,
-                chunk.column_index_length,
-                chunk.offset_index_offset,
-                chunk.offset_index_length,
-            )
-            for chunk in chunks
-        ]
-        return np.array([all(of_chunk) for of_chunk in fields], dtype=bool)
+    def has_column_indexes(self, leaf: Leaf) -> Bools:
+        """Return for each row group whether the footer has the locations of a ColumnIndex and OffsetIndex."""
+        return self.metadata.outlines([leaf])[0].has_column_index
 
     def load_page_index(
         self, offset_indexes: Iterable[ChunkKey], column_indexes: Iterable[ChunkKey] = ()
@@ -284,108 +240,93 @@ class ParquetInput:
         Returns:
             The number of bytes that this call read.
         """
-        columns = [key for key in column_indexes if not self.metadata.has_loaded_column_index(key)]
-        offsets = [key for key in {*offset_indexes, *columns} if not self.metadata.has_loaded_locations(key)]
+        metadata = self.metadata
+        columns = [key for key in column_indexes if not metadata.has_loaded("ColumnIndex", key)]
+        offsets = [key for key in {*offset_indexes, *columns} if not metadata.has_loaded("OffsetIndex", key)]
         if not offsets and not columns:
             return 0
-        wanted: list[_Wanted] = []
-        for key in offsets:
-            chunk = self._chunk(key)
-            if self._is_trusted(key, self._has_offset_index(key)):
-                start = chunk.offset_index_offset or 0
-                location = ByteRange(start, start + (chunk.offset_index_length or 0))
-                wanted.append(_Wanted(key, "OffsetIndex", location))
-        for key in columns:
-            chunk = self._chunk(key)
-            if self._is_trusted(key, self.has_column_index(key)):
-                start = chunk.column_index_offset or 0
-                location = ByteRange(start, start + (chunk.column_index_length or 0))
-                wanted.append(_Wanted(key, "ColumnIndex", location))
-        inside = [item for item in wanted if self._lies_inside(item)]
-        reads = IoCounts()
-        self._read_page_index_ahead([item.location for item in inside], reads)
-        pieces = self.source.read_ranges([item.location for item in inside], reads)
-        blobs = {(item.key, item.struct): data for item, data in zip(inside, pieces, strict=True)}
-        # the OffsetIndexes first, because a ColumnIndex must have the same number of pages
-        self._keep_locations(offsets, blobs)
-        for key in columns:
-            self._keep_column_index(key, blobs)
-        return reads.bytes
-
-    def _read_page_index_ahead(self, locations: list[ByteRange], reads: IoCounts) -> None:
-        """Read the OffsetIndexes of other columns, too, if a further request would take longer."""
-        locations = self.source.missing(locations) if self.source.coalesce_bytes else []
-        if locations:
-            start, stop = min(locations).start, max(location.stop for location in locations)
-            stop = max(stop, min(stop + REMOTE_TAIL_BYTES, self.metadata.footer_start))
+        leaves = [self.footer.leaves[ordinal] for ordinal in {key.leaf for key in (*offsets, *columns)}]
+        of_leaves = zip(leaves, metadata.outlines(leaves), strict=True)
+        outlines = {leaf.ordinal: of_leaf for leaf, of_leaf in of_leaves}
+        located = {
+            **self._located("OffsetIndex", offsets, outlines),
+            **self._located("ColumnIndex", columns, outlines),
+        }
+        ranges, reads = list(located.values()), IoCounts()
+        missing = self.source.missing(ranges) if self.source.coalesce_bytes else []
+        if missing:  # the OffsetIndexes of other columns, too, if a further request would take longer
+            start, stop = min(missing).start, max(location.stop for location in missing)
+            stop = max(stop, min(stop + REMOTE_TAIL_BYTES, metadata.footer_start))
             if stop - start <= self.source.coalesce_bytes:
                 self.source.keep([ByteRange(start, stop)], reads)
+        found = dict(zip(located, self.source.read_ranges(ranges, reads), strict=True))
+        # the OffsetIndexes first, because a ColumnIndex must have the same number of pages
+        blobs = [found.get(("OffsetIndex", key), b"") for key in offsets]
+        for key, data, table in zip(offsets, blobs, location_tables(blobs), strict=True):
+            self._keep_locations(key, outlines[key.leaf], data, table)
+        for key in columns:
+            part, row_group, _ = metadata.part_of(key.row_group)
+            data, locations, column_index = found.get(("ColumnIndex", key), b""), self.locations(key), None
+            if data and locations is not None:
+                try:
+                    column_index = parse_column_index(data, num_pages=len(locations))
+                except CorruptFileError as error:
+                    self.distrust_chunk("ColumnIndex", key, error)
+            part.keep_column_index(ChunkKey(row_group, key.leaf), column_index, len(data))
+        return reads.bytes
 
-    def _chunk(self, key: ChunkKey) -> ColumnChunk:
-        return self.footer.metadata.row_groups[key.row_group].columns[key.leaf]
-
-    def _is_trusted(self, key: ChunkKey, is_there: bool) -> bool:
-        if not is_there:
-            return False
-        leaf = self.footer.leaves[key.leaf]
-        part, row_group = self.metadata.part_of(key.row_group)
-        trust = Trust(part.footer, leaf, None, part.directory)
-        reason = trust.doubt_of_page_index(part.footer.chunk(row_group, leaf))
-        if reason is not None:
-            part.distrust(f"page index of {leaf.name}", reason, "untrusted-writer")
-        return reason is None
-
-    def _lies_inside(self, wanted: _Wanted) -> bool:
-        location = wanted.location
-        inside = self.contains_range(wanted.key.row_group, location)
-        if not inside:
-            start, stop = (edge - self.metadata.shift_of(wanted.key.row_group) for edge in location)
-            problem = f"bytes {start} to {stop} are outside the file's body"
-            self._distrust_chunk(wanted.struct, wanted.key, problem, "out-of-bounds")
-        return inside
+    def _located(
+        self, struct: StructName, keys: Iterable[ChunkKey], outlines: Mapping[int, ChunkOutlines]
+    ) -> dict[tuple[StructName, ChunkKey], ByteRange]:
+        """Return the locations of those parts of the page index that are trusted and inside the file."""
+        found = {}
+        for key in keys:
+            leaf = self.footer.leaves[key.leaf]
+            of_leaf, group = outlines[key.leaf], key.row_group
+            start, num_bytes = int(of_leaf.offset_indexes[group]), int(of_leaf.offset_index_bytes[group])
+            starts = [one for one in (start, int(of_leaf.column_indexes[group])) if one]
+            if struct == "ColumnIndex":
+                start = int(of_leaf.column_indexes[group]) if start and num_bytes else 0
+                num_bytes = int(of_leaf.column_index_bytes[group])
+            if not start or not num_bytes:
+                continue
+            if not of_leaf.is_sound[group]:
+                self.footer.chunk_metadata(group, leaf)  # raises
+            part, _, shift = self.metadata.part_of(group)
+            doubt = self.trust(leaf).doubt(Claim.PAGE_INDEX)
+            own_start = None if part.directory is None else part.directory.original_length + shift
+            if doubt is not None and (own_start is None or min(starts) < own_start):
+                part.distrust(f"page index of {leaf.name}", doubt, "untrusted-writer")
+            elif not part.footer.contains_range(start - shift, start + num_bytes - shift):
+                problem = f"bytes {start - shift} to {start + num_bytes - shift} are outside the file's body"
+                self._distrust_chunk(struct, key, problem, "out-of-bounds")
+            else:
+                found[struct, key] = ByteRange(start, start + num_bytes)
+        return found
 
     def contains_range(self, row_group: int, location: ByteRange) -> bool:
         """Return whether a range is not empty and in the body of the file that has a row group."""
-        part, _ = self.metadata.part_of(row_group)
-        shift = self.metadata.shift_of(row_group)
+        part, _, shift = self.metadata.part_of(row_group)
         return part.footer.contains_range(location.start - shift, location.stop - shift)
 
-    def _keep_locations(self, keys: Iterable[ChunkKey], blobs: Mapping[ChunkStruct, bytes]) -> None:
-        read = {key: data for key in keys if (data := blobs.get((key, "OffsetIndex"))) is not None}
-        tables = dict(zip(read, location_tables(list(read.values())), strict=True))
-        for key in keys:
-            data, found = read.get(key), None
-            if data is not None:
-                try:
-                    found = self._parse_locations(key, data, tables[key])
-                except CorruptFileError as error:
-                    self.distrust_chunk("OffsetIndex", key, error)
-            self.metadata.keep_locations(key, found, len(data or b""))
-
-    def _keep_column_index(self, key: ChunkKey, blobs: Mapping[ChunkStruct, bytes]) -> None:
-        data, locations = blobs.get((key, "ColumnIndex")), self.locations(key)
-        found = None
-        if data is not None and locations is not None:
-            try:
-                found = parse_column_index(data, num_pages=len(locations))
+    def _keep_locations(
+        self, key: ChunkKey, outlines: ChunkOutlines, data: bytes, table: LocationTable | None
+    ) -> None:
+        group, locations = key.row_group, None
+        part, row_group, shift = self.metadata.part_of(group)
+        if data:
+            try:  # the offsets are those in the file
+                locations = parse_offset_index(
+                    data,
+                    num_rows=self.footer.metadata.row_groups[group].num_rows,
+                    chunk_start=int(outlines.starts[group]) - shift,
+                    chunk_stop=int(outlines.stops[group]) - shift,
+                    table=table,
+                )
             except CorruptFileError as error:
-                self.distrust_chunk("ColumnIndex", key, error)
-        self.metadata.keep_column_index(key, found, len(data or b""))
-
-    def _parse_locations(self, key: ChunkKey, data: bytes, table: LocationTable | None) -> PageLocations:
-        leaf = self.footer.leaves[key.leaf]
-        part, row_group = self.metadata.part_of(key.row_group)  # the offsets are those in the file
-        start, stop = chunk_range(part.footer.chunk_metadata(row_group, leaf))
-        num_rows = part.footer.metadata.row_groups[row_group].num_rows
-        return parse_offset_index(data, num_rows=num_rows, chunk_start=start, chunk_stop=stop, table=table)
-
-    def locations(self, key: ChunkKey) -> PageLocations | None:
-        """Return the page locations of a chunk; None if `load_page_index` found none that are trusted."""
-        return self.metadata.locations(key)
-
-    def column_index(self, key: ChunkKey) -> ColumnIndex | None:
-        """Return the column index of a chunk; None if `load_page_index` found none that is trusted."""
-        return self.metadata.column_index(key)
+                self.distrust_chunk("OffsetIndex", key, error)
+        own, recorded = ChunkKey(row_group, key.leaf), int(outlines.data_pages[group])
+        part.keep_locations(own, locations, len(data), recorded)
 
 
 def read_raw_footer(source: CountedSource) -> RawFooter:
@@ -396,8 +337,14 @@ def read_raw_footer(source: CountedSource) -> RawFooter:
         UnsupportedFeatureError: If its footer is encrypted.
     """
     size = source.size()
+    if size < SMALLEST_FILE_BYTES:
+        footer_start(b"", size)  # raises
+    tail_start = max(0, size - (REMOTE_TAIL_BYTES if source.coalesce_bytes else TRAILER_BYTES))
+    if source.coalesce_bytes:
+        source.keep([ByteRange(tail_start, size)])  # it may contain indexes, too
+    tail = source.read(tail_start, size)
     try:
-        return _read_raw_footer(source, size)
+        start = footer_start(tail[-TRAILER_BYTES:], size)
     except CorruptFileError as error:
         if error.reason == "wrong-magic" and is_text(source.read(0, min(size, HEAD_BYTES))):
             raise CorruptFileError(
@@ -406,17 +353,6 @@ def read_raw_footer(source: CountedSource) -> RawFooter:
                 reason="text-file",
             ) from None
         raise
-
-
-def _read_raw_footer(source: CountedSource, size: int) -> RawFooter:
-    tail_bytes = REMOTE_TAIL_BYTES if source.coalesce_bytes else TRAILER_BYTES
-    if size < SMALLEST_FILE_BYTES:
-        footer_start(b"", size)
-    tail_start = max(0, size - tail_bytes)
-    if source.coalesce_bytes:
-        source.keep([ByteRange(tail_start, size)])  # it may contain indexes, too
-    tail = source.read(tail_start, size)
-    start = footer_start(tail[-TRAILER_BYTES:], size)
     if start >= tail_start:
         return RawFooter(tail[start - tail_start : -TRAILER_BYTES], start, size)
     return RawFooter(source.read(start, size - TRAILER_BYTES), start, size)

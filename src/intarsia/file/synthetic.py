@@ -7,23 +7,22 @@ the number of decoded rows.
 from __future__ import annotations
 
 import base64
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from itertools import accumulate, pairwise, starmap
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from intarsia.errors import CorruptFileError, IntarsiaError, UnsupportedFeatureError
-from intarsia.file.pages import iter_pages
 from intarsia.format import thrift
 from intarsia.format.enums import CompressionCodec, encoding_name
 from intarsia.format.footer import MAGIC, Leaf
-from intarsia.format.page_header import PAGE_CHECKSUM
+from intarsia.format.pages import PAGE_CHECKSUM, iter_pages
 from intarsia.format.structs import (
     ColumnChunk,
     ColumnMetaData,
@@ -33,15 +32,7 @@ from intarsia.format.structs import (
     SchemaElement,
 )
 from intarsia.storage import ByteRange, SourceStream, SparseBytes
-
-#: Up to this size, the bytes are copied in front of the footer, which takes less time than to parse it apart.
-_COPIED_BYTES = 1 << 17
-
-#: From this size on, columns are decoded in parallel.
-_MANY_BYTES = 1 << 20
-
-#: At least this many columns are decoded in parallel from a quarter of `_MANY_BYTES` on.
-_SEVERAL_COLUMNS = 4
+from intarsia.tuning import COPIED_BYTES, SEVERAL_COLUMNS, THREADED_BYTES
 
 _ARROW_SCHEMA = b"ARROW:schema"
 
@@ -65,14 +56,6 @@ class SyntheticSchema:
     leaves: tuple[Leaf, ...]
     created_by: bytes | None
     key_values: tuple[KeyValue, ...] = ()
-
-    @property
-    def _decoded_as(self) -> bytes | None:
-        """The writer, if pyarrow has to know it to decode single pages.
-
-        For chunks of old parquet-mr, it would read bytes behind them, which are others here.
-        """
-        return self.created_by if self.created_by and self.created_by.startswith(b"parquet-cpp ") else None
 
     def part(self, roots: Sequence[int]) -> SyntheticSchema:
         """Return the part of the schema under top-level fields, given by ascending ordinals."""
@@ -105,6 +88,17 @@ class SyntheticSchema:
         return {leaf.ordinal: position for position, leaf in enumerate(self.leaves)}
 
     @cached_property
+    def absent_chunks(self) -> list[ColumnChunk]:
+        """A chunk without pages for each leaf that is not read in a field that is."""
+        codec = CompressionCodec.UNCOMPRESSED
+        return [
+            ColumnChunk(
+                meta_data=ColumnMetaData(leaf.type, [], codec, 0, 0, 0, 0, path_in_schema=[*leaf.path])
+            )
+            for leaf in self.leaves
+        ]
+
+    @cached_property
     def arrow(self) -> pa.Schema:
         """The Arrow schema, as pyarrow reads it.
 
@@ -124,9 +118,12 @@ class SyntheticSchema:
 
     def file(self, row_groups: list[RowGroup], num_rows: int, body: Sequence[bytes] = ()) -> bytes:
         """Return a file of ``body`` and a footer; pyarrow does not check the magic at the start."""
+        # only parquet-cpp: for chunks of old parquet-mr, pyarrow would read bytes behind them, others here
+        is_needed = self.created_by is not None and self.created_by.startswith(b"parquet-cpp ")
+        created_by = self.created_by if is_needed else None
         key_values = list(self.key_values) or None
         metadata = FileMetaData(
-            2, list(self.elements), num_rows, row_groups, key_values, created_by=self._decoded_as
+            2, list(self.elements), num_rows, row_groups, key_values, created_by=created_by
         )
         return b"".join((*body, *footer_parts(thrift.serialize(metadata))))
 
@@ -143,6 +140,7 @@ class Segments(NamedTuple):
         num_values: Number of values in its data pages, including nulls.
         raw_bytes: Size of the chunk before compression.
         codecs: `CompressionCodec` of the chunk.
+        encodings: Its encodings, for messages.
     """
 
     ordinal: int
@@ -151,11 +149,13 @@ class Segments(NamedTuple):
     num_values: Sequence[int]
     raw_bytes: Sequence[int]
     codecs: Sequence[int]
+    encodings: Sequence[Sequence[int]]
 
     @classmethod
     def of_chunk(cls, ordinal: int, meta: ColumnMetaData, start: int, stop: int) -> Segments:
         """Return a single whole chunk."""
-        return cls(ordinal, [start], [stop], [meta.num_values], [meta.total_uncompressed_size], [meta.codec])
+        sizes = [meta.num_values], [meta.total_uncompressed_size], [meta.codec], [meta.encodings]
+        return cls(ordinal, [start], [stop], *sizes)
 
 
 def decode(
@@ -168,7 +168,6 @@ def decode(
     as_dictionary: Sequence[str] = (),
     int96_unit: Literal["s"] | None = None,
     checksums: bool = True,
-    encodings: Iterable[int] = (),
     offset_of: Callable[[int], int] = int,
 ) -> pa.Table:
     """Decode segments of chunks with pyarrow.
@@ -184,7 +183,6 @@ def decode(
         as_dictionary: Names of columns of texts to return as dictionary arrays, without expanding them.
         int96_unit: The unit of INT96; by default nanoseconds.
         checksums: Compare the checksums of the pages that have one.
-        encodings: The encodings of the chunks, for messages.
         offset_of: Returns the offset in the file of a position in the bytes, for errors.
 
     Returns:
@@ -194,7 +192,7 @@ def decode(
         UnsupportedFeatureError: If pyarrow does not support the encoding, codec or type.
         CorruptFileError: If the pages are damaged.
     """
-    columns = [[_absent(leaf)] * len(num_rows) for leaf in schema.leaves]
+    columns = [[chunk] * len(num_rows) for chunk in schema.absent_chunks]
     num_bytes = 0
     for given in leaves:
         leaf = schema.leaves[given.ordinal]
@@ -206,7 +204,7 @@ def decode(
                     leaf.type, [], codec, count, raw_bytes, stop - start, start, path_in_schema=path
                 )
             )
-            for start, stop, count, raw_bytes, codec in zip(*given[1:], strict=True)
+            for start, stop, count, raw_bytes, codec in zip(*given[1:6], strict=True)
         ]
         num_bytes += sum(given.stops) - sum(given.starts)
     groups = [RowGroup(list(row), 0, count) for *row, count in zip(*columns, num_rows, strict=True)]
@@ -217,25 +215,25 @@ def decode(
         "page_checksum_verification": checksums,
     }
     # a single column cannot be decoded in parallel, and memory freed by other threads is reused late
-    use_threads = num_bytes > (_MANY_BYTES if len(leaves) < _SEVERAL_COLUMNS else _MANY_BYTES // 4)
+    use_threads = num_bytes > (THREADED_BYTES if len(leaves) < SEVERAL_COLUMNS else THREADED_BYTES // 4)
     use_threads = use_threads and len(leaves) > 1 and len(groups) == 1
-    with decode_errors(what, "DataPage" if len(groups) == 1 else "RowGroup", encodings):
-        try:
-            if sum(map(len, parts)) > _COPIED_BYTES:
-                footer = pq.read_metadata(pa.BufferReader(schema.file(groups, sum(num_rows))))
-                file = pq.ParquetFile(_file_of(parts), metadata=footer, **options)
-            else:
-                file = pq.ParquetFile(pa.BufferReader(schema.file(groups, sum(num_rows), parts)), **options)
-            table = file.reader.read_all(
-                column_indices=[given.ordinal for given in leaves], use_threads=use_threads
-            )
-            for column in table.columns:
-                for encoded in _dictionary_columns(column):
-                    _check_positions(encoded)
-        except (pa.ArrowException, OSError, ValueError):
-            for given in leaves if checksums else ():
-                _check_checksums(given, b"".join(parts), schema.leaves[given.ordinal].name, offset_of)
-            raise
+    try:
+        if sum(map(len, parts)) > COPIED_BYTES:
+            footer = pq.read_metadata(pa.BufferReader(schema.file(groups, sum(num_rows))))
+            file = pq.ParquetFile(_file_of(parts), metadata=footer, **options)
+        else:
+            file = pq.ParquetFile(pa.BufferReader(schema.file(groups, sum(num_rows), parts)), **options)
+        table = file.reader.read_all(
+            column_indices=[given.ordinal for given in leaves], use_threads=use_threads
+        )
+        for column in table.columns:
+            if isinstance(column.type, _WITH_DICTIONARIES):
+                _check_positions(column)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        for given in leaves if checksums else ():
+            _check_checksums(given, b"".join(parts), schema.leaves[given.ordinal].name, offset_of)
+        encodings = [encoding for given in leaves for of_chunk in given.encodings for encoding in of_chunk]
+        raise_translated(error, what, "DataPage" if len(groups) == 1 else "RowGroup", encodings)
     return table
 
 
@@ -243,22 +241,14 @@ def _file_of(parts: Sequence[bytes]) -> pa.NativeFile:
     """Return a file that has the parts one after the other, without copying them."""
     if len(parts) == 1:
         return pa.BufferReader(parts[0])
-    edges = [0, *itertools.accumulate(map(len, parts))]
-    pieces = zip(itertools.starmap(ByteRange, itertools.pairwise(edges)), parts, strict=True)
+    edges = [0, *accumulate(map(len, parts))]
+    pieces = zip(starmap(ByteRange, pairwise(edges)), parts, strict=True)
     return pa.PythonFile(SourceStream(SparseBytes(edges[-1], pieces)), mode="r")
 
 
 def footer_parts(footer: bytes) -> tuple[bytes, ...]:
     """Return a footer, its length and the closing magic, which are the end of a file."""
     return footer, len(footer).to_bytes(4, "little"), MAGIC
-
-
-def _absent(leaf: Leaf) -> ColumnChunk:
-    """Return a chunk without pages, for a leaf that is not read in a field that is."""
-    uncompressed = CompressionCodec.UNCOMPRESSED
-    return ColumnChunk(
-        meta_data=ColumnMetaData(leaf.type, [], uncompressed, 0, 0, 0, 0, path_in_schema=list(leaf.path))
-    )
 
 
 # --- a part of a file's schema ---------------------------------------------------------------------------
@@ -280,9 +270,19 @@ def _root_spans(schema: Sequence[SchemaElement]) -> list[int]:
 # --- dictionaries ----------------------------------------------------------------------------------------
 
 
+#: Types that are dictionaries, or may contain them.
+_WITH_DICTIONARIES = (pa.DictionaryType, pa.StructType, pa.ListType, pa.LargeListType)
+
+
 def _check_positions(column: pa.ChunkedArray) -> None:
-    """Refuse positions outside the dictionary, which pyarrow checks only when it expands the values."""
-    for chunk in column.chunks:
+    """Refuse positions outside a dictionary, which pyarrow checks only when it expands the values."""
+    data_type = column.type
+    if isinstance(data_type, pa.StructType):
+        for ordinal in range(data_type.num_fields):
+            _check_positions(pc.struct_field(column, [ordinal]))
+    elif isinstance(data_type, (pa.ListType, pa.LargeListType)):
+        _check_positions(pc.list_flatten(column))
+    for chunk in column.chunks if isinstance(data_type, pa.DictionaryType) else ():
         extremes = pc.min_max(chunk.indices).as_py()
         low, high = extremes["min"], extremes["max"]
         if low is not None and not 0 <= low <= high < len(chunk.dictionary):
@@ -292,18 +292,6 @@ def _check_positions(column: pa.ChunkedArray) -> None:
                 reason="beyond-dictionary",
                 struct="DictionaryPageHeader",
             )
-
-
-def _dictionary_columns(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
-    """Yield the dictionary arrays in a column."""
-    data_type = column.type
-    if pa.types.is_dictionary(data_type):
-        yield column
-    elif pa.types.is_struct(data_type):
-        for ordinal in range(data_type.num_fields):
-            yield from _dictionary_columns(pc.struct_field(column, [ordinal]))
-    elif pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
-        yield from _dictionary_columns(pc.list_flatten(column))
 
 
 # --- errors ----------------------------------------------------------------------------------------------
@@ -328,12 +316,22 @@ def _check_checksums(given: Segments, data: bytes, column: str, offset_of: Calla
 
 
 @contextmanager
-def decode_errors(what: str, struct: str, encodings: Iterable[int] = ()) -> Iterator[None]:
-    """Translate errors that pyarrow raises within the block to errors of the file.
+def decode_errors(what: str, struct: str) -> Iterator[None]:
+    """Translate errors that pyarrow raises within the block; see `raise_translated`."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise_translated(error, what, struct)
 
-    Errors of the storage and of Intarsia, which pyarrow passes on from a Python file, are unchanged.
+
+def raise_translated(error: Exception, what: str, struct: str, encodings: Iterable[int] = ()) -> NoReturn:
+    """Raise the error of the file for an error of pyarrow.
+
+    Errors of the storage and of Intarsia, which pyarrow passes on from a Python file, are unchanged. So are
+    those of too little memory, which say nothing about the bytes.
 
     Args:
+        error: The error.
         what: A description of the decoded bytes, for the message.
         struct: Their Parquet name.
         encodings: The encodings in the footer, for the message.
@@ -341,29 +339,20 @@ def decode_errors(what: str, struct: str, encodings: Iterable[int] = ()) -> Iter
     Raises:
         UnsupportedFeatureError: If pyarrow does not support a feature.
         CorruptFileError: If the bytes are damaged.
-        MemoryError: If there is too little memory.
     """
-    try:
-        yield
-    except MemoryError:  # too little memory says nothing about the bytes
-        raise
-    except (pa.ArrowException, OSError, ValueError) as error:
-        if isinstance(error, IntarsiaError) or _is_of_storage(error):
-            raise
-        message = f"pyarrow cannot decode {what}: {error}"
-        if _UNKNOWN_ENCODING in str(error):
-            names = ", ".join(map(encoding_name, sorted(set(encodings))))
-            raise UnsupportedFeatureError(
-                f"{message}{f' (the footer has {names})' if names else ''}; rewrite them with PLAIN or "
-                "dictionary encoding",
-                reason="unknown-encoding",
-                struct=struct,
-            ) from error
-        if isinstance(error, pa.ArrowNotImplementedError) or "Not yet implemented" in str(error):
-            raise UnsupportedFeatureError(message, reason="not-decodable", struct=struct) from error
-        raise CorruptFileError(message, reason="decoding-failed", struct=struct) from error
-
-
-def _is_of_storage(error: Exception) -> bool:
-    """Return whether the system or a store raised an error; for damaged bytes pyarrow raises OSError."""
-    return isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None)
+    # the system or a store raised the error; for damaged bytes, pyarrow raises OSError
+    is_of_storage = isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None)
+    if isinstance(error, (IntarsiaError, MemoryError)) or is_of_storage:
+        raise error
+    message = f"pyarrow cannot decode {what}: {error}"
+    if _UNKNOWN_ENCODING in str(error):
+        names = ", ".join(map(encoding_name, sorted(set(encodings))))
+        raise UnsupportedFeatureError(
+            f"{message}{f' (the footer has {names})' if names else ''}; rewrite them with PLAIN or "
+            "dictionary encoding",
+            reason="unknown-encoding",
+            struct=struct,
+        ) from error
+    if isinstance(error, pa.ArrowNotImplementedError) or "Not yet implemented" in str(error):
+        raise UnsupportedFeatureError(message, reason="not-decodable", struct=struct) from error
+    raise CorruptFileError(message, reason="decoding-failed", struct=struct) from error

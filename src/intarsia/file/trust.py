@@ -271,13 +271,14 @@ class Trust:
             meta: The metadata of a chunk; None for all chunks.
         """
         found = self._doubt_of_format(claim)
-        return self.doubt_of_writer(claim, meta) if found is None and self._rules else found
+        return self.doubt_of_writer(claim, meta) if found is None else found
 
     def doubt_of_writer(self, claim: Claim, meta: ColumnMetaData | None = None) -> str | None:
         """Return the reason why a claim of the file's writer is not trusted; None if no rule applies."""
-        if claim in STATISTICS_CLAIMS and self._has_computed_statistics:
+        is_computed = self.directory is not None and self.leaf.ordinal in self.directory.computed_statistics
+        if claim in STATISTICS_CLAIMS and is_computed:
             return None
-        for rule in self._rules:
+        for rule in _rules_of(self.footer.created_by):
             if claim in rule.claims and rule.applies(_Case(self.footer, self.leaf, meta, self.arrow_type)):
                 return rule.reason.format(name=parse_writer(self.footer.created_by)[0])
         return None
@@ -288,10 +289,6 @@ class Trust:
         if self.directory is not None and all(start >= self.directory.original_length for start in starts):
             return None  # added by Intarsia
         return self.doubt(Claim.PAGE_INDEX) if starts else None
-
-    @property
-    def _has_computed_statistics(self) -> bool:
-        return self.directory is not None and self.leaf.ordinal in self.directory.computed_statistics
 
     def _doubt_of_format(self, claim: Claim) -> str | None:
         leaf = self.leaf
@@ -326,10 +323,6 @@ class Trust:
             and is_top_level
             and self.leaf.type in (Type.INT32, Type.INT64)
         )
-
-    @cached_property
-    def _rules(self) -> tuple[Rule, ...]:
-        return _rules_of(self.footer.created_by)
 
     @cached_property
     def order_is_known(self) -> bool:
@@ -379,7 +372,5 @@ class Trust:
 
 def has_bounds(statistics: Statistics) -> bool:
     """Return whether statistics contain any bound, trusted or not."""
-    return any(
-        bound is not None
-        for bound in (statistics.min, statistics.max, statistics.min_value, statistics.max_value)
-    )
+    bounds = statistics.min, statistics.max, statistics.min_value, statistics.max_value
+    return bounds != (None, None, None, None)

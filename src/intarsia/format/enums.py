@@ -104,6 +104,10 @@ class PageType(IntEnum):
     DATA_PAGE_V2 = 3
 
 
+#: Types of data pages.
+DATA_PAGES = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
+
+
 class BoundaryOrder(IntEnum):
     """Whether both bounds of a column index are monotone over its non-null pages."""
 

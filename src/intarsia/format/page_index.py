@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -103,10 +104,17 @@ def location_tables(indexes: Sequence[bytes]) -> list[LocationTable | None]:
         if its form is different, so that the general codec has to parse or refuse it.
     """
     tables: list[LocationTable | None] = [None] * len(indexes)
-    bodies = [body for ordinal, index in enumerate(indexes) if (body := _body(ordinal, index)) is not None]
-    for batch in _batches(bodies):
-        for body, table in zip(batch, _tables(batch), strict=True):
-            tables[body.ordinal] = table
+    bodies: list[_Body] = []
+    num_bytes = 0
+    for ordinal, index in enumerate(indexes):
+        body = _body(ordinal, index)
+        if body is not None:
+            if num_bytes + len(body.data) > _BATCH_BYTES:
+                _decode(bodies, tables)
+                bodies, num_bytes = [], 0
+            bodies.append(body)
+            num_bytes += len(body.data)
+    _decode(bodies, tables)
     return tables
 
 
@@ -124,57 +132,36 @@ def _body(ordinal: int, index: bytes) -> _Body | None:
     return _Body(ordinal, head.length, index[reader.position :])
 
 
-def _batches(bodies: Sequence[_Body]) -> Iterator[list[_Body]]:
-    batch: list[_Body] = []
-    num_bytes = 0
-    for body in bodies:
-        if batch and num_bytes + len(body.data) > _BATCH_BYTES:
-            yield batch
-            batch, num_bytes = [], 0
-        batch.append(body)
-        num_bytes += len(body.data)
-    if batch:
-        yield batch
-
-
-def _tables(bodies: list[_Body]) -> list[LocationTable | None]:
+def _decode(bodies: list[_Body], tables: list[LocationTable | None]) -> None:
+    """Decode OffsetIndexes together, and set the tables of those that have the usual form."""
     # no varint spans two bodies, because each body ends with the last byte of a varint
     joined = b"".join([body.data for body in bodies])
-    found = decode_varints(joined, 0, int((np.frombuffer(joined, np.uint8) < 0x80).sum()))
+    found = decode_varints(joined, 0, int((np.frombuffer(joined, np.uint8) < 0x80).sum())) if bodies else None
     if found is None:
-        return [None] if len(bodies) == 1 else [_tables([body])[0] for body in bodies]
+        for body in bodies if len(bodies) > 1 else ():
+            _decode([body], tables)
+        return
     numbers, num_bytes = found
     byte_edges = np.concatenate([[0], np.cumsum(num_bytes)])
     body_edges = np.cumsum([0, *[len(body.data) for body in bodies]])
     edges = np.searchsorted(byte_edges, body_edges).tolist()
-    tables = []
     for body, body_start, start, stop in zip(bodies, body_edges.tolist(), edges, edges[1:], strict=False):
         end = start + body.num_pages * _NUMBERS_PER_LOCATION
-        table = _table(numbers[start:end], num_bytes[start:end]) if end < stop else None
-        is_valid = table is not None and _ends_well(body.data, int(byte_edges[end]) - body_start)
-        tables.append(table if is_valid else None)
-    return tables
-
-
-def _table(numbers: npt.NDArray[np.uint64], num_bytes: npt.NDArray[np.int64]) -> LocationTable | None:
-    framed = numbers.reshape(-1, _NUMBERS_PER_LOCATION)
-    lengths = num_bytes.reshape(-1, _NUMBERS_PER_LOCATION)
-    if (framed[:, ::2] != _LOCATION_FRAME).any() or (lengths[:, ::2] != 1).any():
-        return None
-    table = zigzag(framed[:, 1::2])
-    sizes = table[:, 1]
-    return None if sizes.max() > _INT32_MAX or sizes.min() < -_INT32_MAX else table
-
-
-def _ends_well(data: bytes, rest: int) -> bool:
-    """Return whether the bytes after the locations are further fields and the end of the struct."""
-    if data[rest:] == b"\0":
-        return True
-    try:
-        thrift.parse(Empty, data, rest)
-    except CorruptFileError:
-        return False
-    return True
+        if end >= stop:
+            continue
+        framed = numbers[start:end].reshape(-1, _NUMBERS_PER_LOCATION)
+        lengths = num_bytes[start:end].reshape(-1, _NUMBERS_PER_LOCATION)
+        if (framed[:, ::2] != _LOCATION_FRAME).any() or (lengths[:, ::2] != 1).any():
+            continue
+        table = zigzag(framed[:, 1::2])
+        sizes = table[:, 1]
+        rest = int(byte_edges[end]) - body_start  # the bytes after the locations
+        if sizes.max() > _INT32_MAX or sizes.min() < -_INT32_MAX:
+            continue
+        with contextlib.suppress(CorruptFileError):  # else they are not further fields and the struct's end
+            if body.data[rest:] != b"\0":
+                thrift.parse(Empty, body.data, rest)
+            tables[body.ordinal] = table
 
 
 Int64s = npt.NDArray[np.int64]

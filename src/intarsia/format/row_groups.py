@@ -102,7 +102,7 @@ class ColumnChunks(Sequence[ColumnChunk]):
 
     def outlines(self, ordinals: Sequence[int]) -> Sequence[OutlineOfChunk | ColumnChunk]:
         """Return the offsets and counts of chunks, given by ordinal, without parsing the chunks again."""
-        if all(ordinal in self._parsed for ordinal in ordinals):
+        if self._parsed.keys() >= set(ordinals):
             return [self._parsed[ordinal] for ordinal in ordinals]
         raw, last = self._footer.raw, max(ordinals, default=0)
         try:
@@ -139,24 +139,16 @@ class ColumnChunks(Sequence[ColumnChunk]):
         return chunk
 
 
-def chunk_outlines(
-    columns: Sequence[ColumnChunk], ordinals: Sequence[int]
-) -> Sequence[OutlineOfChunk | ColumnChunk]:
-    """Return the offsets and counts of some chunks of a row group, given by ordinal."""
-    if isinstance(columns, ColumnChunks):
-        return columns.outlines(ordinals)
-    return [columns[ordinal] for ordinal in ordinals]
-
-
 def parse_file_metadata(footer: FooterBytes) -> FileMetaData:
     """Parse a footer, whose column chunks are parsed on first access.
 
     Raises:
         CorruptFileError: If the bytes are not a footer.
     """
-    found = _parse_lazily(footer)
-    if found is not None:
-        return found
+    with contextlib.suppress(CorruptFileError):  # the general codec refuses the footer, or parses it
+        found = _parse_lazily(footer)
+        if found is not None:
+            return found
     metadata, _ = thrift.parse(FileMetaData, footer.raw)
     for ordinal, group in enumerate(metadata.row_groups):
         for chunk in group.columns:
@@ -168,35 +160,28 @@ def _parse_lazily(footer: FooterBytes) -> FileMetaData | None:
     """Parse a footer whose fields are in the order of their ids, as all known writers write them.
 
     Returns:
-        The footer; None if the fields have another order or the footer is damaged, so that the general codec
-        has to parse or refuse it.
+        The footer; None if the fields have another order, so that the general codec has to parse it.
     """
     raw = footer.raw
     reader = thrift.Reader(raw, 0)
-    try:
-        found = _seen_schema(raw) or _parse_schema(raw)
-        if found is None:
-            return None
-        schema_start, schema, schema_stop = found.start, found.elements, len(found.beginning)
-        reader.position = schema_stop
-        if reader.take(1)[0] != _NUM_ROWS:
-            return None
-        reader.varint()
-        groups_start = reader.position
-        num_groups = _list_length(reader, _ROW_GROUPS)
-        if num_groups is None:
-            return None
-        groups = _parse_row_groups(footer, reader, num_groups)
-        if groups is None:
-            return None
-        # the parsed lists are replaced by empty lists
-        rest = raw[:schema_start] + _NO_SCHEMA + raw[schema_stop:groups_start] + _NO_ROW_GROUPS
-        metadata, _ = thrift.parse(FileMetaData, rest + raw[reader.position :])
-    except CorruptFileError:
+    seen = next(filter(lambda one: raw.startswith(one.beginning), tuple(_SEEN)), None) or _parse_schema(raw)
+    if seen is None:
         return None
+    reader.position = schema_stop = len(seen.beginning)
+    if reader.take(1)[0] != _NUM_ROWS:
+        return None
+    reader.varint()
+    groups_start = reader.position
+    num_groups = _list_length(reader, _ROW_GROUPS)
+    groups = None if num_groups is None else _parse_row_groups(footer, reader, num_groups)
+    if groups is None:
+        return None
+    # the parsed lists are replaced by empty lists
+    rest = raw[: seen.start] + _NO_SCHEMA + raw[schema_stop:groups_start] + _NO_ROW_GROUPS
+    metadata, _ = thrift.parse(FileMetaData, rest + raw[reader.position :])
     if metadata.schema or metadata.row_groups:  # the footer has these fields twice
         return None
-    return metadata._replace(schema=schema, row_groups=groups)
+    return metadata._replace(schema=seen.elements, row_groups=groups)
 
 
 class _SeenSchema(NamedTuple):
@@ -205,11 +190,6 @@ class _SeenSchema(NamedTuple):
     beginning: bytes
     start: int
     elements: list[SchemaElement]
-
-
-def _seen_schema(raw: bytes) -> _SeenSchema | None:
-    """Return the schema of a footer if another footer began with the same bytes."""
-    return next((seen for seen in tuple(_SEEN) if raw.startswith(seen.beginning)), None)
 
 
 def _parse_schema(raw: bytes) -> _SeenSchema | None:

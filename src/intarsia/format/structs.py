@@ -306,6 +306,7 @@ class ColumnChunk(NamedTuple):
 class OutlineOfMetaData(NamedTuple):
     """The fields of a `ColumnMetaData` with offsets and counts."""
 
+    encodings: Annotated[list[int] | None, list_(2, i32)] = None
     codec: Annotated[int | None, i32(4)] = None
     num_values: Annotated[int | None, i64(5)] = None
     total_uncompressed_size: Annotated[int | None, i64(6)] = None
@@ -322,6 +323,9 @@ class OutlineOfChunk(NamedTuple):
     file_path: Annotated[bytes | None, binary(1)] = None
     meta_data: Annotated[OutlineOfMetaData | None, struct_(3, OutlineOfMetaData)] = None
     offset_index_offset: Annotated[int | None, i64(4)] = None
+    offset_index_length: Annotated[int | None, i32(5)] = None
+    column_index_offset: Annotated[int | None, i64(6)] = None
+    column_index_length: Annotated[int | None, i32(7)] = None
     crypto_metadata: Annotated[Empty | None, struct_(8, Empty)] = None
 
 

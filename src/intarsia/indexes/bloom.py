@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -23,51 +23,42 @@ from intarsia.format.bloom import (
     expected_fpp,
 )
 from intarsia.format.footer import Leaf
-from intarsia.indexes.batches import split_batches
-from intarsia.indexes.calling import evaluate_conditions
+from intarsia.indexes.base import GatheredParts
 from intarsia.indexes.filter_matrix import FilterMatrix, GatheredFilters, one_of
-from intarsia.indexes.gathering import GatheredParts
-from intarsia.indexes.proof import LOCAL_REQUEST_BYTES, ProofCost, Savings, Verdict, Wanted
-from intarsia.indexes.statistics import RowGroupStatistics
-from intarsia.indexes.stored_values import stored_values
-from intarsia.indexes.value_hash import is_lookup
-from intarsia.predicate.bound import BoundIn, Condition
+from intarsia.indexes.lookups import REMEMBERED_LOOKUPS, is_lookup, stored_values
+from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, evaluate_conditions, split_batches
+from intarsia.indexes.statistics import chances_of_absence
+from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
+from intarsia.tuning import LOCAL_REQUEST_BYTES
 
 #: The false-positive rate for which filters are usually sized. The number of distinct values is unknown, so a
 #: filter for values that repeat looks too small for its chunk.
 _USUAL_FPP = 0.01
-
-#: The number of lookups whose hashes are cached; all files use the same hashes.
-_REMEMBERED = 64
 
 
 class _Probe(NamedTuple):
     """A filter to probe.
 
     Attributes:
+        condition: The condition.
         key: The chunk.
         location: The location of the filter.
         hashes: The hashes to look up.
-        chance: The probability that the chunk has none of the values, if it lacks one of them.
-        verdicts: The dict for the result: by row group, whether it may match.
+        chance: The probability that the filter excludes its row group.
     """
 
+    condition: Condition
     key: ChunkKey
     location: FilterLocation
     hashes: Hashes
     chance: float
-    verdicts: dict[int, bool]
-
-    def record(self, may_match: bool) -> None:
-        """Record whether the row group may match."""
-        self.verdicts[self.key.row_group] = may_match
 
 
 class BloomFilters:
-    """The Bloom filters of a file, as an index and as a proof. Row groups not probed yet are undecided."""
+    """The Bloom filters of a file as a proof. Row groups not probed yet are undecided."""
 
     name = "bloom_filter"
     is_lookup = True
@@ -75,7 +66,6 @@ class BloomFilters:
 
     def __init__(self, file: ParquetInput) -> None:
         self._file = file
-        self._statistics = RowGroupStatistics(file)
         self._verdicts: dict[Condition, dict[int, bool]] = {}
         # a header is read once
         self._bits: dict[ChunkKey, ByteRange | None] = file.metadata.derived("locations of filters", dict)
@@ -101,15 +91,12 @@ class BloomFilters:
     def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
         """Probe the filters that cost less than they can be expected to save, and evaluate conditions."""
         probes = self._probes(wanted)
-        max_bytes = {
-            row_group: savings.bytes_of(row_group)
-            for row_group in sorted({probe.key.row_group for probe in probes})
-        }
-        chances = {id(probe): self._chance(probe) for probe in probes}
+        row_groups = sorted({probe.key.row_group for probe in probes})
+        max_bytes = {row_group: savings.bytes_of(row_group) for row_group in row_groups}
         probes = [
             probe
             for probe in probes
-            if max_bytes[probe.key.row_group] * chances[id(probe)] >= self._least_bytes(probe)
+            if max_bytes[probe.key.row_group] * probe.chance >= self._least_bytes(probe)
         ]
         self._load_headers([probe for probe in probes if self._likely_bits(probe) is None])
         chosen = []
@@ -117,47 +104,34 @@ class BloomFilters:
             bits = self._likely_bits(probe)
             if bits is not None:
                 cost = self._cost_bytes(probe, bits)
-                if cost <= max_bytes[probe.key.row_group] * chances[id(probe)]:
+                if cost <= max_bytes[probe.key.row_group] * probe.chance:
                     max_bytes[probe.key.row_group] -= cost
                     chosen.append(probe)
         for batch in list(split_batches(chosen, self._most_bytes)):
             self._read(self._read(batch))  # the headers of the wrong blocks are known now
-        return evaluate_conditions(self._file, self.name, self, wanted)
+        return evaluate_conditions(self._file, self.name, self._judge, wanted)
 
     def _probes(self, wanted: Wanted) -> list[_Probe]:
         """Return the filters that could exclude a condition in the row groups where that matters."""
         probes = []
         for condition, row_groups in wanted.items():
             leaf, hashes = self._file.leaves_by_path[condition.path], self._hashes(condition)
-            verdicts = self._verdicts.setdefault(condition, {})
-            chances = self._chances(condition, leaf)
-            for row_group in np.flatnonzero(row_groups).tolist():
+            ordinals = np.flatnonzero(row_groups).tolist()
+            num_values = np.zeros(len(row_groups), dtype=np.int64)
+            for row_group in ordinals:
+                num_values[row_group] = self._file.footer.chunk_metadata(row_group, leaf).num_values
+            chances = chances_of_absence(self._file, condition, num_values)
+            for row_group in ordinals:
                 key = ChunkKey(row_group, leaf.ordinal)
                 location = self._location(key)
-                if location is not None:
-                    probes.append(_Probe(key, location, hashes, chances[row_group], verdicts))
+                if location is None:
+                    continue
+                num_blocks = (location.stop - location.start) // BLOCK_BYTES
+                fpp = min(_USUAL_FPP, expected_fpp(num_blocks, int(num_values[row_group])))
+                # a long list is rarely excluded: one present value, or one false positive, is enough
+                chance = float((1 - fpp) ** len(hashes)) * (1.0 if chances is None else chances[row_group])
+                probes.append(_Probe(condition, key, location, hashes, chance))
         return probes
-
-    def _chances(self, condition: Condition, leaf: Leaf) -> list[float]:
-        """Estimate, by row group, how likely the other values of a list are absent if one of them is."""
-        groups = self._file.footer.metadata.row_groups
-        if not isinstance(condition, BoundIn):
-            return [1.0] * len(groups)
-        metas = [group.columns[leaf.ordinal].meta_data for group in groups]
-        num_distinct = np.array([0 if meta is None else meta.num_values for meta in metas])
-        found = self._statistics.chance_of_absence(condition, num_distinct)
-        return [1.0] * len(groups) if found is None else found.tolist()
-
-    def _chance(self, probe: _Probe) -> float:
-        """Estimate the probability that a filter excludes its row group.
-
-        A list of many values is rarely excluded: one present value, or one false positive, is enough.
-        """
-        meta = self._file.footer.metadata.row_groups[probe.key.row_group].columns[probe.key.leaf].meta_data
-        num_values = 0 if meta is None else meta.num_values
-        num_blocks = (probe.location.stop - probe.location.start) // BLOCK_BYTES
-        fpp = min(_USUAL_FPP, expected_fpp(num_blocks, num_values))
-        return float((1 - fpp) ** len(probe.hashes)) * probe.chance
 
     def _least_bytes(self, probe: _Probe) -> int:
         """Return the cost of a filter whose header has not been read, or less if its length is unknown."""
@@ -212,7 +186,8 @@ class BloomFilters:
                 continue
             if of_probe == [bits]:
                 blocks = blocks[block_ordinals(probe.hashes, len(blocks))]
-            probe.record(bool(blocks_may_contain(blocks, probe.hashes).any()))
+            may_match = bool(blocks_may_contain(blocks, probe.hashes).any())
+            self._verdicts.setdefault(probe.condition, {})[probe.key.row_group] = may_match
         return elsewhere
 
     def _ranges(self, probe: _Probe, bits: ByteRange) -> list[ByteRange]:
@@ -234,18 +209,18 @@ class BloomFilters:
         try:
             self._bits[key] = ByteRange(*location.bits(head))
         except FormatError as error:
-            self._distrust(key, error)
+            self._file.distrust_chunk("Bloom filter", key, error)
 
-    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
+    def _judge(self, condition: Condition) -> Verdict:
         """Return the rows of the row groups whose filter may contain one of the values."""
-        verdicts = self._verdicts.get(predicate)
+        verdicts = self._verdicts.get(condition)
         if not verdicts:
-            return None
+            return Verdict(condition, None, None)
         edges = self._file.footer.row_group_starts
         hit = np.ones(len(edges) - 1, dtype=bool)
         for row_group, verdict in verdicts.items():
             hit[row_group] = verdict
-        return RowSelection.union_of(edges[:-1][hit], edges[1:][hit])
+        return Verdict(condition, RowSelection.union_of(edges[:-1][hit], edges[1:][hit]), None)
 
     def _location(self, key: ChunkKey) -> FilterLocation | None:
         """Return the location of a chunk's filter, or None if it has no filter or the location is invalid."""
@@ -255,27 +230,21 @@ class BloomFilters:
         try:
             return FilterLocation.of(meta, self._file.body_stop_after(meta.bloom_filter_offset))
         except FormatError as error:
-            self._distrust(key, error)
+            self._file.distrust_chunk("Bloom filter", key, error)
             return None
-
-    def _distrust(self, key: ChunkKey, error: FormatError) -> None:
-        self._file.distrust_chunk("Bloom filter", key, error)
 
     def _hashes(self, condition: Condition) -> Hashes:
         """Return the hashes of a lookup, or none if equal values may have several encodings."""
         if condition not in self._known_hashes:
-            self._known_hashes[condition] = self._hash(condition)
+            leaf = self._file.leaves_by_path[condition.path]
+            hashes = stored_hashes(leaf, self._file.leaf_types[leaf.ordinal], condition)
+            if hashes is None or self._file.trust(leaf).doubt(Claim.BLOOM_FILTER):
+                hashes = np.empty(0, dtype=np.uint64)
+            self._known_hashes[condition] = hashes
         return self._known_hashes[condition]
 
-    def _hash(self, condition: Condition) -> Hashes:
-        leaf = self._file.leaves_by_path[condition.path]
-        hashes = stored_hashes(leaf, self._file.leaf_types[leaf.ordinal], condition)
-        if hashes is None or self._file.trust(leaf).doubt(Claim.BLOOM_FILTER):
-            return np.empty(0, dtype=np.uint64)
-        return hashes
 
-
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=REMEMBERED_LOOKUPS)
 def stored_hashes(leaf: Leaf, arrow_type: pa.DataType, condition: Condition) -> Hashes | None:
     """Return the hashes of a lookup in the Bloom filter of a column; see `stored_values`."""
     stored = stored_values(leaf, arrow_type, condition)
@@ -306,9 +275,12 @@ class GatheredBloom(GatheredFilters):
 
 def filter_exists(file: ParquetInput, leaf: Leaf) -> Bools:
     """Return whether the footer has the offset of a Bloom filter, for each chunk of a leaf."""
+    return file.metadata.derived(("Bloom filters", leaf.ordinal), partial(_find_filters, file, leaf))
 
-    def find() -> Bools:
-        metas = [group.columns[leaf.ordinal].meta_data for group in file.footer.metadata.row_groups]
-        return np.array([bool(meta and meta.bloom_filter_offset) for meta in metas], dtype=bool)
 
-    return file.metadata.derived(("Bloom filters", leaf.ordinal), find)
+def _find_filters(file: ParquetInput, leaf: Leaf) -> Bools:
+    exists = np.zeros(len(file.footer.metadata.row_groups), dtype=bool)
+    for row_group, group in enumerate(file.footer.metadata.row_groups):
+        meta = group.columns[leaf.ordinal].meta_data
+        exists[row_group] = meta is not None and bool(meta.bloom_filter_offset)
+    return exists

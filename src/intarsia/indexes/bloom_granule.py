@@ -20,12 +20,11 @@ import xxhash
 
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format import bloom
-from intarsia.indexes.column_data import ColumnData
+from intarsia.indexes.base import Index, OpenIndex, PayloadBytes, PayloadSource
 from intarsia.indexes.granules import cut_at_edges, granule_rows
-from intarsia.indexes.layout import Granularity, Layout
+from intarsia.indexes.layout import ColumnData, Granularity, Layout
+from intarsia.indexes.lookups import check_hashable, hash_values, is_lookup, lookup_hashes
 from intarsia.indexes.parameters import check_fpp, check_granularity
-from intarsia.indexes.probing import PayloadBytes, PayloadSource
-from intarsia.indexes.value_hash import check_hashable, hash_values, is_lookup, lookup_hashes
 from intarsia.predicate.bound import Condition
 from intarsia.rows.selection import Rows, RowSelection
 from intarsia.storage import ByteRange
@@ -45,7 +44,7 @@ _CHECKSUM = struct.Struct("<Q")
 
 
 @dataclass(frozen=True)
-class BloomGranule:
+class BloomGranule(Index):
     """A split-block Bloom filter per granule, for ``=`` and ``IN`` on rare values.
 
     It takes a quarter of the space of `RowMap`, and a lookup reads 32 bytes per granule. All filters have the
@@ -75,14 +74,9 @@ class BloomGranule:
         check_fpp(self)
         check_granularity(self)
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The indexed column."""
-        return (self.column,)
-
-    def can_prune(self, predicate: Condition) -> bool:
+    def can_prune(self, condition: Condition) -> bool:
         """Return whether the condition is ``=`` or IN with up to 1,024 values."""
-        return is_lookup(predicate)
+        return is_lookup(condition)
 
     def build(self, chunk: ColumnData) -> bytes:
         """Build one filter for each granule, all of the same size."""
@@ -195,7 +189,7 @@ def _row_checksum(head_checksum: int, block: int, row: bytes) -> int:
 # --- looking up --------------------------------------------------------------------------------------
 
 
-class OpenBloomGranule:
+class OpenBloomGranule(OpenIndex):
     """Filters that are read on demand.
 
     Args:
@@ -219,13 +213,13 @@ class OpenBloomGranule:
         self._head = b""
         self._edges: Rows | None = None
 
-    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
+    def candidate_rows(self, condition: Condition) -> RowSelection | None:
         """Return the rows of the granules whose filter may contain one of the values.
 
         Raises:
             IndexPayloadError: If the bytes that were read are damaged.
         """
-        hashes = lookup_hashes(predicate)
+        hashes = lookup_hashes(condition)
         if hashes is None:
             return None
         shape, checksum = self._shape()

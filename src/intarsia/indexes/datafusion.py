@@ -25,6 +25,7 @@ from intarsia.format.blob import (
     parse_offset,
     serialize_block,
 )
+from intarsia.indexes.base import OpenIndex
 from intarsia.indexes.layout import Layout
 from intarsia.predicate.bound import BoundNull, Condition
 from intarsia.predicate.evaluate import condition_mask
@@ -32,7 +33,7 @@ from intarsia.rows.selection import RowSelection
 
 
 @dataclass(frozen=True)
-class OpenLines:
+class OpenLines(OpenIndex):
     """The lines of a block.
 
     Attributes:
@@ -43,15 +44,15 @@ class OpenLines:
     lines: pa.Array
     num_rows: int
 
-    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
+    def candidate_rows(self, condition: Condition) -> RowSelection | None:
         """Return no row if no value matches the condition, else all rows. None if it is on nulls."""
-        if isinstance(predicate, BoundNull):
+        if isinstance(condition, BoundNull):
             return None
-        if not compares_alike(self.lines.type, predicate.type):
+        if not compares_alike(self.lines.type, condition.type):
             raise IndexPayloadError(
-                f"it contains text, and the column is {predicate.type}", reason="type-mismatch"
+                f"it contains text, and the column is {condition.type}", reason="type-mismatch"
             )
-        matches = np.asarray(condition_mask(predicate, self.lines).to_numpy(zero_copy_only=False), dtype=bool)
+        matches = np.asarray(condition_mask(condition, self.lines).to_numpy(zero_copy_only=False), dtype=bool)
         return RowSelection.all(self.num_rows) if matches.any() else RowSelection.none()
 
 

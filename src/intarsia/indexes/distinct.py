@@ -27,23 +27,22 @@ from intarsia.arrow.comparison import compares_alike, comparison_array, sortable
 from intarsia.errors import CorruptFileError, IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.format.blob import DATAFUSION_KEY
-from intarsia.indexes.column_data import ColumnData, encoded_batches
+from intarsia.indexes.base import GatheredPart, GatheredParts, GranuleValues, Index, OpenIndex, PayloadPart
 from intarsia.indexes.datafusion import OpenLines, build_block, difference, open_block
-from intarsia.indexes.gathering import GatheredPart, GatheredParts
-from intarsia.indexes.granule_values import GranuleValues
 from intarsia.indexes.granules import (
+    batch_from_bytes,
+    batch_to_bytes,
     covered_granules,
     cut_at_edges,
     granule_rows,
     is_mostly_unlisted,
+    merged_edges,
     parse_granules,
     refuse_nested,
     serialize_granules,
 )
-from intarsia.indexes.layout import Granularity, Layout
-from intarsia.indexes.merging import PayloadPart, merged_edges
+from intarsia.indexes.layout import ColumnData, Granularity, Layout
 from intarsia.indexes.parameters import check_choice, check_granularity, check_integer
-from intarsia.indexes.streams import batch_from_bytes, batch_to_bytes
 from intarsia.predicate.bound import BoundNull, Condition
 from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.bounds import Bools
@@ -64,7 +63,7 @@ MAX_GATHERED_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
-class Distinct:
+class Distinct(Index):
     """The distinct values of a column, per granule.
 
     It prunes every condition on its column, because the condition is evaluated on the values themselves:
@@ -119,11 +118,6 @@ class Distinct:
     def _is_datafusion(self) -> bool:
         return self.form == "datafusion"
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The indexed column."""
-        return (self.column,)
-
     def build(self, chunk: ColumnData) -> bytes:
         """List the distinct values, and the granules that contain each of them."""
         edges = chunk.layout.edges(self.granularity, self.column)
@@ -131,7 +125,7 @@ class Distinct:
         granules = _Granules(self._limits(edges))
         batches = (
             (row, piece if pa.types.is_dictionary(piece.type) else comparison_array(piece, value_type))
-            for row, piece in encoded_batches(chunk, self.column)
+            for row, piece in chunk.encoded_batches(self.column)
         )
         for granule, piece in cut_at_edges(edges, batches):
             if pa.types.is_dictionary(piece.type):  # keeps only used entries, which may have duplicates
@@ -150,17 +144,13 @@ class Distinct:
             return build_block(self.column, batch.column("value"))
         return serialize_granules(batch, edges, self.granularity, {b"unlisted": unlisted})
 
-    def can_merge(self) -> bool:
-        """Return whether granules are within row groups."""
-        return self.granularity != "file"
-
     def merge(self, parts: Sequence[PayloadPart]) -> bytes | None:
         """Merge the values of all parts, and renumber their granules; None if they may be too large."""
         opened = [self._open_granules(part.payload, part.layout) for part in parts]
         firsts = np.cumsum([0, *(len(part.edges) - 1 for part in opened)])
         value_type = opened[0].values.type
         stored = sortable_type(value_type)
-        pieces = [part.values.cast(stored).take(pa.array(part.ordinals)) for part in opened]
+        pieces = [part.values.cast(stored).take(pa.array(part.value_ordinals)) for part in opened]
         if sum(piece.nbytes for piece in pieces) > MAX_BYTES // 2:  # `build` decides by another size
             return None
         granules = [part.granules + first for part, first in zip(opened, firsts, strict=False)]
@@ -196,13 +186,13 @@ class Distinct:
         limit = "" if self.max_values is None else f" (max_values={self.max_values})"
         return f"most rows are in granules whose distinct values are too many or too long to be listed{limit}"
 
-    def can_prune(self, predicate: Condition) -> bool:
+    def can_prune(self, condition: Condition) -> bool:
         """Return whether the condition can be evaluated. DataFusion's form has no nulls."""
-        return not (self._is_datafusion and isinstance(predicate, BoundNull))
+        return not (self._is_datafusion and isinstance(condition, BoundNull))
 
-    def lists_values(self, predicate: Condition) -> bool:
+    def lists_values(self, condition: Condition) -> bool:
         """Return whether the condition is evaluated on the values themselves; always, if it can be."""
-        return self.can_prune(predicate)
+        return self.can_prune(condition)
 
     def can_enumerate(self, column: str) -> bool:
         """Return whether ``column`` is the indexed column. DataFusion's form has no nulls and no rows."""
@@ -262,23 +252,23 @@ class Distinct:
 
 
 @dataclass(frozen=True)
-class GatheredDistinct:
+class GatheredDistinct(OpenIndex):
     """The distinct values of many files, read on first use. A file is a granule of one row."""
 
     parts: GatheredParts
     num_files: int
 
-    def cost_bytes(self, predicate: Condition) -> int:  # noqa: ARG002
+    def cost_bytes(self, condition: Condition) -> int:
         """Return the size of all parts."""
         return sum(map(self.parts.num_bytes, self.parts.names()))
 
-    def candidate_files(self, predicate: Condition) -> Bools | None:
+    def candidate_files(self, condition: Condition) -> Bools | None:
         """Return the files with a matching value."""
-        return covered_granules(self._opened.edges, self._opened.candidate_rows(predicate))
+        return covered_granules(self._opened.edges, self._opened.candidate_rows(condition))
 
-    def certain_files(self, predicate: Condition) -> Bools | None:
+    def certain_files(self, condition: Condition) -> Bools | None:
         """Return the files in which all values match."""
-        return covered_granules(self._opened.edges, self._opened.certain_rows(predicate))
+        return covered_granules(self._opened.edges, self._opened.certain_rows(condition))
 
     @cached_property
     def _opened(self) -> OpenDistinct:
@@ -304,7 +294,7 @@ class GatheredDistinct:
 
 
 @dataclass(frozen=True)
-class OpenDistinct:
+class OpenDistinct(OpenIndex):
     """The distinct values. Value ``i`` occurs in the granules ``granules[offsets[i]:offsets[i + 1]]``."""
 
     edges: Rows
@@ -313,20 +303,20 @@ class OpenDistinct:
     granules: npt.NDArray[np.uint32]
     unlisted: npt.NDArray[np.uint32]
 
-    def candidate_rows(self, predicate: Condition) -> RowSelection:
+    def candidate_rows(self, condition: Condition) -> RowSelection:
         """Return the rows of the granules with a matching value."""
-        hit = self._granules_with(self._matches(predicate))
+        hit = self._granules_with(self._matches(condition))
         hit[self.unlisted] = True
         return granule_rows(self.edges, hit)
 
-    def certain_rows(self, predicate: Condition) -> RowSelection:
+    def certain_rows(self, condition: Condition) -> RowSelection:
         """Return the rows of the granules in which all values match."""
-        missed = self._granules_with(~self._matches(predicate))
+        missed = self._granules_with(~self._matches(condition))
         missed[self.unlisted] = True
         return granule_rows(self.edges, ~missed)
 
     @property
-    def ordinals(self) -> npt.NDArray[np.int64]:
+    def value_ordinals(self) -> npt.NDArray[np.int64]:
         """The ordinal of the value of each element of ``granules``."""
         return np.repeat(np.arange(len(self.values)), np.diff(self.offsets))
 
@@ -335,16 +325,18 @@ class OpenDistinct:
         num_rows = np.diff(self.edges)
         is_listed = np.ones(len(num_rows), dtype=bool)
         is_listed[self.unlisted] = False
-        return GranuleValues(self.values, self.ordinals, self.granules.astype(np.int64), is_listed, num_rows)
+        return GranuleValues(
+            self.values, self.value_ordinals, self.granules.astype(np.int64), is_listed, num_rows
+        )
 
-    def _matches(self, predicate: Condition) -> npt.NDArray[np.bool_]:
-        if isinstance(predicate, BoundNull):  # IS NULL does not depend on the type
-            predicate = replace(predicate, type=self.values.type)
-        if not compares_alike(self.values.type, predicate.type):  # pyarrow may crash on arbitrary casts
+    def _matches(self, condition: Condition) -> npt.NDArray[np.bool_]:
+        if isinstance(condition, BoundNull):  # IS NULL does not depend on the type
+            condition = replace(condition, type=self.values.type)
+        if not compares_alike(self.values.type, condition.type):  # pyarrow may crash on arbitrary casts
             raise IndexPayloadError(
-                f"it contains values of type {self.values.type}, not {predicate.type}", reason="type-mismatch"
+                f"it contains values of type {self.values.type}, not {condition.type}", reason="type-mismatch"
             )
-        return np.asarray(condition_mask(predicate, self.values).to_numpy(zero_copy_only=False), dtype=bool)
+        return np.asarray(condition_mask(condition, self.values).to_numpy(zero_copy_only=False), dtype=bool)
 
     def _granules_with(self, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         hit = np.zeros(len(self.edges) - 1, dtype=bool)

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
+from intarsia.errors import IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.file.joined import JoinedInput
-from intarsia.indexes.embedded import EmbeddedIndexes, EntryProof, indexed_columns
-from intarsia.indexes.proof import Proof, ProofCost, Savings, Verdict, Wanted
+from intarsia.format.directory import Entry
+from intarsia.indexes.base import OpenIndex
+from intarsia.indexes.embedded import EmbeddedIndexes
+from intarsia.indexes.lookups import num_lookup_values
+from intarsia.indexes.proof import Proof, ProofCost, Savings, Verdict, Wanted, evaluate_conditions
+from intarsia.indexes.registry import indexed_columns
+from intarsia.indexes.statistics import column_statistics
 from intarsia.predicate import Path
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection, union
+from intarsia.tuning import PROBE_BYTES, PROBED_VALUE_BYTES
+
+#: Testing this many integers takes less time than decoding a row group, which it may save.
+TRIED_VALUES_PER_ROW_GROUP = 1 << 15
+MAX_TRIED_VALUES = 1 << 20
 
 
 class EntryProofs:
@@ -40,125 +53,163 @@ class EntryProofs:
         self._candidates = candidates
 
     @cached_property
-    def _parts(self) -> Mapping[int, EmbeddedIndexes]:
-        """The embedded indexes of each joined file that has any of the columns, or unusable ones."""
+    def _parts(self) -> list[_Part]:
+        """The file, or each joined file that has any of the columns, or unusable indexes."""
+        footer = self._file.footer
         if not isinstance(self._file, JoinedInput):
-            return {}
+            return [_Part(self._embedded, slice(None), 0, footer.num_rows)]
         joined = self._file.joined
-        found = {}
+        groups, rows = joined.group_edges.tolist(), joined.row_edges.tolist()
+        found = []
         for part in np.flatnonzero(joined.files_with(self._candidates)).tolist():
             columns = indexed_columns(joined.parts[part].metadata)
             if columns is None or not columns.isdisjoint(self._paths):
-                found[part] = self._embedded.of_part(self._file.part(part))
+                embedded = self._embedded.of_part(self._file.part(part))
+                found.append(_Part(embedded, slice(*groups[part : part + 2]), *rows[part : part + 2]))
         return found
 
     @cached_property
     def proofs(self) -> list[Proof]:
         """The proofs."""
-        if not isinstance(self._file, JoinedInput):
-            return list(self._of_file(self._file, self._embedded))
-        by_name: dict[tuple[str, bool], dict[int, EntryProof]] = {}
-        for part, embedded in self._parts.items():
-            for proof in self._of_file(embedded.file, embedded):
-                by_name.setdefault((proof.name, proof.is_lookup), {})[part] = proof
-        return [JoinedProof(self._file, name, of_name, self._parts) for (name, _), of_name in by_name.items()]
+        by_name: dict[tuple[str, bool], list[tuple[_Part, Entry]]] = {}
+        for part in self._parts:
+            for entry in part.embedded.entries:
+                if not self._paths.isdisjoint(entry.columns):
+                    key = entry.name, part.embedded.is_probed(entry)
+                    by_name.setdefault(key, []).append((part, entry))
+        return [EntryProof(self._file, *key, parts) for key, parts in by_name.items()]
 
-    def _of_file(self, file: ParquetInput, embedded: EmbeddedIndexes) -> Iterator[EntryProof]:
-        for entry in embedded.entries:
-            if not self._paths.isdisjoint(entry.columns):
-                yield EntryProof(file, embedded, entry)
-
-    def lists_values(self, condition: Condition) -> Bools | bool:
+    def lists_values(self, condition: Condition) -> Bools:
         """Return where an index has all distinct values, so that dictionary pages cannot exclude more."""
-        if not isinstance(self._file, JoinedInput):
-            return self._embedded.lists_values(condition)
-        edges = self._file.joined.group_edges
-        found = np.zeros(int(edges[-1]), dtype=bool)
-        for part, embedded in self._parts.items():
-            found[edges[part] : edges[part + 1]] = embedded.lists_values(condition)
+        found = np.zeros(len(self._file.footer.row_group_starts) - 1, dtype=bool)
+        for part in self._parts:
+            found[part.groups] = part.embedded.lists_values(condition)
         return found
 
 
-class JoinedProof:
-    """The embedded indexes of one name in files that are joined.
+class _Part(NamedTuple):
+    """The embedded indexes of one of the files that are joined, its row groups and its rows."""
+
+    embedded: EmbeddedIndexes
+    groups: slice
+    first_row: int
+    stop_row: int
+
+
+class EntryProof:
+    """The embedded index of a name in one file, or those in files that are joined.
+
+    An index is free if its payload is inline in the directory. Page granules are those read at build time,
+    not those of the page index.
 
     Args:
-        file: The joined files.
+        file: The file.
         name: The name.
-        parts: The index of each file that has one.
-        embedded: The embedded indexes of each of these files; the opened ones are closed as soon as they have
-            been evaluated, so that only those of one file are in memory.
+        is_lookup: Whether the indexes are probed. They find candidate rows, and rarely prove that rows match.
+        parts: The files that have such an index, and its entry.
     """
 
     counts_pages = False
 
     def __init__(
-        self,
-        file: JoinedInput,
-        name: str,
-        parts: Mapping[int, EntryProof],
-        embedded: Mapping[int, EmbeddedIndexes],
+        self, file: ParquetInput, name: str, is_lookup: bool, parts: Sequence[tuple[_Part, Entry]]
     ) -> None:
-        self._embedded = embedded
-        self.name = name
-        self.is_lookup = next(iter(parts.values())).is_lookup
-        self._joined = file.joined
+        self._num_rows = file.footer.num_rows
+        self._num_groups = len(file.footer.row_group_starts) - 1
+        self._is_joined = isinstance(file, JoinedInput)
         self._parts = parts
+        self.name = name
+        self.is_lookup = is_lookup
 
     def reach(self, condition: Condition) -> Bools | None:
         """Return the row groups of the files whose index can evaluate the condition."""
-        edges = self._joined.group_edges
-        found = np.zeros(int(edges[-1]), dtype=bool)
-        for part, proof in self._parts.items():
-            if proof.reach(condition) is not None:
-                found[edges[part] : edges[part + 1]] = True
+        found = np.zeros(self._num_groups, dtype=bool)
+        for part, entry in self._parts:
+            found[part.groups] = part.embedded.can_prune(entry, condition)
         return found
-
-    def _wanted(self, wanted: Wanted) -> Iterator[tuple[int, EntryProof, Wanted]]:
-        """Yield each file with its own row groups in which a result matters."""
-        edges = self._joined.group_edges
-        for part, proof in self._parts.items():
-            start, stop = int(edges[part]), int(edges[part + 1])
-            own = {one: groups[start:stop] for one, groups in wanted.items() if groups[start:stop].any()}
-            if own:
-                yield part, proof, own
 
     def cost(self, wanted: Wanted) -> ProofCost:
         """Return the cost of the indexes of all files; each can be evaluated separately."""
-        costs = [proof.cost(own) for _, proof, own in self._wanted(wanted)]
-        return ProofCost(
-            sum(cost.num_bytes for cost in costs),
-            sum(cost.requests for cost in costs),
-            part_bytes=min(cost.min_bytes for cost in costs),
-        )
+        costs = [self._cost(entry, own) for _, entry, own in self._wanted(wanted)]
+        num_bytes, requests = (sum(numbers) for numbers in zip(*costs, strict=True))
+        return ProofCost(num_bytes, requests, part_bytes=min(costs)[0])
+
+    def _cost(self, entry: Entry, own: Wanted) -> tuple[int, int]:
+        """Return the bytes and requests of the payload in a file, or of probing it for each value."""
+        if entry.inline is not None:
+            return 0, 0
+        if not self.is_lookup:
+            return entry.length, 1
+        num_values = sum(num_lookup_values(condition) for condition in own)
+        return min(PROBE_BYTES + PROBED_VALUE_BYTES * (num_values - 1), entry.length), 2 * num_values
+
+    def _wanted(self, wanted: Wanted) -> Iterator[tuple[_Part, Entry, Wanted]]:
+        """Yield each file with its own row groups in which a result matters."""
+        for part, entry in self._parts:
+            own = {one: groups[part.groups] for one, groups in wanted.items() if groups[part.groups].any()}
+            if own:
+                yield part, entry, own
 
     def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
         """Evaluate conditions with the index of each file for which that pays."""
         possible: dict[Condition, list[RowSelection]] = {}
         certain: dict[Condition, list[RowSelection]] = {}
-        decided: dict[Condition, list[int]] = {}
-        for part, proof, own in self._wanted(wanted):
-            least = proof.cost(own).min_bytes
-            if least and least >= self._saved(part, own, savings):
+        decided: dict[Condition, list[tuple[int, int]]] = {}
+        for part, entry, own in self._wanted(wanted):
+            if self._is_joined and not self._pays(part, self._cost(entry, own)[0], own, savings):
                 continue
-            first_row = int(self._joined.row_edges[part])
-            for verdict in proof.evaluate(own, savings):
+            for verdict in _verdicts(part.embedded, entry, own):
+                condition = verdict.condition
                 if verdict.possible is not None:
-                    possible.setdefault(verdict.condition, []).append(verdict.possible.shift(first_row))
-                    decided.setdefault(verdict.condition, []).append(part)
+                    possible.setdefault(condition, []).append(verdict.possible.shift(part.first_row))
+                    decided.setdefault(condition, []).append((part.first_row, part.stop_row))
                 if verdict.certain is not None:
-                    certain.setdefault(verdict.condition, []).append(verdict.certain.shift(first_row))
-            self._embedded[part].close()
+                    certain.setdefault(condition, []).append(verdict.certain.shift(part.first_row))
+            if self._is_joined:  # only the opened indexes of one file are in memory
+                part.embedded.close()
         for condition in dict.fromkeys((*possible, *certain)):
-            others = np.ones(len(self._joined.parts), dtype=bool)
-            others[decided.get(condition, [])] = False
+            others = RowSelection.all(self._num_rows) - RowSelection.from_ranges(decided.get(condition, []))
             yield Verdict(
-                condition,
-                union([*possible.get(condition, []), self._joined.rows_of(others)]),
-                union(certain.get(condition, [])),
+                condition, union([*possible.get(condition, []), others]), union(certain.get(condition, []))
             )
 
-    def _saved(self, part: int, own: Wanted, savings: Savings) -> int:
-        start = int(self._joined.group_edges[part])
-        groups = np.flatnonzero(np.logical_or.reduce(list(own.values())))
-        return sum(savings.bytes_of(start + group) for group in groups.tolist())
+    def _pays(self, part: _Part, num_bytes: int, own: Wanted, savings: Savings) -> bool:
+        if not num_bytes:
+            return True
+        groups = np.flatnonzero(np.logical_or.reduce(list(own.values()))) + part.groups.start
+        return num_bytes < sum(map(savings.bytes_of, groups.tolist()))
+
+
+def _verdicts(embedded: EmbeddedIndexes, entry: Entry, wanted: Wanted) -> Iterator[Verdict]:
+    """Open an index, unless it is open, and evaluate conditions with it."""
+    index = embedded.open(entry)
+    if index is None:
+        return iter(())
+    return evaluate_conditions(embedded.file, entry.name, partial(_judge, embedded.file, index), wanted)
+
+
+def _judge(file: ParquetInput, index: OpenIndex, condition: Condition) -> Verdict:
+    possible, certain = index.candidate_rows(condition), index.certain_rows(condition)
+    for found in (possible, certain):
+        if found is not None and not isinstance(found, RowSelection):
+            raise IndexPayloadError(
+                f"it returned {type(found).__name__}, not a RowSelection", reason="not-a-row-selection"
+            )
+    if certain is None and possible is not None and _are_certain(file, index, condition, possible):
+        certain = possible
+    return Verdict(condition, possible, certain)
+
+
+def _are_certain(file: ParquetInput, index: OpenIndex, condition: Condition, possible: RowSelection) -> bool:
+    """Return whether no other value in the column's range is a false positive."""
+    if possible.is_empty or not pa.types.is_integer(condition.type):
+        return False
+    bounds = column_statistics(file, condition.path)
+    if bounds is None or not bounds.known.any() or not (bounds.known | bounds.all_null).all():
+        return False
+    low, high = int(bounds.minima[bounds.known].min()), int(bounds.maxima[bounds.known].max())
+    edges = file.footer.row_group_starts
+    num_groups = int(np.count_nonzero(possible.overlaps(edges[:-1], edges[1:])))
+    if high - low >= min(num_groups * TRIED_VALUES_PER_ROW_GROUP, MAX_TRIED_VALUES):
+        return False
+    return bool(index.is_certain_within(condition, low, high))

@@ -20,7 +20,7 @@ from intarsia.arrow.hashing import Hashes, xxh64
 from intarsia.errors import CorruptFileError
 from intarsia.format import bloom
 from intarsia.format.bloom import BLOCK_BYTES, Blocks, block_ordinals, blocks_may_contain, blocks_of
-from intarsia.indexes.gathering import GatheredPart, GatheredParts
+from intarsia.indexes.base import GatheredPart, GatheredParts, OpenIndex
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
 
@@ -169,7 +169,7 @@ def _has_all(blocks: Blocks, rows: npt.NDArray[np.intp], hashes: Hashes) -> Bool
 
 
 @dataclass(frozen=True)
-class GatheredFilters:
+class GatheredFilters(OpenIndex):
     """A `GatheredIndex` of filters.
 
     Args:
@@ -200,16 +200,16 @@ class GatheredFilters:
 
         return cls(FilterMatrix(parts, num_files), hashes)
 
-    def candidate_files(self, predicate: Condition) -> Bools | None:
+    def candidate_files(self, condition: Condition) -> Bools | None:
         """Return the files whose filters might contain what a match requires, and those without filters."""
-        alternatives = self.required(predicate)
+        alternatives = self.required(condition)
         return (
             None if alternatives is None else self.matrix.files_with(alternatives) | ~self.matrix.has_filter
         )
 
-    def cost_bytes(self, predicate: Condition) -> int:
+    def cost_bytes(self, condition: Condition) -> int:
         """Return the size of the blocks of all required hashes."""
-        return self.matrix.cost_bytes(sum(map(len, self.required(predicate) or ())))
+        return self.matrix.cost_bytes(sum(map(len, self.required(condition) or ())))
 
 
 def one_of(hashes: Hashes) -> list[Hashes]:

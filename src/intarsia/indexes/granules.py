@@ -8,7 +8,7 @@ the granularity.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.errors import ColumnNotFoundError, IndexBuildError, IndexPayloadError
-from intarsia.format.arrow_stream import check_expanded
-from intarsia.indexes.column_data import ColumnData
-from intarsia.indexes.layout import Granularity, Layout
-from intarsia.indexes.streams import open_stream
+from intarsia.format.arrow_stream import check_expanded, expanded_bytes
+from intarsia.indexes.base import PayloadPart
+from intarsia.indexes.layout import ColumnData, Granularity, Layout
 from intarsia.rows.selection import Rows, RowSelection
+from intarsia.tuning import THREADED_STREAM_BYTES
 
 _EDGES = b"edges"
 
@@ -284,3 +284,79 @@ def covered_granules(edges: Rows, rows: RowSelection) -> npt.NDArray[np.bool_]:
         array([ True, False, False])
     """
     return np.asarray(rows.covers(edges[:-1], edges[1:]) & (np.diff(edges) > 0))
+
+
+# --- payloads of parts of a file ------------------------------------------------------------------------
+
+
+def merged_edges(edges_of_parts: Sequence[Rows]) -> Rows:
+    """Return the edges of the granules of a file, given those of its parts.
+
+    Example:
+        >>> merged_edges([np.array([0, 2, 5]), np.array([0, 1])])
+        array([0, 2, 5, 6])
+    """
+    first_rows = np.cumsum([0, *(int(edges[-1]) for edges in edges_of_parts)])
+    pieces = [edges[:-1] + first for edges, first in zip(edges_of_parts, first_rows[:-1], strict=True)]
+    return np.concatenate([*pieces, first_rows[-1:]]).astype(np.int64)
+
+
+def merge_rows_of_granules(parts: Sequence[PayloadPart], granularity: Granularity, name: str) -> bytes:
+    """Merge payloads that have one row per granule, and no metadata apart from edges.
+
+    Args:
+        parts: The parts.
+        granularity: The index's granularity, which is not ``"file"``.
+        name: The name of the index, for messages.
+    """
+    opened = [
+        parse_granules(payload, layout, granularity, name, has_row_each=True) for payload, layout in parts
+    ]
+    table = pa.Table.from_batches([part.batch.replace_schema_metadata(None) for part in opened])
+    batches = table.combine_chunks().to_batches()
+    batch = batches[0] if batches else opened[0].batch
+    return serialize_granules(batch, merged_edges([part.edges for part in opened]), granularity)
+
+
+# --- record batches as bytes, in Arrow's IPC stream format ----------------------------------------------
+
+
+def open_stream(data: bytes) -> pa.ipc.RecordBatchStreamReader:
+    """Open a stream, which may be compressed.
+
+    Raises:
+        pa.ArrowInvalid: If the bytes do not begin with a schema.
+    """
+    options = pa.ipc.IpcReadOptions(use_threads=len(data) >= THREADED_STREAM_BYTES)
+    return pa.ipc.open_stream(data, options=options)
+
+
+def batch_to_bytes(batch: pa.RecordBatch) -> bytes:
+    """Serialize a record batch without compression."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def batch_from_bytes(data: bytes) -> pa.RecordBatch:
+    """Parse and validate the result of `batch_to_bytes`; the batch refers to ``data``.
+
+    Raises:
+        ValueError: If the bytes are not such a batch. ``pa.ArrowInvalid`` is a ValueError, too.
+
+    Example:
+        >>> batch_from_bytes(batch_to_bytes(pa.record_batch({"x": [1, 2]}))).num_rows
+        2
+    """
+    try:
+        if expanded_bytes(data) > len(data):  # compressed, or with buffers outside of the stream
+            raise ValueError(f"it expands to {expanded_bytes(data):,} bytes")
+        with open_stream(data) as reader:
+            batch = reader.read_next_batch()
+        if batch.num_rows > 8 * len(data):  # columns without buffers can have any number of rows
+            raise ValueError(f"{len(data):,} bytes cannot have {batch.num_rows:,} rows")
+        batch.validate(full=True)
+    except (pa.ArrowException, OSError, StopIteration) as error:
+        raise ValueError(f"it is not an Arrow stream: {error}") from error
+    return batch

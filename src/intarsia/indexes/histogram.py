@@ -26,13 +26,17 @@ import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.errors import IndexBuildError
-from intarsia.indexes.column_data import ColumnData
-from intarsia.indexes.granules import compared_batches, cut_at_edges, parse_granules, serialize_granules
-from intarsia.indexes.layout import Granularity, Layout
-from intarsia.indexes.merging import PayloadPart, merge_rows_of_granules
+from intarsia.indexes.base import Index, OpenIndex, PayloadPart
+from intarsia.indexes.granules import (
+    compared_batches,
+    cut_at_edges,
+    merge_rows_of_granules,
+    parse_granules,
+    serialize_granules,
+)
+from intarsia.indexes.layout import ColumnData, Granularity, Layout
 from intarsia.indexes.parameters import check_granularity, check_integer
 from intarsia.predicate.bound import BoundCompare, BoundIn, BoundNull, BoundPrefix, Condition
-from intarsia.rows.selection import RowSelection
 
 #: Bounds are truncated to this many characters of text or bytes of binary, sufficient for an estimate.
 MAX_BOUND_LENGTH = 64
@@ -41,7 +45,7 @@ MAX_BUCKETS = 4096
 
 
 @dataclass(frozen=True)
-class Histogram:
+class Histogram(Index):
     """The distribution of a column's values, from which the number of matching rows is estimated.
 
     It does not skip rows. `explain` shows the estimate next to the actual number, and a scan reads the
@@ -79,18 +83,13 @@ class Histogram:
         check_granularity(self, "row_group", "page")
         check_integer(self, "buckets", 1, MAX_BUCKETS)
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The indexed column."""
-        return (self.column,)
-
-    def can_prune(self, predicate: Condition) -> bool:  # noqa: ARG002
+    def can_prune(self, condition: Condition) -> bool:
         """Return False: a histogram only estimates."""
         return False
 
-    def can_estimate(self, predicate: Condition) -> bool:
+    def can_estimate(self, condition: Condition) -> bool:
         """Return whether the condition depends only on order and equality."""
-        return isinstance(predicate, (BoundCompare, BoundIn, BoundNull, BoundPrefix))
+        return isinstance(condition, (BoundCompare, BoundIn, BoundNull, BoundPrefix))
 
     def build(self, chunk: ColumnData) -> bytes:
         """Divide the values of each granule into buckets of about equal counts."""
@@ -115,10 +114,6 @@ class Histogram:
         rows += [_summarize(rest, scale, self.buckets) for rest in pieces[done:]]
         batch = pa.RecordBatch.from_pylist(rows, schema=_schema(scale))
         return serialize_granules(batch, edges, self.granularity)
-
-    def can_merge(self) -> bool:
-        """Return whether granules are within row groups."""
-        return self.granularity != "file"
 
     def merge(self, parts: Sequence[PayloadPart]) -> bytes:
         """Concatenate the histograms of all granules."""
@@ -210,34 +205,30 @@ def _cut(bounds: pa.Array) -> pa.Array:
 
 
 @dataclass(frozen=True)
-class OpenHistogram:
+class OpenHistogram(OpenIndex):
     """The histograms of all granules."""
 
     scale: pa.DataType
     granules: tuple[_Granule, ...]
 
-    def candidate_rows(self, predicate: Condition) -> RowSelection | None:  # noqa: ARG002
-        """Return None: a histogram does not locate rows."""
-        return None
-
-    def estimated_rows(self, predicate: Condition) -> float | None:
+    def estimated_rows(self, condition: Condition) -> float | None:
         """Estimate the number of rows of the file that match a condition."""
-        if isinstance(predicate, BoundNull):
+        if isinstance(condition, BoundNull):
             nulls = float(sum(granule.null_count for granule in self.granules))
-            return sum(granule.rows for granule in self.granules) - nulls if predicate.negated else nulls
-        if isinstance(predicate, BoundCompare):
-            value = self._on_scale(predicate.value)
-            found = sum(granule.compared(predicate.op, value) for granule in self.granules)
-        elif isinstance(predicate, BoundIn):
-            values = [self._on_scale(value) for value in predicate.values]
-            found = sum(granule.among(values, negated=predicate.negated) for granule in self.granules)
-        elif isinstance(predicate, BoundPrefix):
-            found = sum(granule.prefixed(predicate.prefix) for granule in self.granules)
-            if predicate.negated:
+            return sum(granule.rows for granule in self.granules) - nulls if condition.negated else nulls
+        if isinstance(condition, BoundCompare):
+            value = self._on_scale(condition.value)
+            found = sum(granule.compared(condition.op, value) for granule in self.granules)
+        elif isinstance(condition, BoundIn):
+            values = [self._on_scale(value) for value in condition.values]
+            found = sum(granule.among(values, negated=condition.negated) for granule in self.granules)
+        elif isinstance(condition, BoundPrefix):
+            found = sum(granule.prefixed(condition.prefix) for granule in self.granules)
+            if condition.negated:
                 found = sum(granule.count for granule in self.granules) - found
         else:
             return None
-        return found + (sum(granule.nan_count for granule in self.granules) if predicate.or_nan else 0)
+        return found + (sum(granule.nan_count for granule in self.granules) if condition.or_nan else 0)
 
     def _on_scale(self, value: pa.Scalar) -> Any:
         data_type = value.type

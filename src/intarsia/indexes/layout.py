@@ -1,12 +1,13 @@
-"""The row ranges of a file that an index describes: its row groups, pages and granules."""
+"""What an index is built from: the values of a file, and the rows of its row groups, pages and granules."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from intarsia.errors import ColumnNotFoundError, IndexBuildError
 from intarsia.rows.selection import Rows
@@ -97,3 +98,68 @@ class Layout:
         if column not in self.page_edges:
             raise ColumnNotFoundError(column, self.page_edges)
         return self.page_edges[column]
+
+
+class ColumnData(Protocol):
+    """The values of a file's columns, the argument of `Index.build`.
+
+    Attributes:
+        layout: The row ranges of the file, including the pages of the index's columns.
+    """
+
+    layout: Layout
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The file's schema, as in `pyarrow.parquet.read_table`."""
+        ...
+
+    def rows(self, ordinals: Rows) -> pa.Table:
+        """Return rows of the file with all columns.
+
+        Args:
+            ordinals: Row ordinals of the file, ascending; int64.
+
+        Returns:
+            One row per ordinal, in the same order, with the columns of `schema`.
+        """
+        ...
+
+    def type_of(self, column: str) -> pa.DataType:
+        """Return the Arrow type of a column.
+
+        Args:
+            column: The column, dotted if it is nested.
+
+        Returns:
+            The type of the arrays that `batches` yields.
+
+        Raises:
+            ColumnNotFoundError: If the column does not exist.
+            IndexBuildError: If the column is inside a list or a map.
+        """
+        ...
+
+    def batches(self, column: str) -> Iterator[tuple[int, pa.Array]]:
+        """Read a column from its first row to its last, at most a row group at a time.
+
+        Args:
+            column: The column, dotted if it is nested.
+
+        Yields:
+            The row ordinal of the first value in the file, and the values.
+        """
+        ...
+
+    def encoded_batches(self, column: str) -> Iterator[tuple[int, pa.Array]]:
+        """Read a column as `batches` does, but with some pieces as dictionary arrays where that is faster.
+
+        Use it for indexes that process each distinct value once.
+
+        Args:
+            column: The column, dotted if it is nested.
+
+        Yields:
+            The row ordinal of the first value in the file, and the values.
+        """
+        ...

@@ -28,21 +28,20 @@ from intarsia.arrow.comparison import comparison_type
 from intarsia.arrow.hashing import Hashes, xxh64
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format import bloom
-from intarsia.indexes.column_data import ColumnData
+from intarsia.indexes.base import GatheredPart, GatheredParts, Index, OpenIndex, PayloadPart
 from intarsia.indexes.filter_matrix import MAX_FILTER_BYTES, FilterMatrix, GatheredFilters, gather_filters
-from intarsia.indexes.gathering import GatheredIndex, GatheredPart, GatheredParts
 from intarsia.indexes.granules import (
     compared_batches,
     cut_at_edges,
     granule_rows,
     is_mostly_unlisted,
+    merged_edges,
     parse_granules,
     serialize_granules,
 )
-from intarsia.indexes.layout import Granularity, Layout
-from intarsia.indexes.merging import PayloadPart, merged_edges
+from intarsia.indexes.layout import ColumnData, Granularity, Layout
+from intarsia.indexes.lookups import MAX_LOOKUPS
 from intarsia.indexes.parameters import check_choice, check_granularity, check_integer
-from intarsia.indexes.value_hash import MAX_LOOKUPS
 from intarsia.predicate.bound import (
     BoundCompare,
     BoundIn,
@@ -76,7 +75,7 @@ _LIST_TYPE = pa.list_(pa.field("item", pa.uint32(), nullable=False))
 
 
 @dataclass(frozen=True)
-class Ngram:
+class Ngram(Index):
     """The n-grams of text, for ``LIKE '%text%'``, ``'%end'``, ``'start%'`` and regular expressions.
 
     It also evaluates ``=`` and ``IN``. A searched text needs at least ``n`` bytes, or ``n - 1`` bytes at the
@@ -114,14 +113,9 @@ class Ngram:
         check_choice(self, "ignore_case", True, False)
         check_integer(self, "max_grams", 1)
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The indexed column."""
-        return (self.column,)
-
-    def can_prune(self, predicate: Condition) -> bool:
+    def can_prune(self, condition: Condition) -> bool:
         """Return whether every match contains certain grams."""
-        return bool(self._required(predicate))
+        return bool(self._required(condition))
 
     def build(self, chunk: ColumnData) -> bytes:
         """List the n-grams, and the granules that contain each of them."""
@@ -139,10 +133,6 @@ class Ngram:
             granules.add(granule, fold_case(texts) if self.ignore_case else texts)
         batch, unlisted = granules.finish()
         return serialize_granules(batch, edges, self.granularity, {b"unlisted": unlisted})
-
-    def can_merge(self) -> bool:
-        """Return whether granules are within row groups."""
-        return self.granularity != "file"
 
     def merge(self, parts: Sequence[PayloadPart]) -> bytes:
         """Merge the grams of all parts, and renumber their granules."""
@@ -198,7 +188,7 @@ class Ngram:
         """Arrange the filters in matrices, one for each size."""
         return gather_filters(enumerate(digests))
 
-    def open_gathered(self, parts: GatheredParts, num_files: int) -> GatheredIndex:
+    def open_gathered(self, parts: GatheredParts, num_files: int) -> OpenIndex:
         """Open the matrices."""
         return GatheredFilters(
             FilterMatrix(parts, num_files), lambda leaf: list(map(_gram_hashes, self._required(leaf))) or None
@@ -249,7 +239,7 @@ def _numbers(lists: pa.Array) -> npt.NDArray[np.uint32]:
 
 
 @dataclass(frozen=True)
-class OpenNgram:
+class OpenNgram(OpenIndex):
     """The grams. The granules of gram ``i`` are delta-encoded in ``steps[offsets[i]:offsets[i + 1]]``."""
 
     index: Ngram
@@ -259,13 +249,13 @@ class OpenNgram:
     steps: npt.NDArray[np.uint32]
     unlisted: npt.NDArray[np.uint32]
 
-    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
+    def candidate_rows(self, condition: Condition) -> RowSelection | None:
         """Return the rows of the granules that have all grams of a queried value or pattern.
 
         Raises:
             IndexPayloadError: If the payload names a granule that does not exist.
         """
-        required = self.index._required(predicate)
+        required = self.index._required(condition)
         if not required:
             return None
         hit = np.zeros(len(self.edges) - 1, dtype=bool)

@@ -1,7 +1,8 @@
-"""Check the parameters of an index when it is constructed, before any file is opened."""
+"""The parameters of an index, which are checked when it is constructed, before any file is opened."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from intarsia.errors import IndexBuildError
@@ -74,3 +75,8 @@ def _invalid(index: Any, name: str, allowed: str) -> IndexBuildError:
         f"{type(index).__name__}: {name} is {value!r}; use {allowed}",
         reason=f"invalid-{name.replace('_', '-')}",
     )
+
+
+def parameters(index: Any) -> dict[str, Any]:
+    """Return an index's parameters, such that ``type(index)(**parameters)`` equals the index."""
+    return dataclasses.asdict(index)

@@ -7,19 +7,20 @@ next, and skip every proof that costs more than reading. Costs are per row group
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from intarsia.errors import FormatError, IndexPayloadError, IntarsiaError
+from intarsia.file import ParquetInput
 from intarsia.format.footer import Leaf
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
-
-#: The cost of a request to a local file, in bytes that could be read in that time.
-LOCAL_REQUEST_BYTES = 1 << 12
 
 #: The conditions to evaluate, each with the row groups in which its result matters.
 Wanted: TypeAlias = Mapping[Condition, Bools]
@@ -112,3 +113,91 @@ class Proof(Protocol):
             IndexPayloadError: If the index is damaged. Earlier results are still correct.
         """
         ...
+
+
+# --- evaluating an index safely: its class may come from any package, and its payload may be damaged ----
+
+_Result = TypeVar("_Result")
+
+
+def call_index(call: Callable[[], _Result]) -> _Result:
+    """Call a method of an index, and turn its failures into `IndexPayloadError`.
+
+    Args:
+        call: The call.
+
+    Raises:
+        IndexPayloadError: If the call fails with any error other than those below.
+        FormatError: If the file is not valid. It is raised unchanged, as is OSError.
+    """
+    try:
+        return call()
+    except (IndexPayloadError, FormatError, OSError):
+        raise
+    except (IntarsiaError, pa.ArrowException) as error:  # for example values of types that do not compare
+        raise IndexPayloadError(str(error), reason="index-failed") from error
+    except Exception as error:
+        raise IndexPayloadError(
+            f"it failed with {type(error).__name__}: {error}", reason="index-failed"
+        ) from error
+
+
+def call_or_ignore(file: ParquetInput, name: str, call: Callable[[], _Result]) -> _Result | None:
+    """Call a method of an index, or ignore the index with a note and return None (contract C2).
+
+    Args:
+        file: The file, which records the note.
+        name: The name of the index.
+        call: The call.
+    """
+    try:
+        return call_index(call)
+    except IndexPayloadError as error:
+        file.distrust_by(name, error)
+        return None
+
+
+def evaluate_conditions(
+    file: ParquetInput, name: str, judge: Callable[[Condition], Verdict], conditions: Iterable[Condition]
+) -> Iterator[Verdict]:
+    """Evaluate conditions with an index, up to the first failure, which the file records."""
+    try:
+        for condition in conditions:
+            yield call_index(partial(judge, condition))
+    except IndexPayloadError as error:
+        file.distrust_by(name, error)
+
+
+# --- batches of reads -----------------------------------------------------------------------------------
+
+_Item = TypeVar("_Item")
+
+#: The maximum number of bytes of indexes in one batch of reads.
+MAX_BATCH_BYTES = 1 << 26
+
+
+def split_batches(
+    items: Iterable[_Item], num_bytes: Callable[[_Item], int], max_bytes: int = MAX_BATCH_BYTES
+) -> Iterator[list[_Item]]:
+    """Split items, in order, into lists of at most ``max_bytes`` where possible.
+
+    Args:
+        items: The items.
+        num_bytes: Returns the number of bytes of an item.
+        max_bytes: The maximum number of bytes of a list with several items.
+
+    Example:
+        >>> list(split_batches(["ab", "c", "def"], len, max_bytes=3))
+        [['ab', 'c'], ['def']]
+    """
+    batch: list[_Item] = []
+    batch_bytes = 0
+    for item in items:
+        size = num_bytes(item)
+        if batch and batch_bytes + size > max_bytes:
+            yield batch
+            batch, batch_bytes = [], 0
+        batch.append(item)
+        batch_bytes += size
+    if batch:
+        yield batch

@@ -1,4 +1,4 @@
-"""Look up the class of an index kind, built in or registered by a package.
+"""Look up the class of an index kind, built in or registered by a package, and construct attached indexes.
 
 A package registers a kind by an entry point of the same name in the group ``intarsia.indexes``. A class is
 imported when a file or a caller names its kind.
@@ -7,9 +7,17 @@ imported when a file or a caller names its kind.
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
+
+from intarsia.file import FileMetadata
+from intarsia.file.schema import INDEX_KEYS
+from intarsia.format.blob import DATAFUSION_KEY
+from intarsia.format.directory import Entry
+from intarsia.indexes.base import Index
+from intarsia.predicate.bound import Path
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -52,7 +60,7 @@ def known_kinds() -> tuple[str, ...]:
     return tuple(sorted({*_BUILT_IN, *_registered()}))
 
 
-def find_index_class(kind: str) -> type[Any] | None:
+def find_index_class(kind: str) -> type[Index] | None:
     """Return the class of an index kind, or None if no installed package has it or its import fails.
 
     Example:
@@ -74,11 +82,11 @@ def why_unknown(kind: str) -> str:
     return loaded if isinstance(loaded, str) else f"the class of kind {kind!r} is {loaded.__qualname__}"
 
 
-def _load(kind: str) -> type[Any] | str:
+def _load(kind: str) -> type[Index] | str:
     """Return the class of a kind, or why it cannot be found."""
     if kind in _BUILT_IN:
         module, _, name = _BUILT_IN[kind].partition(":")
-        built_in: type[Any] = getattr(import_module(module), name)
+        built_in: type[Index] = getattr(import_module(module), name)
         return built_in
     if kind not in _registered():
         return f"no installed package has indexes of kind {kind!r}"
@@ -86,7 +94,7 @@ def _load(kind: str) -> type[Any] | str:
 
 
 @cache
-def _load_registered(entry: EntryPoint) -> type[Any] | str:
+def _load_registered(entry: EntryPoint) -> type[Index] | str:
     registered = f"indexes of kind {entry.name!r} are registered by {entry.value!r}, which "
     try:
         loaded = entry.load()
@@ -94,6 +102,64 @@ def _load_registered(entry: EntryPoint) -> type[Any] | str:
         return f"{registered}cannot be imported: {type(error).__name__}: {error}"
     if not isinstance(loaded, type):
         return f"{registered}is not a class"
+    if not issubclass(loaded, Index):
+        return f"{registered}does not derive from intarsia.indexes.Index"
     if getattr(loaded, "kind", None) != entry.name or not isinstance(getattr(loaded, "version", None), int):
         return f"{registered}has the kind {getattr(loaded, 'kind', None)!r}, or has no version"
     return loaded
+
+
+@dataclass(frozen=True)
+class FoundIndex:
+    """The attached index object, or why it cannot be constructed.
+
+    Attributes:
+        index: The object, with the class of the entry's kind and the entry's parameters, or None.
+        fault: Why there is no object: the kind is unknown, a later version wrote the entry, or its parameters
+            are not valid.
+        reason: The same as a sentence fragment.
+    """
+
+    index: Index | None
+    fault: Literal["kind-unknown", "newer", "damaged"] | None = None
+    reason: str | None = None
+
+    @property
+    def code(self) -> str:
+        """The fault as a code of `IntarsiaError.reason`."""
+        return "unknown-kind" if self.fault == "kind-unknown" else f"{self.fault}-index"
+
+
+def find_index(entry: Entry) -> FoundIndex:
+    """Construct the attached index object from its entry."""
+    cls = find_index_class(entry.kind)
+    if cls is None:
+        return FoundIndex(None, "kind-unknown", why_unknown(entry.kind))
+    if entry.kind_version > cls.version:
+        detail = f"it has version {entry.kind_version}, and the latest known version is {cls.version}"
+        return FoundIndex(None, "newer", detail)
+    try:
+        index = cls(**entry.parameters)
+        names = tuple(index.columns)
+        granularity = getattr(index, "granularity", entry.granularity)
+    except Exception as error:  # noqa: BLE001 - the class may come from any package
+        return FoundIndex(None, "damaged", f"its parameters are not valid for its kind: {error}")
+    if names != entry.column_names or granularity != entry.granularity:
+        detail = "its parameters name other columns or granules than the directory"
+        return FoundIndex(None, "damaged", detail)
+    return FoundIndex(index)
+
+
+def indexed_columns(metadata: FileMetadata) -> frozenset[Path] | None:
+    """Return the columns of the embedded indexes of a file; None if some of these cannot be used."""
+    return metadata.derived("indexed columns", lambda: _find_indexed_columns(metadata))
+
+
+def _find_indexed_columns(metadata: FileMetadata) -> frozenset[Path] | None:
+    keys = metadata.footer.key_values
+    if not any(key in keys for key in INDEX_KEYS):
+        return frozenset()
+    directory = None if DATAFUSION_KEY in keys else metadata.directory
+    if directory is None or any(find_index(entry).index is None for entry in directory.entries):
+        return None
+    return frozenset(path for entry in directory.entries for path in entry.columns)

@@ -23,7 +23,7 @@ import xxhash
 from intarsia.arrow.hashing import Hashes, xxh64
 from intarsia.errors import CorruptFileError, IndexBuildError, IndexPayloadError
 from intarsia.format import bloom
-from intarsia.indexes.column_data import ColumnData
+from intarsia.indexes.base import GatheredPart, GatheredParts, Index, OpenIndex, PayloadBytes, PayloadSource
 from intarsia.indexes.filter_matrix import (
     MAX_FILTER_BYTES,
     FilterMatrix,
@@ -31,10 +31,8 @@ from intarsia.indexes.filter_matrix import (
     gather_filters,
     one_of,
 )
-from intarsia.indexes.gathering import GatheredIndex, GatheredPart, GatheredParts
-from intarsia.indexes.layout import Layout
-from intarsia.indexes.probing import PayloadBytes, PayloadSource
-from intarsia.indexes.value_hash import check_hashable, hash_values, is_lookup, lookup_hashes, lookup_values
+from intarsia.indexes.layout import ColumnData, Layout
+from intarsia.indexes.lookups import check_hashable, hash_values, is_lookup, lookup_hashes, lookup_values
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
@@ -62,7 +60,7 @@ _FILE_FPP = 0.01
 
 
 @dataclass(frozen=True)
-class RowMap:
+class RowMap(Index):
     """A map from values to rows, for point lookups (``=``, ``IN``) in unsorted columns.
 
     It takes 5 to 6 bytes per row, and a lookup reads about 1.5 kB of it. It suits columns whose values rarely
@@ -83,14 +81,9 @@ class RowMap:
 
     column: str
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The indexed column."""
-        return (self.column,)
-
-    def can_prune(self, predicate: Condition) -> bool:
+    def can_prune(self, condition: Condition) -> bool:
         """Return whether the condition is ``=`` or IN with up to 1,024 values."""
-        return is_lookup(predicate)
+        return is_lookup(condition)
 
     def build(self, chunk: ColumnData) -> bytes:
         """Sort the hashes of the values, each with the ordinal of its row, into buckets.
@@ -143,7 +136,7 @@ class RowMap:
             for part in gather_filters(filters)
         ]
 
-    def open_gathered(self, parts: GatheredParts, num_files: int) -> GatheredIndex:
+    def open_gathered(self, parts: GatheredParts, num_files: int) -> OpenIndex:
         """Open the matrices."""
         widths = sorted({name.partition("/")[0] for name in parts.names()})
         if not all(bits.isdecimal() and 1 <= int(bits) <= _HASH_BITS for bits in widths):
@@ -158,28 +151,28 @@ class RowMap:
 
 
 @dataclass(frozen=True)
-class _GatheredRowMaps:
+class _GatheredRowMaps(OpenIndex):
     """The filters of each number of hash bits. A file has one filter."""
 
     num_files: int
     filters: Sequence[GatheredFilters]
 
-    def candidate_files(self, predicate: Condition) -> Bools | None:
+    def candidate_files(self, condition: Condition) -> Bools | None:
         kept = known = np.zeros(self.num_files, dtype=bool)
         for filters in self.filters:
-            found = filters.candidate_files(predicate)
+            found = filters.candidate_files(condition)
             if found is None:
                 return None
             known = known | filters.matrix.has_filter
             kept = kept | found & filters.matrix.has_filter
         return kept | ~known
 
-    def cost_bytes(self, predicate: Condition) -> int:
-        return sum(filters.cost_bytes(predicate) for filters in self.filters)
+    def cost_bytes(self, condition: Condition) -> int:
+        return sum(filters.cost_bytes(condition) for filters in self.filters)
 
 
-def _required(hash_bits: int, predicate: Condition) -> list[Hashes] | None:
-    hashes = lookup_hashes(predicate)
+def _required(hash_bits: int, condition: Condition) -> list[Hashes] | None:
+    hashes = lookup_hashes(condition)
     return None if hashes is None else one_of(_rehashed(hashes >> np.uint64(_HASH_BITS - hash_bits)))
 
 
@@ -286,7 +279,7 @@ def _drop(keys: Hashes, edges: npt.NDArray[np.int64], is_kept: npt.NDArray[np.bo
 
 
 @dataclass(frozen=True)
-class OpenRowMap:
+class OpenRowMap(OpenIndex):
     """A row map that is read on demand."""
 
     source: PayloadSource
@@ -308,13 +301,13 @@ class OpenRowMap:
             )
         return cls(source, widths, num_entries, name)
 
-    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
+    def candidate_rows(self, condition: Condition) -> RowSelection | None:
         """Return the rows whose value has the hash of one of the queried values.
 
         Raises:
             IndexPayloadError: If the bytes that were read are damaged.
         """
-        hashes = lookup_hashes(predicate)
+        hashes = lookup_hashes(condition)
         if hashes is None:
             return None
         widths = self.widths
@@ -334,9 +327,9 @@ class OpenRowMap:
             raise IndexPayloadError(f"the payload of {self.name} describes other rows", reason="other-rows")
         return RowSelection.from_rows(ordinals)
 
-    def is_certain_within(self, predicate: Condition, low: int, high: int) -> bool:
+    def is_certain_within(self, condition: Condition, low: int, high: int) -> bool:
         """Return whether no other integer from ``low`` to ``high`` has the hash bits of a queried value."""
-        values, hashes = lookup_values(predicate), lookup_hashes(predicate)
+        values, hashes = lookup_values(condition), lookup_hashes(condition)
         if values is None or hashes is None or not pa.types.is_integer(values.type):
             return False
         data_type = pa.int64() if pa.types.is_signed_integer(values.type) else pa.uint64()

@@ -18,23 +18,23 @@ from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.arrow.nested import field_type, field_values
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format.arrow_stream import check_expanded
-from intarsia.indexes.column_data import ColumnData
-from intarsia.indexes.layout import Layout
+from intarsia.indexes.base import Index, OpenIndex
+from intarsia.indexes.granules import open_stream
+from intarsia.indexes.layout import ColumnData, Layout
 from intarsia.indexes.parameters import check_integer
-from intarsia.indexes.streams import open_stream
 from intarsia.predicate.bound import Condition, Path
 from intarsia.predicate.evaluate import condition_mask
-from intarsia.rows.selection import Rows, RowSelection
+from intarsia.rows.selection import Rows
 
 _ORDINAL = "ordinal"
 
 
 @dataclass(frozen=True)
-class Sample:
+class Sample(Index):
     """A uniform sample of the file's rows, drawn without replacement.
 
     `Table.sample` merges the samples of files without reading data. A sample can estimate the matching rows
-    of any predicate, including those that a histogram cannot. It does not skip rows.
+    of any condition, including those that a histogram cannot. It does not skip rows.
 
     Args:
         n: The number of rows. A file with fewer rows is sampled as a whole.
@@ -63,7 +63,7 @@ class Sample:
         """Empty, because a sample contains whole rows."""
         return ()
 
-    def can_estimate(self, predicate: Condition) -> bool:  # noqa: ARG002
+    def can_estimate(self, condition: Condition) -> bool:
         """Return True: a sample has every column."""
         return True
 
@@ -123,7 +123,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class OpenSample:
+class OpenSample(OpenIndex):
     """A sample of the rows of a file.
 
     Attributes:
@@ -136,25 +136,21 @@ class OpenSample:
     ordinals: Rows
     rows: pa.Table
 
-    def candidate_rows(self, predicate: Condition) -> RowSelection | None:  # noqa: ARG002
-        """Return None: a sample only estimates."""
-        return None
-
-    def estimated_rows(self, predicate: Condition) -> float | None:
+    def estimated_rows(self, condition: Condition) -> float | None:
         """Estimate the number of rows of the file that match a condition, or None if the column is missing.
 
         If ``k`` of the ``n`` sampled rows match, the estimated share of matches among the other rows is
         ``(k + 1) / (n + 2)`` (Laplace's rule of succession). So rare values are not estimated to be absent.
         """
-        values = self._values(predicate.path)
+        values = self._values(condition.path)
         if values is None:
             return None
         plain = comparison_array(values, comparison_type(values.type))
         try:
-            compared = plain if plain.type == predicate.type else plain.cast(predicate.type)
+            compared = plain if plain.type == condition.type else plain.cast(condition.type)
         except pa.ArrowException:  # the column has another type in other files of the table
             return None
-        hits = sum(condition_mask(predicate, chunk).true_count for chunk in compared.chunks)
+        hits = sum(condition_mask(condition, chunk).true_count for chunk in compared.chunks)
         unseen = self.num_rows - len(self.ordinals)
         return float(hits + unseen * (hits + 1) / (len(self.ordinals) + 2))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +14,7 @@ from intarsia.file import ParquetInput
 from intarsia.file.trust import Claim
 from intarsia.format.enums import BoundaryOrder
 from intarsia.format.footer import Leaf
-from intarsia.indexes.calling import evaluate_conditions
-from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted
+from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, evaluate_conditions
 from intarsia.predicate import Path
 from intarsia.predicate.bound import BoundIn, Condition
 from intarsia.rows.bounds import (
@@ -28,9 +29,12 @@ from intarsia.rows.bounds import (
 from intarsia.rows.ordering import ArrowOrdering, Keys, Ordering
 from intarsia.rows.selection import RowSelection
 
+Counts: TypeAlias = npt.NDArray[np.int64]
+Chances: TypeAlias = npt.NDArray[np.float64]
+
 
 class RowGroupStatistics:
-    """The statistics of a file's row groups, as an index and as a proof without cost."""
+    """The statistics of a file's row groups, as a proof without cost."""
 
     name = "statistics"
     is_lookup = False
@@ -41,47 +45,20 @@ class RowGroupStatistics:
 
     def reach(self, condition: Condition) -> Bools | None:
         """Return every row group, if the column has usable statistics."""
-        bounds = self.bounds(condition)
+        bounds = column_statistics(self._file, condition.path)
         return None if bounds is None else np.ones(len(bounds), dtype=bool)
 
-    def cost(self, wanted: Wanted) -> ProofCost:  # noqa: ARG002
+    def cost(self, wanted: Wanted) -> ProofCost:
         """Return zero, because the statistics are in the footer."""
         return ProofCost(0, 0)
 
-    def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:  # noqa: ARG002
+    def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
         """Evaluate conditions with the statistics."""
-        return evaluate_conditions(self._file, self.name, self, wanted)
+        return evaluate_conditions(self._file, self.name, self._judge, wanted)
 
-    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
-        """Return the rows of the row groups that might match."""
-        bounds = self.bounds(predicate)
-        return None if bounds is None else _rows(bounds, might_match(predicate, bounds))
-
-    def certain_rows(self, predicate: Condition) -> RowSelection | None:
-        """Return the rows of the row groups in which all rows match."""
-        bounds = self.bounds(predicate)
-        return None if bounds is None else _rows(bounds, certainly_matches(predicate, bounds))
-
-    def chance_of_absence(
-        self, predicate: Condition, num_distinct: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.float64] | None:
-        """Estimate the probability that a row group has no value of a list, if it lacks the first of them.
-
-        Args:
-            predicate: The condition.
-            num_distinct: The number of distinct values in each row group, or more.
-
-        Returns:
-            The probability for each row group, 1 for a condition without a list; None if it is unknown.
-        """
-        if not isinstance(predicate, BoundIn) or predicate.negated:
-            return np.ones(len(num_distinct))
-        bounds = self.bounds(predicate)
-        return None if bounds is None else chance_of_absence(predicate, bounds, num_distinct)
-
-    def bounds(self, predicate: Condition) -> Bounds | None:
-        """Return the statistics of the condition's column as bounds."""
-        return column_statistics(self._file, predicate.path)
+    def _judge(self, condition: Condition) -> Verdict:
+        bounds = column_statistics(self._file, condition.path)
+        return Verdict(condition, None, None) if bounds is None else judge_bounds(condition, bounds)
 
 
 def column_statistics(file: ParquetInput, path: Path) -> Bounds | None:
@@ -93,6 +70,23 @@ def column_statistics(file: ParquetInput, path: Path) -> Bounds | None:
         ("statistics", leaf.ordinal, file.metadata.contradictions),
         lambda: statistics_bounds(file, leaf, file.schema.ordering(leaf)),
     )
+
+
+def chances_of_absence(file: ParquetInput, condition: Condition, num_distinct: Counts) -> Chances | None:
+    """Estimate the probability that a row group has no value of a list, if it lacks the first of them.
+
+    Args:
+        file: The file.
+        condition: The condition.
+        num_distinct: The number of distinct values in each row group, or more.
+
+    Returns:
+        The probability for each row group, 1 for a condition without a list; None if it is unknown.
+    """
+    if not isinstance(condition, BoundIn) or condition.negated:
+        return np.ones(len(num_distinct))
+    bounds = column_statistics(file, condition.path)
+    return None if bounds is None else chance_of_absence(condition, bounds, num_distinct)
 
 
 def statistics_bounds(file: ParquetInput, leaf: Leaf, ordering: Ordering | None) -> Bounds:
@@ -128,7 +122,10 @@ def statistics_bounds(file: ParquetInput, leaf: Leaf, ordering: Ordering | None)
             lows.append(pair[0])
             highs.append(pair[1])
     edges = footer.row_group_starts
-    minima, maxima = _decoded(ordering, lows, highs)
+    minima = maxima = np.empty(0, dtype=object)
+    if ordering is not None:
+        with suppress(CorruptFileError):  # one of the wrong length discredits all
+            minima, maxima = ordering.decode_pairs(lows, highs)
     positions = np.array(bounded if len(minima) else [], dtype=np.int64)
     return bounds_of_keys(
         ordering, edges[:-1], edges[1:], positions, minima, maxima, null_counts, nan_counts, all_null
@@ -162,17 +159,6 @@ def exact_bounds(
         flags = statistics.is_min_value_exact, statistics.is_max_value_exact
         exact[row_group] = flags == (True, True) if ordering.is_bytes else False not in flags
     return exact
-
-
-def _decoded(ordering: Ordering | None, lows: list[bytes], highs: list[bytes]) -> tuple[Keys, Keys]:
-    """Decode bounds to keys. If any bound has a wrong length, return none."""
-    nothing = np.empty(0, dtype=object)
-    if ordering is None:
-        return nothing, nothing
-    try:
-        return ordering.decode_pairs(lows, highs)
-    except CorruptFileError:
-        return nothing, nothing
 
 
 def bounds_of_keys(
@@ -218,5 +204,11 @@ def bounds_of_keys(
     )
 
 
-def _rows(bounds: Bounds, hit: np.ndarray) -> RowSelection:
-    return RowSelection.union_of(bounds.starts[hit], bounds.stops[hit])
+def judge_bounds(condition: Condition, bounds: Bounds) -> Verdict:
+    """Return the rows of the granules that might match, and of those in which all rows match."""
+    possible, certain = might_match(condition, bounds), certainly_matches(condition, bounds)
+    return Verdict(
+        condition,
+        RowSelection.union_of(bounds.starts[possible], bounds.stops[possible]),
+        RowSelection.union_of(bounds.starts[certain], bounds.stops[certain]),
+    )

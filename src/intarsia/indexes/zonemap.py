@@ -24,20 +24,20 @@ import pyarrow.compute as pc
 from intarsia.arrow.comparison import compares_alike
 from intarsia.errors import CorruptFileError
 from intarsia.format.enums import BoundaryOrder
-from intarsia.indexes.column_data import ColumnData
-from intarsia.indexes.gathering import GatheredPart, GatheredParts
+from intarsia.indexes.base import GatheredPart, GatheredParts, Index, OpenIndex, PayloadPart
 from intarsia.indexes.granules import (
+    batch_from_bytes,
+    batch_to_bytes,
     compared_batches,
     granule_rows,
     granule_runs,
+    merge_rows_of_granules,
     parse_granules,
     refuse_nested,
     serialize_granules,
 )
-from intarsia.indexes.layout import Granularity, Layout
-from intarsia.indexes.merging import PayloadPart, merge_rows_of_granules
+from intarsia.indexes.layout import ColumnData, Granularity, Layout
 from intarsia.indexes.parameters import check_granularity
-from intarsia.indexes.streams import batch_from_bytes, batch_to_bytes
 from intarsia.indexes.summaries import GranuleSummaries, merge_summaries, summarize, summary_schema
 from intarsia.predicate.bound import BoundMatch, BoundNull, Condition
 from intarsia.rows.bounds import Bools, Bounds, boundary_order, certainly_matches, might_match
@@ -53,7 +53,7 @@ from intarsia.rows.selection import Rows, RowSelection
 
 
 @dataclass(frozen=True)
-class ZoneMap:
+class ZoneMap(Index):
     """Minimum, maximum, sum and counts of a column, per granule.
 
     It prunes comparisons, ranges, ``IN``, prefixes and ``IS [NOT] NULL``. It also works for types without
@@ -86,21 +86,12 @@ class ZoneMap:
         """Check the parameters."""
         check_granularity(self)
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The indexed column."""
-        return (self.column,)
-
     def build(self, chunk: ColumnData) -> bytes:
         """Summarize each granule: bounds, sum and counts."""
         edges = chunk.layout.edges(self.granularity, self.column)
         data_type = refuse_nested(self, self.column, chunk.type_of(self.column))
         summaries = _granule_summaries(edges, compared_batches(chunk, self.column), data_type)
         return serialize_granules(_cut_bounds(summaries), edges, self.granularity)
-
-    def can_merge(self) -> bool:
-        """Return whether granules are within row groups."""
-        return self.granularity != "file"
 
     def merge(self, parts: Sequence[PayloadPart]) -> bytes:
         """Concatenate the summaries of all granules."""
@@ -119,10 +110,10 @@ class ZoneMap:
             raise granules.damaged("a minimum is above its maximum")
         return zone_map
 
-    def can_prune(self, predicate: Condition) -> bool:
+    def can_prune(self, condition: Condition) -> bool:
         """Return whether bounds can evaluate the condition; a pattern needs a literal prefix."""
-        if isinstance(predicate, BoundMatch):
-            return bool(predicate.prefix) and not predicate.negated
+        if isinstance(condition, BoundMatch):
+            return bool(condition.prefix) and not condition.negated
         return True
 
     def can_summarize(self, column: str) -> bool:
@@ -149,25 +140,25 @@ class ZoneMap:
 
 
 @dataclass(frozen=True)
-class GatheredZoneMap:
+class GatheredZoneMap(OpenIndex):
     """The summaries of many files, read on first use. A file is a granule."""
 
     parts: GatheredParts
     num_files: int
 
-    def cost_bytes(self, predicate: Condition) -> int:  # noqa: ARG002
+    def cost_bytes(self, condition: Condition) -> int:
         """Return the size of the table."""
         return self.parts.num_bytes("summaries")
 
-    def candidate_files(self, predicate: Condition) -> Bools | None:
+    def candidate_files(self, condition: Condition) -> Bools | None:
         """Return the files that might have a matching row."""
-        return self._opened.evaluate(predicate, might_match)
+        return self._opened.evaluate(condition, might_match)
 
-    def certain_files(self, predicate: Condition) -> Bools | None:
+    def certain_files(self, condition: Condition) -> Bools | None:
         """Return the files in which all rows match."""
-        return self._opened.evaluate(predicate, certainly_matches)
+        return self._opened.evaluate(condition, certainly_matches)
 
-    def file_summaries(self, column: str) -> tuple[pa.Table, Bools]:  # noqa: ARG002
+    def file_summaries(self, column: str) -> tuple[pa.Table, Bools]:
         """Return the summary of each file, and whether its bounds are values."""
         return self._opened.summaries, self._opened.exact
 
@@ -185,7 +176,7 @@ class GatheredZoneMap:
 
 
 @dataclass(frozen=True)
-class OpenZoneMap:
+class OpenZoneMap(OpenIndex):
     """The summaries of all granules.
 
     Attributes:
@@ -198,30 +189,30 @@ class OpenZoneMap:
     summaries: pa.Table
     exact: Bools
 
-    def candidate_rows(self, predicate: Condition) -> RowSelection | None:
+    def candidate_rows(self, condition: Condition) -> RowSelection | None:
         """Return the rows of the granules that might match."""
-        return self._evaluate(predicate, might_match)
+        return self._evaluate(condition, might_match)
 
-    def certain_rows(self, predicate: Condition) -> RowSelection | None:
+    def certain_rows(self, condition: Condition) -> RowSelection | None:
         """Return the rows of the granules in which all rows match."""
-        return self._evaluate(predicate, certainly_matches)
+        return self._evaluate(condition, certainly_matches)
 
-    def granule_summaries(self, column: str) -> GranuleSummaries:  # noqa: ARG002
+    def granule_summaries(self, column: str) -> GranuleSummaries:
         """Return bounds, sum and counts of each granule."""
         return GranuleSummaries(self.edges, self.summaries, self.exact)
 
     def _evaluate(
-        self, predicate: Condition, verdict: Callable[[Condition, Bounds], Bools]
+        self, condition: Condition, verdict: Callable[[Condition, Bounds], Bools]
     ) -> RowSelection | None:
-        hit = self.evaluate(predicate, verdict)
+        hit = self.evaluate(condition, verdict)
         return None if hit is None else granule_rows(self.edges, hit)
 
-    def evaluate(self, predicate: Condition, verdict: Callable[[Condition, Bounds], Bools]) -> Bools | None:
+    def evaluate(self, condition: Condition, verdict: Callable[[Condition, Bounds], Bools]) -> Bools | None:
         """Evaluate a condition on each granule; None if its type is not that of the values."""
         data_type = self.summaries.schema.field("min").type
-        if not isinstance(predicate, BoundNull) and not compares_alike(data_type, predicate.type):
+        if not isinstance(condition, BoundNull) and not compares_alike(data_type, condition.type):
             return None
-        return verdict(predicate, self.bounds)
+        return verdict(condition, self.bounds)
 
     @property
     def is_contradictory(self) -> bool:

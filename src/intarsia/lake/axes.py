@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TypeAlias
 
@@ -25,18 +25,17 @@ from intarsia.file import FileMetadata
 from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
 from intarsia.format.directory import KEY
 from intarsia.format.enums import Type
-from intarsia.indexes.embedded import indexed_columns
-from intarsia.lake.planning import PlannedPart
+from intarsia.indexes.registry import indexed_columns
+from intarsia.lake.data_file import DataFile
 from intarsia.lake.snapshot import Snapshot
 from intarsia.predicate import Path
 from intarsia.read.ahead import ahead
-from intarsia.read.file_plan import FilePlan, JoinedRows
+from intarsia.read.file_plan import FilePlan, JoinedRows, without_deleted
 from intarsia.read.file_query import FileQuery, leaves_under
+from intarsia.read.pages_read import PagesRead
 from intarsia.rows.bounds import Bools
-
-#: The maximum number of files in an axis, and of bytes of their metadata in memory.
-MAX_FILES = 1_024
-MAX_BYTES = 64 << 20
+from intarsia.rows.selection import union
+from intarsia.tuning import AXIS_BYTES, AXIS_FILES
 
 #: Files that can be joined, by ordinal in the table.
 Members: TypeAlias = "dict[int, JoinedPart]"
@@ -121,7 +120,7 @@ def axes(parts: Iterable[tuple[int, JoinedPart]]) -> Iterator[Members]:
     for ordinal, part in parts:
         found.setdefault(_key_of(part), {})[ordinal] = part
         num_files, num_bytes = num_files + 1, num_bytes + part.metadata.memory_bytes
-        if num_files >= MAX_FILES or num_bytes >= MAX_BYTES:
+        if num_files >= AXIS_FILES or num_bytes >= AXIS_BYTES:
             yield from found.values()
             found, num_files, num_bytes = {}, 0, 0
     yield from found.values()
@@ -189,21 +188,53 @@ class AxisPlan:
         parts = zip(among.tolist(), self.parts.values(), strict=True)
         return np.array([matters and _has_indexes(part.metadata, paths) for matters, part in parts])
 
-    def planned(self) -> Iterator[tuple[int, PlannedPart]]:
-        """Yield the plan of each file that is left and needs no other plan."""
-        is_final = self.is_left.copy()
+    @cached_property
+    def is_planned(self) -> Bools:
+        """Whether each file might contain rows that match, and needs no other plan."""
+        found = self.is_left.copy()
         if not self.plan.has_all:
-            is_final &= self.needs_no_pages
-            is_final &= ~self.has_indexes(is_final)
+            found &= self.needs_no_pages
+            found &= ~self.has_indexes(found)
         elif self._is_on_int96:  # an index records the unit of its file's values, which binds more exactly
-            is_final &= ~self.has_indexes(is_final)
-        joined, pages = self.joined, self._pages_by_file()
-        edges = joined.row_edges.tolist()
-        for position, (ordinal, part) in enumerate(self.parts.items()):
-            if is_final[position]:
-                rows = JoinedRows(edges[position], edges[position + 1], pages.get(position, {}))
-                plan = self.plan.of_file(rows, part.metadata.contradictions)
-                yield ordinal, PlannedPart(part.metadata, plan)
+            found &= ~self.has_indexes(found)
+        return found
+
+    @cached_property
+    def read_bytes(self) -> npt.NDArray[np.int64]:
+        """The estimated bytes to read of each file."""
+        by_group = self.query.estimated_bytes_by_group(self.plan.candidates)
+        return np.asarray(np.add.reduceat(by_group, self.joined.group_edges[:-1]))
+
+    @cached_property
+    def has_certain(self) -> Bools:
+        """Whether rows of each file are certain to match."""
+        return self.joined.files_with(self.plan.certain)
+
+    def of_file(self, position: int) -> FilePlan:
+        """Return the plan of one of the files, without the deleted rows of the table."""
+        start, stop = self.joined.row_edges[position : position + 2].tolist()
+        rows = JoinedRows(start, stop, self._pages_by_file.get(position, {}))
+        return self.plan.of_file(rows, self.joined.parts[position].metadata.contradictions)
+
+    def of_files(self, positions: Sequence[int], entries: Sequence[DataFile]) -> tuple[FileQuery, FilePlan]:
+        """Return the query and the plan of some of the files; the rows of the others count as deleted.
+
+        Args:
+            positions: The positions of the files in the axis, ascending.
+            entries: The files.
+        """
+        edges = self.joined.row_edges
+        is_other = np.ones(len(self.parts), dtype=bool)
+        is_other[positions] = False
+        deleted = [self.joined.rows_of(is_other)]
+        for position, entry in zip(positions, entries, strict=True):
+            if entry.deletes is not None:
+                start, stop = edges[position : position + 2].tolist()
+                deleted.append(entry.deleted_rows().clip(0, stop - start).shift(start))
+        query = replace(
+            self.query, deleted=union(deleted), deleted_by=entries[0].deleted_by, pages=PagesRead()
+        )
+        return query, without_deleted(query, replace(self.plan, index_bytes=0))
 
     @property
     def _is_on_int96(self) -> bool:
@@ -211,6 +242,7 @@ class AxisPlan:
         leaves = leaves_under(self.query.file, self.query.predicate_paths)
         return any(leaf.type == Type.INT96 for leaf in leaves)
 
+    @cached_property
     def _pages_by_file(self) -> dict[int, dict[int, bytes]]:
         """Return the dictionary pages of each file, by offset in the file."""
         joined = self.joined

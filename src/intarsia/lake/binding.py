@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,8 +38,7 @@ MAX_SCAN_EXPANDED_BYTES = 2 << 30
 _MAX_BINDINGS = 64
 
 
-@dataclass(frozen=True)
-class _Binding:
+class _Binding(NamedTuple):
     """The query bound to files of one schema.
 
     Attributes:
@@ -52,10 +51,6 @@ class _Binding:
     missing: Mapping[Path, pa.DataType]
     names: FileNames | None
 
-    def own(self, path: Path) -> Path:
-        """Return the path in the files of a path in the table."""
-        return path if self.names is None else self.names.path(path)
-
 
 class TableBinder:
     """Binds one query to the files of a table.
@@ -64,6 +59,9 @@ class TableBinder:
         table: The table.
         predicate: The rows to select; None for all.
         columns: The columns of the result.
+
+    Attributes:
+        predicate: The rows to select; None for all.
 
     Raises:
         PredicateError: If a literal cannot be compared with its column.
@@ -74,22 +72,22 @@ class TableBinder:
         self, table: TableFiles, predicate: Predicate | None, columns: Sequence[OutputColumn]
     ) -> None:
         self._table = table
-        self._predicate = predicate
+        self._definition = definition = table.definition
+        self.predicate = predicate
         self._columns = tuple(columns)
-        self._bound = None if predicate is None else _bind_leaves(predicate, table.schema, table.variants)
+        schema, partitions = definition.schema, definition.partitions
+        self._bound = None if predicate is None else _bind_leaves(predicate, schema, definition.variants)
         self._budget = ExpansionBudget(MAX_SCAN_EXPANDED_BYTES)
         self._bindings: dict[FileSchema, _Binding] = {}
         paths = self._bound.paths() if self._bound is not None else frozenset()
         self._paths: dict[Path, pa.DataType] = {column.path: column.type for column in columns}
         for path in paths:
-            self._paths.setdefault(path, find_column(table.schema, path)[1])
+            self._paths.setdefault(path, find_column(schema, path)[1])
+        # the partition columns that replace columns of the same names in files, and the other columns
+        self._replacing = partitions.values if partitions.replaces_columns else {}
+        self._wanted = [path for path in self._paths if path not in self._replacing]
         # a literal that is outside the table's type may still be a value of another file's type
-        self._decides_early = not {path[0] for path in paths} & table.table_schema.mixed
-
-    @property
-    def predicate(self) -> Predicate | None:
-        """The rows to select; None for all."""
-        return self._predicate
+        self._decides_early = definition.mixed.isdisjoint(path[0] for path in paths)
 
     @property
     def queried(self) -> list[OutputColumn]:
@@ -99,31 +97,27 @@ class TableBinder:
     def for_columns(self, columns: Sequence[OutputColumn]) -> TableBinder:
         """Return the same query with some columns; the same object if they are its own."""
         is_same = tuple(columns) == self._columns
-        return self if is_same else TableBinder(self._table, self._predicate, columns)
+        return self if is_same else TableBinder(self._table, self.predicate, columns)
 
     def exclude_unopened(self, relevant: Bools) -> Sequence[PruneStep]:
-        """Return the files that partition values and the log of a table format exclude; a file is one row.
-
-        Args:
-            relevant: The relevant files.
-        """
+        """Return the files that partition values and the log of a table format exclude; a file is one row."""
         if self._bound is None or not self._decides_early:
             return ()
-        table = self._table
+        partitions, statistics = self._definition.partitions, self._definition.statistics
         pruner = over_files(
             self._bound,
-            table.file_bytes,
+            self._table.file_bytes,
             relevant,
-            table.partition_values,
+            partitions.values,
             lambda _: True,
-            table.partition_columns.is_known,
+            partitions.is_known,
         )
-        if table.log_statistics is not None:
-            pruner.use(table.log_statistics.proof)
+        if statistics is not None:
+            pruner.use(statistics.proof)
         return pruner.steps
 
     def bind_family(
-        self, schema: FileSchema, path: str, files: npt.NDArray[np.int64]
+        self, schema: FileSchema, path: str, files: npt.NDArray[np.int64] | Sequence[int]
     ) -> tuple[Bound | None, dict[Path, pa.Array]]:
         """Bind the query to files of the table that have the same columns.
 
@@ -139,12 +133,8 @@ class TableBinder:
         Raises:
             PredicateError: If the types of the files cannot be compared with the predicate's literals.
         """
-        columns = self._replacing
         binding = self._bind(path, schema)
-        constants = {binding.own(path): take_values(values, files) for path, values in columns.items()}
-        for missing, data_type in binding.missing.items():
-            constants[binding.own(missing)] = self._table.absent_values(missing, data_type, files)
-        return binding.predicate, constants
+        return binding.predicate, self._constants(binding, files)
 
     def query(self, entry: DataFile, file: ParquetInput) -> FileQuery:
         """Bind the query to one open file.
@@ -152,33 +142,23 @@ class TableBinder:
         Raises:
             PredicateError: If this file's types cannot be compared with the predicate's literals.
         """
-        binding = self._bindings.get(file.schema)
-        if binding is None:
-            with file.named_errors():
-                binding = self._bind(file.path, file.schema)
-            if len(self._bindings) >= _MAX_BINDINGS:
-                self._bindings.clear()
-            self._bindings[file.schema] = binding
-        values = dict(self._table.partition_columns.of_file(entry)) if self._replacing else {}
-        values |= self._table.absent_constants(entry, binding.missing)
-        if binding.names is not None:
-            values = {binding.own(path): value for path, value in values.items()}
+        with file.named_errors():
+            binding = self._bind(file.path, file.schema)
+        constants: dict[Path, pa.Scalar] = {}
+        if self._replacing or binding.missing:
+            one = self._constants(binding, [self._table.ordinals[entry.path]])
+            constants = {path: values[0] for path, values in one.items()}
         return FileQuery.of(
             file,
             binding.predicate,
             self._columns,
-            values,
+            constants,
             self._budget,
             binding.names,
             entry.deleted_rows(),
             self._table.kept_indexes,
             deleted_by=entry.deleted_by,
         )
-
-    @property
-    def _replacing(self) -> Mapping[Path, pa.Array]:
-        """The partition columns that replace columns of the same names in files."""
-        return self._table.partition_values if self._table.partition_columns.replaces_columns else {}
 
     def view(self, arrow_schema: pa.Schema) -> pa.Schema:
         """Return the schema to bind the predicate to: the table's columns in the file's types (`file_view`).
@@ -191,47 +171,55 @@ class TableBinder:
         Args:
             arrow_schema: The columns of the file, with the names of the table.
         """
-        own = pa.schema([field for field in arrow_schema if (field.name,) not in self._replacing])
-        view = file_view(self._table.schema, own)
-        if self._predicate is None or (self._decides_early and not self._table.is_declared):
+        schema = self._definition.schema
+        own = pa.schema([one for one in arrow_schema if (one.name,) not in self._replacing])
+        view = file_view(schema, own)
+        if self.predicate is None or (self._decides_early and not self._table.is_declared):
             return view
-        if has_calls(self._predicate):
-            return self._table.schema
+        if has_calls(self.predicate):
+            return schema
         try:
-            bind(self._predicate, view)
+            bind(self.predicate, view)
         except PredicateError:
-            return self._table.schema
+            return schema
         return view
 
-    def _bind(self, file_path: str, schema: FileSchema) -> _Binding:
-        partition = self._replacing
-        names = self._table.names_in(schema, file_path)
-        here = schema.arrow if names is None else names.schema
-        wanted = [path for path in self._paths if path not in partition]
-        refuse_repeated(here, {path[0] for path in wanted}, file_path)
-        if names is not None:
-            refuse_repeated(names.own, {names.path(path)[0] for path in wanted}, file_path)
-        missing = {
-            path: data_type
-            for path, data_type in self._paths.items()
-            if path not in partition and type_at(here, path) is None
-        }
-        if self._predicate is None:
-            return _Binding(None, missing, names)
-        if here.equals(self._table.schema) and schema.variants == self._table.variants:
-            return _Binding(self._own(self._bound, names), missing, names)
-        try:
-            bound = _bind_leaves(self._predicate, self.view(here), schema.variants)
-            return _Binding(self._own(bound, names), missing, names)
-        except PredicateError as error:
-            raise PredicateError(
-                f"{file_path}: {error}", reason=error.reason, path=file_path, column=error.column
-            ) from error
+    def _constants(
+        self, binding: _Binding, files: npt.NDArray[np.int64] | Sequence[int]
+    ) -> dict[Path, pa.Array]:
+        """Return the columns that are not read from files, by their paths in the files."""
+        found = {path: take_values(values, files) for path, values in self._replacing.items()}
+        for missing, data_type in binding.missing.items():
+            found[missing] = self._definition.absent_values(missing, data_type, files)
+        names = binding.names
+        return found if names is None else {names.path(path): values for path, values in found.items()}
 
-    @staticmethod
-    def _own(bound: Bound | None, names: FileNames | None) -> Bound | None:
-        """Return a predicate with the paths of a file."""
-        return bound if bound is None or names is None else names.predicate(bound)
+    def _bind(self, file_path: str, schema: FileSchema) -> _Binding:
+        """Bind the query to files of one schema."""
+        known = self._bindings.get(schema)
+        if known is not None:
+            return known
+        names, definition = self._table.names_in(schema, file_path), self._definition
+        here = schema.arrow if names is None else names.schema
+        refuse_repeated(here, {path[0] for path in self._wanted}, file_path)
+        if names is not None:
+            refuse_repeated(names.own, {names.path(path)[0] for path in self._wanted}, file_path)
+        missing = {path: self._paths[path] for path in self._wanted if type_at(here, path) is None}
+        bound = self._bound
+        is_same = here.equals(definition.schema) and schema.variants == definition.variants
+        if self.predicate is not None and not is_same:
+            try:
+                bound = _bind_leaves(self.predicate, self.view(here), schema.variants)
+            except PredicateError as error:
+                raise PredicateError(
+                    f"{file_path}: {error}", reason=error.reason, path=file_path, column=error.column
+                ) from error
+        if bound is not None and names is not None:
+            bound = names.predicate(bound)
+        if len(self._bindings) >= _MAX_BINDINGS:
+            self._bindings.clear()
+        found = self._bindings[schema] = _Binding(bound, missing, names)
+        return found
 
 
 def _bind_leaves(predicate: Predicate, schema: pa.Schema, variants: Set[Path]) -> Bound:
@@ -249,18 +237,18 @@ def _bind_leaves(predicate: Predicate, schema: pa.Schema, variants: Set[Path]) -
         if error.reason == "nested-column" and error.column is not None:
             _refuse_variants([find_column(schema, error.column)[0]], variants)
         raise
-    _refuse_variants(bound.paths(), variants)
+    if variants:
+        _refuse_variants(bound.paths(), variants)
     return bound
 
 
 def _refuse_variants(paths: Iterable[Path], variants: Set[Path]) -> None:
     for path in paths:
-        for variant in variants:
-            if path[: len(variant)] == variant:
-                name = ".".join(path)
-                raise PredicateError(
-                    f"column {name!r} is (part of) a VARIANT, which conditions cannot compare; "
-                    "read the column and filter the rows",
-                    reason="variant-column",
-                    column=name,
-                )
+        if any(path[: len(variant)] == variant for variant in variants):
+            name = ".".join(path)
+            raise PredicateError(
+                f"column {name!r} is (part of) a VARIANT, which conditions cannot compare; "
+                "read the column and filter the rows",
+                reason="variant-column",
+                column=name,
+            )

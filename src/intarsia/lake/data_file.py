@@ -113,12 +113,7 @@ class DataFile:
         return "rows" if isinstance(self.deletes, RowsNotChosen) else "deletes"
 
     def joined_part(self, metadata: FileMetadata, identity: Hashable | None) -> JoinedPart:
-        """Return the file as a part of a joined file.
-
-        Args:
-            metadata: Its metadata.
-            identity: The identity of the file that has the metadata.
-        """
+        """Return the file as a part of a joined file."""
         is_remote = self.is_remote
         opened = self.as_opened(identity) if is_remote else self
         return JoinedPart(metadata, identity, opened.open, is_remote, self.page_checksums)
@@ -136,10 +131,6 @@ class DataFile:
 
 def with_stores(files: Sequence[DataFile], options: StorageOptions | None) -> list[DataFile]:
     """Return files with the stores of those that have URLs, so that their requests share connections.
-
-    Args:
-        files: The files.
-        options: Options of the stores.
 
     Raises:
         ObjectStoreError: If a store or an option is unknown.

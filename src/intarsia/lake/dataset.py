@@ -76,25 +76,28 @@ class TableDataset(_Scannable, ds.Dataset):
     Args:
         table: The table.
         where: The filter of all scans; None for all rows.
+
+    Attributes:
+        table: The table.
     """
 
     def __init__(self, table: TableFiles, where: pc.Expression | None = None) -> None:
         # the base class has no state: every method that would use it is overridden
-        self._table = table
+        self.table = table
         self._where = where
         self._last_scan: Scan | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._table, self._where)
+        return type(self), (self.table, self._where)
 
     def __repr__(self) -> str:
         where = "" if self._where is None else f", {self._where}"
-        return f"TableDataset({self._table!r}{where})"
+        return f"TableDataset({self.table!r}{where})"
 
     @cached_property
     def schema(self) -> pa.Schema:
         """The schema of the rows."""
-        return plain_schema(self._table)
+        return plain_schema(self.table)
 
     @property
     def last_report(self) -> ScanReport | None:
@@ -111,6 +114,7 @@ class TableDataset(_Scannable, ds.Dataset):
         columns: Columns = None,
         filter: pc.Expression | None = None,
         batch_size: int | None = None,
+        implied: Sequence[Predicate] = (),
         **_: object,
     ) -> TableScanner:
         """Return a scanner of some rows and columns.
@@ -119,6 +123,8 @@ class TableDataset(_Scannable, ds.Dataset):
             columns: Names of columns, or expressions by name; None for all columns.
             filter: The rows to read; None for all.
             batch_size: Maximum number of rows of a batch; None for 131,072.
+            implied: Further conditions that the rows have to match. Those that the table cannot compare are
+                ignored, so the caller evaluates them.
             **_: Other options of pyarrow, such as ``batch_readahead``. They are ignored.
 
         Raises:
@@ -126,7 +132,7 @@ class TableDataset(_Scannable, ds.Dataset):
         """
         if self._where is not None:
             filter = self._where if filter is None else self._where & filter
-        return TableScanner(self, columns, filter, batch_size)
+        return TableScanner(self, columns, filter, batch_size, implied)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Implement the Arrow PyCapsule protocol, by which ``pyarrow.dataset.write_dataset`` reads."""
@@ -136,7 +142,7 @@ class TableDataset(_Scannable, ds.Dataset):
 
     def filter(self, expression: pc.Expression) -> TableDataset:
         """Return the dataset of the rows that match."""
-        return TableDataset(self._table, expression if self._where is None else self._where & expression)
+        return TableDataset(self.table, expression if self._where is None else self._where & expression)
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[TableFragment]:
         """Yield one fragment that contains all rows, because one scan plans all files together."""
@@ -169,13 +175,6 @@ class TableDataset(_Scannable, ds.Dataset):
             reason="replaced-schema",
         )
 
-    # --- what the scanner needs --------------------------------------------------------------------
-
-    @property
-    def table(self) -> TableFiles:
-        """The table."""
-        return self._table
-
     def record(self, scan: Scan) -> Scan:
         """Keep a scan that is about to run, for `last_report`."""
         self._last_scan = scan
@@ -183,11 +182,7 @@ class TableDataset(_Scannable, ds.Dataset):
 
 
 class TableFragment(_Scannable):
-    """The part of a dataset that one task of an engine reads, which is all of it.
-
-    Args:
-        dataset: The dataset.
-    """
+    """The part of a dataset that one task of an engine reads, which is all of it."""
 
     def __init__(self, dataset: TableDataset) -> None:
         self._dataset = dataset
@@ -217,6 +212,7 @@ class TableScanner:
         columns: Names of columns, or expressions by name; None for all columns.
         where: The rows to read; None for all.
         batch_size: Maximum number of rows of a batch; None for `BATCH_ROWS`.
+        implied: Further conditions, which are ignored if the table cannot compare them.
 
     Attributes:
         dataset_schema: The schema of the dataset.
@@ -229,6 +225,7 @@ class TableScanner:
         columns: Columns,
         where: pc.Expression | pa.Scalar | None,
         batch_size: int | None,
+        implied: Sequence[Predicate] = (),
     ) -> None:
         self._dataset = dataset
         self._table = dataset.table
@@ -245,12 +242,11 @@ class TableScanner:
         self._filters_storage = where is not None and _needs_storage(where, self.dataset_schema)
         conjuncts = None if where is None else parse_conjuncts(where, self.dataset_schema)
         usable = [one for one in conjuncts.predicates if self._is_usable(one)] if conjuncts else []
-        self._predicate: Predicate | None = usable[0] if len(usable) == 1 else And(tuple(usable))
-        if not usable:
-            self._predicate = None
         is_complete = conjuncts is None or (
             conjuncts.is_complete and len(usable) == len(conjuncts.predicates)
         )
+        usable += filter(self._is_usable, implied)
+        self._predicate = None if not usable else usable[0] if len(usable) == 1 else And(tuple(usable))
         self._rest = None if is_complete else where
         names = None if self._columns is None else self._needed(self._columns)
         if conjuncts is not None and not is_complete and names is not None:

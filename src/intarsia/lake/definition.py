@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.arrow.nested import children, with_children
 from intarsia.arrow.owned_rows import take_values
-from intarsia.errors import UnsupportedFeatureError
+from intarsia.errors import CorruptFileError, IntarsiaError, ObjectStoreError, UnsupportedFeatureError
 from intarsia.lake.data_file import DataFile, DeletedRows
 from intarsia.lake.log_statistics import LogStatistics
 from intarsia.lake.partitions import Partitions
-from intarsia.lake.schema import is_list, list_of
 from intarsia.predicate import Path
 from intarsia.read.file_names import FileNames
 
@@ -63,18 +65,10 @@ def named_fields(
             field.name,
             field_id(field),
             aliases(field),
-            named_fields(_children(field.type), field_id, aliases),
+            named_fields(children(field.type) or (), field_id, aliases),
         )
         for field in fields
     )
-
-
-def _children(data_type: pa.DataType) -> list[pa.Field]:
-    if pa.types.is_struct(data_type):
-        return list(data_type)
-    if pa.types.is_map(data_type):
-        return [data_type.key_field, data_type.item_field]
-    return [data_type.value_field] if is_list(data_type) else []
 
 
 @dataclass(frozen=True)
@@ -126,15 +120,12 @@ class ColumnNames:
 
 
 def _has_id(field: pa.Field) -> bool:
-    return FIELD_ID in (field.metadata or {}) or any(map(_has_id, _children(field.type)))
+    return FIELD_ID in (field.metadata or {}) or any(map(_has_id, children(field.type) or ()))
 
 
 def _by_id(fields: Sequence[NamedField], own: pa.Field) -> NamedField | None:
     text = (own.metadata or {}).get(FIELD_ID)
-    if text is None:
-        return None
-    field_id = int(text)
-    return next((field for field in fields if field.field_id == field_id), None)
+    return next((field for field in fields if text is not None and field.field_id == int(text)), None)
 
 
 def _by_alias(fields: Sequence[NamedField], own: pa.Field) -> NamedField | None:
@@ -147,41 +138,40 @@ def _renamed(own: pa.Field, named: NamedField | None, match: _Match) -> pa.Field
     return pa.field(named.name, _renamed_type(own.type, named.children, match), own.nullable)
 
 
-def _renamed_type(own: pa.DataType, children: Sequence[NamedField], match: _Match) -> pa.DataType:
+def _renamed_type(own: pa.DataType, named: Sequence[NamedField], match: _Match) -> pa.DataType:
     """Return a type of the same shape with the names of the table."""
+    fields = children(own) or []
     if pa.types.is_struct(own):
-        fields = [
-            # a name that no field of the table has
-            _renamed(field, match(children, field), match) or pa.field(f"\0{ordinal}", field.type)
-            for ordinal, field in enumerate(own)
+        # of the fields that the table lacks, names that no field of the table has
+        found = [
+            _renamed(field, match(named, field), match) or pa.field(f"\0{ordinal}", field.type)
+            for ordinal, field in enumerate(fields)
         ]
-        return pa.struct(fields)
-    if pa.types.is_map(own) and len(children) == 2:
-        key, item = (
-            field.with_type(_renamed_type(field.type, child.children, match))
-            for field, child in zip((own.key_field, own.item_field), children, strict=True)
-        )
-        return pa.map_(key, item, own.keys_sorted)
-    if is_list(own) and len(children) == 1:
-        item_type = _renamed_type(own.value_type, children[0].children, match)
-        if pa.types.is_fixed_size_list(own):
-            return pa.list_(own.value_field.with_type(item_type), own.list_size)
-        return list_of(own, item_type)
-    return own
+    elif fields and len(fields) == len(named):
+        found = [
+            field.with_type(_renamed_type(field.type, one.children, match))
+            for field, one in zip(fields, named, strict=True)
+        ]
+    else:
+        return own
+    return with_children(own, found)
 
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """A version of a table in a table format.
+    """A version of a table, as a table format or the footers of its files define it.
 
     Attributes:
-        name: The path or URL of the table.
+        name: The path or URL of the table; that of the first file without a table format.
         files: The files; there may be none.
         schema: The columns of the table, including partition columns.
         partitions: The partition columns.
         names: The names of the columns in files; None if they are those of the table.
         defaults: The values of columns in files that lack them; null for other columns.
         statistics: The statistics of the files in the log; None if it has none.
+        mixed: Columns with different types in different files.
+        variants: The paths of the VARIANT columns in the first file; none if a table format defines the
+            schema.
     """
 
     name: str
@@ -191,6 +181,8 @@ class TableDefinition:
     names: ColumnNames | None = None
     defaults: Mapping[Path, pa.Scalar] = field(default_factory=dict)
     statistics: LogStatistics | None = None
+    mixed: frozenset[str] = frozenset()
+    variants: frozenset[Path] = frozenset()
 
     def part(self, ordinals: Sequence[int]) -> TableDefinition:
         """Return the definition of a table with some of the files."""
@@ -201,21 +193,16 @@ class TableDefinition:
             statistics=None if self.statistics is None else self.statistics.part(ordinals),
         )
 
-    def absent_values(self, path: Path, files: npt.NDArray[np.int64] | Sequence[int]) -> pa.Array | None:
-        """Return the values of a column in files that lack it, one for each file; None if all are null.
-
-        Args:
-            path: The column in the table.
-            files: The ordinals of the files.
-        """
+    def absent_values(
+        self, path: Path, data_type: pa.DataType, files: npt.NDArray[np.int64] | Sequence[int]
+    ) -> pa.Array:
+        """Return the values of a column in files that lack it, one for each of the files."""
         default, values = self.defaults.get(path), self.partitions.values.get(path)
         if values is None:
-            return None if default is None else pa.repeat(default, len(files))
+            return pa.nulls(len(files), data_type) if default is None else pa.repeat(default, len(files))
         found = take_values(values, files)
-        if default is None:
-            return found
         is_known = self.partitions.is_known.get(path)
-        return found if is_known is None else pc.if_else(pa.array(is_known[files]), found, default)
+        return found if default is None or is_known is None else pc.if_else(is_known[files], found, default)
 
 
 def listed_file(
@@ -228,23 +215,17 @@ def listed_file(
 
     A log records the length of a file when it was written. Attaching indexes makes the file longer, so the
     current length of local files is used. The length of objects is requested when they are opened.
-
-    Args:
-        path: A local path or a URL.
-        size_bytes: Its length according to the log.
-        partition: Names and values of its partition columns, as text.
-        deletes: Its deleted rows; None if there are none.
     """
+    status = None
     if "://" not in path:
-        try:
+        with suppress(OSError):  # reading it raises the error
             status = os.stat(path)
-        except OSError:  # reading it raises the error
-            return DataFile(path, size_bytes, partition, deletes=deletes)
-        times = (status.st_mtime_ns, status.st_ctime_ns)
-        return DataFile(
-            path, status.st_size, partition, modified=status.st_mtime, times_ns=times, deletes=deletes
-        )
-    return DataFile(path, size_bytes, partition, deletes=deletes)
+    if status is None:
+        return DataFile(path, size_bytes, partition, deletes=deletes)
+    times = (status.st_mtime_ns, status.st_ctime_ns)
+    return DataFile(
+        path, status.st_size, partition, modified=status.st_mtime, times_ns=times, deletes=deletes
+    )
 
 
 def plain_columns(fields: Iterable[pa.Field]) -> pa.Schema:
@@ -268,3 +249,50 @@ def plain_type(data_type: pa.DataType) -> pa.DataType:
     if pa.types.is_large_string(data_type):
         return pa.string()
     return pa.binary() if pa.types.is_large_binary(data_type) else data_type
+
+
+@contextmanager
+def translated_errors(library: str, part: str, path: str, reason: str) -> Iterator[None]:
+    """Translate every error within the block that is not one of Intarsia.
+
+    The libraries raise exceptions of their own, of pydantic, of pyarrow and of Python.
+
+    Args:
+        library: The library.
+        part: What it reads, in words.
+        path: The table or the file.
+        reason: The code for bytes that it cannot read.
+
+    Raises:
+        UnsupportedFeatureError: If the library does not implement a feature.
+        ObjectStoreError: If a file cannot be reached.
+        CorruptFileError: Otherwise, and if a file is missing.
+    """
+    try:
+        yield
+    except (IntarsiaError, MemoryError):
+        raise
+    except (NotImplementedError, ImportError) as error:
+        raise UnsupportedFeatureError(
+            f"{library} does not support {part}: {_cause(error)}; read it with the engine that wrote it",
+            reason="unsupported-by-library",
+            path=path,
+        ) from error
+    except Exception as error:
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            raise ObjectStoreError(f"{path}: {_cause(error)}", reason="store-failed", path=path) from error
+        raise CorruptFileError(
+            f"{library} cannot read {part}: {_cause(error)}; if another engine can, update {library}",
+            reason=reason,
+            path=path,
+        ) from error
+
+
+def _cause(error: Any) -> str:
+    """Return the message of an error in one line."""
+    if type(error).__module__.startswith("pydantic"):
+        first = error.errors()[0]
+        return ": ".join([*filter(None, [".".join(map(str, first["loc"]))]), first["msg"]])
+    # deltalake adds colors and a backtrace
+    text = re.sub(r"\x1b\[\d*m", "", str(error).partition("\n")[0]).replace(" ↳ ", ": ")
+    return text or type(error).__name__

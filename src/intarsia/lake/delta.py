@@ -21,8 +21,8 @@ from intarsia.lake.definition import (
     named_fields,
     plain_columns,
     plain_type,
+    translated_errors,
 )
-from intarsia.lake.libraries import delta_options, import_extra, translated_errors
 from intarsia.lake.log_statistics import LogColumn, LogStatistics
 from intarsia.lake.partitions import Partitions
 from intarsia.predicate import Path
@@ -46,6 +46,9 @@ READER_FEATURES = frozenset(
     }
 )
 
+#: Options of deltalake that concern writing, or its own requests.
+_OF_DELTALAKE = ("aws_s3_", "delta_", "dynamo", "aws_copy_if_not_exists", "copy_if_not_exists", "max_retries")
+
 _MODE = "delta.columnMapping.mode"
 _PHYSICAL_NAME = b"delta.columnMapping.physicalName"
 _ID = b"delta.columnMapping.id"
@@ -54,17 +57,20 @@ _ID = b"delta.columnMapping.id"
 def open_delta_url(url: str, options: StorageOptions | None = None) -> TableDefinition:
     """Define the current version of a Delta table.
 
-    Args:
-        url: Its path or URL.
-        options: Options of the stores of URLs.
-
     Raises:
         FileNotFoundError: If there is no Delta table.
         CorruptFileError: If its log cannot be read.
         UnsupportedFeatureError: If deltalake is not installed, or as `define_delta_table`.
         ObjectStoreError: If the store cannot be reached or refuses the request.
     """
-    deltalake = import_extra("Delta tables", "deltalake", "delta")
+    try:
+        import deltalake
+    except ModuleNotFoundError as error:
+        raise UnsupportedFeatureError(
+            f"Delta tables need {error.name}, which is not installed; install it (pip install "
+            "'intarsia[delta]')",
+            reason="library-not-installed",
+        ) from error
     path = _plain(url)
     if "://" not in path and not os.path.isdir(path):
         raise FileNotFoundError(f"{path}: no such folder")
@@ -128,7 +134,7 @@ def _definition(root: str, table: DeltaTable, options: StorageOptions | None) ->
         root,
         tuple(with_stores(files, options or delta_options(getattr(table, "_storage_options", None)))),
         plain_columns(schema),
-        Partitions(files, columns),
+        Partitions({(name,): values for name, values in columns.items()}),
         names,
         statistics=_statistics(actions, schema, is_mapped=names is not None),
     )
@@ -177,13 +183,7 @@ def _location(root: str, path: str) -> str:
 
 
 def _statistics(actions: pa.Table, schema: pa.Schema, *, is_mapped: bool) -> LogStatistics | None:
-    """Return the statistics in the log; None if the files have none.
-
-    Args:
-        actions: The files as deltalake lists them.
-        schema: The columns of the table.
-        is_mapped: Whether the log has physical names of columns.
-    """
+    """Return the statistics in the log; None if the files have none."""
     if not {"num_records", "null_count", "min", "max"} <= set(actions.column_names):
         return None
     low, high, nulls = (actions[name].combine_chunks() for name in ("min", "max", "null_count"))
@@ -263,3 +263,14 @@ def _names(schema: pa.Schema, configuration: Mapping[str, Any]) -> ColumnNames |
 
     fields = named_fields(schema, field_id, lambda field: (_physical_name(field),))
     return ColumnNames(fields, by_id=mode == "id")
+
+
+def delta_options(options: Mapping[str, str] | None) -> StorageOptions | None:
+    """Return the options of a ``DeltaTable`` that reading files needs; None if there are none.
+
+    Example:
+        >>> delta_options({"AWS_REGION": "eu-west-1", "AWS_S3_ALLOW_UNSAFE_RENAME": "true"})
+        {'aws_region': 'eu-west-1'}
+    """
+    found = {name.lower(): value for name, value in (options or {}).items()}
+    return {name: value for name, value in found.items() if not name.startswith(_OF_DELTALAKE)} or None

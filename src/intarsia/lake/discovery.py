@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
@@ -132,10 +133,6 @@ def refuse_loop(path: str, root: str) -> None:
 
     Its files would be listed repeatedly, until the system refuses to follow the link.
 
-    Args:
-        path: A folder, or a link to one.
-        root: The folder from which the walk started.
-
     Raises:
         ListingError: If the path is such a link.
     """
@@ -174,6 +171,9 @@ DELTA_PREFIX = "delta+"
 
 #: Hive and Spark write this for a partition value that is null.
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+#: Names and values of partition columns, as strings; None for null.
+Partition: TypeAlias = "tuple[tuple[str, str | None], ...]"
 
 _PARTITION = re.compile(r"^([^=/]+)=([^/]*)$")
 
@@ -262,23 +262,24 @@ def _names(source: object) -> list[str]:
     Raises:
         SourceError: If it is not a list of paths.
     """
-    is_list = isinstance(source, Iterable) and not _has_bytes(source)
+
+    def has_bytes(source: object) -> bool:
+        return isinstance(source, (bytes, bytearray)) or hasattr(source, "read")
+
+    is_list = isinstance(source, Iterable) and not has_bytes(source)
     names: list[Any] = list(source) if is_list else [source]  # type: ignore[call-overload]
     for item in names:
         if not isinstance(item, (str, os.PathLike)):
-            name = getattr(item, "name", None)
-            hint = f"its path is {name!r}" if isinstance(name, str) else "write the bytes to a file first"
-            end = f"; {hint}" if _has_bytes(item) else ""
+            name, end = getattr(item, "name", None), ""
+            if has_bytes(item):
+                is_named = isinstance(name, str)
+                end = f"; its path is {name!r}" if is_named else "; write the bytes to a file first"
             raise SourceError(
                 f"{type(item).__name__} is not a path; pass a file, a folder, a glob, a URL or a list of "
                 f"these{end}",
                 reason="not-a-path",
             )
     return [os.fspath(item) for item in names]
-
-
-def _has_bytes(source: object) -> bool:
-    return isinstance(source, (bytes, bytearray)) or hasattr(source, "read")
 
 
 def _find(name: str, stores: Stores, options: StorageOptions | None) -> FoundFiles:
@@ -293,9 +294,9 @@ def _find(name: str, stores: Stores, options: StorageOptions | None) -> FoundFil
     if path is None:
         return _find_remote(name, stores)
     if os.path.isfile(path):
-        return FoundFiles((_LocalFiles(os.path.dirname(path))(path, True),))
+        return FoundFiles((_local_file(os.path.dirname(path), path, is_certain=True),))
     if os.path.isdir(path):
-        return _choose(path, (), dict(walk(path)), _LocalFiles(path))
+        return _choose(path, (), dict(walk(path)), partial(_local_file, path))
     if glob.has_magic(path):
         return _find_matches(path)
     refuse_loop(path, path)
@@ -327,7 +328,7 @@ def _find_matches(pattern: str) -> FoundFiles:
     if not named and not inside:
         raise FileNotFoundError(f"{pattern}: no file matches")
     # a pattern like ** matches folders and their files; each file counts once
-    return _choose(pattern, named, inside, _LocalFiles(root))
+    return _choose(pattern, named, inside, partial(_local_file, root))
 
 
 def _choose(
@@ -342,9 +343,11 @@ def _choose(
         describe: Returns the file of a path.
     """
     roles = {**inside, **dict.fromkeys(named, FileRole.PARQUET)}
-    others = {path for path, role in roles.items() if role is FileRole.OTHER}
-    uncertain = sorted(path for path, role in roles.items() if role is FileRole.UNCERTAIN)
-    paths = sorted([*(path for path, role in roles.items() if role is FileRole.PARQUET), *uncertain])
+    of_role: dict[FileRole, list[str]] = {role: [] for role in FileRole}
+    for path, role in roles.items():
+        of_role[role].append(path)
+    others, uncertain = set(of_role[FileRole.OTHER]), sorted(of_role[FileRole.UNCERTAIN])
+    paths = sorted([*of_role[FileRole.PARQUET], *uncertain])
     files = {path: describe(path, roles[path] is FileRole.PARQUET) for path in paths}
     is_remote = any(files[path].is_remote for path in uncertain)
     begins = ahead(
@@ -356,65 +359,61 @@ def _choose(
             if not future.result():
                 others.add(path)
                 del files[path]
+    ignored = tuple(sorted(others))
     if not files:
-        raise FileNotFoundError(f"{source}: no Parquet file in this folder{_left_alone(sorted(others))}")
-    root = None if named else source
-    return FoundFiles(
-        tuple(files.values()), tuple(sorted(others)), IoCounts(reads.requests, reads.bytes), root
-    )
+        end = ""
+        if ignored:
+            more = f" and {len(ignored) - 1:,} more" if len(ignored) > 1 else ""
+            suffixes = ", ".join(f"*{suffix}" for suffix in PARQUET_SUFFIXES)
+            end = (
+                f"; ignored {ignored[0]}{more}, because only {suffixes} and files without an extension that "
+                "begin with PAR1 are read; to read files with other names, pass their paths or a glob"
+            )
+        raise FileNotFoundError(f"{source}: no Parquet file in this folder{end}")
+    counts = IoCounts(reads.requests, reads.bytes)
+    return FoundFiles(tuple(files.values()), ignored, counts, None if named else source)
 
 
-def _left_alone(others: Sequence[str]) -> str:
-    """Return the end of the error about a folder with only other files."""
-    if not others:
-        return ""
-    more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
-    suffixes = ", ".join(f"*{suffix}" for suffix in PARQUET_SUFFIXES)
-    return (
-        f"; ignored {others[0]}{more}, because only {suffixes} and files without an extension that begin "
-        "with PAR1 are read; to read files with other names, pass their paths or a glob"
-    )
-
-
-class _LocalFiles:
-    """Describes local files.
+def _local_file(root: str, path: str, is_certain: bool) -> DataFile:
+    """Describe a local file.
 
     Args:
         root: The folder below which folders are partition columns, as in `pyarrow.parquet.read_table`.
+        path: The file.
+        is_certain: Whether it must be a regular file.
     """
-
-    def __init__(self, root: str) -> None:
-        self._root = root
-        self._partitions: dict[str, tuple[tuple[str, str | None], ...]] = {}
-
-    def __call__(self, path: str, is_certain: bool) -> DataFile:
-        try:
-            status = os.stat(path)
-        except OSError as error:
-            if error.errno == errno.ELOOP:
-                raise loop_error(path) from None
-            raise
-        is_file = stat.S_ISREG(status.st_mode)
-        if is_certain and not is_file:  # opening a pipe would block
-            raise FileNotFoundError(f"{path}: not a regular file")
-        return DataFile(
-            path,
-            status.st_size if is_file else 0,
-            self._partition(path.rpartition(os.sep)[0]),
-            modified=status.st_mtime,
-            times_ns=(status.st_mtime_ns, status.st_ctime_ns),
-        )
-
-    def _partition(self, folder: str) -> tuple[tuple[str, str | None], ...]:
-        if folder not in self._partitions:
-            relative = os.path.relpath(folder, self._root) if self._root else folder
-            self._partitions[folder] = _partition_values(relative.split(os.sep))
-        return self._partitions[folder]
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise loop_error(path) from None
+        raise
+    is_file = stat.S_ISREG(status.st_mode)
+    if is_certain and not is_file:  # opening a pipe would block
+        raise FileNotFoundError(f"{path}: not a regular file")
+    return DataFile(
+        path,
+        status.st_size if is_file else 0,
+        _local_partition(root, path.rpartition(os.sep)[0]),
+        modified=status.st_mtime,
+        times_ns=(status.st_mtime_ns, status.st_ctime_ns),
+    )
 
 
-def _partition_values(folders: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
-    found = [match.groups() for folder in folders if (match := _PARTITION.match(folder))]
-    return tuple((unquote(name), None if value == HIVE_NULL else unquote(value)) for name, value in found)
+@lru_cache(maxsize=64)  # files are described folder by folder
+def _local_partition(root: str, folder: str) -> Partition:
+    relative = os.path.relpath(folder, root) if root else folder
+    return _partition_values(relative.split(os.sep))
+
+
+def _partition_values(folders: Sequence[str]) -> Partition:
+    found: list[tuple[str, str | None]] = []
+    for folder in folders:
+        match = _PARTITION.match(folder)
+        if match is not None:
+            name, value = match.groups()
+            found.append((unquote(name), None if value == HIVE_NULL else unquote(value)))
+    return tuple(found)
 
 
 def _find_remote(url: str, stores: Stores) -> FoundFiles:
@@ -462,12 +461,13 @@ class ObjectListing(NamedTuple):
     segments: dict[str, ObjectIdentity]
 
 
-def list_objects(url: str, store: Any = None) -> ObjectListing:
+def list_objects(url: str, store: Any = None, inside: str = "") -> ObjectListing:
     """List the objects in a folder of a store.
 
     Args:
         url: The folder.
         store: Its obstore store; None to find one by the environment.
+        inside: The folder in this folder whose objects are listed; by default all are.
 
     Raises:
         ObjectStoreError: If the store cannot be reached, refuses the request, or is unknown.
@@ -477,9 +477,10 @@ def list_objects(url: str, store: Any = None) -> ObjectListing:
     bucket, key = split_url(url)
     store = find_store(url)[0] if store is None else store
     prefix = key.rstrip("/")
+    listed_prefix = f"{prefix}/{inside}".strip("/") or None
     with object_errors(url):
         listed = in_time(
-            url, lambda: [item for batch in obstore.list(store, prefix=prefix or None) for item in batch]
+            url, lambda: [item for batch in obstore.list(store, prefix=listed_prefix) for item in batch]
         )
     base = bucket.rstrip("/")
     files: dict[str, DataFile] = {}
@@ -501,22 +502,3 @@ def list_objects(url: str, store: Any = None) -> ObjectListing:
         elif folders == [LAKE_INDEX_FOLDER] and last.endswith(SEGMENT_SUFFIX):
             segments[last] = ObjectIdentity.of(item)
     return ObjectListing(files, segments)
-
-
-def list_segments(root: str, store: Any) -> dict[str, ObjectIdentity]:
-    """List the segments of the lake index beside the data in an object store, without listing the lake.
-
-    Args:
-        root: The URL of the lake.
-        store: Its obstore store.
-
-    Raises:
-        ObjectStoreError: If the store cannot be reached or refuses the request.
-    """
-    listing = list_objects(f"{root.rstrip('/')}/{LAKE_INDEX_FOLDER}", store)
-    names = {file.key.rpartition("/")[2]: file for file in listing.files.values()}
-    return {
-        name: ObjectIdentity(file.size_bytes, file.e_tag, file.modified)
-        for name, file in names.items()
-        if name.endswith(SEGMENT_SUFFIX)
-    }

@@ -26,16 +26,16 @@ from intarsia.errors import (
 )
 from intarsia.file import ParquetInput
 from intarsia.file.joined import JoinedInput
-from intarsia.lake.axes import MAX_FILES, AxisPlan
+from intarsia.lake.axes import AxisPlan
 from intarsia.lake.binding import TableBinder
-from intarsia.lake.index.known_files import FamilyFiles
+from intarsia.lake.index.of_table import FamilyFiles
 from intarsia.lake.planner import Planner
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.split import file_identity
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Bound, Predicate
 from intarsia.read.counts import ReadCounts
-from intarsia.read.file_plan import FilePlan, plan_file, without_deleted
+from intarsia.read.file_plan import FilePlan, plan_file
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import read_known_rows
 from intarsia.read.first_rows import AxisSearch
@@ -45,8 +45,9 @@ from intarsia.read.report import FileOutcome, ScanReport
 from intarsia.read.retry import retry_without_wrong_index
 from intarsia.read.sort_key import Ranks, SortKey, TopRows
 from intarsia.rows.bounds import Bools
-from intarsia.rows.selection import RowSelection, union
+from intarsia.rows.selection import RowSelection
 from intarsia.storage import reading_indexes
+from intarsia.tuning import AXIS_FILES
 
 
 @dataclass(frozen=True)
@@ -126,11 +127,11 @@ class FirstRows:
         while pending.any():
             batch = self._best_known(members, pending & is_known)
             # the others have no bounds before their footers are read
-            batch = batch or np.flatnonzero(pending & ~is_known)[:MAX_FILES].tolist()
+            batch = batch or np.flatnonzero(pending & ~is_known)[:AXIS_FILES].tolist()
             pending[batch] = False
             self._search(batch)
             if (pending & ~is_known).any() and not self._top.num_missing:
-                rest = np.flatnonzero(pending & ~is_known)[:MAX_FILES].tolist()
+                rest = np.flatnonzero(pending & ~is_known)[:AXIS_FILES].tolist()
                 pending[rest] = False
                 self._search(rest)
             condition = self._top.condition
@@ -157,13 +158,13 @@ class FirstRows:
             ordinals.append(one.files)
             num_rows.append(np.where(among[one.files], one.family.num_rows[one.within], 0))
         if not parts:
-            return list(map(int, np.flatnonzero(among)[:MAX_FILES]))
+            return list(map(int, np.flatnonzero(among)[:AXIS_FILES]))
         files, counts = np.concatenate(ordinals), np.concatenate(num_rows)
         missing = max(self._top.num_missing, 1)
         best = self._key.next_granules(parts, counts, missing, missing)
-        found: list[int] = files[best][:MAX_FILES].tolist()
+        found: list[int] = files[best][:AXIS_FILES].tolist()
         if not found:  # files without rows
-            found = np.flatnonzero(among)[:MAX_FILES].tolist()
+            found = np.flatnonzero(among)[:AXIS_FILES].tolist()
         return found
 
     def _ranks(self, one: FamilyFiles) -> Ranks:
@@ -198,15 +199,10 @@ class FirstRows:
 
     def _search_axis(self, axis: AxisPlan) -> bool:
         """Search files as one; return False if they have to be searched one by one."""
-        query, plan, rows_before = axis.query, axis.plan, self._top.rows
-        deleted = [RowSelection.none()]
-        for position in np.flatnonzero(axis.is_left & self._table.has_deletes[axis.ordinals]).tolist():
-            start, stop = axis.joined.row_edges[position : position + 2].tolist()
-            entry = self._table.files[int(axis.ordinals[position])]
-            deleted.append(entry.deleted_rows().clip(0, stop - start).shift(start))
-        if len(deleted) > 1:
-            query = replace(query, deleted=union(deleted))
-            plan = without_deleted(query, plan)
+        rows_before = self._top.rows
+        positions = np.flatnonzero(axis.is_left)
+        entries = [self._table.files[ordinal] for ordinal in axis.ordinals[positions].tolist()]
+        query, plan = axis.of_files(positions.tolist(), entries)
         search = AxisSearch(query, plan, axis.ordinals, partial(self._bind, axis.ordinals, query))
         try:
             search.search(self._key, self._top)
@@ -289,30 +285,14 @@ class FirstRows:
         everything = RowSelection.all(file.footer.num_rows)
         before = pages_read(query)
 
-        def read() -> pa.Table:
+        def read() -> tuple[list[pa.Table], ReadCounts]:
             wrong = file.metadata.contradictions
             plan = FilePlan(everything, everything, everything, contradictions=wrong)
             pieces = list(read_known_rows(query, plan, wanted))
-            columns = [query.own(column) for column in self._columns]
-            found = [search.with_constants(piece, query.columns, columns) for piece in pieces]
+            found = [query.result(piece.rows, piece.numbers, self._columns, self._schema) for piece in pieces]
             counts = sum((piece.counts for piece in pieces), ReadCounts())
             return found, counts
 
         found, counts = retry_without_wrong_index(file, read)
         self._report.add_further_reads(query, counts, before)
-        return concat_rows([no_rows(self._schema), *(self._shaped(rows) for rows in found)])
-
-    def _shaped(self, rows: pa.Table) -> pa.Table:
-        """Return rows in the schema of the result."""
-        if not self._columns:
-            return rows
-        arrays = [
-            _as_type(column, field.type) for column, field in zip(rows.columns, self._schema, strict=True)
-        ]
-        return pa.Table.from_arrays(arrays, schema=self._schema)
-
-
-def _as_type(column: pa.ChunkedArray, data_type: pa.DataType) -> pa.ChunkedArray:
-    if column.type == data_type:
-        return column
-    return (column.dictionary_encode() if pa.types.is_dictionary(data_type) else column).cast(data_type)
+        return concat_rows([no_rows(self._schema), *found])

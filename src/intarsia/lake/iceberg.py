@@ -6,7 +6,7 @@ import contextlib
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,8 +22,8 @@ from intarsia.lake.definition import (
     named_fields,
     plain_columns,
     plain_type,
+    translated_errors,
 )
-from intarsia.lake.libraries import iceberg_options, translated_errors
 from intarsia.lake.log_statistics import LogColumn, LogStatistics
 from intarsia.lake.partitions import Partitions
 from intarsia.lake.scan import Scan
@@ -38,6 +38,25 @@ if TYPE_CHECKING:
     from pyiceberg.table import DataScan, FileScanTask
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import IcebergType, NestedField
+
+
+#: Properties of Iceberg catalogs, and obstore's names for them.
+_OF_ICEBERG = {
+    "s3.endpoint": "aws_endpoint",
+    "s3.region": "aws_region",
+    "s3.access-key-id": "aws_access_key_id",
+    "s3.secret-access-key": "aws_secret_access_key",
+    "s3.session-token": "aws_session_token",
+    "adls.account-name": "azure_storage_account_name",
+    "adls.account-key": "azure_storage_account_key",
+    "adls.sas-token": "azure_storage_sas_token",
+    "adls.tenant-id": "azure_storage_tenant_id",
+    "adls.client-id": "azure_storage_client_id",
+    "adls.client-secret": "azure_storage_client_secret",
+}
+
+#: The schemes of URLs in Azure.
+_OF_AZURE = ("abfs", "abfss", "wasb", "wasbs")
 
 
 @dataclass(frozen=True)
@@ -96,9 +115,6 @@ class DeleteFile:
     def rows_of(self, location: str) -> Rows:
         """Return the numbers of the deleted rows of a data file, which may repeat.
 
-        Args:
-            location: The location of the data file.
-
         Raises:
             CorruptFileError: If the delete file is damaged.
         """
@@ -123,14 +139,8 @@ class DeleteFile:
 def iceberg_statistics(
     entries: Sequence[IcebergFile], schema: Schema, arrow: pa.Schema
 ) -> LogStatistics | None:
-    """Return the statistics in the manifests; None if the files have none.
-
-    Args:
-        entries: The data files.
-        schema: The columns of the table.
-        arrow: The same columns as Arrow fields.
-    """
-    columns: dict[Path, _Column] = {}
+    """Return the statistics in the manifests; None if the files have none."""
+    columns: dict[Path, LogColumn] = {}
     for path, field, data_type in _leaves(schema.fields, arrow, ()):
         low, high, nulls = (
             pa.array([(getattr(one, name) or {}).get(field.field_id) for one in entries], value_type)
@@ -140,42 +150,17 @@ def iceberg_statistics(
                 ("null_value_counts", pa.int64()),
             )
         )
-        columns[path] = _Column(field.field_type, data_type, low, high, nulls)
+        columns[path] = LogColumn(low, high, nulls, partial(_parsed_bounds, field.field_type, data_type))
     num_rows = np.array([one.record_count for one in entries], dtype=np.int64)
     return LogStatistics("iceberg_manifests", num_rows, columns) if columns else None
 
 
-@dataclass(frozen=True)
-class _Column:
-    """The statistics of one column.
-
-    Attributes:
-        iceberg_type: Its type.
-        data_type: The same as an Arrow type.
-        low: The lower bounds as bytes.
-        high: The upper bounds as bytes.
-        null_counts: The number of nulls.
-    """
-
-    iceberg_type: IcebergType
-    data_type: pa.DataType
-    low: pa.Array
-    high: pa.Array
-    null_counts: pa.Array
-
-    def parsed(self) -> LogColumn:
-        return LogColumn(self._values(self.low), self._values(self.high), self.null_counts)
-
-    def take(self, ordinals: pa.Array) -> _Column:
-        low, high, nulls = (part.take(ordinals) for part in (self.low, self.high, self.null_counts))
-        return _Column(self.iceberg_type, self.data_type, low, high, nulls)
-
-    def _values(self, bounds: pa.Array) -> pa.Array:
-        parse = _parser(self.iceberg_type)
-        if parse is None:
-            return pa.nulls(len(bounds), self.data_type)
-        values = [None if bound is None else parse(bound) for bound in bounds.to_pylist()]
-        return _from_numbers(values, self.data_type)
+def _parsed_bounds(iceberg_type: IcebergType, data_type: pa.DataType, bounds: pa.Array) -> pa.Array:
+    """Parse bounds of a column, which are bytes."""
+    parse = _parser(iceberg_type)
+    if parse is None:
+        return pa.nulls(len(bounds), data_type)
+    return _from_numbers([None if one is None else parse(one) for one in bounds.to_pylist()], data_type)
 
 
 def _from_numbers(values: list[Any], data_type: pa.DataType) -> pa.Array:
@@ -257,24 +242,19 @@ def define_iceberg_scan(
     location = local_name(scan.table_metadata.location)
     part = f"the metadata of the Iceberg table {name or location}"
     with translated_errors("pyiceberg", part, location, "unreadable-metadata"):
-        return _definition(location, scan, options)
-
-
-def _definition(location: str, scan: DataScan, options: StorageOptions | None) -> TableDefinition:
-    metadata, schema = scan.table_metadata, scan.projection()
-    tasks = _planned(location, scan)
-    arrow = schema.as_arrow()
-    options = options or iceberg_options(location, scan.io.properties)
-    files = _listed(tasks, options)
-    return TableDefinition(
-        location,
-        files,
-        plain_columns(arrow),
-        _partitions(files, [task.file for task in tasks], metadata, schema),
-        ColumnNames(named_fields(arrow, _field_id, _aliases(metadata)), by_id=True),
-        _defaults(location, schema, arrow),
-        iceberg_statistics([task.file for task in tasks], schema, arrow),
-    )
+        metadata, schema = scan.table_metadata, scan.projection()
+        tasks = _planned(location, scan)
+        entries = [task.file for task in tasks]
+        arrow = schema.as_arrow()
+        return TableDefinition(
+            location,
+            _listed(tasks, options or iceberg_options(location, scan.io.properties)),
+            plain_columns(arrow),
+            _partitions(entries, metadata, schema),
+            ColumnNames(named_fields(arrow, _field_id, _aliases(metadata)), by_id=True),
+            _defaults(location, schema, arrow),
+            iceberg_statistics(entries, schema, arrow),
+        )
 
 
 def local_name(location: str) -> str:
@@ -338,9 +318,7 @@ def _listed(tasks: Sequence[FileScanTask], options: StorageOptions | None) -> tu
 # --- partition values ----------------------------------------------------------------------------------
 
 
-def _partitions(
-    files: Sequence[DataFile], entries: Sequence[IcebergFile], metadata: TableMetadata, schema: Schema
-) -> Partitions:
+def _partitions(entries: Sequence[IcebergFile], metadata: TableMetadata, schema: Schema) -> Partitions:
     """Return the values of identity partitions. Other transforms determine no value of a column.
 
     Raises:
@@ -360,19 +338,21 @@ def _partitions(
                 continue
             if name not in found:
                 _refuse_promoted(metadata, part.source_id, name)
-            values = found.setdefault(name, [None] * len(files))
-            is_known = known.setdefault(name, np.zeros(len(files), dtype=bool))
+            values = found.setdefault(name, [None] * len(entries))
+            is_known = known.setdefault(name, np.zeros(len(entries), dtype=bool))
             values[ordinal], is_known[ordinal] = entry.partition[position], True
-    columns: dict[str, pa.Array] = {}
+    columns: dict[Path, pa.Array] = {}
     for name, values in found.items():
         data_type = plain_type(arrow.field(name).type)
         if isinstance(data_type, pa.UuidType):
             texts = [None if one is None else one.bytes for one in values]
-            columns[name] = pa.array(texts, pa.binary(16)).cast(data_type)
+            columns[name,] = pa.array(texts, pa.binary(16)).cast(data_type)
         else:
-            columns[name] = _from_numbers(values, data_type)
-    partial = {name: is_known for name, is_known in known.items() if not is_known.all()}
-    return Partitions(files, columns, partial, replaces_columns=False)
+            columns[name,] = _from_numbers(values, data_type)
+    partial: dict[Path, np.ndarray] = {
+        (name,): is_known for name, is_known in known.items() if not is_known.all()
+    }
+    return Partitions(columns, partial, replaces_columns=False)
 
 
 def _refuse_promoted(metadata: TableMetadata, field_id: int, name: str) -> None:
@@ -414,13 +394,15 @@ def _aliases(metadata: TableMetadata) -> Any:
 
 def _defaults(location: str, schema: Schema, arrow: pa.Schema) -> Mapping[Path, pa.Scalar]:
     """Return the values of columns in files that were written before the columns were added."""
+    from pyiceberg.schema import Schema, index_by_id
+
     values: dict[Path, pa.Scalar] = {}
     for field in schema.fields:
         if field.initial_default is not None:
             data_type = plain_type(arrow.field(field.name).type)
             values[field.name,] = pa.scalar(field.initial_default, data_type)
-        for nested in _nested(field):
-            if nested.initial_default is not None:
+        for nested in index_by_id(Schema(field)).values():
+            if nested.initial_default is not None and nested.field_id != field.field_id:
                 raise UnsupportedFeatureError(
                     f"field {nested.name!r} in column {field.name!r} has an initial default, which Intarsia "
                     "supports only for columns; rewrite the data files that were written before it was added",
@@ -431,17 +413,25 @@ def _defaults(location: str, schema: Schema, arrow: pa.Schema) -> Mapping[Path, 
     return values
 
 
-def _nested(field: NestedField) -> Iterable[NestedField]:
-    from pyiceberg.types import ListType, MapType, StructType
+def iceberg_options(location: str, properties: Mapping[str, Any]) -> StorageOptions | None:
+    """Return the options of the store of an Iceberg table; None if they are those of the environment.
 
-    parent = field.field_type
-    children: Sequence[NestedField] = ()
-    if isinstance(parent, StructType):
-        children = parent.fields
-    elif isinstance(parent, ListType):
-        children = [parent.element_field]
-    elif isinstance(parent, MapType):
-        children = [parent.key_field, parent.value_field]
-    for child in children:
-        yield child
-        yield from _nested(child)
+    Args:
+        location: The location of the table.
+        properties: The properties of its catalog, in which the names of `pyiceberg` are looked up.
+
+    Example:
+        >>> found = iceberg_options("s3://lake/t", {"s3.endpoint": "http://localhost:9000", "uri": "sqlite://"})
+        >>> found["aws_endpoint"], found["allow_http"]
+        ('http://localhost:9000', 'true')
+    """
+    scheme = location.partition("://")[0]
+    prefix = "s3." if scheme in ("s3", "s3a", "s3n") else "adls." if scheme in _OF_AZURE else "none"
+    found = {
+        ours: str(properties[theirs])
+        for theirs, ours in _OF_ICEBERG.items()
+        if theirs.startswith(prefix) and properties.get(theirs)
+    }
+    if found.get("aws_endpoint", "").startswith("http://"):
+        found["allow_http"] = "true"
+    return found or None

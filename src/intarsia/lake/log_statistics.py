@@ -7,10 +7,9 @@ round.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,39 +31,31 @@ _MAX_DIGITS = 15
 _BEYOND_TEXT = b"\xff"
 
 
-@dataclass(frozen=True)
-class LogColumn:
+class LogColumn(NamedTuple):
     """The statistics of one column, with one value per file. Null is an unknown value.
 
     Attributes:
         low: Values that no value of the column is below, except by rounding.
         high: Values that no value of the column is above, except by rounding.
         null_counts: The number of nulls (int64).
+        parse: Returns bounds as values, when a condition needs them; None if they are values.
     """
 
     low: pa.Array
     high: pa.Array
     null_counts: pa.Array
+    parse: Callable[[pa.Array], pa.Array] | None = None
 
     def parsed(self) -> LogColumn:
-        """Return the statistics."""
-        return self
+        """Return the statistics with bounds that are values."""
+        if self.parse is None:
+            return self
+        return LogColumn(self.parse(self.low), self.parse(self.high), self.null_counts)
 
     def take(self, ordinals: pa.Array) -> LogColumn:
         """Return the statistics of some of the files."""
-        return LogColumn(self.low.take(ordinals), self.high.take(ordinals), self.null_counts.take(ordinals))
-
-
-class UnparsedColumn(Protocol):
-    """The statistics of one column, which are parsed when a condition needs them."""
-
-    def parsed(self) -> LogColumn:
-        """Parse the statistics."""
-        ...
-
-    def take(self, ordinals: pa.Array) -> UnparsedColumn:
-        """Return the statistics of some of the files."""
-        ...
+        low, high, null_counts = (values.take(ordinals) for values in self[:3])
+        return LogColumn(low, high, null_counts, self.parse)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +72,9 @@ class LogStatistics:
 
     source: str
     num_rows: npt.NDArray[np.int64]
-    columns: Mapping[Path, UnparsedColumn]
+    columns: Mapping[Path, LogColumn]
     is_json: bool = False
+    _converted: dict[Path, tuple[pa.DataType, Bounds]] = field(default_factory=dict, init=False, repr=False)
 
     def part(self, ordinals: Sequence[int]) -> LogStatistics:
         """Return the statistics of some of the files."""
@@ -106,10 +98,6 @@ class LogStatistics:
         if isinstance(condition, BoundNull) or compares_alike(data_type, condition.type):
             return bounds
         return None
-
-    @cached_property
-    def _converted(self) -> dict[Path, tuple[pa.DataType, Bounds]]:
-        return {}
 
     def _convert(self, column: LogColumn) -> Bounds:
         num_files = len(self.num_rows)

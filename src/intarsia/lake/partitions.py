@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from dataclasses import dataclass, field
+from operator import attrgetter, itemgetter
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -36,34 +37,20 @@ _WIDER = {
 }
 
 
+@dataclass(frozen=True, eq=False)
 class Partitions:
     """The partition columns of a table's files.
 
-    Args:
-        files: The files.
-        columns: For each column, a value for each group of files; null where it is not known.
-        is_known: For each column, whether the value in each group is known; all are if it is missing.
-        groups: The group of each file, by ordinal; None if each file is one.
+    Attributes:
+        values: For each column, a value for each file; null where it is not known.
+        is_known: For the columns whose value is not known in all files, whether it is in each file.
         replaces_columns: Whether the values replace columns of the same names in files. Otherwise they are
             used to exclude files, and where a file lacks the column.
     """
 
-    def __init__(
-        self,
-        files: Sequence[DataFile],
-        columns: Mapping[str, pa.Array],
-        is_known: Mapping[str, npt.NDArray[np.bool_]] | None = None,
-        *,
-        groups: npt.NDArray[np.int64] | None = None,
-        replaces_columns: bool = True,
-    ) -> None:
-        self._files = files
-        self._columns = columns
-        self._is_known = is_known or {}
-        self._groups: npt.NDArray[np.int64] = np.arange(len(files)) if groups is None else groups
-        self._constants: dict[int, Mapping[Path, pa.Scalar]] = {}
-        self.replaces_columns = replaces_columns
-        self.types: dict[str, pa.DataType] = {name: values.type for name, values in columns.items()}
+    values: Mapping[Path, pa.Array]
+    is_known: Mapping[Path, npt.NDArray[np.bool_]] = field(default_factory=dict)
+    replaces_columns: bool = True
 
     @classmethod
     def of_folders(cls, files: Sequence[DataFile], types: PartitionTypes = "infer") -> Partitions:
@@ -72,75 +59,42 @@ class Partitions:
         Raises:
             FormatError: If not all files have the same partition columns.
         """
-        found = [file.partition for file in files]
+        found = [*map(attrgetter("partition"), files)]
         group_of = {partition: group for group, partition in enumerate(dict.fromkeys(found))}
-        groups = [*map(group_of.__getitem__, found)]
-        names = [name for name, _ in next(iter(group_of), ())]
+        groups = np.array([*map(group_of.__getitem__, found)], dtype=np.int64)
+        names = [*map(itemgetter(0), next(iter(group_of), ()))]
         for group, partition in enumerate(group_of):
-            own_names = [name for name, _ in partition]
+            own_names = [*map(itemgetter(0), partition)]
             if own_names != names:
                 raise FormatError(
                     f"its folders have the partition columns {own_names}, but the folders of other files "
                     f"have {names}; open them as separate tables",
                     reason="mixed-partition-columns",
-                    path=files[groups.index(group)].path,
+                    path=files[int(np.argmax(groups == group))].path,
                 )
-        columns: dict[str, pa.Array] = {}
+        columns: dict[Path, pa.Array] = {}
         for ordinal, name in enumerate(names):
             texts = [partition[ordinal][1] for partition in group_of]
-            columns[name] = typed_values(texts) if types == "infer" else pa.array(texts, _TEXT)
-        return cls(files, columns, groups=np.array(groups, dtype=np.int64))
-
-    @cached_property
-    def values(self) -> Mapping[Path, pa.Array]:
-        """The values of each partition column, one for each file; null where they are not known."""
-        return {(name,): take_values(values, self._groups) for name, values in self._columns.items()}
-
-    @cached_property
-    def _group_of(self) -> Mapping[str, int]:
-        return {file.path: group for file, group in zip(self._files, self._groups.tolist(), strict=True)}
-
-    def of_file(self, file: DataFile) -> Mapping[Path, pa.Scalar]:
-        """Return the known values of the partition columns in one of the files."""
-        group = self._group_of[file.path]
-        if group not in self._constants:
-            self._constants[group] = {
-                (name,): values[group]
-                for name, values in self._columns.items()
-                if name not in self._is_known or self._is_known[name][group]
-            }
-        return self._constants[group]
+            values = typed_values(texts) if types == "infer" else pa.array(texts, _TEXT)
+            columns[name,] = values.take(groups)
+        return cls(columns)
 
     def part(self, ordinals: Sequence[int]) -> Partitions:
         """Return the partition columns of some of the files, with the types of all."""
-        groups, new = np.unique(self._groups[list(ordinals)], return_inverse=True)
         return Partitions(
-            [self._files[ordinal] for ordinal in ordinals],
-            {name: take_values(values, groups) for name, values in self._columns.items()},
-            {name: is_known[groups] for name, is_known in self._is_known.items()},
-            groups=new.ravel(),
-            replaces_columns=self.replaces_columns,
+            {path: take_values(values, ordinals) for path, values in self.values.items()},
+            {path: is_known[list(ordinals)] for path, is_known in self.is_known.items()},
+            self.replaces_columns,
         )
 
-    @property
-    def is_known(self) -> Mapping[Path, npt.NDArray[np.bool_]]:
-        """For the columns whose value is not known in all files, whether it is in each file."""
-        return {(name,): known[self._groups] for name, known in self._is_known.items()}
-
-    def listed(self) -> pa.Table:
+    def listed(self, file_bytes: npt.NDArray[np.int64]) -> pa.Table:
         """Return the distinct values, with ``num_files`` and ``num_bytes``; see `Table.partitions`."""
-        columns = {name: values for name, values in self._columns.items() if name not in self._is_known}
-        num_groups = int(self._groups.max(initial=-1)) + 1
-        counts, sizes = np.bincount(self._groups, minlength=num_groups), np.zeros(num_groups, dtype=np.int64)
-        np.add.at(sizes, self._groups, np.array([file.size_bytes for file in self._files], dtype=np.int64))
-        # by position, because a column may have any name; different texts may have one value: 07 and 7
+        columns = {path[0]: values for path, values in self.values.items() if path not in self.is_known}
+        # by position, because a column may have any name
         keys = [*map(str, range(len(columns)))]
-        found = pa.table(
-            [*columns.values(), pa.array(counts, pa.int64()), pa.array(sizes)],
-            names=[*keys, "files", "bytes"],
-        )
-        sums = found.group_by(keys, use_threads=False).aggregate([("files", "sum"), ("bytes", "sum")])
-        return sums.select([*keys, "files_sum", "bytes_sum"]).rename_columns(
+        found = pa.table([*columns.values(), pa.array(file_bytes)], names=[*keys, "bytes"])
+        sums = found.group_by(keys, use_threads=False).aggregate([("bytes", "count"), ("bytes", "sum")])
+        return sums.select([*keys, "bytes_count", "bytes_sum"]).rename_columns(
             [*columns, "num_files", "num_bytes"]
         )
 

@@ -23,9 +23,8 @@ from intarsia.file import Ignored
 from intarsia.file.joined import JoinedInput
 from intarsia.file.schema import FileSchema
 from intarsia.lake.axes import AxisPlan, Members, axes, read_footers
-from intarsia.lake.index.answers import FileAnswers, answer_files
-from intarsia.lake.index.known_files import FamilyFiles, KnownFiles
-from intarsia.lake.index.prune import FamilyProofs
+from intarsia.lake.index.of_table import FamilyFiles, KnownFiles
+from intarsia.lake.index.proofs import FamilyProofs, FileAnswers, answer_files
 from intarsia.lake.planning import Binder, PlannedPart
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles
@@ -36,9 +35,7 @@ from intarsia.read.pruner import PruneStep, compares, over_files
 from intarsia.read.report import FileOutcome, ScanReport
 from intarsia.rows.bounds import Bools
 from intarsia.storage import reading_indexes
-
-#: The maximum number of bytes of dictionary pages to keep for reading the files that are left.
-MAX_MEMORY_BYTES = 64 << 20
+from intarsia.tuning import KEPT_DICTIONARY_BYTES
 
 #: A damaged file is left out of an axis, and the others are tried again, at most this many times.
 _MAX_TRIES = 4
@@ -229,7 +226,7 @@ class Planner:
             files: Ordinals of the files, ascending.
             reads: Whether indexes are read; else only the footers are used.
         """
-        if self._query.predicate is None:
+        if self._query.predicate is None and not reads:
             return PlannedFiles(files, {})
         joined = files
         if self._known is not None and self._table.has_objects:  # its Bloom filters would be requested again
@@ -238,11 +235,12 @@ class Planner:
         left, plans, num_bytes = set(files), dict[str, PlannedPart](), 0
         for axis in self.axes(joined, reads=reads):
             left.difference_update(axis.ordinals[~axis.is_left].tolist())
-            for ordinal, found in axis.planned() if reads else ():
-                num_bytes += sum(map(len, found.plan.dictionary_pages.values()))
-                if num_bytes > MAX_MEMORY_BYTES:  # the rest is read again
-                    found = found.without_dictionary_pages()
-                plans[self._table.files[ordinal].path] = found
+            num_bytes += sum(map(len, axis.plan.dictionary_pages.values()))
+            if num_bytes > KEPT_DICTIONARY_BYTES:  # the rest is read again
+                axis = replace(axis, plan=replace(axis.plan, dictionary_pages={}))
+            for position in np.flatnonzero(axis.is_planned).tolist() if reads else ():
+                path = axis.joined.parts[position].metadata.path
+                plans[path] = PlannedPart(axis, position)
         return PlannedFiles([ordinal for ordinal in files if ordinal in left], plans)
 
     def axes(

@@ -1,35 +1,51 @@
-"""Plan files concurrently, each with its own indexes, and read small files together in the same threads."""
+"""Open and plan files in threads, a little ahead of the caller, and read small ones there.
+
+Consecutive files of one axis whose rows take little memory are a stretch: they are opened and read as one.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections import deque
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from enum import IntEnum
+from functools import partial
 from typing import Protocol, TypeAlias
 
-from intarsia.file import FileMetadata, ParquetInput
-from intarsia.indexes.embedded import indexed_columns
+import numpy as np
+
+from intarsia.errors import IntarsiaError, ObjectStoreError, QueryTimeoutError
+from intarsia.file import ParquetInput
+from intarsia.file.joined import JoinedInput
+from intarsia.indexes.registry import indexed_columns
+from intarsia.lake.axes import AxisPlan
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.reading_together import PlannedFile, can_be_together, read_together
-from intarsia.lake.snapshot import TableCache
 from intarsia.read.ahead import ahead, done
 from intarsia.read.file_plan import FilePlan, plan_file, with_estimates, without_deleted
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import Piece, read_rows
 from intarsia.read.prefetch import prefetch
+from intarsia.rows.bounds import Bools
+from intarsia.tuning import (
+    MAX_PREFETCHED_BYTES,
+    OBJECTS_AT_ONCE,
+    SMALL_FILE_BYTES,
+    STRETCH_BYTES,
+    STRETCH_FILES,
+)
 
-#: The rows of a file are read in the thread that plans it if this takes at most this many bytes. They are in
-#: memory until the caller takes them.
-SMALL_BYTES = 1 << 20
+#: Errors after which no file is read.
+_OF_THE_STORE = (ObjectStoreError, QueryTimeoutError)
 
-#: A thread plans up to this many bytes of consecutive local files, and reads them together.
-_TASK_BYTES = 4 << 20
-_TASK_FILES = 64
 
-#: Batches of objects whose rows are read concurrently, after their pages have been requested.
-_BATCHES_AT_ONCE = 2
+class Ahead(IntEnum):
+    """What is done ahead of the caller."""
+
+    PLAN = 0
+    FETCH = 1  # the pages of objects, too
+    READ = 2  # the rows of small files, too, which the caller takes all
 
 
 class Binder(Protocol):
@@ -42,213 +58,228 @@ class Binder(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PlannedPart:
-    """The plan of a file that was planned together with others, before it is opened.
+    """A file that was planned as a part of an axis.
 
     Attributes:
-        metadata: The metadata of the planned file; the file may have been replaced since.
-        plan: The plan, without the deleted rows of the table.
+        axis: The plan of the axis.
+        position: The position of the file in it.
     """
 
-    metadata: FileMetadata
-    plan: FilePlan
+    axis: AxisPlan
+    position: int
 
-    def without_dictionary_pages(self) -> PlannedPart:
-        """Return the plan without the dictionary pages, which are then read again."""
-        return PlannedPart(self.metadata, replace(self.plan, dictionary_pages={}))
+    @property
+    def has_certain(self) -> bool:
+        """Whether rows of the file are certain to match."""
+        return bool(self.axis.has_certain[self.position])
+
+    @property
+    def has_indexes(self) -> bool:
+        """Whether the file has embedded indexes."""
+        return indexed_columns(self.axis.joined.parts[self.position].metadata) != frozenset()
 
     def plan_of(self, query: FileQuery) -> FilePlan:
-        """Return the plan of the opened file."""
-        if self.metadata is not query.file.metadata:
+        """Return the plan of the opened file, which may have been replaced since."""
+        metadata = self.axis.joined.parts[self.position].metadata
+        if metadata is not query.file.metadata:
             return plan_file(query)
-        plan = self.plan
-        if indexed_columns(self.metadata) != frozenset():
+        plan = self.axis.of_file(self.position)
+        if self.has_indexes:
             plan = with_estimates(query, plan)
         return without_deleted(query, plan)
 
 
 @dataclass(frozen=True)
 class OpenPlan:
-    """A file that was opened and planned; the caller closes it.
+    """A file that was opened and planned, or several that are read as one; the caller closes it.
 
     Attributes:
+        path: The path of the file, or of the first one.
         query: The query for the file.
         plan: The plan of its indexes.
         pieces: The matching rows, if they have been read. An error of reading is raised after the rows before
             it.
-        waits: Whether the pages have been read, and the rows are read together with those of other objects.
+        among: The files of the axis that were read; None for a single file.
     """
 
+    path: str
     query: FileQuery
     plan: FilePlan
     pieces: Iterable[Piece] | None = None
-    waits: bool = False
-
-    def is_read(self, *, counts_certain: bool) -> bool:
-        """Return whether the matching rows are read; see `plan_files`."""
-        return self.query.predicate is not None and not (counts_certain and not self.plan.certain.is_empty)
+    among: Bools | None = None
 
 
-#: Files and their plans.
-_Task: TypeAlias = "list[tuple[DataFile, Future[OpenPlan]]]"
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """Consecutive files of an axis that are read as one.
+
+    Attributes:
+        axis: The plan of the axis.
+        positions: The positions of the files in it.
+        entries: The files.
+    """
+
+    axis: AxisPlan
+    positions: Sequence[int]
+    entries: Sequence[DataFile]
+
+    def open(self, does: Ahead, *, counts_certain: bool) -> OpenPlan:
+        """Open the files.
+
+        Args:
+            does: What is done ahead of the caller.
+            counts_certain: If some rows are certain to match, none are read: the caller reads the others.
+
+        Raises:
+            IntarsiaError: If a file is damaged or was replaced; reading the files one by one recovers, or
+                raises the same error where the caller expects it.
+            OSError: If a file cannot be read.
+        """
+        query, plan = self.axis.of_files(self.positions, self.entries)
+        query = replace(query, file=JoinedInput(self.axis.joined))  # what it keeps is dropped with it
+        plan = prefetch(query, plan)
+        among = np.zeros(len(self.axis.parts), dtype=bool)
+        among[self.positions] = True
+        is_counted = counts_certain and not plan.certain.is_empty
+        pieces = list(read_rows(query, plan)) if does is Ahead.READ and not is_counted else None
+        return OpenPlan(self.entries[0].path, query, plan, pieces, among)
+
+
+#: Returns whether a file is planned by itself.
+IsAlone: TypeAlias = Callable[[PlannedPart], bool]
+
+#: A file or stretch to plan, and its plan.
+Item: TypeAlias = "DataFile | Stretch"
+Planned: TypeAlias = "tuple[DataFile, Future[OpenPlan]]"
+
+
+def stretches(
+    files: Sequence[DataFile],
+    known: Mapping[str, PlannedPart],
+    at_once: int,
+    is_alone: IsAlone,
+) -> Iterator[Item]:
+    """Combine consecutive files to stretches.
+
+    Args:
+        files: The files.
+        known: The plans of files that are parts of an axis, by path.
+        at_once: The number of threads to which the files are given.
+        is_alone: Returns whether a file is planned by itself.
+    """
+    total = sum(int(part.axis.read_bytes[part.position]) for part in known.values())
+    positions: list[int] = []
+    entries: list[DataFile] = []
+    axis, num_bytes, most = None, 0, 0
+    for entry in files:
+        part = known.get(entry.path)
+        alone = part is None or is_alone(part)
+        own = 0 if part is None else int(part.axis.read_bytes[part.position])
+        is_full = len(entries) == STRETCH_FILES or num_bytes + own > most
+        if entries and (alone or part is None or part.axis is not axis or is_full):
+            assert axis is not None
+            yield Stretch(axis, positions, entries) if len(entries) > 1 else entries[0]
+            positions, entries, num_bytes = [], [], 0
+        if alone or part is None:
+            yield entry
+            continue
+        axis = part.axis
+        most = MAX_PREFETCHED_BYTES if axis.joined.is_remote else min(STRETCH_BYTES, total // at_once)
+        positions.append(part.position)
+        entries.append(entry)
+        num_bytes += own
+    if entries:
+        assert axis is not None
+        yield Stretch(axis, positions, entries) if len(entries) > 1 else entries[0]
 
 
 def plan_files(
-    files: Sequence[DataFile],
+    items: Iterable[Item],
     binder: Binder,
     open_file: Callable[[DataFile], ParquetInput],
     at_once: int,
     *,
-    reads: bool = False,
-    reads_all: bool = False,
+    does: Ahead = Ahead.PLAN,
     counts_certain: bool = False,
     known: Mapping[str, PlannedPart] | None = None,
-    joined: TableCache | None = None,
-) -> Generator[tuple[DataFile, Future[OpenPlan]], None, None]:
-    """Plan files in several threads, a little ahead of the caller that reads them.
+) -> Generator[Planned, None, None]:
+    """Plan files in several threads, a little ahead of the caller.
 
     Args:
-        files: The files.
+        items: The files and stretches.
         binder: Binds the query to each file.
         open_file: Opens a file.
-        at_once: Maximum number of files, or of groups of small files, that are being planned or wait to be
-            read.
-        reads: The caller reads the planned rows, so those of objects are read ahead.
-        reads_all: The caller reads all planned rows with `read_rows`, so those of small files are read, too.
+        at_once: Maximum number of items that are in progress or wait to be taken.
+        does: What is done ahead of the caller.
         counts_certain: The caller does not read rows that are certain to match, so files with such rows are
             not read here.
-        known: The plans of files that were planned together, by path.
-        joined: The cache for the metadata of files that are read together; None for a cache of this call.
+        known: The plans of files that are parts of an axis, by path.
 
     Yields:
-        Each file in order, and a future with its plan or an exception.
+        Each file in order, or the first one of a stretch, and a future with its plan or an exception.
     """
+    turns = _Turns(OBJECTS_AT_ONCE)
 
     def plan(entry: DataFile) -> OpenPlan:
-        found = None if known is None else known.get(entry.path)
+        part = None if known is None else known.get(entry.path)
         file = open_file(entry)
         try:
             with file.named_errors():
                 query = binder.query(entry, file)
-                planned = plan_file(query) if found is None else found.plan_of(query)
-                if not reads:
-                    return OpenPlan(query, planned)
-                planned, has_all = prefetch(query, planned)
-                opened = OpenPlan(query, planned)
-                waits = has_all and reads_all and opened.is_read(counts_certain=counts_certain)
-                return replace(opened, waits=waits and can_be_together(query, planned))
+                planned = plan_file(query) if part is None else part.plan_of(query)
+                if does is Ahead.PLAN:
+                    return OpenPlan(entry.path, query, planned)
+                planned = prefetch(query, planned)
+                is_counted = counts_certain and not planned.certain.is_empty
+                reads = does is Ahead.READ and query.predicate is not None and not is_counted
+                return OpenPlan(entry.path, query, planned, _read_small(query, planned) if reads else None)
         except BaseException:
             file.close()
             raise
 
-    def with_rows(task: _Task) -> _Task:
-        return _with_rows(task, cache, counts_certain=counts_certain)
+    def work(item: Item) -> list[Planned]:
+        if isinstance(item, DataFile):
+            return [(item, done(plan, item))]
+        with turns.take(len(item.entries) if item.entries[0].is_remote else 0):
+            found = done(partial(Stretch.open, does=does, counts_certain=counts_certain), item)
+        error = found.exception()
+        if isinstance(error, (IntarsiaError, OSError)) and not isinstance(error, _OF_THE_STORE):
+            return [(entry, done(plan, entry)) for entry in item.entries]
+        return [(item.entries[0], found)]
 
-    def work(entries: Sequence[DataFile]) -> _Task:
-        task = [(entry, done(plan, entry)) for entry in entries]
-        return with_rows(task) if reads_all and not _waits(task) else task
-
-    cache = TableCache() if joined is None else joined
-    has_objects = reads_all and any(entry.is_remote for entry in files)
-    tasks = _tasks(files, at_once) if reads_all else [[entry] for entry in files]
-    with contextlib.closing(ahead(work, tasks, at_once, _close)) as results:
-        planned = (future.result() for _, future in results)
-        with contextlib.closing(_objects_together(planned, with_rows) if has_objects else planned) as read:
-            for task in read:
-                plans = deque(task)
-                try:
-                    while plans:
-                        yield plans.popleft()
-                finally:
-                    _close(plans)
-
-
-def _waits(task: _Task) -> bool:
-    """Return whether a task is a single object, whose rows are read together with those of others."""
-    return len(task) == 1 and task[0][1].exception() is None and task[0][1].result().waits
-
-
-def _objects_together(
-    planned: Iterable[_Task], with_rows: Callable[[_Task], _Task]
-) -> Generator[_Task, None, None]:
-    """Read the rows of consecutive objects that wait, in two threads ahead of the caller."""
-
-    def read(batch: _Task) -> _Task:
-        return with_rows(batch) if _waits(batch[:1]) else batch
-
-    with (
-        contextlib.closing(_batches(planned)) as batches,
-        contextlib.closing(ahead(read, batches, _BATCHES_AT_ONCE, _close)) as results,
-    ):
+    with contextlib.closing(ahead(work, items, at_once, _close)) as results:
         for _, future in results:
-            yield future.result()
+            plans = iter(future.result())
+            try:
+                yield from plans
+            finally:
+                _close(plans)
 
 
-def _batches(planned: Iterable[_Task]) -> Generator[_Task, None, None]:
-    """Join consecutive tasks that wait, up to a number of bytes in memory."""
-    batch: _Task = []
-    num_bytes = 0
-    try:
-        for task in planned:
-            waits = _waits(task)
-            more_bytes = task[0][1].result().query.file.source.counts.bytes if waits else 0
-            if batch and (not waits or num_bytes + more_bytes > _TASK_BYTES or len(batch) == _TASK_FILES):
-                full, batch, num_bytes = batch, [], 0
-                yield full
-            if waits:
-                batch += task
-                num_bytes += more_bytes
-            else:
-                yield task
-        full, batch = batch, []
-        if full:
-            yield full
-    finally:  # of a caller that stops early
-        _close(batch)
+class _Turns:
+    """A semaphore of which several are taken at once."""
+
+    def __init__(self, most: int) -> None:
+        self._most = self._free = most
+        self._changed = threading.Condition()
+
+    @contextlib.contextmanager
+    def take(self, wanted: int) -> Iterator[None]:
+        """Wait for a number of turns, at most all of them, and take them within the block."""
+        wanted = min(wanted, self._most)
+        with self._changed:
+            self._changed.wait_for(lambda: self._free >= wanted)
+            self._free -= wanted
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += wanted
+                self._changed.notify_all()
 
 
-def _tasks(files: Sequence[DataFile], at_once: int) -> Iterator[list[DataFile]]:
-    """Divide files into tasks, each of which is a single file or several small local ones."""
-    total = sum(entry.size_bytes for entry in files)
-    max_bytes = min(_TASK_BYTES, total // at_once)
-    task: list[DataFile] = []
-    num_bytes = 0
-    for entry in files:
-        num_bytes += entry.size_bytes
-        if task and (num_bytes > max_bytes or len(task) == _TASK_FILES or entry.is_remote):
-            yield task
-            task, num_bytes = [], entry.size_bytes
-        task.append(entry)
-    if task:
-        yield task
-
-
-def _with_rows(task: _Task, joined: TableCache, *, counts_certain: bool) -> _Task:
-    """Read the matching rows of planned files, several files together if possible."""
-    planned = {
-        ordinal: (entry, future.result())
-        for ordinal, (entry, future) in enumerate(task)
-        if future.exception() is None
-    }
-    small = {
-        ordinal: PlannedFile(entry, found.query, found.plan)
-        for ordinal, (entry, found) in planned.items()
-        if found.is_read(counts_certain=counts_certain)
-        and (found.waits or not found.query.file.source.coalesce_bytes)
-    }
-    together = read_together(list(small.values()), joined) if len(small) > 1 else {}
-    pieces: dict[int, Iterable[Piece]] = {list(small)[ordinal]: found for ordinal, found in together.items()}
-
-    def read(ordinal: int) -> OpenPlan:
-        found = task[ordinal][1].result()
-        if ordinal in pieces or not found.is_read(counts_certain=counts_certain):
-            return replace(found, pieces=pieces.get(ordinal), waits=False)
-        return replace(found, pieces=_read_small(found.query, found.plan), waits=False)
-
-    return [(entry, done(read, ordinal)) for ordinal, (entry, _) in enumerate(task)]
-
-
-def _close(task: Iterable[tuple[DataFile, Future[OpenPlan]]]) -> None:
-    for _, future in task:
+def _close(plans: Iterable[Planned]) -> None:
+    for _, future in plans:
         if future.exception() is None:
             future.result().query.close()
 
@@ -257,7 +288,7 @@ def _read_small(query: FileQuery, plan: FilePlan) -> Iterable[Piece] | None:
     """Read the matching rows of a file; None if they are not small."""
     pieces: list[Piece] = []
     try:
-        if query.estimated_bytes(plan.candidates) > SMALL_BYTES:
+        if query.estimated_bytes(plan.candidates) > SMALL_FILE_BYTES:
             return None
         pieces.extend(read_rows(query, plan))
     except Exception as error:  # noqa: BLE001  raised when the rows are taken

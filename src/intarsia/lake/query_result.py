@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
-
-from intarsia.lake.libraries import import_for
 
 if TYPE_CHECKING:
     import duckdb
@@ -69,7 +68,7 @@ class QueryResult(ABC):
             >>> ia.open(path).scan("x < 3").to_pandas()["x"].sum().item()
             3
         """
-        import_for("to_pandas", "pandas")
+        _import_for("to_pandas", "pandas")
         return self.to_arrow().to_pandas(**options)
 
     def to_polars(self, **options: Any) -> pl.DataFrame:
@@ -91,7 +90,7 @@ class QueryResult(ABC):
             >>> ia.open(path).scan("x < 3").to_polars()["x"].sum()
             3
         """
-        frame: pl.DataFrame = import_for("to_polars", "polars").from_arrow(self.to_arrow(), **options)
+        frame: pl.DataFrame = _import_for("to_polars", "polars").from_arrow(self.to_arrow(), **options)
         return frame
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
@@ -113,7 +112,7 @@ class QueryResult(ABC):
             >>> ia.open(path).scan("x < 3").to_duckdb().aggregate("sum(x)").fetchall()
             [(3,)]
         """
-        library = import_for("to_duckdb", "duckdb")
+        library = _import_for("to_duckdb", "duckdb")
         return (library if connection is None else connection).from_arrow(self.to_arrow())
 
     def to_reader(self) -> pa.RecordBatchReader:
@@ -134,3 +133,15 @@ class QueryResult(ABC):
             "rows with columns of several types are not a NumPy array; for a pandas DataFrame use "
             "to_pandas(), for arrays to_arrow()['column'].to_numpy()"
         )
+
+
+def _import_for(method: str, name: str) -> Any:
+    """Return the library that a method needs; the error says how to install it."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"{method}() needs {name}, which is not installed; install it (pip install {name}), or use "
+            "to_arrow()",
+            name=error.name,
+        ) from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -13,7 +12,7 @@ from intarsia.errors import CorruptFileError, ReplacedWhileReadError
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.planner import Planner
-from intarsia.lake.planning import OpenPlan, plan_files
+from intarsia.lake.planning import Ahead, IsAlone, OpenPlan, Planned, plan_files, stretches
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.aggregate import Totals
@@ -21,15 +20,11 @@ from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.report import FileOutcome, ScanReport, warn_of_failed, warn_of_ignored
+from intarsia.tuning import FIRST_FILES
 
 #: What happens to damaged and missing files: an error, or they are skipped with one warning.
 OnError: TypeAlias = Literal["raise", "skip"]
 
-#: `plan_files` with most of its arguments.
-_Plan: TypeAlias = Callable[..., Generator[tuple[DataFile, "Future[OpenPlan]"], None, None]]
-
-#: With a limit and a predicate, this many files are planned and read one by one, the others together.
-_FIRST_FILES = 8
 
 #: Errors of one file. Errors of a whole store, such as of its credentials, are always raised.
 _BAD_FILE_ERRORS = (CorruptFileError, FileNotFoundError, ReplacedWhileReadError)
@@ -106,7 +101,12 @@ class QueryRun:
             yield ((found.query, found.plan, record) for found, record in plans)
 
     def each_plan(
-        self, columns: Sequence[OutputColumn], totals: Totals | None = None, *, reads_all: bool = False
+        self,
+        columns: Sequence[OutputColumn],
+        totals: Totals | None = None,
+        *,
+        does: Ahead = Ahead.FETCH,
+        is_alone: IsAlone | None = None,
     ) -> Generator[tuple[OpenPlan, Callable[[FileOutcome], None]], None, None]:
         """Yield as `each_file`, with the rows of small files if the caller reads all rows.
 
@@ -114,9 +114,10 @@ class QueryRun:
             columns: The columns to read.
             totals: Aggregates; files for which a lake index answers all of them are added to it and not
                 yielded.
-            reads_all: See `plan_files`.
+            does: See `plan_files`.
+            is_alone: Returns whether a file is read by itself; None to read all files by themselves.
         """
-        planned = self.planned_files(columns, totals, reads=True, reads_all=reads_all)
+        planned = self.planned_files(columns, totals, does=does, is_alone=is_alone)
         with self.reporting() as report, contextlib.closing(planned) as files:
             for _, opened in files:
                 outcome = FileOutcome(opened.plan)
@@ -128,24 +129,24 @@ class QueryRun:
                 try:
                     yield opened, record
                 finally:
-                    with self.skipping(opened.query.file.path):
-                        report.add_file(opened.query, outcome)
+                    with self.skipping(opened.path):
+                        report.add_file(opened.query, outcome, opened.among)
 
     def planned_files(
         self,
         columns: Sequence[OutputColumn] | None = None,
         totals: Totals | None = None,
         *,
-        reads: bool = False,
-        reads_all: bool = False,
+        does: Ahead = Ahead.PLAN,
+        is_alone: IsAlone | None = None,
     ) -> Generator[tuple[DataFile, OpenPlan], None, None]:
         """Open, plan and yield each file that neither partition values nor a lake index exclude or answer.
 
         Args:
             columns: The columns to read; None for those of the query.
             totals: Aggregates; see `each_plan`.
-            reads: The caller reads the planned rows.
-            reads_all: See `plan_files`.
+            does: See `plan_files`.
+            is_alone: See `each_plan`.
         """
         table, snapshot, report = self._table, self.snapshot, self.report
         binder = self._binder if columns is None else self._binder.for_columns(columns)
@@ -156,14 +157,9 @@ class QueryRun:
             assert totals is not None
             totals.add_summaries(answers.summaries)
         plan = partial(
-            plan_files,
-            binder=binder,
-            open_file=snapshot.open,
-            counts_certain=totals is not None,
-            joined=table.cache,
+            plan_files, binder=binder, open_file=snapshot.open, does=does, counts_certain=totals is not None
         )
-        with_rows = partial(plan, reads=reads, reads_all=reads_all)
-        planned = self._plan_survivors(planner, survivors.files, plan, with_rows)
+        planned = self._plan_survivors(planner, survivors.files, plan, is_alone)
         with contextlib.closing(planned):
             for entry, future in planned:
                 with self.skipping(entry.path):
@@ -173,22 +169,28 @@ class QueryRun:
                 try:
                     yield entry, outcome
                 finally:
-                    snapshot.remember(entry, outcome.query.file)
+                    if outcome.among is None:
+                        snapshot.remember(entry, outcome.query.file)
                     outcome.query.close()
 
     def _plan_survivors(
-        self, planner: Planner, survivors: Sequence[int], plan_first: _Plan, plan: _Plan
-    ) -> Generator[tuple[DataFile, Future[OpenPlan]], None, None]:
+        self,
+        planner: Planner,
+        survivors: Sequence[int],
+        plan: Callable[..., Generator[Planned, None, None]],
+        is_alone: IsAlone | None,
+    ) -> Generator[Planned, None, None]:
         """Plan the files to open; with a limit, first those that may suffice, one by one."""
         table = self._table
         files, known = planner.planned(survivors, reads=not self._is_limited)
         table.cache.drop_tails()
         if self._is_limited:
-            num_first = len(files) if self._binder.predicate is None else _FIRST_FILES
+            num_first = len(files) if self._binder.predicate is None else FIRST_FILES
             first = [table.files[ordinal] for ordinal in files[:num_first]]
-            yield from plan_first(first, at_once=1, known=known)
+            yield from plan(first, at_once=1, does=Ahead.PLAN, known=known)
             files = files[num_first:]
             files, known = planner.planned(files)
         left = [table.files[ordinal] for ordinal in files]
         at_once = min(table.files_at_once, max(len(left), 1))
-        yield from plan(left, at_once=at_once, known=known)
+        items = left if is_alone is None else stretches(left, known, at_once, is_alone)
+        yield from plan(items, at_once=at_once, known=known)

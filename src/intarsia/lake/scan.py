@@ -16,7 +16,7 @@ from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.first_rows import FirstRows
-from intarsia.lake.planning import OpenPlan
+from intarsia.lake.planning import Ahead, OpenPlan, PlannedPart
 from intarsia.lake.query_result import QueryResult
 from intarsia.lake.query_run import OnError, QueryRun
 from intarsia.lake.scan_arguments import OrderBy, parse_order
@@ -31,8 +31,7 @@ from intarsia.read.ahead import ahead
 from intarsia.read.approximate import ApproximateCount, DistinctValues, FileSize, sample_rows
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import count_planned, estimate_rows
-from intarsia.read.file_query import FileQuery
-from intarsia.read.file_rows import RUNS_AT_ONCE, Piece, read_rows, read_whole_file
+from intarsia.read.file_rows import Piece, read_rows, read_whole_file
 from intarsia.read.hint import Hints
 from intarsia.read.locations import LOCATIONS, locate_rows
 from intarsia.read.output_columns import (
@@ -40,11 +39,11 @@ from intarsia.read.output_columns import (
     concat_rows,
     output_columns,
     refuse_repeated,
-    with_constants,
 )
 from intarsia.read.report import FileOutcome, ScanReport, warn_of_failed
 from intarsia.read.sort_key import SortKey
 from intarsia.read.value_counts import ValueCounts
+from intarsia.tuning import RUNS_AT_ONCE
 
 
 class Scan(QueryResult):
@@ -254,10 +253,12 @@ class Scan(QueryResult):
         totals = Totals(functions, columns)
         with (
             self._running() as run,
-            contextlib.closing(run.each_plan(columns, totals, reads_all=True)) as plans,
+            contextlib.closing(
+                run.each_plan(columns, totals, does=Ahead.READ, is_alone=self._is_counted)
+            ) as plans,
         ):
             for found, record in plans:
-                with run.skipping(found.query.file.path):
+                with run.skipping(found.path):
                     record(totals.add_file(found.query, found.plan, found.pieces))
         return totals
 
@@ -350,11 +351,22 @@ class Scan(QueryResult):
         self._refuse_limit()
         queried = self._one_column(column)
         values = ValueCounts(queried, counted=counted)
-        with self._running() as run, run.each_file([queried]) as files:
-            for query, plan, record in files:
-                with run.skipping(query.file.path):
-                    record(values.add_file(query, plan))
+        with (
+            self._running() as run,
+            contextlib.closing(run.each_plan([queried], is_alone=self._is_enumerated)) as plans,
+        ):
+            for found, record in plans:
+                with run.skipping(found.path):
+                    record(values.add_file(found.query, found.plan))
         return values
+
+    def _is_counted(self, part: PlannedPart) -> bool:
+        """Return whether the certain rows of a file are counted by its own indexes, or it may be skipped."""
+        return part.has_certain and self._is_enumerated(part)
+
+    def _is_enumerated(self, part: PlannedPart) -> bool:
+        """Return whether the values of a file may be known from its own indexes, or it may be skipped."""
+        return part.has_indexes or self._on_error == "skip"
 
     def sketches(self, column: str, lg_config_k: int = 12) -> pa.Table:
         """Return a HyperLogLog sketch of the rows that match for each file; see `Table.sketches`.
@@ -413,7 +425,7 @@ class Scan(QueryResult):
                     with future.result() as file:
                         sizes.append(FileSize.of(file, entry.deleted_rows()))
             with run.each_file(self.columns) as files:
-                pieces = list(sample_rows(sizes, files, n, seed, self._finish))
+                pieces = list(sample_rows(sizes, files, n, seed, self.columns, self.schema))
         return concat_rows([no_rows(self.schema), *pieces])
 
     def _tables(self, run: QueryRun, *, whole_files: bool, runs_at_once: int) -> Iterator[pa.Table]:
@@ -421,8 +433,10 @@ class Scan(QueryResult):
             yield self._first_rows(run, self._key)
             return
         left = self._limit
-        reads_all = runs_at_once > 1
-        with contextlib.closing(run.each_plan(self.columns, reads_all=reads_all)) as files:
+        # a caller that may stop early gets the rows of one file after the other
+        does = Ahead.READ if runs_at_once > 1 else Ahead.FETCH
+        is_alone = None if does is Ahead.FETCH else _never
+        with contextlib.closing(run.each_plan(self.columns, does=does, is_alone=is_alone)) as files:
             for found, record in files:
                 query, plan = found.query, found.plan
                 is_whole = query.predicate is None and whole_files and left is None
@@ -431,13 +445,13 @@ class Scan(QueryResult):
                 if whole_files and self._on_error == "skip":
                     # all rows of a file or none
                     tables = []
-                    with run.skipping(query.file.path):
+                    with run.skipping(found.path):
                         tables = list(rows)
-                    if run.report.has_failed(query.file.path):
+                    if run.report.has_failed(found.path):
                         record(FileOutcome(plan))
                         tables = []
                     rows = iter(tables)
-                with run.skipping(query.file.path):
+                with run.skipping(found.path):
                     for table in rows:
                         if left is not None:
                             left -= table.num_rows
@@ -484,14 +498,13 @@ class Scan(QueryResult):
             counts += piece.counts
             record(FileOutcome(plan, counts))
             if piece.rows.num_rows:
-                yield self._finish(piece.rows, query)
+                yield query.result(piece.rows, piece.numbers, self.columns, self.schema)
             if limit == 0:
                 return
 
-    def _finish(self, rows: pa.Table, query: FileQuery) -> pa.Table:
-        """Return the result's columns in order: those that were read, and the constants."""
-        columns = [query.own(column) for column in self.columns]
-        return with_constants(rows, query.columns, query.constants, columns, self.schema)
+
+def _never(_: PlannedPart) -> bool:
+    return False
 
 
 def _to_batches(tables: Iterator[pa.Table]) -> Generator[pa.RecordBatch, None, None]:

@@ -158,7 +158,13 @@ def _by_number(table: TableFiles, numbers: Rows, snapshot: Snapshot) -> Mapping[
     """Return the numbers of rows in each file, given those in the table."""
     if not len(numbers):
         return {}
-    edges = np.cumsum([0, *_row_counts(table, snapshot)])
+    counts = [0]
+    opened = ahead(snapshot.open, table.files, table.files_at_once, ParquetInput.close)
+    with contextlib.closing(opened):
+        for _, future in opened:
+            with future.result() as file:
+                counts.append(file.footer.num_rows)
+    edges = np.cumsum(counts)
     wrong = numbers[(numbers < 0) | (numbers >= edges[-1])]
     if len(wrong):
         raise ValueError(f"there is no row {wrong[0]:,}; the rows of {table.name} are 0 to {edges[-1] - 1:,}")
@@ -166,16 +172,6 @@ def _by_number(table: TableFiles, numbers: Rows, snapshot: Snapshot) -> Mapping[
     cuts = np.searchsorted(numbers, edges)
     files = np.flatnonzero(np.diff(cuts)).tolist()
     return {file: numbers[cuts[file] : cuts[file + 1]] - edges[file] for file in files}
-
-
-def _row_counts(table: TableFiles, snapshot: Snapshot) -> list[int]:
-    counts = []
-    opened = ahead(snapshot.open, table.files, table.files_at_once, ParquetInput.close)
-    with contextlib.closing(opened):
-        for _, future in opened:
-            with future.result() as file:
-                counts.append(file.footer.num_rows)
-    return counts
 
 
 def _by_path(table: TableFiles, rows: pa.Table, snapshot: Snapshot) -> Mapping[int, Rows]:
@@ -187,7 +183,7 @@ def _by_path(table: TableFiles, rows: pa.Table, snapshot: Snapshot) -> Mapping[i
         )
     if rows["path"].null_count:
         raise ValueError("rows contains null in the column 'path'; pass the path of each row")
-    ordinals = {file.path: ordinal for ordinal, file in enumerate(table.files)}
+    ordinals = table.ordinals
     numbers, paths = _numbers(rows["row"]), rows["path"].combine_chunks().dictionary_encode()
     by_file = {}
     for code, path in enumerate(paths.dictionary.to_pylist()):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_type
 from intarsia.arrow.conforming import repeats_names
+from intarsia.arrow.nested import with_children
 from intarsia.errors import UnsupportedFeatureError
 
 #: The fields of a struct that two files have in common types: those of both, or those of the first.
@@ -46,14 +49,13 @@ def widest(a: pa.DataType, b: pa.DataType, fields: FieldsOf = "union") -> pa.Dat
     if _is_encoded(a) or _is_encoded(b):
         return _encoded(a, b, fields)
     for is_type, find in (
-        (pa.types.is_integer, _integer),
         (_is_number, _number),
         (pa.types.is_temporal, _temporal),
         (_is_bytes, _bytes),
     ):
         if is_type(a) and is_type(b):
             return find(a, b)
-    for is_type, find_nested in ((pa.types.is_struct, _struct), (pa.types.is_map, _map), (is_list, _list)):
+    for is_type, find_nested in ((pa.types.is_struct, _struct), (pa.types.is_map, _map), (_is_list, _list)):
         if is_type(a) and is_type(b):
             return find_nested(a, b, fields)
     return None
@@ -72,14 +74,7 @@ is_text = _any_of(_types.is_string, _types.is_large_string, _types.is_string_vie
 
 _is_bytes = _any_of(is_text, _is_plain_bytes, _types.is_fixed_size_binary)
 
-#: Whether a type is a list of any physical layout but a view.
-is_list = _any_of(_types.is_list, _types.is_large_list, _types.is_fixed_size_list)
-
-
-def list_of(like: pa.DataType, item: pa.DataType) -> pa.DataType:
-    """Return the same kind of list type with another item type; a list for one of fixed size."""
-    field = like.value_field.with_type(item)
-    return pa.large_list(field) if pa.types.is_large_list(like) else pa.list_(field)
+_is_list = _any_of(_types.is_list, _types.is_large_list, _types.is_fixed_size_list)
 
 
 def _list(a: pa.DataType, b: pa.DataType, fields: FieldsOf) -> pa.DataType | None:
@@ -87,9 +82,10 @@ def _list(a: pa.DataType, b: pa.DataType, fields: FieldsOf) -> pa.DataType | Non
     if item is None:
         return None
     is_fixed = [pa.types.is_fixed_size_list(data_type) for data_type in (a, b)]
-    if all(is_fixed) and a.list_size == b.list_size:
-        return pa.list_(a.value_field.with_type(item), a.list_size)
-    return list_of(b if is_fixed[0] else a, item)
+    like = b if is_fixed[0] and not is_fixed[1] else a
+    if all(is_fixed) and a.list_size != b.list_size:
+        return pa.list_(b.value_field.with_type(item))
+    return with_children(like, [like.value_field.with_type(item)])
 
 
 def _map(a: pa.DataType, b: pa.DataType, fields: FieldsOf) -> pa.DataType | None:
@@ -102,8 +98,9 @@ def _map(a: pa.DataType, b: pa.DataType, fields: FieldsOf) -> pa.DataType | None
 def _encoded(a: pa.DataType, b: pa.DataType, fields: FieldsOf) -> pa.DataType | None:
     """Return the widest type of dictionaries and extension types, from their values and storage."""
     if isinstance(a, pa.BaseExtensionType) or isinstance(b, pa.BaseExtensionType):
-        return widest(_storage(a), _storage(b), fields)
-    values = widest(_values(a), _values(b), fields)
+        return widest(getattr(a, "storage_type", a), getattr(b, "storage_type", b), fields)
+    plain = [one.value_type if pa.types.is_dictionary(one) else one for one in (a, b)]
+    values = widest(plain[0], plain[1], fields)
     if values is None or not pa.types.is_dictionary(a):
         return values
     return pa.dictionary(a.index_type, values, a.ordered)
@@ -113,14 +110,6 @@ def _is_encoded(data_type: pa.DataType) -> bool:
     return pa.types.is_dictionary(data_type) or isinstance(data_type, pa.BaseExtensionType)
 
 
-def _storage(data_type: pa.DataType) -> pa.DataType:
-    return data_type.storage_type if isinstance(data_type, pa.BaseExtensionType) else data_type
-
-
-def _values(data_type: pa.DataType) -> pa.DataType:
-    return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
-
-
 def _bytes(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     """Return the type of text if both are text, and of bytes otherwise."""
     if is_text(a) and is_text(b):
@@ -128,29 +117,30 @@ def _bytes(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     return next((data_type for data_type in (a, b) if _is_plain_bytes(data_type)), pa.binary())
 
 
-def _integer(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    signed = [pa.types.is_signed_integer(data_type) for data_type in (a, b)]
-    if signed[0] == signed[1]:
-        return a if a.bit_width > b.bit_width else b
-    unsigned_bits = (b if signed[0] else a).bit_width
-    bits = max((a if signed[0] else b).bit_width, 2 * unsigned_bits)
-    return {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}.get(bits)
+@lru_cache(maxsize=256)
+def _unified(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """Return the common type of pyarrow."""
+    try:
+        schemas = [pa.schema([("", data_type)]) for data_type in (a, b)]
+        return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+    except pa.ArrowTypeError:
+        return None
 
 
 def _number(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    floats = [data_type for data_type in (a, b) if pa.types.is_floating(data_type)]
-    if len(floats) == 2:
-        return a if a.bit_width > b.bit_width else b
-    if floats:
-        other = b if floats[0] is a else a
-        return pa.float64() if pa.types.is_integer(other) else None
-    digits = [_digits(data_type) for data_type in (a, b)]
-    scale = max(scale for _, scale in digits)
-    precision = max(whole for whole, _ in digits) + scale
-    if precision > 76 or scale < 0:
-        return None
-    wide = pa.decimal128 if precision <= 38 else pa.decimal256
-    return wide(precision, scale)
+    """Return a type in which integers of up to 64 bits and decimals are exact, as pyarrow's may not be."""
+    is_float = {pa.types.is_floating(data_type) for data_type in (a, b)}
+    if pa.types.is_decimal(a) or pa.types.is_decimal(b):
+        digits = [_digits(data_type) for data_type in (a, b)]
+        scale = max(scale for _, scale in digits)
+        precision = max(whole for whole, _ in digits) + scale
+        if True in is_float or precision > 76 or scale < 0:
+            return None
+        return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale)
+    if len(is_float) == 2:
+        return pa.float64()
+    signed = [data_type for data_type in (a, b) if pa.types.is_signed_integer(data_type)]
+    return None if len(signed) == 1 and pa.uint64() in (a, b) else _unified(a, b)
 
 
 def _digits(data_type: pa.DataType) -> tuple[int, int]:
@@ -161,22 +151,12 @@ def _digits(data_type: pa.DataType) -> tuple[int, int]:
 
 
 def _temporal(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    if pa.types.is_date(a) and pa.types.is_date(b):
-        return pa.date64()
-    if pa.types.is_date(a) or pa.types.is_date(b):
+    if pa.types.is_date(a) != pa.types.is_date(b):
         other = b if pa.types.is_date(a) else a
         return other if pa.types.is_timestamp(other) and other.tz is None else None
-    for is_type in (pa.types.is_timestamp, pa.types.is_time, pa.types.is_duration):
-        if is_type(a) and is_type(b):
-            if (getattr(a, "tz", None) is None) != (getattr(b, "tz", None) is None):
-                return None
-            unit = max(a.unit, b.unit, key=("s", "ms", "us", "ns").index)
-            if pa.types.is_timestamp(a):
-                return pa.timestamp(unit, a.tz)
-            if pa.types.is_duration(a):
-                return pa.duration(unit)
-            return pa.time32(unit) if unit in ("s", "ms") else pa.time64(unit)
-    return None
+    if pa.types.is_timestamp(a) and pa.types.is_timestamp(b) and a.tz and b.tz:
+        b = pa.timestamp(b.unit, a.tz)
+    return _unified(a, b)
 
 
 def _struct(a: pa.DataType, b: pa.DataType, fields: FieldsOf) -> pa.DataType | None:
@@ -216,13 +196,11 @@ class TableSchema:
         schema: The columns, in the widest types.
         mixed: Columns with different types in different files.
         warnings: Warnings about columns that may have been renamed.
-        variants: The paths of VARIANT columns.
     """
 
     schema: pa.Schema
     mixed: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
-    variants: frozenset[tuple[str, ...]] = frozenset()
 
 
 def table_schema(
@@ -250,33 +228,43 @@ def table_schema(
     counted: list[_Counted] = []
     for path, schema in schemas:
         # adjacent files usually have the same schema; counting a schema twice is harmless
-        if counted and counted[-1].schema is schema:
-            counted[-1].add_file()
-            continue
-        near = counted[-_LOOK_BACK:]
-        known = next((seen for seen in near if seen.schema is schema or seen.schema.equals(schema)), None)
-        if known is None:
-            counted.append(_Counted(path, schema))
+        for seen in counted[: -_LOOK_BACK - 1 : -1]:
+            if seen.schema is schema or seen.schema.equals(schema):
+                seen.add_file()
+                break
         else:
-            known.add_file()
+            counted.append(_Counted(path, schema))
     first = counted[0].schema
-    columns: dict[str, _Column] = {}
-    for one in counted:
-        for found in _distinct(one.schema):
-            column = columns.get(found.name)
-            if column is not None:
-                column.add(one.path, found, columns_of, is_replaced=found.name in replaced)
-            elif columns_of == "union" or one is counted[0]:
-                columns[found.name] = _Column(one.path, found)
-    fields = {name: column.result(len(counted)) for name, column in columns.items()}
+    fields, paths, mixed = _fields(counted[0]), dict[str, str](), set[str]()
+    having = Counter(fields.keys())
+    for one in counted[1:]:
+        own = _fields(one)
+        having.update(own.keys())
+        for name, field in own.items():
+            known = fields.get(name)
+            if known is None:
+                if columns_of == "union":
+                    fields[name], paths[name] = field, one.path
+                continue
+            if field.type != known.type:
+                if comparison_type(field.type) != comparison_type(known.type):
+                    mixed.add(name)
+                data_type = widest(known.type, field.type, columns_of)
+                if data_type is None and columns_of == "union" and name not in replaced:
+                    raise _no_common_type(known, paths.get(name, counted[0].path), field, one.path)
+                if data_type is not None and data_type != known.type:
+                    known, paths[name] = known.with_type(data_type), one.path
+            fields[name] = known if known.nullable else known.with_nullable(field.nullable)
+    for name, field in fields.items():
+        if having[name] < len(counted):
+            fields[name] = field.with_nullable(True)
     # the first file's repeated names remain, so that scans of them are refused
-    own = [found if first.get_field_index(found.name) < 0 else fields[found.name] for found in first]
+    columns = [fields[field.name] if first.get_field_index(field.name) >= 0 else field for field in first]
     own_names = set(first.names)
-    added = [field for name, field in fields.items() if name not in own_names]
-    schema = pa.schema(own + added, metadata=first.metadata)
-    mixed = frozenset(name for name, column in columns.items() if column.is_mixed)
+    columns += [field for name, field in fields.items() if name not in own_names]
+    schema = pa.schema(columns, metadata=first.metadata)
     warnings = _renamed(counted, schema) if columns_of == "union" else _lacking(counted)
-    return TableSchema(schema, mixed, tuple(warnings))
+    return TableSchema(schema, frozenset(mixed), tuple(warnings))
 
 
 @dataclass
@@ -292,53 +280,23 @@ class _Counted:
         self.num_files += 1
 
 
-def _distinct(schema: pa.Schema) -> Iterable[pa.Field]:
-    """Return the fields of a schema; of several with the same name the first."""
-    if len(set(schema.names)) == len(schema.names):
-        return list(schema)
-    return {found.name: found for found in reversed(list(schema))}.values()
+def _fields(one: _Counted) -> dict[str, pa.Field]:
+    """Return the fields of a schema by name; of several with the same name the first."""
+    fields = list(one.schema)
+    found = {field.name: field for field in fields}
+    return found if len(found) == len(fields) else {field.name: field for field in reversed(fields)}
 
 
-class _Column:
-    """A column of the table, in the widest type so far.
-
-    Args:
-        path: The first file with the column.
-        found: The column in this file.
-    """
-
-    def __init__(self, path: str, field: pa.Field) -> None:
-        self._path = path
-        self._field = field
-        self._is_nullable = field.nullable
-        self.is_mixed = False
-        self._num_schemas = 1
-
-    def result(self, num_schemas: int) -> pa.Field:
-        """Return the column of a table whose files have this number of schemas."""
-        return self._field.with_nullable(self._is_nullable or self._num_schemas < num_schemas)
-
-    def add(self, path: str, field: pa.Field, columns_of: SchemaOf, *, is_replaced: bool) -> None:
-        """Add the type of the column in another file."""
-        self._num_schemas += 1
-        self._is_nullable |= field.nullable
-        known = self._field.type
-        if field.type == known:
-            return
-        self.is_mixed |= comparison_type(field.type) != comparison_type(known)
-        data_type = widest(known, field.type, columns_of)
-        if data_type is None and columns_of == "union" and not is_replaced:
-            name, a, b = next(_conflicts(self._field, field))
-            raise UnsupportedFeatureError(
-                f"column {name!r} has the type {b} in this file, but {a} in {self._path}, and no type can "
-                'represent both; open the files of each type separately, or with schema="first", which '
-                "converts values to the types of the first file",
-                reason="no-common-type",
-                path=path,
-                column=name,
-            )
-        if data_type is not None and data_type != known:
-            self._path, self._field = path, self._field.with_type(data_type)
+def _no_common_type(known: pa.Field, known_path: str, field: pa.Field, path: str) -> UnsupportedFeatureError:
+    name, a, b = next(_conflicts(known, field))
+    return UnsupportedFeatureError(
+        f"column {name!r} has the type {b} in this file, but {a} in {known_path}, and no type can "
+        'represent both; open the files of each type separately, or with schema="first", which '
+        "converts values to the types of the first file",
+        reason="no-common-type",
+        path=path,
+        column=name,
+    )
 
 
 def _conflicts(a: pa.Field, b: pa.Field, name: str = "") -> Iterator[tuple[str, pa.DataType, pa.DataType]]:

@@ -18,14 +18,13 @@ from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import FileMetadata, ParquetInput, read_raw_footer
 from intarsia.file.joined import JoinedMetadata, JoinedPart
 from intarsia.file.metadata import naming_errors
-from intarsia.file.parquet_file import REMOTE_TAIL_BYTES
 from intarsia.file.schema import FileSchema
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.index.known_files import KnownFiles
-from intarsia.lake.index.of_table import TableLakeIndex
+from intarsia.lake.index.of_table import KnownFiles, TableLakeIndex
 from intarsia.storage import ByteRange, ByteSource, CountedSource, QueryReads, current_reads, identity_of
 from intarsia.storage.memory_cache import MAX_CACHE_BYTES, MemoryCache
 from intarsia.storage.running_query import Deadline, applied
+from intarsia.tuning import REMOTE_TAIL_BYTES
 
 #: The ends of objects take at most this part of a cache.
 _TAIL_PART = 8

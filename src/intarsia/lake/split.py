@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -16,10 +16,11 @@ from intarsia.predicate import Path, Predicate, bind
 from intarsia.read.file_names import FileNames
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
-from intarsia.read.file_rows import RUNS_AT_ONCE, read_rows
-from intarsia.read.output_columns import OutputColumn, concat_rows, with_constants
+from intarsia.read.file_rows import read_rows
+from intarsia.read.output_columns import OutputColumn, concat_rows
 from intarsia.read.report import warn_of_ignored
 from intarsia.rows.selection import RowSelection
+from intarsia.tuning import RUNS_AT_ONCE
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,29 @@ class Split:
             CorruptFileError: If a part of the file that has to be read is damaged.
         """
         shared = self._shared
-        empty = no_rows(shared.schema)
-        return concat_rows([empty, *self._tables()])
+        tables = [no_rows(shared.schema)]
+        with shared.file.input_of(shared.file.open()) as file:
+            self._check(file)
+            predicate = None if shared.predicate is None else bind(shared.predicate, shared.view)
+            if predicate is not None and shared.names is not None:
+                predicate = shared.names.predicate(predicate)
+            query = FileQuery.of(
+                file,
+                predicate,
+                shared.columns,
+                shared.constants,
+                names=shared.names,
+                deleted=shared.deleted,
+            )
+            rows = RowSelection.from_ranges(self.row_ranges)
+            stages = () if query.predicate is None else (query.predicate,)
+            plan = FilePlan(rows, RowSelection.none(), stages=stages)
+            tables.extend(
+                query.result(piece.rows, piece.numbers, shared.columns, shared.schema)
+                for piece in read_rows(query, plan, runs_at_once=RUNS_AT_ONCE)
+            )
+            warn_of_ignored(file.ignored)
+        return concat_rows(tables)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Implement the Arrow PyCapsule protocol."""
@@ -121,29 +143,6 @@ class Split:
                 reason="file-replaced",
                 path=self.path,
             )
-
-    def _tables(self) -> Iterator[pa.Table]:
-        shared = self._shared
-        with shared.file.input_of(shared.file.open()) as file:
-            self._check(file)
-            predicate = None if shared.predicate is None else bind(shared.predicate, shared.view)
-            if predicate is not None and shared.names is not None:
-                predicate = shared.names.predicate(predicate)
-            query = FileQuery.of(
-                file,
-                predicate,
-                shared.columns,
-                shared.constants,
-                names=shared.names,
-                deleted=shared.deleted,
-            )
-            columns = [query.own(column) for column in shared.columns]
-            rows = RowSelection.from_ranges(self.row_ranges)
-            stages = () if query.predicate is None else (query.predicate,)
-            plan = FilePlan(rows, RowSelection.none(), stages=stages)
-            for piece in read_rows(query, plan, runs_at_once=RUNS_AT_ONCE):
-                yield with_constants(piece.rows, query.columns, query.constants, columns, shared.schema)
-            warn_of_ignored(file.ignored)
 
 
 def file_identity(file: ParquetInput | FileMetadata) -> str:

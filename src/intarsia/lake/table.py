@@ -202,7 +202,7 @@ class Table(TableFiles):
             >>> found.schema.names, found["day"].type, found["num_files"].to_pylist()
             (['day', 'num_files', 'num_bytes'], DataType(date32[day]), [1, 1])
         """
-        return self.partition_columns.listed()
+        return self.partition_columns.listed(self.file_bytes)
 
     def __bool__(self) -> bool:
         """True, even without rows, so that testing a table reads nothing."""

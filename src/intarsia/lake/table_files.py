@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,31 +15,23 @@ import pyarrow as pa
 
 from intarsia.errors import FormatError
 from intarsia.file.schema import FileSchema
-from intarsia.indexes.kept_indexes import KeptIndexes
+from intarsia.indexes.embedded import KeptIndexes
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.definition import TableDefinition
 from intarsia.lake.index.of_table import TableLakeIndex
 from intarsia.lake.log_statistics import LogStatistics
 from intarsia.lake.partitions import Partitions, PartitionTypes
-from intarsia.lake.schema import SchemaOf, TableSchema, table_schema
+from intarsia.lake.schema import SchemaOf, table_schema
 from intarsia.lake.snapshot import Snapshot, TableCache
-from intarsia.predicate import Path
 from intarsia.read.ahead import ahead
 from intarsia.read.file_names import FileNames
 from intarsia.read.report import warn_caller
 from intarsia.storage import IoCounts, ObjectIdentity
 from intarsia.storage.running_query import Deadline
+from intarsia.tuning import LOCAL_FILES_AT_ONCE, LOCAL_FILES_PER_TASK, REMOTE_FILES_AT_ONCE
 
 _Files = TypeVar("_Files", bound="TableFiles")
 
-#: Number of files opened concurrently in an object store, where each needs a request.
-REMOTE_FILES_AT_ONCE = 32
-
-#: Number of files opened concurrently on a local disk.
-LOCAL_FILES_AT_ONCE = 2
-
-#: Number of local footers that a thread reads at a time: passing one to a thread takes as long as reading it.
-_LOCAL_FILES_PER_TASK = 64
 
 #: Number of schemas of files whose names of columns are cached.
 _MAX_SCHEMAS = 64
@@ -48,7 +41,7 @@ _MAX_SCHEMAS = 64
 _UNSHARED = ("cache", "kept_indexes", "_names", "lake_index", "_segments")
 
 #: Cached properties that depend on the files.
-_OF_ALL_FILES = ("file_bytes", "has_objects", "files_at_once", "has_deletes", "_ordinals")
+_OF_ALL_FILES = ("file_bytes", "has_objects", "files_at_once", "has_deletes", "ordinals", "partition_columns")
 
 
 class TableFiles:
@@ -93,10 +86,10 @@ class TableFiles:
         self.other_files = tuple(other_files)
         self.listing_reads = listing_reads or IoCounts()
         self._definition = definition
+        self.is_declared = definition is not None
         if not self.files and definition is None:
             raise FileNotFoundError("the source lists no files, so there is no schema")
         self._is_part = False
-        self._table_schema: TableSchema | None = None
         self.root = root
         self._segments = segments
         self._schema_of = schema_of
@@ -134,16 +127,13 @@ class TableFiles:
         """
         cache = None if files is None else self.cache
         files = tuple(self.files[ordinal] for ordinal in ordinals) if files is None else tuple(files)
-        partitions = self.partition_columns.part(ordinals)
+        definition = self.definition.part(ordinals)
         state: dict[str, Any] = {
             **self.__getstate__(),
             "files": files,
             "_is_part": True,
-            "_table_schema": self.table_schema,
-            "partition_columns": partitions,
+            "_definition": definition,
         }
-        if self._definition is not None:
-            state["_definition"] = self._definition.part(ordinals)
         for name in _OF_ALL_FILES:
             state.pop(name, None)
         part = type(self).__new__(type(self))
@@ -156,9 +146,14 @@ class TableFiles:
         return self.files[0].path if self._definition is None else self._definition.name
 
     @cached_property
+    def ordinals(self) -> dict[str, int]:
+        """The ordinal of each file, by its path."""
+        return dict(zip(map(attrgetter("path"), self.files), range(len(self.files)), strict=True))
+
+    @cached_property
     def has_objects(self) -> bool:
         """Whether some of the files are in object stores."""
-        return any(file.is_remote for file in self.files)
+        return any(map(attrgetter("is_remote"), self.files))
 
     @cached_property
     def files_at_once(self) -> int:
@@ -179,7 +174,7 @@ class TableFiles:
     @cached_property
     def file_bytes(self) -> npt.NDArray[np.int64]:
         """The size of each file in bytes when it was listed."""
-        return np.array([file.size_bytes for file in self.files], dtype=np.int64)
+        return np.fromiter(map(attrgetter("size_bytes"), self.files), np.int64, len(self.files))
 
     @cached_property
     def has_deletes(self) -> npt.NDArray[np.bool_]:
@@ -200,27 +195,17 @@ class TableFiles:
     @property
     def partition_types(self) -> dict[str, pa.DataType]:
         """The type of each partition column."""
-        return self.partition_columns.types
-
-    @property
-    def partition_values(self) -> Mapping[Path, pa.Array]:
-        """The values of each partition column, one for each file; null where they are not known."""
-        return self.partition_columns.values
+        return {name: values.type for (name,), values in self.partition_columns.values.items()}
 
     @property
     def schema(self) -> pa.Schema:
         """The schema; reads the footer of every file on first use, unless a table format defines it."""
-        return self.table_schema.schema
+        return self.definition.schema
 
     @property
     def log_statistics(self) -> LogStatistics | None:
         """The statistics of the files in the log of the table format; None if there are none."""
         return None if self._definition is None else self._definition.statistics
-
-    @property
-    def is_declared(self) -> bool:
-        """Whether a table format defines the schema."""
-        return self._definition is not None
 
     def names_in(self, schema: FileSchema, path: str) -> FileNames | None:
         """Return the names that files with a schema have for the columns; None if they are the table's.
@@ -232,55 +217,28 @@ class TableFiles:
         Raises:
             UnsupportedFeatureError: If the columns of the table cannot be found in the file.
         """
-        if self._definition is None or self._definition.names is None:
+        # without a known definition, names are those of the files, whose footers are not read for this
+        names = None if self._definition is None else self._definition.names
+        if names is None:
             return None
         if schema not in self._names:
             if len(self._names) >= _MAX_SCHEMAS:
                 self._names.clear()
-            self._names[schema] = self._definition.names.in_file(path, schema.arrow)
+            self._names[schema] = names.in_file(path, schema.arrow)
         return self._names[schema]
-
-    def absent_values(
-        self, path: Path, data_type: pa.DataType, files: npt.NDArray[np.int64] | Sequence[int]
-    ) -> pa.Array:
-        """Return the values of a column in files that lack it, one for each file.
-
-        Args:
-            path: The column in the table.
-            data_type: Its type.
-            files: The ordinals of the files.
-        """
-        found = None if self._definition is None else self._definition.absent_values(path, files)
-        return pa.nulls(len(files), data_type) if found is None else found
-
-    def absent_constants(self, entry: DataFile, missing: Mapping[Path, pa.DataType]) -> dict[Path, pa.Scalar]:
-        """Return the values of columns that one file lacks.
-
-        Args:
-            entry: The file.
-            missing: The columns in the table, and their types.
-        """
-        if self._definition is None:
-            return {path: pa.scalar(None, data_type) for path, data_type in missing.items()}
-        file = [self._ordinals[entry.path]]
-        return {path: self.absent_values(path, data_type, file)[0] for path, data_type in missing.items()}
-
-    @cached_property
-    def _ordinals(self) -> dict[str, int]:
-        return {file.path: ordinal for ordinal, file in enumerate(self.files)}
 
     @property
     def has_schema(self) -> bool:
         """Whether the schema has been read, or need not be."""
-        return self.is_declared or self._table_schema is not None
+        return self._definition is not None
 
     @property
-    def table_schema(self) -> TableSchema:
-        """The schema, and the columns with different types in different files; see `read_schema`."""
-        return self._table_schema or self.read_schema(self.new_snapshot())
+    def definition(self) -> TableDefinition:
+        """The definition by a table format, or by the footers of the files; see `read_schema`."""
+        return self._definition or self.read_schema(self.new_snapshot())
 
-    def read_schema(self, snapshot: Snapshot) -> TableSchema:
-        """Return the schema, for which the footers of all files are read in a run, unless it is known.
+    def read_schema(self, snapshot: Snapshot) -> TableDefinition:
+        """Return the definition, for which the footers of all files are read in a run, unless it is known.
 
         Damaged files are left out; reading them raises an error.
 
@@ -288,70 +246,61 @@ class TableFiles:
             UnsupportedFeatureError: If no type has the values of a column of two files.
             FormatError: If no file can be read, or the first one if the table has its columns.
         """
-        if self._table_schema is None:
-            declared = self._definition and TableSchema(self._definition.schema)
-            self._table_schema = declared or self._schema_of_files(snapshot)
-        return self._table_schema
-
-    def _schema_of_files(self, snapshot: Snapshot) -> TableSchema:
+        if self._definition is not None:
+            return self._definition
         with snapshot.running():
-            schemas, variants = self._file_schemas(snapshot)
-        found = table_schema(schemas, self._schema_of, self.partition_types)
-        schema = found.schema
-        for name, data_type in self.partition_types.items():
-            field = pa.field(name, pa.dictionary(pa.int32(), data_type))
+            schemas = self._file_schemas(snapshot)
+        partitions = self.partition_columns
+        found = table_schema(
+            ((self.files[ordinal].path, schemas[ordinal].arrow) for ordinal in sorted(schemas)),
+            self._schema_of,
+            {name for (name,) in partitions.values},
+        )
+        schema, mixed = found.schema, set(found.mixed)
+        for (name,), values in partitions.values.items():
+            mixed.discard(name)
+            field = pa.field(name, pa.dictionary(pa.int32(), values.type))
             ordinal = schema.get_field_index(name)
             schema = schema.append(field) if ordinal < 0 else schema.set(ordinal, field)
         for warning in found.warnings:
-            warn_caller(f"{self.files[0].path}: {warning}")
-        return TableSchema(schema, found.mixed - self.partition_types.keys(), found.warnings, variants)
+            warn_caller(f"{self.name}: {warning}")
+        variants = schemas[min(schemas)].variants
+        self._definition = TableDefinition(
+            self.name, self.files, schema, partitions, mixed=frozenset(mixed), variants=variants
+        )
+        return self._definition
 
-    @property
-    def variants(self) -> frozenset[tuple[str, ...]]:
-        """The paths of the VARIANT columns in the first file; none if a table format defines the schema."""
-        return self.table_schema.variants
-
-    def _file_schemas(
-        self, snapshot: Snapshot
-    ) -> tuple[list[tuple[str, pa.Schema]], frozenset[tuple[str, ...]]]:
-        """Return the paths and schemas of the readable files, and the VARIANT columns of the first."""
-        known = snapshot.known
-        schemas: dict[int, pa.Schema] = {}
-        for files in known.families() if known is not None else ():
-            schemas |= dict.fromkeys(files.files.tolist(), files.family.schema.arrow)
-        readable, schema = self._first_readable(snapshot)
-        schemas[readable] = schema.arrow
-        others = [ordinal for ordinal in range(readable + 1, len(self.files)) if ordinal not in schemas]
-        size = 1 if self.has_objects else _LOCAL_FILES_PER_TASK
-        tasks = [others[start : start + size] for start in range(0, len(others), size)]
-
-        def read(ordinals: Sequence[int]) -> dict[int, pa.Schema]:
-            types: dict[int, pa.Schema] = {}
-            for ordinal in ordinals:
-                # errors are raised when rows of the file are read
-                with contextlib.suppress(FormatError, FileNotFoundError):
-                    types[ordinal] = snapshot.schema(self.files[ordinal]).arrow
-            return types
-
-        with contextlib.closing(ahead(read, tasks, self.files_at_once)) as found:
-            for _, future in found:
-                schemas |= future.result()
-        return [(self.files[ordinal].path, schemas[ordinal]) for ordinal in sorted(schemas)], schema.variants
-
-    def _first_readable(self, snapshot: Snapshot) -> tuple[int, FileSchema]:
-        """Return the ordinal and the schema of the first file whose schema can be read.
+    def _file_schemas(self, snapshot: Snapshot) -> dict[int, FileSchema]:
+        """Return the schemas of the readable files, by ordinal; errors are raised when rows are read.
 
         Raises:
             FormatError: If no file can be read, or the first one if the table has its columns.
             FileNotFoundError: As `FormatError`.
         """
-        first_error: Exception | None = None
-        for ordinal, entry in enumerate(self.files):
-            try:
-                return ordinal, snapshot.schema(entry)
-            except (FormatError, FileNotFoundError) as error:  # noqa: PERF203  each file is opened
-                if self._schema_of == "first":
-                    raise
-                first_error = first_error or error
-        assert first_error is not None
-        raise first_error
+        schemas: dict[int, FileSchema] = {}
+        errors: dict[int, Exception] = {}
+        for files in snapshot.known.families() if snapshot.known is not None else ():
+            schemas |= dict.fromkeys(files.files.tolist(), files.family.schema)
+
+        def read(ordinals: Sequence[int]) -> None:
+            for ordinal in ordinals:
+                try:
+                    schemas[ordinal] = snapshot.schema(self.files[ordinal])
+                except (FormatError, FileNotFoundError) as error:  # noqa: PERF203  each file is opened
+                    errors[ordinal] = error
+
+        # the table has the metadata of the first file, and its family may have that of another file
+        for first in range(len(self.files)):
+            read([first])
+            if first not in errors:
+                break
+            schemas.pop(first, None)
+            if self._schema_of == "first" or first == len(self.files) - 1:
+                raise errors[0]
+        others = [ordinal for ordinal in range(first + 1, len(self.files)) if ordinal not in schemas]
+        size = 1 if self.has_objects else LOCAL_FILES_PER_TASK
+        tasks = [others[start : start + size] for start in range(0, len(others), size)]
+        with contextlib.closing(ahead(read, tasks, self.files_at_once)) as done:
+            for _, future in done:
+                future.result()
+        return schemas

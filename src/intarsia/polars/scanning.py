@@ -6,19 +6,17 @@ from collections.abc import Iterator
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 from polars.io.plugins import register_io_source
 
 from intarsia.arrow.owned_rows import no_rows
 from intarsia.lake.dataset import TableDataset, TableScanner
 from intarsia.lake.opening import Source, open
 from intarsia.lake.table import Table
-from intarsia.predicate.polars_expressions import necessary_condition
+from intarsia.predicate import Predicate
+from intarsia.predicate.polars_expressions import necessary_conditions
 
 
-def scan(
-    source: Source | Table | TableDataset,
-) -> pl.LazyFrame:
+def scan(source: Source | Table | TableDataset) -> pl.LazyFrame:
     """Scan a file or a lake lazily with Polars.
 
     Polars passes the columns, predicates and row limits of a query. Intarsia reads only the pages that can
@@ -50,35 +48,22 @@ def scan(
         dataset = (source if isinstance(source, Table) else open(source)).dataset()
 
     def read(
-        with_columns: list[str] | None,
-        predicate: pl.Expr | None,
-        n_rows: int | None,
-        batch_size: int | None,
+        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
         columns = with_columns
         if columns is not None and predicate is not None:
             columns = list(dict.fromkeys([*columns, *predicate.meta.root_names()]))
-        # Polars takes the first n rows before it evaluates the predicate
-        pushed = predicate if n_rows is None else None
-        for frame in _frames(_scanner(dataset, columns, pushed, batch_size), n_rows):
+        implied: list[Predicate] = []
+        if (
+            predicate is not None and n_rows is None
+        ):  # else Polars takes the first rows before it evaluates it
+            implied = necessary_conditions(predicate, dataset.schema)
+        scanner = dataset.scanner(columns, batch_size=batch_size, implied=implied)
+        for frame in _frames(scanner, n_rows):
             kept = frame if predicate is None else frame.filter(predicate)
             yield kept if with_columns is None else kept.select(with_columns)
 
     return register_io_source(read, schema=lambda: _frame(no_rows(dataset.schema)).schema)
-
-
-def _scanner(
-    dataset: TableDataset, columns: list[str] | None, predicate: pl.Expr | None, batch_size: int | None
-) -> TableScanner:
-    where: pc.Expression | None = None
-    if predicate is not None:
-        where = necessary_condition(predicate, dataset.schema)
-    if where is not None:
-        try:
-            return dataset.scanner(columns, where, batch_size)
-        except pa.ArrowException:  # pyarrow does not compare all types that Polars compares
-            pass
-    return dataset.scanner(columns, None, batch_size)
 
 
 def _frames(scanner: TableScanner, n_rows: int | None) -> Iterator[pl.DataFrame]:

@@ -25,10 +25,10 @@ from intarsia.predicate.bound import (
     ignores_case,
     required_texts,
 )
-from intarsia.predicate.columns import Column, find_column, resolve_column
+from intarsia.predicate.columns import find_column, resolve_column
 from intarsia.predicate.evaluate import condition_mask, evaluate
 from intarsia.predicate.expressions import parse_expression
-from intarsia.predicate.filters import Filters, Where, parse_filters, parse_predicate
+from intarsia.predicate.filters import Where, parse_filters, parse_predicate
 from intarsia.predicate.nodes import (
     And,
     Call,
@@ -64,12 +64,10 @@ __all__ = [
     "BoundOr",
     "BoundPrefix",
     "Call",
-    "Column",
     "ColumnName",
     "Comparison",
     "Condition",
     "Constant",
-    "Filters",
     "In",
     "IsNull",
     "Like",

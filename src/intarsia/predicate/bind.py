@@ -13,35 +13,21 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.bind_condition import bind_condition, bind_null
+from intarsia.predicate.bind_condition import OnOperand, bind_condition, bind_null
 from intarsia.predicate.bound import (
     Bound,
     BoundConstant,
     BoundFunction,
     BoundNull,
     Condition,
+    Function,
     conjoin,
     disjoin,
     fold,
 )
 from intarsia.predicate.columns import Column, resolve_column
-from intarsia.predicate.functions import arithmetic, casts, moments, text
-from intarsia.predicate.functions.inverse import Invertible, refuse_argument
-from intarsia.predicate.nodes import (
-    ARITHMETIC,
-    NODE_TYPES,
-    Call,
-    Comparison,
-    Constant,
-    In,
-    IsNull,
-    Leaf,
-    Like,
-    Predicate,
-    RegexpLike,
-    dotted,
-    fold_nodes,
-)
+from intarsia.predicate.functions import arithmetic, casts, moments, refuse_argument, text
+from intarsia.predicate.nodes import ARITHMETIC, Call, Constant, Leaf, Predicate, dotted, fold_nodes
 
 if TYPE_CHECKING:
     from intarsia.predicate.nodes import ColumnName
@@ -81,76 +67,43 @@ def bind(predicate: Predicate, schema: pa.Schema) -> Bound:
     """
     # looking up a name in a schema is linear in the number of fields, so the results are cached
     resolve = functools.cache(functools.partial(resolve_column, schema))
-    return fold_nodes(
-        predicate,
-        lambda leaf, negated: _bind(leaf, resolve, negate=negated),
-        conjoin,
-        disjoin,
-        max_levels=MAX_NESTING,
-    )
 
+    def leaf_of(leaf: Leaf, negate: bool) -> Bound:
+        if isinstance(leaf, Constant):
+            return BoundConstant(leaf.value is not None and leaf.value is not negate)
+        if not isinstance(leaf, Predicate):
+            raise PredicateError(
+                f"{leaf!r} is not a predicate; write SQL text, or nodes such as ia.Comparison('a', '=', 1)",
+                reason="not-a-predicate",
+            )
+        if isinstance(leaf.column, Call):
+            return _bind_call(leaf, leaf.column, resolve, negate=negate)
+        return bind_condition(leaf, resolve(leaf.column), negate=negate)
 
-def _bind(leaf: Leaf, resolve: Callable[[ColumnName], Column], *, negate: bool) -> Bound:
-    if isinstance(leaf, Constant):
-        return BoundConstant(leaf.value is not None and leaf.value is not negate)
-    if not isinstance(leaf, NODE_TYPES):
-        raise PredicateError(
-            f"{leaf!r} is not a predicate; write SQL text, or nodes such as ia.Comparison('a', '=', 1)",
-            reason="not-a-predicate",
-        )
-    if isinstance(leaf.column, Call):
-        return bind_call(leaf, leaf.column, resolve, negate=negate)
-    return bind_condition(leaf, resolve(leaf.column), negate=negate)
+    return fold_nodes(predicate, leaf_of, conjoin, disjoin, max_levels=MAX_NESTING)
 
 
 #: The maximum number of functions around one column.
 MAX_FUNCTIONS: Final = 20
 
-#: Returns a function that was bound to the type of its operand; None if it changes no value.
-_Maker = Callable[[Call, Column], Invertible | None]
-
-
-def _without_arguments(make: Callable[[Column], Invertible | None]) -> _Maker:
-    def checked(call: Call, operand: Column) -> Invertible | None:
-        if call.arguments:
-            refuse_argument(call.function, call.arguments, "it has no constants")
-        return make(operand)
-
-    return checked
-
+#: Binds a function to the type of its operand; None if it changes no value.
+_Maker = Callable[[Call, Column], Function | None]
 
 _FUNCTIONS: Final[dict[str, _Maker]] = {
     **dict.fromkeys(ARITHMETIC, arithmetic.arithmetic),
-    "abs": _without_arguments(arithmetic.absolute),
-    **dict.fromkeys(("lower", "upper", "length"), text.text_function),
-    "substr": text.substr,
+    "abs": arithmetic.absolute,
+    **dict.fromkeys(("lower", "upper", "length", "substr"), text.text_function),
     **dict.fromkeys(("year", "quarter", "month", "day", "hour", "minute"), moments.date_part),
-    "date": _without_arguments(moments.date),
+    "date": moments.date,
     "date_trunc": moments.date_trunc,
     "cast": casts.cast,
 }
 
 
-def bind_call(
-    node: Comparison | In | IsNull | Like | RegexpLike,
-    call: Call,
-    resolve: Callable[[ColumnName], Column],
-    *,
-    negate: bool,
+def _bind_call(
+    node: OnOperand, call: Call, resolve: Callable[[ColumnName], Column], *, negate: bool
 ) -> Bound:
-    """Bind a condition on a function of a column.
-
-    Args:
-        node: The condition.
-        call: The function, which may be applied to the result of another one.
-        resolve: Returns the column of a name.
-        negate: Whether the result is the rows for which the condition is FALSE.
-
-    Raises:
-        ColumnNotFoundError: If the column does not exist.
-        PredicateError: If a function is unknown, does not accept the type of its operand or its constants, or
-            the literal cannot be compared with its result.
-    """
+    """Bind a condition on a function of a column, which may be nested."""
     calls = [call]
     while isinstance(operand := calls[-1].operand, Call):
         calls.append(operand)
@@ -161,53 +114,53 @@ def bind_call(
                 column=dotted(operand),
             )
     column = resolve(operand)
-    operands, functions = [column], []
+    operands, made = [column], list[Function]()
     try:
         for each in reversed(calls):
-            made = _make(each, operands[-1])
-            if made is not None:
-                functions.append(made)
-                operands.append(Column((made.text(operands[-1].name),), made.type, made.type))
+            function = _made(each, operands[-1])
+            if function is not None:
+                made.append(function)
+                operands.append(Column((function.text(operands[-1].name),), function.type, function.type))
         bound = bind_condition(node, operands[-1], negate=negate)
     except PredicateError as error:
         raise PredicateError(str(error), reason=error.reason, column=column.name) from None
-    return _on_column(bound, operands, functions)
+    return _on_column(bound, operands, made)
 
 
-def _make(call: Call, operand: Column) -> Invertible | None:
+def _made(call: Call, operand: Column) -> Function | None:
     make = _FUNCTIONS.get(call.function)
     if make is None:
         raise PredicateError(
             f"unknown function {call.function!r}; use one of {', '.join(_FUNCTIONS)}",
             reason="unknown-function",
         )
-    return None if pa.types.is_null(operand.type) else make(call, operand)
+    if pa.types.is_null(operand.type):
+        return None
+    if call.arguments and call.function in ("abs", "date"):
+        refuse_argument(call.function, call.arguments, "it has no constants")
+    return make(call, operand)
 
 
-def _on_column(bound: Bound, operands: Sequence[Column], functions: Sequence[Invertible]) -> Bound:
+def _on_column(bound: Bound, operands: Sequence[Column], made: Sequence[Function]) -> Bound:
     """Return conditions on a column that are true where a condition on functions of the column is true.
 
     Args:
         bound: The condition, on the last of the operands.
         operands: The column, and the result of each function.
-        functions: The functions, in the order in which they are applied.
+        made: The functions, in the order in which they are applied.
     """
-    if not functions:
-        return bound
-    return fold(bound, lambda leaf: _leaf_on_column(leaf, operands, functions), conjoin, disjoin)
 
+    def leaf_of(leaf: Condition | BoundConstant) -> Bound:
+        if isinstance(leaf, BoundConstant):
+            return leaf
+        if isinstance(leaf, BoundNull):
+            return bind_null(operands[0], negated=leaf.negated)
+        assert not isinstance(leaf, BoundFunction)
+        inverse = made[-1].invert(leaf, operands[-2])
+        implied = _on_column(inverse.bound, operands[:-1], made[:-1])
+        if inverse.is_exact:
+            return implied
+        column = operands[0]
+        return conjoin([implied, BoundFunction(column.path, column.type, tuple(made), leaf)])
 
-def _leaf_on_column(
-    bound: Condition | BoundConstant, operands: Sequence[Column], functions: Sequence[Invertible]
-) -> Bound:
-    if isinstance(bound, BoundConstant):
-        return bound
-    if isinstance(bound, BoundNull):
-        return bind_null(operands[0], negated=bound.negated)
-    assert not isinstance(bound, BoundFunction)
-    inverse = functions[-1].invert(bound, operands[-2])
-    implied = _on_column(inverse.bound, operands[:-1], functions[:-1])
-    if inverse.is_exact:
-        return implied
-    column = operands[0]
-    return conjoin([implied, BoundFunction(column.path, column.type, tuple(functions), bound)])
+    return fold(bound, leaf_of, conjoin, disjoin) if made else bound

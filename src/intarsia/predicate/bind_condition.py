@@ -15,7 +15,7 @@ These rewrites treat NULL as FALSE. They would be wrong under a NOT, so `bind` p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,22 +32,20 @@ from intarsia.predicate.bound import (
 )
 from intarsia.predicate.coercion import LocatedLiteral, locate, locate_list
 from intarsia.predicate.literals import plain, render_literal
-from intarsia.predicate.nodes import Comparison, In, IsNull, Like, Op, RegexpLike
+from intarsia.predicate.nodes import OPPOSITE, Comparison, In, IsNull, Like, Op, RegexpLike
 from intarsia.predicate.pattern import check_regex, parse_pattern, skeleton_of
 
 if TYPE_CHECKING:
     from intarsia.predicate.columns import Column
 
-#: The operator that is true where an operator is false.
-OPPOSITE: Final[dict[Op, Op]] = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-
 #: No row matches.
 NOTHING: Final = BoundConstant(False)
 
+OnOperand: TypeAlias = Comparison | In | IsNull | Like | RegexpLike
+"""A condition on a column or on a function of one."""
 
-def bind_condition(
-    node: Comparison | In | IsNull | Like | RegexpLike, column: Column, *, negate: bool
-) -> Bound:
+
+def bind_condition(node: OnOperand, column: Column, *, negate: bool) -> Bound:
     """Bind a condition to its column.
 
     Args:
@@ -58,33 +56,17 @@ def bind_condition(
     Raises:
         PredicateError: If the column cannot be compared at all, or with the literals of the condition.
     """
-    if isinstance(node, Comparison):
-        return bind_comparison(node, column, negate=negate)
-    negated = node.negated is not negate
-    if isinstance(node, IsNull):
-        return bind_null(column, negated=negated)
-    if isinstance(node, In):
-        return bind_in(node, column, negated=negated)
-    if isinstance(node, RegexpLike):
-        return bind_regexp_like(node, column, negated=negated)
-    return bind_like(node, column, negated=negated)
-
-
-def bind_null(column: Column, *, negated: bool) -> Bound:
-    """Return the condition that a column is null, or that it is not null."""
-    if pa.types.is_null(column.type):
-        return BoundConstant(not negated)
-    return BoundNull(column.path, column.type, negated)
-
-
-def bind_comparison(node: Comparison, column: Column, *, negate: bool) -> Bound:
-    """Bind a comparison to its column.
-
-    Args:
-        node: The comparison. Its column is not used.
-        column: The column.
-        negate: Whether the result is the rows for which the comparison is FALSE.
-    """
+    if not isinstance(node, Comparison):
+        negated = node.negated is not negate
+        if isinstance(node, IsNull):
+            return bind_null(column, negated=negated)
+        if isinstance(node, In):
+            return bind_in(node, column, negated=negated)
+        if pa.types.is_null(column.type):
+            return NOTHING
+        if isinstance(node, Like):
+            return _bind_like(node, column, negated)
+        return _bind_regexp_like(node, column, negated)
     if node.op not in OPPOSITE:
         raise PredicateError(
             f"unknown operator {node.op!r} in {node}; use one of {', '.join(OPPOSITE)}",
@@ -99,6 +81,13 @@ def bind_comparison(node: Comparison, column: Column, *, negate: bool) -> Bound:
     if located is None:  # NaN: every comparison but <> is false, so a negated one is true unless NULL
         return bind_null(column, negated=True) if op == "<>" or (negate and op != "=") else NOTHING
     return bind_located(column, op, located, negate=negate)
+
+
+def bind_null(column: Column, *, negated: bool) -> Bound:
+    """Return the condition that a column is null, or that it is not null."""
+    if pa.types.is_null(column.type):
+        return BoundConstant(not negated)
+    return BoundNull(column.path, column.type, negated)
 
 
 def bind_located(column: Column, op: Op, located: LocatedLiteral, *, negate: bool) -> Bound:
@@ -141,23 +130,19 @@ def bind_in(node: In, column: Column, *, negated: bool) -> Bound:
     return BoundIn(column.path, column.type, values, negated)
 
 
-def bind_like(node: Like, column: Column, *, negated: bool) -> Bound:
+def _bind_like(node: Like, column: Column, negated: bool) -> Bound:
     """Bind a LIKE to its column: as ``=``, as a prefix, or as a pattern."""
-    if pa.types.is_null(column.type):
-        return NOTHING
     _require_string(column, "LIKE")
     pattern = parse_pattern(node)
     for part in pattern.parts:
         if isinstance(part, str):
             locate(column, part)  # raises if the text has no UTF-8 form
-    skeleton = pattern.skeleton(ignore_case=node.ignore_case)
+    skeleton = skeleton_of(pattern.regex(ignore_case=node.ignore_case))
     ignore_case = skeleton.ignores_case
     if pattern.literal is not None and not ignore_case:
-        located = locate(column, pattern.literal)
-        assert located is not None
-        return bind_located(column, "<>" if negated else "=", located, negate=False)
-    if pattern.is_prefix and not ignore_case:
-        return bind_prefix(column, pattern.prefix, negated=negated)
+        return bind_in(In("", (pattern.literal,)), column, negated=negated)
+    if skeleton.is_prefix and not ignore_case:
+        return bind_prefix(column, skeleton.prefix, negated=negated)
     condition = f"{'ILIKE' if ignore_case else 'LIKE'} {render_literal(str(pattern))}"
     regex = pattern.regex(ignore_case=ignore_case)
     try:
@@ -172,10 +157,8 @@ def bind_like(node: Like, column: Column, *, negated: bool) -> Bound:
     return BoundMatch(column.path, column.type, condition, regex, skeleton, negated)
 
 
-def bind_regexp_like(node: RegexpLike, column: Column, *, negated: bool) -> Bound:
+def _bind_regexp_like(node: RegexpLike, column: Column, negated: bool) -> Bound:
     """Bind a regular expression to its column: as a prefix, or as a pattern."""
-    if pa.types.is_null(column.type):
-        return NOTHING
     _require_string(column, "a regular expression")
     locate(column, node.regex)  # raises if the text has no UTF-8 form
     check_regex(node)

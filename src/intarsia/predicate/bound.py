@@ -22,18 +22,29 @@ Literals are never NaN or -0.0. Values in the data may be, and -0.0 equals 0.0.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import sortable_type
 from intarsia.predicate.literals import render_literal
-from intarsia.predicate.nodes import Op, Result, escaped, fold_tree, render_column
+from intarsia.predicate.nodes import (
+    Call,
+    JunctionNode,
+    Op,
+    Result,
+    escaped,
+    fold_nodes,
+    render_call,
+    render_column,
+)
 from intarsia.predicate.pattern import Skeleton
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from intarsia.predicate.columns import Column
 
 
 Path: TypeAlias = tuple[str, ...]
@@ -165,18 +176,19 @@ class BoundMatch(_OnColumn):
         return f"{name} {'NOT ' if self.negated else ''}{self.condition}"
 
 
-class Function(Protocol):
-    """A function of one value, with its constants. It is null if and only if the value is null."""
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of one value, bound to the type of its operand. Only the result of null is null.
 
-    @property
-    def name(self) -> str:
-        """The name in SQL, such as ``length``, ``%`` or ``CAST``."""
-        ...
+    Attributes:
+        name: The name in SQL, such as ``length``, ``%`` or ``CAST``.
+        arguments: The constants after the operand, as in SQL. Empty for ``length(s)``.
+        type: The type in which the result is compared.
+    """
 
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """The constants after the operand, as in SQL. Empty for ``length(s)``."""
-        ...
+    name: str
+    arguments: tuple[Any, ...]
+    type: pa.DataType
 
     def apply(self, values: pa.Array) -> pa.Array:
         """Return the value of the function for each value.
@@ -187,11 +199,15 @@ class Function(Protocol):
         Raises:
             PredicateError: If a value has no result in the type of the function.
         """
-        ...
+        raise NotImplementedError
+
+    def invert(self, condition: OnResult, operand: Column) -> Inverse:  # noqa: ARG002
+        """Return the conditions on the operand that a condition on the result implies."""
+        return ANY_VALUE
 
     def text(self, operand: str) -> str:
         """Render the function as SQL text, given the text of its operand."""
-        ...
+        return render_call(Call(self.name.lower(), operand, self.arguments), operand)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +222,7 @@ class BoundFunction(_OnColumn):
     path: Path
     type: pa.DataType
     functions: tuple[Function, ...]
-    condition: BoundCompare | BoundIn | BoundPrefix | BoundMatch
+    condition: OnResult
 
     @property
     def name(self) -> str | None:
@@ -244,34 +260,33 @@ class BoundConstant:
         return render_literal(self.value)
 
 
-class _Junction:
+class _BoundJunction(JunctionNode):
     """What `BoundAnd` and `BoundOr` have in common."""
 
     __slots__ = ()
-    children: tuple[Bound, ...]
 
     def paths(self) -> frozenset[Path]:
         """Return the paths of the columns that this node reads."""
-        return frozenset(leaf.path for child in self.children for leaf in conditions(child))
+        return frozenset(leaf.path for leaf in conditions(self))
 
     def __str__(self) -> str:
-        word = " AND " if isinstance(self, BoundAnd) else " OR "
-        return word.join(
-            f"({child})" if isinstance(child, _Junction) else str(child) for child in self.children
-        )
+        texts = (f"({child})" if isinstance(child, JunctionNode) else str(child) for child in self.children)
+        return (" AND " if self.is_and else " OR ").join(texts)
 
 
 @dataclass(frozen=True, slots=True)
-class BoundAnd(_Junction):
+class BoundAnd(_BoundJunction):
     """Rows that match every child. It has two or more children, none a :class:`BoundAnd` or a constant."""
 
+    is_and = True
     children: tuple[Bound, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class BoundOr(_Junction):
+class BoundOr(_BoundJunction):
     """Rows that match any child. It has two or more children, none a :class:`BoundOr` or a constant."""
 
+    is_and = False
     children: tuple[Bound, ...]
 
 
@@ -281,10 +296,27 @@ Condition: TypeAlias = BoundCompare | BoundIn | BoundNull | BoundPrefix | BoundM
 Bound: TypeAlias = Condition | BoundConstant | BoundAnd | BoundOr
 """Any node of a bound predicate."""
 
-CONDITION_TYPES = (BoundCompare, BoundIn, BoundNull, BoundPrefix, BoundMatch, BoundFunction)
+OnResult: TypeAlias = BoundCompare | BoundIn | BoundPrefix | BoundMatch
+"""A condition on the result of a function. It is not on NULL, because only NULL has the result NULL."""
 
 
-def conditions(bound: Bound) -> Iterator[Condition]:
+class Inverse(NamedTuple):
+    """The conditions on the operand of a function that a condition on its result implies.
+
+    Attributes:
+        bound: The conditions: true for each value for which the condition on the result is true.
+        is_exact: Whether they are true for no other value.
+    """
+
+    bound: Bound
+    is_exact: bool
+
+
+#: The operand can have any value.
+ANY_VALUE: Final = Inverse(BoundConstant(True), False)
+
+
+def conditions(bound: Bound | JunctionNode) -> Iterator[Condition]:
     """Yield the conditions from left to right, including duplicates.
 
     Example:
@@ -294,10 +326,10 @@ def conditions(bound: Bound) -> Iterator[Condition]:
         >>> [str(leaf) for leaf in conditions(bound)]
         ['a = 1', 'b > 2', 'a IS NULL']
     """
-    pending = [bound]
+    pending: list[Any] = [bound]
     while pending:
         node = pending.pop()
-        if isinstance(node, _Junction):
+        if isinstance(node, JunctionNode):
             pending += reversed(node.children)
         elif not isinstance(node, BoundConstant):
             yield node
@@ -329,16 +361,7 @@ def fold(
         >>> fold(bound, lambda leaf: leaf.op, " and ".join, " or ".join)
         '= or > and <'
     """
-
-    def leaf_of(node: Bound) -> Result:
-        assert not isinstance(node, (BoundAnd, BoundOr))
-        return leaf(node)
-
-    return fold_tree(bound, _opened, leaf_of, all_of, any_of, batch=batch)
-
-
-def _opened(node: Bound) -> tuple[bool, Iterator[Bound]] | None:
-    return (isinstance(node, BoundAnd), iter(node.children)) if isinstance(node, _Junction) else None
+    return fold_nodes(bound, lambda node, _: leaf(node), all_of, any_of, batch=batch)
 
 
 def renamed(bound: Bound, path: Callable[[Path], Path]) -> Bound:
@@ -368,7 +391,7 @@ def conjoin(children: Iterable[Bound]) -> Bound:
         >>> str(conjoin([*x, BoundNull(("y",), pa.int64())]))
         'x NOT IN (5, 7) AND y IS NULL'
     """
-    return _combine(children, BoundAnd, absorbing=False)
+    return _combine(children, BoundAnd)
 
 
 def disjoin(children: Iterable[Bound]) -> Bound:
@@ -379,55 +402,46 @@ def disjoin(children: Iterable[Bound]) -> Bound:
         >>> str(disjoin([*x, BoundNull(("x",), pa.int64())]))
         'x IN (5, 7) OR x IS NULL'
     """
-    return _combine(children, BoundOr, absorbing=True)
+    return _combine(children, BoundOr)
 
 
-def _combine(children: Iterable[Bound], node: type[BoundAnd] | type[BoundOr], *, absorbing: bool) -> Bound:
+def _combine(children: Iterable[Bound], node: type[BoundAnd] | type[BoundOr]) -> Bound:
+    """Join nodes. Under OR, ``=`` and IN of a column are merged; under AND, ``<>`` and NOT IN.
+
+    The merged test agrees with its parts on NULL, which never matches, and on NaN, which matches if negated.
+    """
+    is_and = node.is_and
     kept: dict[Bound, None] = {}  # an ordered set, so that a repeated condition is evaluated once
     for child in children:
         if isinstance(child, BoundConstant):
-            if child.value is absorbing:
+            if child.value is not is_and:
                 return child
         elif isinstance(child, node):
             kept.update(dict.fromkeys(child.children))
         else:
             kept[child] = None
-    if not kept:
-        return BoundConstant(not absorbing)
-    merged = _merged(list(kept), negated=node is BoundAnd)
-    return merged[0] if len(merged) == 1 else node(tuple(merged))
+    terms: list[Bound | list[BoundCompare | BoundIn]] = []
+    tests: dict[Path, list[BoundCompare | BoundIn]] = {}
+    for child in kept:
+        if (isinstance(child, BoundIn) and child.negated is is_and) or (
+            isinstance(child, BoundCompare) and child.op == ("<>" if is_and else "=")
+        ):
+            if child.path not in tests:
+                terms.append(tests.setdefault(child.path, []))
+            tests[child.path].append(child)
+        else:
+            terms.append(child)
+    joined = tuple(_membership(term, is_and) if isinstance(term, list) else term for term in terms)
+    return BoundConstant(is_and) if not joined else joined[0] if len(joined) == 1 else node(joined)
 
 
-def _merged(children: list[Bound], *, negated: bool) -> list[Bound]:
-    """Merge the membership tests of each column into one, at the position of the first.
-
-    Under OR, ``=`` and IN are merged; under AND, ``<>`` and NOT IN. The merged test agrees with its parts on
-    NULL, which never matches, and on NaN, which matches if negated.
-    """
-    terms: dict[Path, list[BoundCompare | BoundIn]] = {}
-    for child in children:
-        if _is_membership(child, negated=negated):
-            terms.setdefault(child.path, []).append(child)
-    merged: list[Bound] = []
-    for child in children:
-        if not _is_membership(child, negated=negated) or len(terms[child.path]) == 1:
-            merged.append(child)
-        elif terms[child.path][0] is child:
-            merged.append(_membership(terms[child.path], negated=negated))
-    return merged
-
-
-def _is_membership(child: Bound, *, negated: bool) -> TypeGuard[BoundCompare | BoundIn]:
-    if isinstance(child, BoundIn):
-        return child.negated is negated
-    return isinstance(child, BoundCompare) and child.op == ("<>" if negated else "=")
-
-
-def _membership(terms: list[BoundCompare | BoundIn], *, negated: bool) -> BoundIn:
-    path, type_ = terms[0].path, terms[0].type
-    single = pa.array([term.value for term in terms if isinstance(term, BoundCompare)], type_)
-    lists = [term.values for term in terms if isinstance(term, BoundIn)]
-    return BoundIn(path, type_, ascending(pa.concat_arrays([single, *lists])), negated)
+def _membership(tests: list[BoundCompare | BoundIn], negated: bool) -> Bound:
+    first = tests[0]
+    if len(tests) == 1:
+        return first
+    single = pa.array([test.value for test in tests if isinstance(test, BoundCompare)], first.type)
+    lists = [test.values for test in tests if isinstance(test, BoundIn)]
+    return BoundIn(first.path, first.type, ascending(pa.concat_arrays([single, *lists])), negated)
 
 
 def ascending(values: pa.Array) -> pa.Array:

@@ -12,11 +12,10 @@ import uuid
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.bound import ascending
@@ -33,7 +32,7 @@ from intarsia.predicate.literals import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
@@ -70,31 +69,21 @@ def locate(column: Column, literal: object) -> LocatedLiteral | None:
     Raises:
         PredicateError: If the column's type cannot be compared with the literal.
     """
-    type_ = column.type
-    if pa.types.is_boolean(type_):
-        if not isinstance(literal, bool):
-            _mismatch(column, literal)
-        return LocatedLiteral(pa.scalar(literal, type_), 0)
-    if pa.types.is_integer(type_):
-        return _in_integers(column, literal)
-    if pa.types.is_floating(type_):
-        return _in_floats(column, literal)
-    if pa.types.is_decimal(type_):
-        return _in_decimals(column, literal)
-    if pa.types.is_temporal(type_) and not pa.types.is_interval(type_):
-        return _in_time(column, literal)
-    if pa.types.is_string(type_):
-        if not isinstance(literal, str):
-            _mismatch(column, literal)
-        _utf8(column, literal)
-        return LocatedLiteral(pa.scalar(literal, type_), 0)
-    if pa.types.is_binary(type_) or pa.types.is_fixed_size_binary(type_):
-        return _in_bytes(column, literal)
-    raise PredicateError(
-        f"column {column.name!r} of type {column.declared} cannot be compared; only IS [NOT] NULL applies",
-        reason="type-not-comparable",
-        column=column.name,
-    )
+    kind = _KINDS.get(column.type.id)
+    if kind is None:
+        raise PredicateError(
+            f"column {column.name!r} of type {column.declared} cannot be compared; only IS [NOT] NULL "
+            "applies",
+            reason="type-not-comparable",
+            column=column.name,
+        )
+    return kind.locate(column, literal)
+
+
+def _in_booleans(column: Column, literal: object) -> LocatedLiteral:
+    if not isinstance(literal, bool):
+        _mismatch(column, literal)
+    return LocatedLiteral(pa.scalar(literal, column.type), 0)
 
 
 def _number(column: Column, literal: object) -> int | float | Decimal | Fraction:
@@ -104,19 +93,22 @@ def _number(column: Column, literal: object) -> int | float | Decimal | Fraction
 
 
 def _in_integers(column: Column, literal: object) -> LocatedLiteral | None:
-    number = _number(column, literal)
-    bits = column.type.bit_width
-    signed = pa.types.is_signed_integer(column.type)
-    least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
-    target = number if isinstance(number, int) else exact(number)
-    if target is None:
-        return None
+    target = literal if type(literal) is int else exact(_number(column, literal))
+    least, most = _INTEGERS[column.type]
+    return None if target is None else _between(column, target, least, most)
+
+
+def _between(
+    column: Column, target: int | float | Fraction, least: int, most: int, scale: int | None = None
+) -> LocatedLiteral:
+    """Return the position of a number among integers, or among decimals of a scale."""
     if target < least:
         return _BELOW_ALL
     if target >= most + 1:
         return _ABOVE_ALL
-    floor = target // 1
-    return LocatedLiteral(pa.scalar(int(floor), column.type), int(target != floor))
+    floor = int(target // 1)
+    value = floor if scale is None else Decimal(f"{floor}E{-scale}")
+    return LocatedLiteral(pa.scalar(value, column.type), int(target != floor))
 
 
 def _in_floats(column: Column, literal: object) -> LocatedLiteral | None:
@@ -170,17 +162,8 @@ def _in_decimals(column: Column, literal: object) -> LocatedLiteral | None:
             column=column.name,
         )
     units = target if isinstance(target, float) else target * Fraction(10) ** scale
-    limit = 10**precision
-    if units <= -limit:
-        return _BELOW_ALL
-    if units >= limit:
-        return _ABOVE_ALL
-    floor = int(units // 1)
-    if floor == -limit:
-        return _BELOW_ALL
-    digits = tuple(int(digit) for digit in str(abs(floor)))
-    value = Decimal((int(floor < 0), digits, -scale))
-    return LocatedLiteral(pa.scalar(value, column.type), int(units != floor))
+    most = 10**precision - 1
+    return _between(column, units, -most, most, scale)
 
 
 def _in_time(column: Column, literal: object) -> LocatedLiteral:
@@ -190,31 +173,29 @@ def _in_time(column: Column, literal: object) -> LocatedLiteral:
             literal = parse_time(literal) if pa.types.is_time(type_) else parse_timestamp(literal)
         except ValueError:
             _mismatch(column, literal)
-    if not isinstance(literal, Temporal):
-        _mismatch(column, literal)
+    forms: tuple[str, ...] = ("date", "timestamp")
     if pa.types.is_time(type_) or pa.types.is_duration(type_):
-        if literal.form != ("time" if pa.types.is_time(type_) else "duration"):
-            _mismatch(column, literal)
-    elif literal.form not in ("date", "timestamp"):
+        forms = ("time",) if pa.types.is_time(type_) else ("duration",)
+    if not isinstance(literal, Temporal) or literal.form not in forms:
         _mismatch(column, literal)
-    elif literal.aware and not (pa.types.is_timestamp(type_) and type_.tz is not None):
+    if literal.aware and getattr(type_, "tz", None) is None:
         raise PredicateError(
             f"column {column.name!r} of type {column.declared} has no time zone and cannot be compared with "
             f"a literal that has one; write {_example(column)}",
             reason="unexpected-time-zone",
             column=column.name,
         )
-    if pa.types.is_date(type_):
-        ns_per_unit = NS_PER_DAY if pa.types.is_date32(type_) else NS_PER_UNIT["ms"]
-    else:
-        ns_per_unit = NS_PER_UNIT[type_.unit]
-    bits = type_.bit_width
-    floor, rest = divmod(literal.ns, ns_per_unit)
-    if floor < -(1 << bits - 1):
-        return _BELOW_ALL
-    if floor >= 1 << bits - 1:
-        return _ABOVE_ALL
-    return LocatedLiteral(pa.scalar(floor, type_), int(rest != 0))
+    # date64 has milliseconds
+    ns_per_unit = NS_PER_DAY if pa.types.is_date32(type_) else NS_PER_UNIT[getattr(type_, "unit", "ms")]
+    limit = 1 << type_.bit_width - 1
+    return _between(column, Fraction(literal.ns, ns_per_unit), -limit, limit - 1)
+
+
+def _in_texts(column: Column, literal: object) -> LocatedLiteral:
+    if not isinstance(literal, str):
+        _mismatch(column, literal)
+    _utf8(column, literal)
+    return LocatedLiteral(pa.scalar(literal, column.type), 0)
 
 
 def _in_bytes(column: Column, literal: object) -> LocatedLiteral:
@@ -264,38 +245,14 @@ def _mismatch(column: Column, literal: object) -> NoReturn:
             f"column {column.name!r} of type {declared} is not boolean: it is neither a condition by itself "
             f"nor comparable with {shown}; compare it with"
         )
-    raise PredicateError(
-        f"{problem} {_example(column)}",
-        reason="type-mismatch",
-        column=column.name,
-    )
+    raise PredicateError(f"{problem} {_example(column)}", reason="type-mismatch", column=column.name)
 
 
 def _example(column: Column) -> str:
-    type_ = column.type
     if isinstance(column.declared, pa.UuidType):
         return "a UUID such as '123e4567-e89b-12d3-a456-426614174000'"
-    if pa.types.is_boolean(type_):
-        return "TRUE or FALSE"
-    if pa.types.is_integer(type_):
-        return "a number such as 42"
-    if pa.types.is_floating(type_) or pa.types.is_decimal(type_):
-        return "a number such as 1.5"
-    if pa.types.is_timestamp(type_):
-        zone = "" if type_.tz is None else "+00:00"
-        return f"a time such as TIMESTAMP '2020-01-31 12:00:00{zone}'"
-    if pa.types.is_date(type_):
-        return "a date such as DATE '2020-01-31'"
-    if pa.types.is_time(type_):
-        return "a time of day such as TIME '12:00:00'"
-    if pa.types.is_duration(type_):
-        return "a duration such as INTERVAL '1' HOUR (in Python: datetime.timedelta)"
-    if pa.types.is_string(type_):
-        return "text such as 'abc'"
-    return "bytes such as X'0aff' or text such as 'abc'"
-
-
-_MAX_EXACT_INTEGER_IN_DOUBLE: Final = 2**53
+    zone = "+00:00" if getattr(column.type, "tz", None) is not None else ""
+    return _KINDS[column.type.id].example.format(zone=zone)
 
 
 def locate_list(column: Column, literals: Sequence[object]) -> tuple[pa.Array, bool]:
@@ -312,136 +269,166 @@ def locate_list(column: Column, literals: Sequence[object]) -> tuple[pa.Array, b
     Raises:
         PredicateError: If the column's type cannot be compared with a literal.
     """
-    groups: dict[type, list[Any]] = {python_type: [] for python_type in dict.fromkeys(map(type, literals))}
-    if len(groups) == 1:
-        groups = {python_type: list(literals) for python_type in groups}
-    else:
-        for literal in literals:
-            groups[type(literal)].append(literal)
+    groups: dict[type, list[Any]] = {}
+    for literal in literals:
+        groups.setdefault(type(literal), []).append(literal)
     has_null = groups.pop(type(None), None) is not None
-    arrays = []
+    arrays = [pa.array([], column.type)]
     for python_type, group in groups.items():
-        array = _locate_all(column, python_type, group)
+        array = _converted(column, python_type, group)
         if array is None:
-            array, group_has_null = _locate_each(column, group)
-            has_null = has_null or group_has_null
+            present = [literal for literal in map(plain, group) if literal is not None]
+            has_null |= len(present) < len(group)
+            found = [locate(column, literal) for literal in present]
+            equal = [one.value for one in found if one is not None and one.side == 0]
+            array = pa.array(equal, column.type)
+        if isinstance(array, pa.ChunkedArray):
+            raise PredicateError(
+                f"the list for column {column.name!r} has 2 GiB of values or more; split it into several "
+                "queries",
+                reason="list-too-large",
+                column=column.name,
+            )
         arrays.append(array)
-    if any(isinstance(array, pa.ChunkedArray) for array in arrays):
-        raise PredicateError(
-            f"the list for column {column.name!r} has 2 GiB of values or more; split it into several queries",
-            reason="list-too-large",
-            column=column.name,
-        )
-    return ascending(pa.concat_arrays([pa.array([], column.type), *arrays])), has_null
+    return ascending(pa.concat_arrays(arrays)), has_null
 
 
-def _locate_each(column: Column, literals: list[object]) -> tuple[pa.Array, bool]:
-    found = []
-    has_null = False
-    for literal in map(plain, literals):
-        if literal is None:
-            has_null = True
-            continue
-        located = locate(column, literal)
-        if located is not None and located.value is not None and located.side == 0:
-            found.append(located.value)
-    return pa.array(found, column.type), has_null
-
-
-def _locate_all(column: Column, python_type: type, literals: list[Any]) -> pa.Array | None:
+def _converted(column: Column, python_type: type, literals: list[Any]) -> pa.Array | None:
     """Convert literals of exactly one Python type at once, or return None if each needs a check."""
     if issubclass(python_type, (np.integer, np.floating)) and np.dtype(python_type).itemsize <= 8:
         literals = [literal.item() for literal in literals]
         python_type = type(literals[0])
     try:
-        array = _converted(column, python_type, literals)
+        if issubclass(python_type, pa.Scalar):  # floats may be NaN or -0.0
+            type_ = column.type
+            is_same = not pa.types.is_floating(type_) and all(literal.type == type_ for literal in literals)
+            array = pa.array(literals, type_) if is_same else None
+        else:
+            kind = _KINDS.get(column.type.id)  # without one, `locate` raises the error
+            array = None if kind is None else kind.convert(column, python_type, literals)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):  # a literal has no equal in the type
         return None
     return None if array is None or array.null_count else array
 
 
-def _converted(column: Column, python_type: type, literals: list[Any]) -> pa.Array | None:
-    """Convert literals to the column's type if Arrow's conversion is either exact or fails.
-
-    Raises:
-        pa.ArrowException, OverflowError, TypeError, ValueError: If a literal has no equal in the type.
-    """
-    type_ = column.type
-    if issubclass(python_type, pa.Scalar):  # floats may be NaN or -0.0
-        is_same = not pa.types.is_floating(type_) and all(literal.type == type_ for literal in literals)
-        return pa.array(literals, type_) if is_same else None
-    if pa.types.is_integer(type_):
-        return _integers(type_, literals) if python_type is int else None
-    if pa.types.is_floating(type_):
-        return _floats(type_, python_type, literals)
-    if pa.types.is_decimal(type_):
-        if python_type not in (int, Decimal) or type_.scale < 0:
-            return None
-        # pyarrow 26 converts some decimals with too many digits to zero
-        if python_type is Decimal and any(-literal.as_tuple().exponent > type_.scale for literal in literals):
-            return None
-        return pa.array(literals, type_)
-    if pa.types.is_string(type_):
-        return pa.array(literals, type_) if python_type is str else None
-    if pa.types.is_binary(type_) or pa.types.is_fixed_size_binary(type_):
-        if python_type is uuid.UUID:
-            literals = [literal.bytes for literal in literals]
-        elif python_type is str and not isinstance(column.declared, pa.UuidType):
-            literals = [literal.encode() for literal in literals]
-        elif python_type is not bytes:
-            return None
-        return pa.array(literals, type_)
-    if pa.types.is_date(type_):
-        return pa.array(literals, type_) if python_type is dt.date else None
-    if pa.types.is_timestamp(type_):
-        return _timestamps(type_, python_type, literals)
-    if pa.types.is_time(type_) and python_type is dt.time:
-        has_zone = any(literal.tzinfo is not None for literal in literals)
-        return None if has_zone else pa.array(literals, pa.time64("us")).cast(type_)
-    if pa.types.is_duration(type_) and python_type is dt.timedelta:
-        return pa.array(literals, pa.duration("us")).cast(type_)
-    return None
+# Each converts literals of one Python type if the conversion is either exact or fails. None if it is neither.
 
 
-def _integers(type_: pa.DataType, literals: list[int]) -> pa.Array:
-    if pa.types.is_uint64(type_) and min(literals) >= 0:
-        return pa.array(literals, type_)
-    numbers = pa.array(literals, pa.int64())
-    if type_.bit_width < 64:
-        bits = type_.bit_width
-        low, high = (
-            (-(1 << bits - 1), (1 << bits - 1) - 1)
-            if pa.types.is_signed_integer(type_)
-            else (0, (1 << bits) - 1)
-        )
-        numbers = numbers.filter(pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high)))
-    return numbers.cast(type_)
-
-
-def _floats(type_: pa.DataType, python_type: type, literals: list[Any]) -> pa.Array | None:
-    if python_type is int:
-        if max(literals) > _MAX_EXACT_INTEGER_IN_DOUBLE or min(literals) < -_MAX_EXACT_INTEGER_IN_DOUBLE:
-            return None
-    elif python_type is Decimal:  # a literal with a decimal point means the nearest double
-        literals = [float(literal) for literal in literals]
-    elif python_type is not float:
+def _integers(column: Column, python_type: type, literals: list[Any]) -> pa.Array | None:
+    if python_type is not int:
         return None
-    numbers: npt.NDArray[np.float64] = np.array(literals, np.float64)
+    least, most = _INTEGERS[column.type]
+    return pa.array([literal for literal in literals if least <= literal <= most], column.type)
+
+
+def _floats(column: Column, python_type: type, literals: list[Any]) -> pa.Array | None:
+    if python_type is int:
+        literals = [literal for literal in literals if float(literal) == literal]
+    elif python_type is not float and python_type is not Decimal:
+        return None
+    # a literal with a decimal point means the nearest double
+    numbers: npt.NDArray[np.float64] = np.array([*map(float, literals)], np.float64)
     if python_type is Decimal and np.isinf(numbers).any():  # a finite literal may overflow a double
         return None
     numbers = numbers[~np.isnan(numbers)] + 0.0  # no negative zero
     with np.errstate(over="ignore"):
-        narrow = numbers.astype(type_.to_pandas_dtype())
-    return pa.array(narrow[narrow.astype(np.float64) == numbers], type_)
+        narrow = numbers.astype(column.type.to_pandas_dtype())
+    return pa.array(narrow[narrow.astype(np.float64) == numbers], column.type)
 
 
-def _timestamps(type_: pa.TimestampType, python_type: type, literals: list[Any]) -> pa.Array | None:
-    if python_type is dt.date:
-        return pa.array(literals, pa.date32()).cast(pa.timestamp(type_.unit)).view(type_)
-    if python_type is not dt.datetime:
+def _decimals(column: Column, python_type: type, literals: list[Any]) -> pa.Array | None:
+    scale = column.type.scale
+    if python_type not in (int, Decimal) or scale < 0:
         return None
-    aware = {literal.tzinfo is not None for literal in literals}
-    if len(aware) > 1 or (aware == {True} and type_.tz is None):
+    # pyarrow 26 converts some decimals with too many digits to zero
+    if python_type is Decimal and any(-literal.as_tuple().exponent > scale for literal in literals):
         return None
-    zone = "UTC" if aware == {True} else None
-    return pa.array(literals, pa.timestamp("us", zone)).cast(pa.timestamp(type_.unit, zone)).view(type_)
+    return pa.array(literals, column.type)
+
+
+def _texts(column: Column, python_type: type, literals: list[Any]) -> pa.Array | None:
+    return pa.array(literals, column.type) if python_type is str else None
+
+
+def _bytes(column: Column, python_type: type, literals: list[Any]) -> pa.Array | None:
+    if python_type is uuid.UUID:
+        literals = [literal.bytes for literal in literals]
+    elif python_type is str and not isinstance(column.declared, pa.UuidType):
+        literals = [literal.encode() for literal in literals]
+    elif python_type is not bytes:
+        return None
+    return pa.array(literals, column.type)
+
+
+def _times(column: Column, python_type: type, literals: list[Any]) -> pa.Array | None:
+    type_ = column.type
+    natural, targets = _PYTHON_TIMES.get(python_type, (None, ()))
+    if all(type_.id != target.id for target in targets):
+        return None
+    has_zone = {getattr(literal, "tzinfo", None) is not None for literal in literals}
+    zone = getattr(type_, "tz", None)
+    if len(has_zone) > 1 or (True in has_zone and zone is None):
+        return None
+    if not pa.types.is_timestamp(type_):
+        return pa.array(literals, natural).cast(type_)
+    # without a zone, a literal is in UTC
+    zone = "UTC" if True in has_zone else None
+    source = pa.timestamp("us", zone) if python_type is dt.datetime else natural
+    return pa.array(literals, source).cast(pa.timestamp(type_.unit, zone)).view(type_)
+
+
+class _Kind(NamedTuple):
+    """How the columns of some types are compared with literals.
+
+    Attributes:
+        locate: Returns the position of a literal.
+        convert: Converts a list of literals of one Python type.
+        example: A literal, for messages.
+    """
+
+    locate: Callable[[Column, Any], LocatedLiteral | None]
+    convert: Callable[[Column, type, list[Any]], pa.Array | None]
+    example: str
+
+
+_DATES: Final = (pa.date32(), pa.date64())
+_TIMESTAMPS: Final = (pa.timestamp("s"),)
+_CLOCKS: Final = (pa.time32("s"), pa.time64("us"))
+_DURATIONS: Final = (pa.duration("s"),)
+#: The Arrow type of each type of times in Python, and the types of columns to which it converts exactly.
+_PYTHON_TIMES: Final[dict[type, tuple[pa.DataType, tuple[pa.DataType, ...]]]] = {
+    dt.date: (pa.date32(), (*_DATES, *_TIMESTAMPS)),
+    dt.datetime: (pa.timestamp("us"), _TIMESTAMPS),
+    dt.time: (pa.time64("us"), _CLOCKS),
+    dt.timedelta: (pa.duration("us"), _DURATIONS),
+}
+#: The smallest and the largest value of each type.
+_INTEGERS: Final = {
+    pa.from_numpy_dtype(name): (int(np.iinfo(name).min), int(np.iinfo(name).max))
+    for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+}
+_KINDS: Final = {
+    type_.id: kind
+    for kind, types in (
+        (_Kind(_in_booleans, lambda *_: None, "TRUE or FALSE"), (pa.bool_(),)),
+        (_Kind(_in_integers, _integers, "a number such as 42"), tuple(_INTEGERS)),
+        (_Kind(_in_floats, _floats, "a number such as 1.5"), (pa.float16(), pa.float32(), pa.float64())),
+        (
+            _Kind(_in_decimals, _decimals, "a number such as 1.5"),
+            (pa.decimal32(1), pa.decimal64(1), pa.decimal128(1), pa.decimal256(1)),
+        ),
+        (_Kind(_in_time, _times, "a time such as TIMESTAMP '2020-01-31 12:00:00{zone}'"), _TIMESTAMPS),
+        (_Kind(_in_time, _times, "a date such as DATE '2020-01-31'"), _DATES),
+        (_Kind(_in_time, _times, "a time of day such as TIME '12:00:00'"), _CLOCKS),
+        (
+            _Kind(_in_time, _times, "a duration such as INTERVAL '1' HOUR (in Python: datetime.timedelta)"),
+            _DURATIONS,
+        ),
+        (_Kind(_in_texts, _texts, "text such as 'abc'"), (pa.string(),)),
+        (
+            _Kind(_in_bytes, _bytes, "bytes such as X'0aff' or text such as 'abc'"),
+            (pa.binary(), pa.binary(1)),
+        ),
+    )
+    for type_ in types
+}

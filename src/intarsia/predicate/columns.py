@@ -12,7 +12,7 @@ from intarsia.errors import ColumnNotFoundError, PredicateError
 from intarsia.predicate.nodes import dotted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from intarsia.predicate.nodes import ColumnName
 
@@ -60,8 +60,13 @@ def resolve_column(schema: pa.Schema, column: ColumnName) -> Column:
     path, declared = find_column(schema, column)
     resolved = comparison_type(declared)
     if pa.types.is_nested(resolved):
+        shown, hint = dotted(column), ""
+        if pa.types.is_struct(declared) and declared.num_fields:
+            hint = f"; name one of its fields, such as {shown + '.' + declared.field(0).name!r}"
         raise PredicateError(
-            _nested_message(dotted(column), declared), reason="nested-column", column=dotted(column)
+            f"column {shown!r} of type {declared} is nested; conditions and indexes need a leaf column{hint}",
+            reason="nested-column",
+            column=shown,
         )
     return Column(path, declared, resolved)
 
@@ -80,33 +85,27 @@ def find_column(schema: pa.Schema, column: ColumnName) -> tuple[tuple[str, ...],
         >>> find_column(schema, "a.b")
         (('a', 'b'), ListType(list<item: int8>))
     """
-    shown = dotted(column)
-    parts = column if isinstance(column, tuple) else tuple(column.split("."))
-    found = _descend(schema, parts, shown, exact=isinstance(column, tuple))
+    found = _descend(schema, column if isinstance(column, tuple) else tuple(column.split(".")), column)
     if found is None:
-        fields = [schema.field(ordinal) for ordinal in range(len(schema))]
-        raise ColumnNotFoundError(shown, dict.fromkeys(_known(fields)))
+        raise ColumnNotFoundError(dotted(column), dict.fromkeys(_known(schema)))
     return found
 
 
 def _descend(
-    fields: pa.Schema | pa.StructType,
-    parts: tuple[str, ...],
-    shown: str,
-    above: tuple[str, ...] = (),
-    start: int = 0,
-    *,
-    exact: bool,
+    fields: pa.Schema | pa.StructType, parts: tuple[str, ...], column: ColumnName, above: tuple[str, ...] = ()
 ) -> tuple[tuple[str, ...], pa.DataType] | None:
     """Match the longest run of parts that names a field first, because a name may contain dots.
 
     Each field is reached by one run of parts, so that the work is linear in the fields and the parts.
     """
-    for count in (1,) if exact else _counts(fields, len(parts) - start):
-        stop = start + count
-        name = ".".join(parts[start:stop])
+    counts: Sequence[int] = (1,) if isinstance(column, tuple) else range(len(parts), 0, -1)
+    if len(counts) > _FEW_PARTS:
+        counts = sorted({name.count(".") + 1 for name in fields.names}.intersection(counts), reverse=True)
+    for count in counts:
+        name = ".".join(parts[:count])
         named = fields.get_all_field_indices(name)  # by hash: a field object for each column takes longer
         if len(named) > 1:
+            shown = dotted(column)
             raise PredicateError(
                 f"column {shown!r} is ambiguous: {len(named)} fields are named {name!r}; rename all but one",
                 reason="ambiguous-column",
@@ -115,13 +114,14 @@ def _descend(
         if not named:
             continue
         path, type_ = (*above, name), fields.field(named[0]).type
-        if stop == len(parts):
+        if count == len(parts):
             return path, type_
         if pa.types.is_struct(type_):
-            found = _descend(type_, parts, shown, path, stop, exact=exact)
+            found = _descend(type_, parts[count:], column, path)
             if found is not None:
                 return found
         elif pa.types.is_nested(type_):
+            shown = dotted(column)
             raise PredicateError(
                 f"column {shown!r} is inside {'.'.join(path)!r} of type {type_} and cannot be compared, "
                 "because a row may have several values; filter the rows after reading them",
@@ -131,25 +131,10 @@ def _descend(
     return None
 
 
-def _counts(fields: pa.Schema | pa.StructType, most: int) -> Iterable[int]:
-    """Return the numbers of parts that the name of a field may have, the largest first."""
-    if most <= _FEW_PARTS:
-        return range(most, 0, -1)
-    known = {name.count(".") + 1 for name in fields.names}
-    return sorted((count for count in known if count <= most), reverse=True)
-
-
-def _nested_message(shown: str, declared: pa.DataType) -> str:
-    hint = ""
-    if pa.types.is_struct(declared) and declared.num_fields:
-        hint = f"; name one of its fields, such as {shown + '.' + declared.field(0).name!r}"
-    return f"column {shown!r} of type {declared} is nested; conditions and indexes need a leaf column{hint}"
-
-
-def _known(fields: list[pa.Field], above: str = "") -> Iterator[str]:
+def _known(fields: pa.Schema | pa.StructType, above: str = "") -> Iterator[str]:
     """Yield the names of all columns and the dotted paths of all struct fields."""
-    for field in fields:
+    for ordinal in range(len(fields.names)):
+        field = fields.field(ordinal)
         yield above + field.name
         if pa.types.is_struct(field.type):
-            children = [field.type.field(ordinal) for ordinal in range(field.type.num_fields)]
-            yield from _known(children, f"{above}{field.name}.")
+            yield from _known(field.type, f"{above}{field.name}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -98,7 +98,8 @@ def _slots(numbers: npt.NDArray[np.integer], shift: np.uint64) -> npt.NDArray[np
     return slots
 
 
-_KERNELS: Final[dict[Op, str]] = {
+#: The comparisons of pyarrow.
+KERNELS: Final[dict[Op, str]] = {
     "=": "equal",
     "<>": "not_equal",
     "<": "less",
@@ -136,9 +137,7 @@ def evaluate(
         return condition_mask(node, columns[node.path])
 
     # two masks at a time, so that the memory does not grow with the conditions
-    return fold(
-        bound, leaf, lambda masks: reduce(pc.and_, masks), lambda masks: reduce(pc.or_, masks), batch=2
-    )
+    return fold(bound, leaf, partial(reduce, pc.and_), partial(reduce, pc.or_), batch=2)
 
 
 def condition_mask(leaf: Condition, array: pa.Array | pa.ChunkedArray) -> pa.BooleanArray:
@@ -177,7 +176,11 @@ def _mask(leaf: Condition, values: pa.Array) -> pa.BooleanArray:
     if isinstance(leaf, BoundFunction):
         return condition_mask(leaf.condition, _applied(leaf, values))
     if isinstance(leaf, BoundCompare):
-        return _compare(leaf, values)
+        value = leaf.value
+        if pa.types.is_float16(values.type):  # Arrow has no comparison kernels; float32 is lossless
+            values, value = values.cast(pa.float32()), value.cast(pa.float32())
+        mask = pc.call_function(KERNELS[leaf.op], [values, value])
+        return pc.or_(mask, pc.is_nan(values)) if leaf.or_nan and leaf.op != "<>" else mask
     if isinstance(leaf, BoundIn):
         mask = _is_in(leaf, values)
         return pc.and_not(pc.is_valid(values), mask) if leaf.negated else mask
@@ -206,14 +209,6 @@ def _applied(leaf: BoundFunction, values: pa.Array) -> pa.Array:
             column=column,
         ) from error
     return values
-
-
-def _compare(leaf: BoundCompare, values: pa.Array) -> pa.BooleanArray:
-    value = leaf.value
-    if pa.types.is_float16(values.type):  # Arrow has no comparison kernels; float32 is lossless
-        values, value = values.cast(pa.float32()), value.cast(pa.float32())
-    mask = pc.call_function(_KERNELS[leaf.op], [values, value])
-    return pc.or_(mask, pc.is_nan(values)) if leaf.or_nan and leaf.op != "<>" else mask
 
 
 def _is_in(leaf: BoundIn, values: pa.Array) -> pa.BooleanArray:

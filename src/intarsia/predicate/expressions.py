@@ -11,10 +11,9 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,10 +21,10 @@ import pyarrow.compute as pc
 from intarsia.arrow.conforming import metadata_pairs
 from intarsia.arrow.nested import field_type
 from intarsia.errors import PredicateError
-from intarsia.predicate.arrow_lists import Agreement, list_agreement
-from intarsia.predicate.expression_functions import call_of
+from intarsia.predicate.evaluate import KERNELS
 from intarsia.predicate.literals import render_literal
 from intarsia.predicate.nodes import (
+    MIRRORED,
     And,
     Call,
     ColumnName,
@@ -46,15 +45,7 @@ from intarsia.predicate.nodes import (
     starts_with,
 )
 
-_COMPARISONS: Final[dict[str, Op]] = {
-    "equal": "=",
-    "not_equal": "<>",
-    "less": "<",
-    "less_equal": "<=",
-    "greater": ">",
-    "greater_equal": ">=",
-}
-_MIRRORED: Final[dict[Op, Op]] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_COMPARISONS: Final[dict[str, Op]] = {kernel: op for op, kernel in KERNELS.items()}
 _LIKES: Final[dict[str, Callable[[Operand, str], Like]]] = {
     "starts_with": starts_with,
     "ends_with": ends_with,
@@ -69,25 +60,48 @@ _MATCH, _SKIP = 0, 1
 
 _DOT_PATH = re.compile(r"(\.[A-Za-z_][A-Za-z0-9_]*)+")
 
-_ARITHMETIC_HINT = "do the arithmetic on the literal, or write the condition as SQL text"
+#: Functions with one result for each value that have the same name and results in SQL, or another name.
+_FUNCTIONS: Final = {
+    "utf8_lower": "lower",
+    "utf8_upper": "upper",
+    "utf8_length": "length",
+    "abs_checked": "abs",
+    **{part: part for part in ("year", "quarter", "month", "day", "hour", "minute")},
+}
+#: `CalendarUnit` of pyarrow, from 1.
+_UNITS: Final = (
+    "microsecond",
+    "millisecond",
+    "second",
+    "minute",
+    "hour",
+    "day",
+    "week",
+    "month",
+    "quarter",
+    "year",
+)
+_SQL_TYPES: Final = {
+    pa.string(): "TEXT",
+    pa.large_string(): "TEXT",
+    pa.int8(): "TINYINT",
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INT",
+    pa.int64(): "BIGINT",
+    pa.float64(): "DOUBLE",
+}
+
 _DEFAULT_HINT = "filter by it after the scan, as in scan.to_arrow().filter(expression)"
-_KLEENE_HINT = "combine conditions by the operators &, | and ~"
 _HINTS: Final = {
-    "and": _KLEENE_HINT,
-    "and_": _KLEENE_HINT,
-    "or": _KLEENE_HINT,
-    "or_": _KLEENE_HINT,
-    "and_not": _KLEENE_HINT,
-    "xor": _KLEENE_HINT,
+    **dict.fromkeys(
+        ("and", "and_", "or", "or_", "and_not", "xor"), "combine conditions by the operators &, | and ~"
+    ),
+    # pyarrow computes in the type of the column, where integers overflow and 32-bit floats are rounded
+    **dict.fromkeys(
+        (f"{name}{end}" for name in ("add", "subtract", "multiply", "divide") for end in ("", "_checked")),
+        "do the arithmetic on the literal, or write the condition as SQL text",
+    ),
     "cast": "compare the column with a literal of the column's type",
-    "add": _ARITHMETIC_HINT,
-    "add_checked": _ARITHMETIC_HINT,
-    "subtract": _ARITHMETIC_HINT,
-    "subtract_checked": _ARITHMETIC_HINT,
-    "multiply": _ARITHMETIC_HINT,
-    "multiply_checked": _ARITHMETIC_HINT,
-    "divide": _ARITHMETIC_HINT,
-    "divide_checked": _ARITHMETIC_HINT,
     "abs": "use pc.abs_checked",
     "struct_field": "name the field as pc.field('struct', 'field')",
 }
@@ -127,26 +141,33 @@ class _Call:
     arguments: list[_Value] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, argument: _Value) -> None:
-        """Add an argument that is not a call."""
-        self.arguments.append(argument)
-
-    def add_call(self, call: _Call, reduce: Callable[[_Call], _Value]) -> None:
+    def add_call(self, call: _Call, reduce: Callable[[_Call, bool], _Value], is_negated: bool) -> None:
         """Add a call as an argument.
 
         In a chain such as ``a & b & c``, calls are nested. Their conditions become arguments of one call.
         """
         if call.function != self.function or call.function not in _CHAINS:
-            self.arguments.append(reduce(call))
+            self.arguments.append(reduce(call, is_negated))
         elif len(self.arguments) < len(call.arguments):  # a long chain is not copied at each level
-            call.prepend(self.arguments)
-            self.arguments = call.arguments
+            self.arguments = call.prepended(self.arguments)
         else:
             self.arguments.extend(call.arguments)
 
-    def prepend(self, arguments: Sequence[_Value]) -> None:
-        """Add arguments before the others."""
+    def prepended(self, arguments: list[_Value]) -> list[_Value]:
+        """Add arguments before the others, and return them."""
         self.arguments[:0] = arguments
+        return self.arguments
+
+    def add(self, argument: _Value) -> None:
+        """Add an argument that is not a call."""
+        self.arguments.append(argument)
+
+    @property
+    def part(self) -> _Part:
+        """The call as an argument that is not a condition."""
+        columns = (_column_of(argument) for argument in self.arguments)
+        text = f"{self.function}({', '.join(map(_text, self.arguments))})"
+        return _Part(text, self.function, next(filter(None, columns), None))
 
 
 def parse_expression(expression: pc.Expression) -> Predicate:
@@ -166,8 +187,7 @@ def parse_expression(expression: pc.Expression) -> Predicate:
         >>> str(parse_expression((pc.field("x") >= 3) & ~pc.field("s").isin(["a", "b"])))
         "x >= 3 AND NOT (s IN ('a', 'b') AND s IS NOT NULL)"
     """
-    read = _read_calls(expression, lambda is_negated, call: _reduce(call, is_negated=is_negated))
-    found = tuple(_condition(value) for value in read.conjuncts)
+    found = tuple(map(_condition, _read_calls(expression, _reduce)[0]))
     return found[0] if len(found) == 1 else And(found)
 
 
@@ -203,51 +223,73 @@ def parse_conjuncts(expression: pc.Expression, schema: pa.Schema) -> Conjuncts:
         ('x >= 3', False, ['s', 'x'])
     """
 
-    def reduce(is_negated: bool, call: _Call) -> _Value:
+    def reduce(call: _Call, is_negated: bool) -> _Value:
         try:
-            found = _reduce(call, is_negated=is_negated)
+            found = _reduce(call, is_negated)
         except PredicateError:
             return _Part(call.function, call.function, None)
         if call.function != "is_in" or isinstance(found, (_Part, _Column, _Literal)):
             return found
-        agreement = _agreement(call, schema)
+        agreement = _list_agreement(call, schema)
         if agreement == "same":
             return found
         return _Part(call.function, call.function, None, implied=found if agreement == "wider" else None)
 
     try:
-        read = _read_calls(expression, reduce)
+        conjuncts, columns = _read_calls(expression, reduce)
     except PredicateError:  # pyarrow cannot serialize it
         return Conjuncts((), False, None)
     conditions: list[Predicate] = []
     implied: list[Predicate] = []
-    for value in read.conjuncts:
+    for value in conjuncts:
         if isinstance(value, _Part) and value.implied is not None:
             implied.append(value.implied)
             continue
         with contextlib.suppress(PredicateError):
             conditions.append(_condition(value))
-    is_complete = len(conditions) == len(read.conjuncts)
-    return Conjuncts((*conditions, *implied), is_complete, frozenset(read.columns))
+    is_complete = len(conditions) == len(conjuncts)
+    return Conjuncts((*conditions, *implied), is_complete, frozenset(columns))
 
 
-def _agreement(call: _Call, schema: pa.Schema) -> Agreement:
-    column, values = call.arguments[0], call.options["value_set"]
-    if not isinstance(column, _Column) or isinstance(column.name, Call):
-        return list_agreement(values, None)
-    names = (column.name,) if isinstance(column.name, str) else column.name
-    return list_agreement(values, field_type(pa.struct(list(schema)), names))
+def _list_agreement(call: _Call, schema: pa.Schema) -> Literal["same", "wider", "other"]:
+    """Return whether ``=`` finds the rows that ``is_in`` finds, these and maybe others, or other rows.
+
+    pyarrow converts the list to the type of the column, even if this rounds. It compares the bits of floats,
+    so that zeros differ by sign, and NaNs by payload.
+    """
+    column, values, of = call.arguments[0], call.options["value_set"], pa.types
+    if of.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    values = values.drop_null()
+    is_number = of.is_integer(values.type) or of.is_floating(values.type) or of.is_decimal(values.type)
+    type_ = pa.float64() if is_number else values.type  # numbers of functions fit into doubles
+    if isinstance(column, _Column) and not isinstance(column.name, Call):
+        names = (column.name,) if isinstance(column.name, str) else column.name
+        type_ = field_type(pa.struct(list(schema)), names) or type_
+    type_ = type_.value_type if of.is_dictionary(type_) else type_
+    has_special = False
+    if of.is_floating(values.type):
+        is_nan = pc.is_nan(values)
+        has_special = bool(pc.any(is_nan).as_py())
+        values = values.filter(pc.invert(is_nan))
+    if is_number and (of.is_floating(type_) or of.is_floating(values.type)):
+        has_special |= bool(pc.any(pc.equal(values, pa.scalar(0, values.type))).as_py())
+    if not isinstance(values, pa.ExtensionArray) and values.type != type_:
+        with contextlib.suppress(pa.ArrowException):  # pyarrow refuses the comparison
+            if not values.cast(type_, safe=False).cast(values.type, safe=False).equals(values):
+                return "other"
+    return "wider" if has_special else "same"
 
 
-@dataclass(frozen=True)
-class _ReadCalls:
-    """An expression that was read: the conditions that AND joins, and its top-level columns."""
+def _read_calls(
+    expression: pc.Expression, reduce: Callable[[_Call, bool], _Value]
+) -> tuple[list[_Value], set[str]]:
+    """Return the conditions that AND joins, and the top-level columns.
 
-    conjuncts: list[_Value]
-    columns: set[str]
-
-
-def _read_calls(expression: pc.Expression, reduce: Callable[[bool, _Call], _Value]) -> _ReadCalls:
+    Args:
+        expression: The expression.
+        reduce: Returns the value of a call, given whether it is below a negation.
+    """
     calls = [_Call("and_kleene")]  # joins the conditions at the top
     names: list[str] = []
     roots: set[str] = set()
@@ -263,22 +305,22 @@ def _read_calls(expression: pc.Expression, reduce: Callable[[bool, _Call], _Valu
         elif token == "field_ref":
             names.append(text)
             if len(names) == num_names:
-                call.add(_Column(_column_name(names)))
+                call.add(_Column(column_name(names)))
                 roots.add(names[0])
                 names, num_names = [], 1
         elif token == "literal":
-            call.add(_Literal(_python_values(columns[int(text)])[0]))
+            call.add(_Literal(python_values(columns[int(text)])[0]))
         elif token == "options":
             calls[-1] = replace(call, options=_options(columns[int(text)]))
         elif token == "end":
             calls.pop()
             num_negations -= call.function in _NEGATIONS
-            calls[-1].add_call(call, partial(reduce, num_negations > 0))
+            calls[-1].add_call(call, reduce, num_negations > 0)
         else:
             _refuse_form()
     if len(calls) != 1 or not calls[0].arguments:
         _refuse_form()
-    return _ReadCalls(calls[0].arguments, roots)
+    return calls[0].arguments, roots
 
 
 def _serialized(expression: pc.Expression) -> tuple[list[pa.Array], list[tuple[str, str]]]:
@@ -306,12 +348,12 @@ def _refuse_form() -> NoReturn:
     )
 
 
-def _column_name(names: list[str]) -> ColumnName:
+def column_name(names: list[str]) -> ColumnName:
     """Return the name of a column: a plain name if it is unambiguous, else an exact path."""
     return names[0] if len(names) == 1 and "." not in names[0] else tuple(names)
 
 
-def _python_values(values: pa.Array) -> list[Any]:
+def python_values(values: pa.Array) -> list[Any]:
     """Return literals as Python values, or as scalars if Python has no exact equivalent."""
     if not pa.types.is_temporal(values.type) or pa.types.is_date32(values.type):
         with contextlib.suppress(OverflowError):  # dates after the year 9999
@@ -321,18 +363,19 @@ def _python_values(values: pa.Array) -> list[Any]:
 
 def _options(column: pa.StructArray) -> dict[str, Any]:
     """Return the options of a function; the list of ``is_in`` as an array."""
-    names = [column.type.field(ordinal).name for ordinal in range(column.type.num_fields)]
-    fields = {name: column.field(name) for name in names}
-    return {
-        name: values[0].values if name == "value_set" else values[0].as_py()
-        for name, values in fields.items()
-        if name not in ("_type_name", "to_type")
-    } | ({"to_type": fields["to_type"].type} if "to_type" in fields else {})
+    found: dict[str, Any] = {}
+    for ordinal in range(column.type.num_fields):
+        name, values = column.type.field(ordinal).name, column.field(ordinal)
+        if name == "to_type":
+            found[name] = values.type
+        elif name != "_type_name":
+            found[name] = values[0].values if name == "value_set" else values[0].as_py()
+    return found
 
 
-def _reduce(call: _Call, *, is_negated: bool) -> _Value:
+def _reduce(call: _Call, is_negated: bool) -> _Value:
     """Return the node of a call, or the part that is not a condition."""
-    function, arguments = call.function, call.arguments
+    function, arguments, options = call.function, call.arguments, call.options
     if function in _CHAINS:
         return _CHAINS[function](tuple(map(_condition, arguments)))
     if function == "and_not_kleene":
@@ -342,96 +385,120 @@ def _reduce(call: _Call, *, is_negated: bool) -> _Value:
     if function in _COMPARISONS:
         return _comparison(call)
     if function == "if_else":
-        return _null_if_missing(call, is_negated=is_negated)
-    column = arguments[0] if arguments else None
-    if isinstance(column, _Column):
-        if function in ("is_null", "is_valid"):
-            missing = IsNull(column.name, negated=function == "is_valid")
-            return Or((missing, _is_nan(column))) if call.options.get("nan_is_null") else missing
-        if function == "is_nan":
-            return _is_nan(column)
-        if function == "is_in":
-            return _membership(column.name, call, is_negated=is_negated)
-        if function in _LIKES or function == "match_substring_regex":
-            return _match(column.name, call)
-        called = call_of(function, column.name, call.options) if len(arguments) == 1 else None
-        if called is not None:
-            return _Column(called)
-        path = call.options.get("field_ref")
-        if function == "struct_field" and isinstance(path, str) and _DOT_PATH.fullmatch(path):
-            parts = (column.name,) if isinstance(column.name, str) else column.name
-            if isinstance(parts, Call):
-                _refuse(_Part(_call_text(call), function, dotted(parts)))
-            return _Column((*parts, *path[1:].split(".")))
-    return _Part(_call_text(call), function, _column_of(arguments))
+        return _null_if_missing(call, is_negated)
+    column = arguments[0].name if arguments and isinstance(arguments[0], _Column) else None
+    if column is None:
+        return call.part
+    if function in ("is_null", "is_valid"):
+        missing = IsNull(column, negated=function == "is_valid")
+        return Or((missing, is_nan(column))) if options.get("nan_is_null") else missing
+    if function == "is_nan":
+        return is_nan(column)
+    if function == "is_in":
+        return _membership(column, call, is_negated)
+    if function in _LIKES or function == "match_substring_regex":
+        pattern, ignore_case = options.get("pattern"), bool(options.get("ignore_case"))
+        if not isinstance(pattern, str):
+            _refuse(call.part)
+        if function not in _LIKES:
+            return RegexpLike(column, pattern, ignore_case=ignore_case)
+        return replace(_LIKES[function](column, pattern), ignore_case=ignore_case)
+    called = call_of(function, column, options) if len(arguments) == 1 else None
+    return call.part if called is None else _Column(called)
+
+
+def call_of(function: str, operand: Operand, options: Mapping[str, Any]) -> Operand | None:
+    """Return a function of pyarrow as a call, or as a field of a struct; None if it has no equivalent.
+
+    Args:
+        function: The name of the function in pyarrow. Its only argument is the operand.
+        operand: The operand.
+        options: The options of the function.
+
+    Example:
+        >>> str(call_of("utf8_slice_codeunits", "s", {"start": 0, "stop": 3, "step": 1}))
+        'substr(s, 1, 3)'
+    """
+    if function in _FUNCTIONS:
+        return Call(_FUNCTIONS[function], operand)
+    if function == "utf8_slice_codeunits" and options.get("step") == 1:
+        start, stop = options.get("start"), options.get("stop")
+        if isinstance(start, int) and isinstance(stop, int) and 0 <= start <= stop:
+            return Call("substr", operand, (start + 1, stop - start))
+    if function == "floor_temporal" and options.get("multiple") == 1 and options.get("week_starts_monday"):
+        unit = options.get("unit", 0)
+        return Call("date_trunc", operand, (_UNITS[unit - 1],)) if 0 < unit <= len(_UNITS) else None
+    if function == "cast":
+        target = options.get("to_type")
+        if target == pa.date32():
+            return Call("date", operand)
+        if target in _SQL_TYPES:
+            return Call("cast", operand, (_SQL_TYPES[target],))
+    path = options.get("field_ref")
+    is_path = function == "struct_field" and isinstance(path, str) and _DOT_PATH.fullmatch(path) is not None
+    if is_path and not isinstance(operand, Call):
+        return (*((operand,) if isinstance(operand, str) else operand), *str(path)[1:].split("."))
+    return None
 
 
 def _comparison(call: _Call) -> Predicate:
     left, right = call.arguments
     op = _COMPARISONS[call.function]
     if isinstance(left, _Literal):
-        left, op, right = right, _MIRRORED[op], left
+        left, op, right = right, MIRRORED[op], left
     for side in (left, right):
         if isinstance(side, _Part):
             _refuse(side)
     if isinstance(left, _Column) and isinstance(right, _Literal):
         return Comparison(left.name, op, right.value)
     raise PredicateError(
-        f"cannot use {_call_text(call)} as a predicate; compare a column with a literal, not with another "
+        f"cannot use {call.part.text} as a predicate; compare a column with a literal, not with another "
         "column or condition",
         reason="unsupported-expression",
-        column=_column_of([left]),
+        column=_column_of(left),
     )
 
 
-def _null_if_missing(call: _Call, *, is_negated: bool) -> _Value:
+def _null_if_missing(call: _Call, is_negated: bool) -> _Value:
     """Return ``if_else(is_valid(x), condition, null)``: SQL's IN as DuckDB writes it."""
     tested, condition, otherwise = call.arguments
     if not isinstance(tested, IsNull) or not tested.negated or otherwise != _Literal(None):
-        return _Part(_call_text(call), call.function, _column_of(call.arguments))
+        return call.part
     found = _condition(condition)
     if not is_negated:
         return found if isinstance(found, In) and found.column == tested.column else And((tested, found))
-    missing = IsNull(tested.column)
-    return Or((And((tested, found)), And((missing, Constant(None)))))
+    return null_if_missing(tested.column, found)
 
 
-def _is_nan(column: _Column) -> Predicate:
+def null_if_missing(column: Operand, condition: Predicate) -> Predicate:
+    """Return a condition that is NULL where a column is NULL."""
+    present = And((IsNull(column, negated=True), condition))
+    return Or((present, And((IsNull(column), Constant(None)))))
+
+
+def is_nan(column: Operand) -> Predicate:
     """Return the condition that a value is NaN: only NaN is not less than or equal to infinity."""
-    return Not(Comparison(column.name, "<=", math.inf))
+    return Not(Comparison(column, "<=", math.inf))
 
 
-def _membership(column: Operand, call: _Call, *, is_negated: bool) -> Predicate:
+def _membership(column: Operand, call: _Call, is_negated: bool) -> Predicate:
     """Return ``is_in``. Unlike SQL's IN it is TRUE or FALSE for null, which matters only under a negation."""
     behavior, values = call.options.get("null_matching_behavior"), call.options.get("value_set")
     if behavior not in (_MATCH, _SKIP) or not isinstance(values, pa.Array):
-        _refuse(_Part(_call_text(call), call.function, dotted(column)))
+        _refuse(call.part)
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    present = values.drop_null()
-    has_null, has_nan = len(present) < len(values), False
+    present = numbers = values.drop_null()
     if pa.types.is_floating(present.type):
         numbers = present.filter(pc.invert(pc.is_nan(present)))
-        has_nan, present = len(numbers) < len(present), numbers
-    literals = _python_values(present)
-    conditions: list[Predicate] = [In(column, tuple(literals))] if literals else []
-    conditions += [_is_nan(_Column(column))] if has_nan else []
-    among = (
-        conditions[0] if len(conditions) == 1 else Or(tuple(conditions)) if conditions else Constant(False)
-    )
-    if has_null and behavior == _MATCH:
+    conditions: list[Predicate] = [In(column, tuple(python_values(numbers)))] if len(numbers) else []
+    conditions += [is_nan(column)] if len(numbers) < len(present) else []
+    if len(present) < len(values) and behavior == _MATCH:
         return Or((*conditions, IsNull(column))) if conditions else IsNull(column)
-    return And((among, IsNull(column, negated=True))) if is_negated and conditions else among
-
-
-def _match(column: Operand, call: _Call) -> Predicate:
-    pattern, ignore_case = call.options.get("pattern"), bool(call.options.get("ignore_case"))
-    if not isinstance(pattern, str):
-        _refuse(_Part(_call_text(call), call.function, dotted(column)))
-    if call.function == "match_substring_regex":
-        return RegexpLike(column, pattern, ignore_case=ignore_case)
-    like = _LIKES[call.function](column, pattern)
-    return Like(column, like.pattern, ignore_case=ignore_case)
+    if not conditions:
+        return Constant(False)
+    among = conditions[0] if len(conditions) == 1 else Or(tuple(conditions))
+    return And((among, IsNull(column, negated=True))) if is_negated else among
 
 
 def _condition(value: _Value) -> Predicate:
@@ -458,18 +525,10 @@ def _refuse(part: _Part) -> NoReturn:
     )
 
 
-def _column_of(arguments: list[_Value]) -> str | None:
-    """Return the column of the first argument that has one."""
-    for argument in arguments:
-        if isinstance(argument, _Column):
-            return dotted(argument.name)
-        if isinstance(argument, _Part) and argument.column is not None:
-            return argument.column
-    return None
-
-
-def _call_text(call: _Call) -> str:
-    return f"{call.function}({', '.join(_text(argument) for argument in call.arguments)})"
+def _column_of(value: _Value) -> str | None:
+    if isinstance(value, _Column):
+        return dotted(value.name)
+    return value.column if isinstance(value, _Part) else None
 
 
 def _text(value: _Value) -> str:

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from intarsia.errors import PredicateError
 from intarsia.predicate.expressions import parse_expression
 from intarsia.predicate.nodes import (
-    NODE_TYPES,
     And,
     ColumnName,
     Comparison,
@@ -74,7 +73,7 @@ def parse_predicate(
         )
     if where is None:
         return None
-    if isinstance(where, NODE_TYPES):
+    if isinstance(where, Predicate):
         return where
     if isinstance(where, pc.Expression):
         return parse_expression(where)

@@ -5,6 +5,7 @@ Times become integers in nanoseconds, which are exact for a column of any unit.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import math
 import re
@@ -231,18 +232,42 @@ def _from_arrow(value: pa.Scalar) -> object:
         value = value.value
     if value is None or not value.is_valid:
         return None
-    type_ = value.type
-    if pa.types.is_timestamp(type_):
-        return Temporal("timestamp", value.value * NS_PER_UNIT[type_.unit], aware=type_.tz is not None)
-    if pa.types.is_time(type_):
-        return Temporal("time", value.value * NS_PER_UNIT[type_.unit])
-    if pa.types.is_duration(type_):
-        return Temporal("duration", value.value * NS_PER_UNIT[type_.unit])
-    if pa.types.is_date32(type_):
+    type_, of = value.type, pa.types
+    if not of.is_temporal(type_) or of.is_interval(type_):
+        return value.as_py()
+    form: TemporalForm = "time" if of.is_time(type_) else "duration" if of.is_duration(type_) else "timestamp"
+    if of.is_date32(type_):
         return Temporal("date", value.value * NS_PER_DAY)
-    if pa.types.is_date64(type_):
-        return Temporal("timestamp", value.value * NS_PER_UNIT["ms"])
-    return value.as_py()
+    ns_per_unit = NS_PER_UNIT[getattr(type_, "unit", "ms")]  # date64 has milliseconds
+    return Temporal(form, value.value * ns_per_unit, aware=getattr(type_, "tz", None) is not None)
+
+
+def to_python(moment: Temporal) -> object:
+    """Return a value of Python; or a scalar of Arrow, if it has nanoseconds or is out of Python's range.
+
+    Example:
+        >>> to_python(Temporal("date", NS_PER_DAY)), to_python(Temporal("duration", 1)).type
+        (datetime.date(1970, 1, 2), DurationType(duration[ns]))
+
+    Raises:
+        OverflowError: If no unit represents the value exactly in 64 bits.
+    """
+    zone = "UTC" if moment.aware else None
+    if moment.ns % 1_000 == 0:
+        with contextlib.suppress(OverflowError):
+            since = dt.timedelta(microseconds=moment.ns // 1_000)
+            if moment.form == "duration":
+                return since
+            value = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc if zone else None) + since
+            return {"date": value.date, "time": value.time}.get(moment.form, lambda: value)()
+    for unit, ns_per_unit in reversed(NS_PER_UNIT.items()):
+        units, rest = divmod(moment.ns, ns_per_unit)
+        if rest == 0 and -(1 << 63) <= units < 1 << 63:
+            if moment.form == "time":
+                return pa.scalar(units, pa.time64(unit))
+            type_ = pa.duration(unit) if moment.form == "duration" else pa.timestamp(unit, zone)
+            return pa.scalar(units, type_)  # repr() of a date32 outside Python's range raises
+    raise OverflowError(moment)
 
 
 def exact(number: int | float | Decimal | Fraction) -> Fraction | float | None:

@@ -8,16 +8,23 @@ the type of their column.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.literals import render_literal
 
 Op: TypeAlias = Literal["=", "<>", "<", "<=", ">", ">="]
 """The comparison operators."""
+
+#: The operator with its sides exchanged.
+MIRRORED: Final[dict[Op, Op]] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+#: The operator that is true where an operator is false.
+OPPOSITE: Final[dict[Op, Op]] = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 ColumnName: TypeAlias = str | tuple[str, ...]
 """A name, or a tuple of names that is a path. A dotted name is first tried as one name, then as a path."""
@@ -67,42 +74,52 @@ class Call:
         return render_call(self, render_column(self.operand))
 
 
-@dataclass(frozen=True, slots=True)
-class And:
+class JunctionNode:
+    """An AND or an OR, bound or not."""
+
+    __slots__ = ()
+    is_and: ClassVar[bool]
+    children: tuple[Any, ...]
+
+
+class _Tree:
+    """A node with children. It is rendered without recursion: trees may have thousands of levels."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return _rendered(self, _sql_parts)
+
+    def __repr__(self) -> str:
+        return _rendered(self, _repr_parts)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class And(_Tree, JunctionNode):
     """TRUE if every child is TRUE. TRUE without children.
 
     Attributes:
         children: The predicates that are joined by AND.
     """
 
+    is_and = True
     children: tuple[Predicate, ...]
 
-    def __str__(self) -> str:
-        return _rendered(self, _sql_parts)
 
-    def __repr__(self) -> str:
-        return _rendered(self, _repr_parts)
-
-
-@dataclass(frozen=True, slots=True)
-class Or:
+@dataclass(frozen=True, slots=True, repr=False)
+class Or(_Tree, JunctionNode):
     """TRUE if at least one child is TRUE. FALSE without children.
 
     Attributes:
         children: The predicates that are joined by OR.
     """
 
+    is_and = False
     children: tuple[Predicate, ...]
 
-    def __str__(self) -> str:
-        return _rendered(self, _sql_parts)
 
-    def __repr__(self) -> str:
-        return _rendered(self, _repr_parts)
-
-
-@dataclass(frozen=True, slots=True)
-class Not:
+@dataclass(frozen=True, slots=True, repr=False)
+class Not(_Tree):
     """TRUE if the child is FALSE, NULL if the child is NULL.
 
     Attributes:
@@ -110,12 +127,6 @@ class Not:
     """
 
     child: Predicate
-
-    def __str__(self) -> str:
-        return _rendered(self, _sql_parts)
-
-    def __repr__(self) -> str:
-        return _rendered(self, _repr_parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,10 +289,7 @@ Leaf: TypeAlias = Comparison | In | IsNull | Like | RegexpLike | Constant
 Predicate: TypeAlias = And | Or | Not | Leaf
 """Any node of an unbound predicate."""
 
-Node = TypeVar("Node")
 Result = TypeVar("Result")
-
-NODE_TYPES = (And, Or, Not, Comparison, In, IsNull, Like, RegexpLike, Constant)
 
 
 def has_calls(predicate: Predicate) -> bool:
@@ -299,7 +307,7 @@ def leaves(predicate: Predicate) -> Iterator[Leaf]:
     pending = [predicate]
     while pending:
         node = pending.pop()
-        if isinstance(node, (And, Or)):
+        if isinstance(node, JunctionNode):
             pending += reversed(node.children)
         elif isinstance(node, Not):
             pending.append(node.child)
@@ -308,11 +316,12 @@ def leaves(predicate: Predicate) -> Iterator[Leaf]:
 
 
 def fold_nodes(
-    predicate: Predicate,
-    leaf: Callable[[Leaf, bool], Result],
+    predicate: Any,
+    leaf: Callable[[Any, bool], Result],
     all_of: Callable[[Sequence[Result]], Result],
     any_of: Callable[[Sequence[Result]], Result],
     *,
+    batch: int | None = None,
     max_levels: int | None = None,
 ) -> Result:
     """Compute a value from the leaves of a predicate upwards. NOT is pushed down to the leaves.
@@ -320,11 +329,12 @@ def fold_nodes(
     The work is linear in the nodes, and any depth is allowed. The ANDs of ``a AND (b AND c)`` are one.
 
     Args:
-        predicate: The predicate.
+        predicate: The predicate; also a bound one.
         leaf: Computes the value of a leaf. The second argument is whether the leaf is negated: then the value
             is about the rows for which the leaf is FALSE.
         all_of: Joins the values of the children of an AND.
         any_of: Joins the values of the children of an OR.
+        batch: Join as soon as so many values of one node are there, because they are large; None for all.
         max_levels: The maximum number of alternating levels of AND and OR.
 
     Raises:
@@ -335,86 +345,36 @@ def fold_nodes(
         >>> fold_nodes(tree, lambda node, negated: f"{'~' * negated}{node}", " & ".join, " | ".join)
         '~x < 1 | ~y IS NULL & TRUE'
     """
-
-    def opened(item: tuple[Predicate, bool]) -> tuple[bool, Iterator[tuple[Predicate, bool]]] | None:
-        node, negated = item
-        if not isinstance(node, (And, Or)):
-            return None
-        is_and = isinstance(node, And) is not negated
-        return is_and, _operands(item, is_and=is_and)
-
-    def leaf_of(item: tuple[Predicate, bool]) -> Result:
-        node, negated = item
-        assert not isinstance(node, (And, Or, Not))
-        return leaf(node, negated)
-
-    root = _without_not(predicate, False)
-    return fold_tree(root, opened, leaf_of, all_of, any_of, max_levels=max_levels)
-
-
-def _without_not(node: Predicate, negated: bool) -> tuple[Predicate, bool]:
-    while isinstance(node, Not):
-        node, negated = node.child, not negated
-    return node, negated
-
-
-def _operands(item: tuple[Predicate, bool], *, is_and: bool) -> Iterator[tuple[Predicate, bool]]:
-    """Yield the operands of a AND (b AND (c AND …)), each with whether it is negated."""
-    pending = [item]
-    while pending:
-        node, negated = _without_not(*pending.pop())
-        if isinstance(node, (And, Or)) and (isinstance(node, And) is not negated) is is_and:
-            pending += [(child, negated) for child in reversed(node.children)]
-        else:
-            yield node, negated
-
-
-def fold_tree(
-    root: Node,
-    opened: Callable[[Node], tuple[bool, Iterator[Node]] | None],
-    leaf: Callable[[Any], Result],
-    all_of: Callable[[Sequence[Result]], Result],
-    any_of: Callable[[Sequence[Result]], Result],
-    *,
-    batch: int | None = None,
-    max_levels: int | None = None,
-) -> Result:
-    """Compute a value from the leaves of a tree of ANDs and ORs upwards, without recursion.
-
-    Args:
-        root: The tree.
-        opened: Returns whether a node is an AND, and its children; None for a leaf.
-        leaf: Computes the value of a leaf.
-        all_of: Joins the values of the children of an AND.
-        any_of: Joins the values of the children of an OR.
-        batch: Join as soon as so many values of one node are there, because they are large; None for all.
-        max_levels: The maximum number of levels of AND and OR.
-
-    Raises:
-        PredicateError: If there are more than ``max_levels`` levels.
-    """
-    levels: list[tuple[Callable[[Sequence[Result]], Result], Iterator[Node], list[Result]]]
-    levels = [(all_of, iter((root,)), [])]
+    # for each open AND and OR: whether it is an AND, the nodes that are left (the first one is the last), and
+    # the values of the others
+    levels: list[tuple[bool | None, list[tuple[Any, bool]], list[Result]]]
+    levels = [(None, [(predicate, False)], [])]
     while True:
-        join, children, values = levels[-1]
-        for child in children:
-            if len(values) == batch:
-                values[:] = [join(values)]
-            inner = opened(child)
-            if inner is not None:
-                if len(levels) - 1 == max_levels:
-                    raise PredicateError(
-                        f"the predicate is nested too deeply; the limit is {max_levels} levels of AND and OR",
-                        reason="nested-too-deeply",
-                    )
-                levels.append((all_of if inner[0] else any_of, inner[1], []))
-                break
-            values.append(leaf(child))
-        else:
+        is_and, pending, values = levels[-1]
+        if not pending:
             levels.pop()
-            if not levels:
+            if is_and is None:
                 return values[0]
-            levels[-1][2].append(join(values))
+            levels[-1][2].append((all_of if is_and else any_of)(values))
+            continue
+        node, negated = pending.pop()
+        while isinstance(node, Not):
+            node, negated = node.child, not negated
+        if isinstance(node, JunctionNode) and (node.is_and is not negated) is is_and:
+            pending += zip(reversed(node.children), itertools.repeat(negated))
+            continue
+        if len(values) == batch:
+            values[:] = [(all_of if is_and else any_of)(values)]
+        if not isinstance(node, JunctionNode):
+            values.append(leaf(node, negated))
+            continue
+        if len(levels) - 1 == max_levels:
+            raise PredicateError(
+                f"the predicate is nested too deeply; the limit is {max_levels} levels of AND and OR",
+                reason="nested-too-deeply",
+            )
+        children = list(zip(reversed(node.children), itertools.repeat(negated)))
+        levels.append((node.is_and is not negated, children, []))
 
 
 def contains(column: Operand, text: str) -> Like:
@@ -464,10 +424,10 @@ def escaped(text: str) -> str:
     return re.sub(r"([\\%_])", r"\\\1", text)
 
 
-def _rendered(node: Predicate, parts_of: Callable[[Predicate], Iterable[Predicate | str]]) -> str:
-    """Join the texts of a node and those below it, without recursion: trees may have thousands of levels."""
+def _rendered(node: Any, parts_of: Callable[[Any], Iterable[Any]]) -> str:
+    """Join the texts of a node and those below it."""
     texts: list[str] = []
-    pending: list[Predicate | str] = [node]
+    pending = [node]
     while pending:
         part = pending.pop()
         if isinstance(part, str):
@@ -480,21 +440,21 @@ def _rendered(node: Predicate, parts_of: Callable[[Predicate], Iterable[Predicat
 def _sql_parts(node: Predicate) -> Iterator[Predicate | str]:
     if isinstance(node, Not):
         yield from ("NOT (", node.child, ")")
-    elif not isinstance(node, (And, Or)):
+    elif not isinstance(node, JunctionNode):
         yield str(node)
     elif not node.children:
-        yield "TRUE" if isinstance(node, And) else "FALSE"
+        yield "TRUE" if node.is_and else "FALSE"
     else:
         for ordinal, child in enumerate(node.children):
             if ordinal:
-                yield " AND " if isinstance(node, And) else " OR "
-            yield from ("(", child, ")") if isinstance(child, (And, Or)) else (child,)
+                yield " AND " if node.is_and else " OR "
+            yield from ("(", child, ")") if isinstance(child, JunctionNode) else (child,)
 
 
 def _repr_parts(node: Predicate) -> Iterator[Predicate | str]:
     if isinstance(node, Not):
         yield from ("Not(child=", node.child, ")")
-    elif not isinstance(node, (And, Or)):
+    elif not isinstance(node, JunctionNode):
         yield repr(node)
     else:
         yield f"{type(node).__name__}(children=("

@@ -145,47 +145,23 @@ class Pattern:
     @property
     def literal(self) -> str | None:
         """The only text that matches, if the pattern has no wildcard."""
-        return (
-            "".join(str(part) for part in self.parts) if all(isinstance(p, str) for p in self.parts) else None
-        )
-
-    @property
-    def prefix(self) -> str:
-        """The prefix of every match."""
-        return self.parts[0] if self.parts and isinstance(self.parts[0], str) else ""
-
-    @property
-    def is_prefix(self) -> bool:
-        """Whether the pattern is a prefix followed by any text. An empty prefix matches every text."""
-        return self.parts in ((None,), (self.prefix, None))
+        return "".join(map(str, self.parts)) if all(isinstance(part, str) for part in self.parts) else None
 
     def regex(self, *, ignore_case: bool) -> str:
         """Return a regular expression for an RE2 search, in which a dot also matches newlines."""
-        pieces = []
-        for part in self.parts:
-            if part is None:
-                pieces.append(".*")
-            else:
-                pieces.append(re.escape(part) if isinstance(part, str) else "." * part)
         # a leading or trailing % is dropped rather than anchored, so that RE2 can search for the text
-        pieces[:1] = [""] if self.parts[0] is None else [r"\A", pieces[0]]
-        pieces[-1:] = [""] if self.parts[-1] is None else [pieces[-1], r"\z"]
-        return f"(?{'is' if ignore_case else 's'}){''.join(pieces)}"
-
-    def skeleton(self, *, ignore_case: bool) -> Skeleton:
-        """Return the text common to all matches."""
-        items: list[Item] = [Mark.START]
-        for part in self.parts:
-            items += letters(part, ignore_case=ignore_case) if isinstance(part, str) else [Mark.GAP]
-        return Skeleton(tuple(items))
+        start = "" if self.parts[:1] == (None,) else r"\A"
+        stop = "" if self.parts[-1:] == (None,) else r"\z"
+        inner = self.parts[not start : len(self.parts) - (not stop)]
+        pieces = (
+            re.escape(part) if isinstance(part, str) else "." * part if part else ".*" for part in inner
+        )
+        return f"(?{'is' if ignore_case else 's'}){start}{''.join(pieces)}{stop}"
 
     def __str__(self) -> str:
-        pieces = []
-        for part in self.parts:
-            if part is None:
-                pieces.append("%")
-            else:
-                pieces.append(escaped(part) if isinstance(part, str) else "_" * part)
+        pieces = (
+            escaped(part) if isinstance(part, str) else "_" * part if part else "%" for part in self.parts
+        )
         return "".join(pieces)
 
 
@@ -236,31 +212,25 @@ def parse_pattern(like: Like) -> Pattern:
                     reason="invalid-escape",
                     column=dotted(like.column),
                 )
-            _append_text(parts, character)
         elif character == "%":
-            if not parts or parts[-1] is not None:
+            if parts[-1:] != [None]:
                 parts.append(None)
+            continue
         elif character == "_":
-            if parts and isinstance(parts[-1], int):
-                parts[-1] += 1
-            else:
-                parts.append(1)
-        else:
-            _append_text(parts, character)
+            last = parts[-1] if parts else None
+            parts[-1:] = [last + 1] if isinstance(last, int) else [*parts[-1:], 1]
+            continue
+        last = parts[-1] if parts else None
+        parts[-1:] = [last + character] if isinstance(last, str) else [*parts[-1:], character]
     return Pattern(tuple(parts))
-
-
-def _append_text(parts: list[str | int | None], character: str) -> None:
-    if parts and isinstance(parts[-1], str):
-        parts[-1] += character
-    else:
-        parts.append(character)
 
 
 _REPETITION: Final = re.compile(r"(?:([*?+])|\{(0|[1-9][0-9]*)(?:,(?:0|[1-9][0-9]*)?)?\})\??")
 _LOOKS_REPEATED: Final = re.compile(r"[*?+]|\{[0-9, ]")
 _GROUP: Final = re.compile(r"\((?:\?(?:P?<[^>]*>|(?P<flags>[a-zA-Z]*(?:-[a-zA-Z]*)?)(?P<end>[:)])))?")
 _ONE_CHARACTER: Final = re.compile(r"\[([^][\\^\x80-\U0010ffff])\]")
+# the first character may be a closing bracket
+_BRACKETS: Final = re.compile(r"\[\^?\]?(?:\[:.*?:\]|\\.|[^\]\\])*\]", re.DOTALL)
 _HEXADECIMAL: Final = re.compile(r"\\x(?:\{([0-9A-Fa-f]{1,6})\}|([0-9A-Fa-f]{2}))")
 _CLASS: Final = re.compile(r"\\[dDsSwWC]|\\[pP](?:\{[^}]*\}|.)")
 _CONTROL: Final = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
@@ -448,20 +418,11 @@ class _Scanner:
         if (single := _ONE_CHARACTER.match(self._regex, self.position)) is not None:
             self.position = single.end()
             return letters(single[1], ignore_case=ignore_case)
-        self.position += 2 if self._regex.startswith("[^", self.position) else 1
-        first = True
-        while self.position < len(self._regex):
-            character = self._regex[self.position]
-            if character == "]" and not first:
-                self.position += 1
-                return [Mark.GAP]
-            first = False
-            named = self._regex.find(":]", self.position + 2) if character == "[" else -1
-            if named >= 0 and self._regex.startswith("[:", self.position):
-                self.position = named + 2
-            else:
-                self.position += 2 if character == "\\" else 1
-        raise _UnknownSyntaxError
+        whole = _BRACKETS.match(self._regex, self.position)
+        if whole is None:
+            raise _UnknownSyntaxError
+        self.position = whole.end()
+        return [Mark.GAP]
 
 
 def _repeated(atom: list[Item], *, optional: bool) -> list[Item]:

@@ -1,4 +1,4 @@
-"""Translate Polars predicates into pyarrow expressions. It imports Polars, and is loaded on first use.
+"""Translate Polars predicates into nodes. It imports Polars, and is loaded on first use.
 
 A translated condition has the same value as Polars' in every row, even when it is negated. In Polars, NaN
 equals NaN and is greater than all numbers, and lists with null are FALSE for other values.
@@ -12,9 +12,8 @@ from __future__ import annotations
 import io
 import json
 import math
-import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -25,25 +24,40 @@ from polars.io.plugins import register_io_source
 
 from intarsia.arrow.owned_rows import no_rows
 from intarsia.errors import ColumnNotFoundError, PredicateError
-from intarsia.predicate.expressions import parse_expression
-from intarsia.predicate.nodes import Predicate
+from intarsia.predicate.expressions import column_name, is_nan, null_if_missing, python_values
+from intarsia.predicate.nodes import (
+    MIRRORED,
+    And,
+    Call,
+    Comparison,
+    Constant,
+    In,
+    IsNull,
+    Not,
+    Op,
+    Operand,
+    Or,
+    Predicate,
+    contains,
+    ends_with,
+    starts_with,
+)
 
-_COMPARISONS: Final[dict[str, Callable[[Any, Any], pc.Expression]]] = {
-    "Eq": operator.eq,
-    "NotEq": operator.ne,
-    "Lt": operator.lt,
-    "LtEq": operator.le,
-    "Gt": operator.gt,
-    "GtEq": operator.ge,
+_COMPARISONS: Final[dict[str, Op]] = {
+    "Eq": "=",
+    "NotEq": "<>",
+    "Lt": "<",
+    "LtEq": "<=",
+    "Gt": ">",
+    "GtEq": ">=",
 }
-_MIRRORED: Final = {"Eq": "Eq", "NotEq": "NotEq", "Lt": "Gt", "LtEq": "GtEq", "Gt": "Lt", "GtEq": "LtEq"}
 _BOTH: Final = ("And", "LogicalAnd")
 _EITHER: Final = ("Or", "LogicalOr")
-_BOUNDS: Final = {
-    "Both": ("GtEq", "LtEq"),
-    "Left": ("GtEq", "Lt"),
-    "Right": ("Gt", "LtEq"),
-    "None": ("Gt", "Lt"),
+_BOUNDS: Final[dict[str, tuple[Op, Op]]] = {
+    "Both": (">=", "<="),
+    "Left": (">=", "<"),
+    "Right": (">", "<="),
+    "None": (">", "<"),
 }
 
 #: Integers below this bound are equal to their 64-bit floats.
@@ -56,16 +70,14 @@ _FLOATS: Final = {"Float": pa.float64(), "Float64": pa.float64(), "Float32": pa.
 _PLAIN_TEXT: Final = re.compile(r"[A-Za-z0-9 _/:,;@=-]*")
 
 
-#: Functions of text and of moments whose results are those of pyarrow.
-_FUNCTIONS: Final[dict[tuple[str, str], tuple[Callable[[pc.Expression], pc.Expression], pa.DataType]]] = {
-    ("TemporalExpr", "Year"): (pc.year, pa.int64()),
-    ("TemporalExpr", "Quarter"): (pc.quarter, pa.int64()),
-    ("TemporalExpr", "Month"): (pc.month, pa.int64()),
-    ("TemporalExpr", "Day"): (pc.day, pa.int64()),
-    ("TemporalExpr", "Hour"): (pc.hour, pa.int64()),
-    ("TemporalExpr", "Minute"): (pc.minute, pa.int64()),
-    ("TemporalExpr", "Date"): (lambda moment: moment.cast(pa.date32()), pa.date32()),
-    ("StringExpr", "LenChars"): (pc.utf8_length, pa.int64()),
+#: Functions of text and of moments with the results of SQL.
+_FUNCTIONS: Final = {
+    **{
+        ("TemporalExpr", part): (part.lower(), pa.int64())
+        for part in ("Year", "Quarter", "Month", "Day", "Hour", "Minute")
+    },
+    ("TemporalExpr", "Date"): ("date", pa.date32()),
+    ("StringExpr", "LenChars"): ("length", pa.int64()),
 }
 _CLOCK: Final = ("Hour", "Minute")
 
@@ -104,8 +116,7 @@ def parse_polars(predicate: pl.Expr, schema: pa.Schema) -> Predicate:
             reason="polars-expression",
         )
     try:
-        tree = _resolved(predicate, schema)
-        return parse_expression(_Translator(schema).condition(tree))
+        return _Translator(schema).condition(_resolved(predicate, schema))
     except _UntranslatableError as error:
         raise _refusal(_text(predicate) if error.node is None else _text_of_part(error.node)) from None
     except (pl.exceptions.PolarsError, RecursionError, pa.ArrowException) as error:
@@ -171,49 +182,47 @@ def _refusal(text: str) -> PredicateError:
     )
 
 
-def necessary_condition(predicate: pl.Expr, schema: pa.Schema) -> pc.Expression | None:
-    """Return an expression that is true in all rows in which a predicate is true.
+def necessary_conditions(predicate: pl.Expr, schema: pa.Schema) -> list[Predicate]:
+    """Return conditions that are true in all rows in which a predicate is true.
 
     Args:
         predicate: A predicate of Polars.
         schema: The schema of the rows.
 
     Returns:
-        The conditions that can be translated, of those joined by AND; None if there are none.
+        The conditions that can be translated, of those joined by AND.
 
     Example:
         >>> schema = pa.schema({"x": pa.int64(), "s": pa.string()})
         >>> predicate = (pl.col("x") > 3) & (pl.col("s").str.to_uppercase() == "A")
-        >>> str(necessary_condition(predicate, schema))
-        '(x > 3)'
+        >>> [*map(str, necessary_conditions(predicate, schema))]
+        ['x > 3']
     """
     try:
         tree = json.loads(predicate.meta.serialize(format="json"))
         return _Translator(schema).necessary(tree)
     except (pl.exceptions.PolarsError, RecursionError):  # cannot be serialized, or is nested too deeply
-        return None
+        return []
     except (LookupError, TypeError, ValueError):  # the form of another version of Polars
-        return None
+        return []
 
 
 class _Translator:
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
 
-    def necessary(self, node: Any) -> pc.Expression | None:
+    def necessary(self, node: Any) -> list[Predicate]:
         """Return the translatable conditions of those joined by AND at the top."""
         try:
             node_type, body = _parts(node)
-            if node_type != "BinaryExpr" or body["op"] not in _BOTH:
-                return self.condition(node)
-            found = [self.necessary(body[side]) for side in ("left", "right")]
-            known = [one for one in found if one is not None]
-            return known[0] & known[1] if len(known) == 2 else known[0] if known else None
+            if node_type == "BinaryExpr" and body["op"] in _BOTH:
+                return [*self.necessary(body["left"]), *self.necessary(body["right"])]
+            return [self.condition(node)]
         except _UntranslatableError:
-            return None
+            return []
 
-    def condition(self, node: Any) -> pc.Expression:
-        """Return an expression with the value of a node in every row.
+    def condition(self, node: Any) -> Predicate:
+        """Return a condition with the value of a node in every row.
 
         Raises:
             _UntranslatableError: If there is none.
@@ -225,7 +234,7 @@ class _Translator:
                 raise _UntranslatableError(node) from error
             raise
 
-    def _condition(self, node: Any) -> pc.Expression:
+    def _condition(self, node: Any) -> Predicate:
         node_type, body = _parts(node)
         if node_type == "BinaryExpr":
             return self._binary(body)
@@ -236,43 +245,43 @@ class _Translator:
         if node_type == "Literal":
             value = _literal(node)
             if value.is_valid and pa.types.is_boolean(value.type):
-                return pc.scalar(value)
+                return Constant(value.as_py())
         if node_type == "Column":
             column, data_type = self._column(node)
             if pa.types.is_boolean(data_type):
-                return column
+                return Comparison(column, "=", True)
         raise _UntranslatableError
 
-    def _binary(self, body: Any) -> pc.Expression:
+    def _binary(self, body: Any) -> Predicate:
         op, left, right = body["op"], body["left"], body["right"]
         if op in _BOTH:
-            return self.condition(left) & self.condition(right)
+            return And((self.condition(left), self.condition(right)))
         if op in _EITHER:
-            return self.condition(left) | self.condition(right)
+            return Or((self.condition(left), self.condition(right)))
         if op == "EqValidity":
             column, _ = self._column(left)
-            return self._comparison("Eq", left, right) & column.is_valid()
+            return And((self._comparison("=", left, right), IsNull(column, negated=True)))
         if op not in _COMPARISONS:
             raise _UntranslatableError
         if _parts(left)[0] == "Literal":
-            op, left, right = _MIRRORED[op], right, left
-        return self._comparison(op, left, right)
+            return self._comparison(MIRRORED[_COMPARISONS[op]], right, left)
+        return self._comparison(_COMPARISONS[op], left, right)
 
-    def _comparison(self, op: str, left: Any, right: Any) -> pc.Expression:
+    def _comparison(self, op: Op, left: Any, right: Any) -> Predicate:
         value = _literal(right)
         if not value.is_valid:
             raise _UntranslatableError
         column, data_type = self._number(left, value)
         if pa.types.is_floating(value.type) and not math.isfinite(value.as_py()):
             raise _UntranslatableError
-        if pa.types.is_dictionary(data_type) and op not in ("Eq", "NotEq"):
+        if pa.types.is_dictionary(data_type) and op not in ("=", "<>"):
             raise _UntranslatableError  # the order of categories may be another one
-        found = _COMPARISONS[op](column, value)
-        if pa.types.is_floating(data_type) and op in ("Gt", "GtEq"):
-            return found | pc.is_nan(column)
+        found = Comparison(column, op, python_values(pa.repeat(value, 1))[0])
+        if pa.types.is_floating(data_type) and op in (">", ">="):
+            return Or((found, is_nan(column)))
         return found
 
-    def _number(self, node: Any, value: pa.Scalar) -> tuple[pc.Expression, pa.DataType]:
+    def _number(self, node: Any, value: pa.Scalar) -> tuple[Operand, pa.DataType]:
         """Return a column, or an integer column that is cast to a float without changing a comparison."""
         node_type, body = _parts(node)
         if node_type != "Cast":
@@ -283,70 +292,65 @@ class _Translator:
             raise _UntranslatableError
         return column, data_type
 
-    def _function(self, body: Any) -> pc.Expression:
+    def _function(self, body: Any) -> Predicate:
         (family, name), inputs = _function_name(body["function"]), body["input"]
         if family == "Boolean" and isinstance(name, str):
             if name == "Not":
-                return ~self.condition(inputs[0])
+                return Not(self.condition(inputs[0]))
             column, data_type = self._column(inputs[0])
             if name in ("IsNull", "IsNotNull"):
-                return column.is_null() if name == "IsNull" else column.is_valid()
+                return IsNull(column, negated=name == "IsNotNull")
             if name == "IsNan" and pa.types.is_floating(data_type):
-                return pc.is_nan(column)
+                return is_nan(column)
         if family == "Boolean" and isinstance(name, dict):
             ((name, options),) = name.items()
             if name == "IsBetween":
                 lower, upper = _BOUNDS[options["closed"]]
-                return self._comparison(lower, *inputs[:2]) & self._comparison(upper, inputs[0], inputs[2])
+                return And(
+                    (self._comparison(lower, *inputs[:2]), self._comparison(upper, inputs[0], inputs[2]))
+                )
             if name == "IsIn" and not options["nulls_equal"]:
                 return self._membership(*inputs)
         if family == "StringExpr":
             return self._text(name, *inputs)
         column, data_type = self._column({"Function": body})
         if pa.types.is_boolean(data_type):
-            return column
+            return Comparison(column, "=", True)
         raise _UntranslatableError
 
-    def _membership(self, node: Any, values: Any) -> pc.Expression:
-        column, data_type = self._column(node)
+    def _membership(self, node: Any, values: Any) -> Predicate:
+        column, _ = self._column(node)
         literal = _literal(values)
         if not literal.is_valid or not pa.types.is_large_list(literal.type):
             raise _UntranslatableError
         found = literal.values.drop_null()
-        if pa.types.is_integer(found.type) and data_type == pa.int64():  # the results of functions are wider
-            found = found.cast(data_type)
         if pa.types.is_floating(found.type) and pc.any(pc.is_nan(found)).as_py():
             raise _UntranslatableError
-        among = column.isin(found)
-        if pa.types.is_floating(found.type) and pc.any(pc.equal(found, 0)).as_py():
-            among = among | (column == 0.0)  # pyarrow distinguishes zeros by sign in lists
-        return pc.if_else(column.is_valid(), among, pa.scalar(None, pa.bool_()))
+        return In(column, tuple(python_values(found)))
 
-    def _text(self, name: Any, node: Any, *rest: Any) -> pc.Expression:
+    def _text(self, name: Any, node: Any, *rest: Any) -> Predicate:
         column, data_type = self._column(node)
         is_text = pa.types.is_string(data_type) or pa.types.is_large_string(data_type)
         pattern = _literal(rest[0]).as_py() if len(rest) == 1 and is_text else None
         if isinstance(pattern, str):
-            if name == "StartsWith":
-                return pc.starts_with(column, pattern)
-            if name == "EndsWith":
-                return pc.ends_with(column, pattern)
+            if name in ("StartsWith", "EndsWith"):
+                return (starts_with if name == "StartsWith" else ends_with)(column, pattern)
             options = name.get("Contains") if isinstance(name, dict) else None
             if options and (options["literal"] or _PLAIN_TEXT.fullmatch(pattern)):
-                return pc.match_substring(column, pattern)
+                return contains(column, pattern)
         raise _UntranslatableError
 
-    def _ternary(self, body: Any) -> pc.Expression:
+    def _ternary(self, body: Any) -> Predicate:
         """Return ``when(x.is_not_null()).then(FALSE)``, to which Polars simplifies impossible comparisons."""
         node_type, inner = _parts(body["predicate"])
         if node_type == "Function" and inner["function"] == {"Boolean": "IsNotNull"}:
             truthy, falsy = _literal(body["truthy"]), _literal(body["falsy"])
             if truthy.is_valid and pa.types.is_boolean(truthy.type) and not falsy.is_valid:
                 column, _ = self._column(inner["input"][0])
-                return pc.if_else(column.is_valid(), pc.scalar(truthy), pa.scalar(None, pa.bool_()))
+                return null_if_missing(column, Constant(truthy.as_py()))
         raise _UntranslatableError
 
-    def _column(self, node: Any) -> tuple[pc.Expression, pa.DataType]:
+    def _column(self, node: Any) -> tuple[Operand, pa.DataType]:
         """Return a column, a field of a struct or a function of one, and its type."""
         called = self._call(node)
         if called is not None:
@@ -366,9 +370,9 @@ class _Translator:
             if not pa.types.is_struct(data_type) or data_type.get_field_index(name) < 0:
                 raise _UntranslatableError
             data_type = data_type.field(name).type
-        return pc.field(body, *path), data_type
+        return column_name([body, *path]), data_type
 
-    def _call(self, node: Any) -> tuple[pc.Expression, pa.DataType] | None:
+    def _call(self, node: Any) -> tuple[Operand, pa.DataType] | None:
         """Return a function of a column and its type; None if the node is another one."""
         node_type, body = _parts(node)
         family, name = _function_name(body["function"]) if node_type == "Function" else ("", None)
@@ -380,7 +384,7 @@ class _Translator:
         if not (is_moment if family == "TemporalExpr" else is_text):
             raise _UntranslatableError
         function, result = _FUNCTIONS[family, name]
-        return function(column), result
+        return Call(function, column), result
 
 
 def _parts(node: Any) -> tuple[str, Any]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import operator
 import re
 from decimal import Decimal
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.nodes import (
+    MIRRORED,
     And,
+    Call,
     Comparison,
     Constant,
     In,
@@ -40,13 +43,11 @@ from intarsia.predicate.sql_dialect import (
     syntax_error,
     unsupported,
 )
-from intarsia.predicate.sql_functions import operand
 from intarsia.predicate.sql_literals import (
     Parameters,
     attach_lists,
     attach_parameters,
     attached_list,
-    attached_values,
     cut_lists,
     literal,
     literal_or_none,
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
 MAX_SQL_TOKENS: Final = 250_000
 
 _WORD: Final = re.compile(r"'[^']*'|\d[\w.]*|\w+|[^\w\s]")
-_MIRRORED: Final[dict[Op, Op]] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _FOLD: Final[dict[Op, Callable[[Any, Any], bool]]] = {
     "=": operator.eq,
     "<>": operator.ne,
@@ -70,22 +70,26 @@ _FOLD: Final[dict[Op, Callable[[Any, Any], bool]]] = {
     ">=": operator.ge,
 }
 
-_TEXT_SEARCH: Final[dict[str, Callable[[Any, str], Like]]] = {
-    "Contains": contains,
-    "StartsWith": starts_with,
-    "EndsWith": ends_with,
+# Functions by their class in sqlglot, or by their name; which ones have a class depends on sqlglot's version.
+
+_SEARCHES: Final[dict[str, Callable[[Any, str], Like]]] = {
+    **dict.fromkeys(("Contains", "contains"), contains),
+    **dict.fromkeys(("StartsWith", "starts_with", "startswith"), starts_with),
+    **dict.fromkeys(("EndsWith", "ends_with", "endswith"), ends_with),
 }
-_FUNCTIONS: Final = {
-    "contains": "Contains",
-    "starts_with": "StartsWith",
-    "startswith": "StartsWith",
-    "ends_with": "EndsWith",
-    "endswith": "EndsWith",
-    "regexp_like": "RegexpLike",
-    "regexp_matches": "RegexpLike",
-    "regexp": "RegexpLike",
-    "rlike": "RegexpLike",
+_REGEXES: Final = ("RegexpLike", "RegexpILike", "regexp_like", "regexp_matches", "regexp", "rlike")
+_SIMPLE: Final = {
+    **dict.fromkeys(("lower", "lcase"), "lower"),
+    **dict.fromkeys(("upper", "ucase"), "upper"),
+    **dict.fromkeys(("length", "len", "char_length", "character_length"), "length"),
+    **{name: name for name in ("abs", "year", "quarter", "month", "day", "hour", "minute", "date")},
+    "dayofmonth": "day",
 }
+_OPERATORS: Final = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%"}
+_PARTS: Final = ("year", "quarter", "month", "day", "hour", "minute")
+
+#: Details of a parsed function that do not change its meaning.
+_DETAILS: Final = ("typed", "safe", "unabbreviate", "binary", "encoding", "negate")
 
 
 #: Predicates of up to this many characters are cached.
@@ -132,27 +136,22 @@ def parse_sql(text: str, parameters: Parameters | None = None) -> Predicate:
     """
     is_cached = len(text) <= _MAX_CACHED_CHARACTERS
     if parameters is None:
-        return _parse_cached(text) if is_cached else parse_condition(_tree(text), text)
-    tree = _tree_cached(text).copy() if is_cached else _tree(text)
+        return (_parsed if is_cached else _parsed.__wrapped__)(text)
+    tree = _tree(text).copy() if is_cached else parse_text(text)
     attach_parameters(tree, parameters, text)
-    return parse_condition(tree, text)
+    return cast("Predicate", _explained(text, _predicate, tree))
+
+
+# predicates are immutable and often repeated, with parameters also with other values
 
 
 @lru_cache(maxsize=128)
-def _parse_cached(text: str) -> Predicate:
-    """Parse with a cache: predicates are immutable and often repeated."""
-    return parse_condition(_tree(text), text)
+def _parsed(text: str) -> Predicate:
+    return cast("Predicate", _explained(text, _predicate, parse_text(text)))
 
 
 @lru_cache(maxsize=128)
-def _tree_cached(text: str) -> Any:
-    """Parse with a cache: text with parameters is repeated with other values."""
-    return _tree(text)
-
-
 def _tree(text: str) -> Any:
-    if not text.strip():
-        raise PredicateError("the predicate is empty; omit it to select every row", reason="empty-predicate")
     return parse_text(text)
 
 
@@ -171,50 +170,35 @@ def parse_text(text: str, *, is_condition: bool = True) -> Any:
     from sqlglot import exp
     from sqlglot.errors import SqlglotError
 
-    into = exp.Condition if is_condition else None
+    parse = functools.partial(
+        sqlglot.parse_one, dialect=dialect(), into=exp.Condition if is_condition else None
+    )
     cut = cut_lists(text)
     _check_size(cut.text)
     if cut.lists:
         # text that cannot be parsed without its lists is parsed as a whole, so that errors have its positions
         with contextlib.suppress(SqlglotError, RecursionError):
-            tree = sqlglot.parse_one(cut.text, dialect=dialect(), into=into)
+            tree = parse(cut.text)
             if attach_lists(tree, cut.lists):
                 return tree
         _check_size(text)
-    try:
-        return sqlglot.parse_one(text, dialect=dialect(), into=into)
-    except SqlglotError as error:
-        raise syntax_error(text, error) from None
-    except RecursionError:
-        raise _nested_too_deeply(text) from None
+    return _explained(text, parse, text)
 
 
-def parse_condition(tree: Any, text: str = "") -> Predicate:
-    """Convert a condition that `parse_text` has parsed.
-
-    Args:
-        tree: The tree.
-        text: Its text, for messages.
-
-    Raises:
-        PredicateError: If it is not supported in a predicate.
-    """
+def _explained(text: str, parse: Callable[[Any], Any], parsed: Any) -> Any:
+    """Parse a text or convert its tree, and explain errors of sqlglot."""
     from sqlglot.errors import SqlglotError
 
     try:
-        return _predicate(tree)
+        return parse(parsed)
     except SqlglotError as error:
         raise syntax_error(text, error) from None
     except RecursionError:
-        raise _nested_too_deeply(text) from None
-
-
-def _nested_too_deeply(text: str) -> PredicateError:
-    return PredicateError(
-        f"the predicate {short(text)} is nested too deeply to parse; write it with fewer parentheses, or "
-        "build it from ia.And and ia.Or",
-        reason="nested-too-deeply",
-    )
+        raise PredicateError(
+            f"the predicate {short(text)} is nested too deeply to parse; write it with fewer parentheses, or "
+            "build it from ia.And and ia.Or",
+            reason="nested-too-deeply",
+        ) from None
 
 
 def _check_size(text: str) -> None:
@@ -237,72 +221,61 @@ def _predicate(node: Any) -> Predicate:
         children = tuple(_predicate(child) for child in operands(node, class_name))
         return And(children) if class_name == "And" else Or(children)
     if class_name == "Not":
-        return _negated(_predicate(node.this), bare=type(node.this).__name__ not in ("Paren", "Not"))
+        child = _predicate(node.this)
+        is_bare = type(node.this).__name__ not in ("Paren", "Not")
+        # sqlglot parses x NOT IN (…) as NOT around a test; the two become one node
+        if is_bare and isinstance(child, (IsNull, In, Like, RegexpLike)):
+            return dataclasses.replace(child, negated=not child.negated)
+        return Not(child)
     if class_name in COMPARISONS:
         return _comparison(node, COMPARISONS[class_name])
     if class_name in ("NullSafeEQ", "NullSafeNEQ"):
-        column, op, value = _column_and_value(node, "=")
-        same = (
-            IsNull(column)
-            if value is None
-            else And((Comparison(column, op, value), IsNull(column, negated=True)))
-        )
+        equal = _comparison(node, "=")
+        if not isinstance(equal, Comparison):
+            raise unsupported(node)
+        same = IsNull(equal.column) if equal.value is None else _never_null(equal)
         return same if class_name == "NullSafeEQ" else Not(same)
     if class_name == "In":
-        listed = attached_list(node.args.get("field"))
-        if listed is not None:
-            return In(operand(node.this), listed)
-        if any(node.args.get(other) for other in ("query", "unnest", "field")):
-            raise unsupported(node)
-        if "expressions" not in node.args:
-            raise PredicateError(
-                f"a list is missing after {fragment(node.this)} IN; write it in parentheses, as in IN (1, 2)",
-                reason="syntax-error",
-                near="IN",
-            )
-        values = attached_values(node)
-        if values is None:
-            values = tuple(literal(value) for value in node.expressions)
-        return In(operand(node.this), values)
+        return _in(node)
     if class_name == "Between" and not node.args.get("symmetric"):
-        column = operand(node.this)
+        column = _operand(node.this)
         low, high = literal(node.args["low"]), literal(node.args["high"])
         return And((Comparison(column, ">=", low), Comparison(column, "<=", high)))
-    if class_name == "Is":
-        return _is(node)
+    if class_name == "Is" and type(node.expression).__name__ == "Null":
+        return IsNull(_operand(node.this))
+    if class_name == "Is" and type(node.expression).__name__ == "Boolean":  # IS TRUE is never NULL
+        return _never_null(Comparison(_operand(node.this), "=", bool(node.expression.this)))
     if class_name in ("Like", "ILike", "Escape"):
         return _like(node)
-    if class_name == "Anonymous":  # which functions have a class of their own depends on sqlglot's version
-        class_name = _FUNCTIONS.get(str(node.this).lower(), class_name)
-    if class_name in ("RegexpLike", "RegexpILike"):
-        return _regexp_like(node, ignore_case=class_name == "RegexpILike")
-    if class_name in _TEXT_SEARCH:
-        column, text = _text_arguments(node, max_arguments=2)
-        return _TEXT_SEARCH[class_name](column, text)
     if class_name == "Boolean":
         return Constant(bool(node.this))
     if class_name == "Null":
         return Constant(None)
     if class_name in ("Column", "Dot"):
-        return Comparison(operand(node), "=", True)
+        return Comparison(_operand(node), "=", True)
+    name, arguments = _called(node)
+    if name in _SEARCHES and len(arguments) == 2:
+        text = literal(arguments[1])
+        if isinstance(text, str):
+            return _SEARCHES[name](_operand(arguments[0]), text)
+    if name in _REGEXES and 2 <= len(arguments) <= 3 and not isinstance(arguments[-1], bool):
+        return _regexp_like(node, name, arguments)
     raise unsupported(node)
 
 
-def _negated(child: Predicate, *, bare: bool) -> Predicate:
-    """Negate a node. sqlglot parses ``x NOT IN (…)`` as NOT around a test; the two become one node."""
-    if bare and isinstance(child, IsNull):
-        return IsNull(child.column, negated=not child.negated)
-    if bare and isinstance(child, In):
-        return In(child.column, child.values, negated=not child.negated)
-    if bare and isinstance(child, (Like, RegexpLike)):
-        return dataclasses.replace(child, negated=not child.negated)
-    return Not(child)
+def _never_null(equal: Comparison) -> Predicate:
+    """Return ``=`` as FALSE instead of NULL, so that its negation is correct."""
+    return And((equal, IsNull(equal.column, negated=True)))
 
 
 def _comparison(node: Any, op: Op) -> Predicate:
     left, right = literal_or_none(node.this), literal_or_none(node.expression)
-    if left is None or right is None:
-        return Comparison(*_column_and_value(node, op))
+    if right is None:
+        if left is None:
+            raise unsupported(node)
+        return Comparison(_operand(node.expression), MIRRORED[op], left[0])
+    if left is None:
+        return Comparison(_operand(node.this), op, right[0])
     (first,), (second,) = left, right
     if first is None or second is None:
         return Constant(None)
@@ -312,42 +285,38 @@ def _comparison(node: Any, op: Op) -> Predicate:
     return Constant(_FOLD[op](first, second))
 
 
-def _column_and_value(node: Any, op: Op) -> tuple[Operand, Op, object]:
-    value = literal_or_none(node.expression)
-    if value is not None:
-        return operand(node.this), op, value[0]
-    value = literal_or_none(node.this)
-    if value is not None:
-        return operand(node.expression), _MIRRORED[op], value[0]
-    raise unsupported(node)
-
-
-def _is(node: Any) -> Predicate:
-    column = operand(node.this)
-    node_type = type(node.expression).__name__
-    if node_type == "Null":
-        return IsNull(column)
-    if node_type == "Boolean":  # IS TRUE is never NULL; the IS NOT NULL makes its negation correct
-        return And((Comparison(column, "=", bool(node.expression.this)), IsNull(column, negated=True)))
-    raise unsupported(node)
+def _in(node: Any) -> Predicate:
+    values = attached_list(node.args.get("field"))
+    if values is None:
+        if any(node.args.get(other) for other in ("query", "unnest", "field")):
+            raise unsupported(node)
+        if "expressions" not in node.args:
+            raise PredicateError(
+                f"a list is missing after {fragment(node.this)} IN; write it in parentheses, as in IN (1, 2)",
+                reason="syntax-error",
+                near="IN",
+            )
+        values = tuple(map(literal, node.expressions))
+    return In(_operand(node.this), values)
 
 
 def _like(node: Any) -> Predicate:
-    escape = None
-    like = node
-    if type(node).__name__ == "Escape":
-        like = node.this
-        escape = literal(node.expression)
-    pattern = literal(like.expression) if type(like).__name__ in ("Like", "ILike") else None
+    like, escape = (node.this, literal(node.expression)) if type(node).__name__ == "Escape" else (node, None)
+    class_name = type(like).__name__
+    pattern = literal(like.expression) if class_name in ("Like", "ILike") else None
     if not isinstance(pattern, str) or not isinstance(escape, (str, type(None))):
         raise unsupported(node)
-    ignore_case = type(like).__name__ == "ILike"
-    return Like(operand(like.this), pattern, bool(like.args.get("negate")), escape, ignore_case)
+    negated = bool(like.args.get("negate"))
+    return Like(_operand(like.this), pattern, negated, escape, ignore_case=class_name == "ILike")
 
 
-def _regexp_like(node: Any, *, ignore_case: bool) -> Predicate:
-    column, regex, *flags = _text_arguments(node, max_arguments=3)
-    for flag in "".join(flags):
+def _regexp_like(node: Any, name: str, arguments: list[Any]) -> Predicate:
+    texts = [literal(argument) for argument in arguments[1:]]
+    regex, flags = texts[0], texts[1] if len(texts) > 1 else ""
+    if not isinstance(regex, str) or not isinstance(flags, str):
+        raise unsupported(node)
+    column, ignore_case = _operand(arguments[0]), name == "RegexpILike"
+    for flag in flags:
         if flag not in "ic":
             raise PredicateError(
                 f"unknown flag {flag!r} in {fragment(node)}; use 'i' to ignore case or 'c' to respect it, "
@@ -359,18 +328,80 @@ def _regexp_like(node: Any, *, ignore_case: bool) -> Predicate:
     return RegexpLike(column, regex, bool(node.args.get("negate")), ignore_case)
 
 
-def _text_arguments(node: Any, *, max_arguments: int) -> tuple[Any, ...]:
-    """Return the arguments of a function: a column and one to ``max_arguments - 1`` texts."""
+def _called(node: Any) -> tuple[str, list[Any]]:
+    """Return the class or the name of a function, and its arguments in order."""
     if type(node).__name__ == "Anonymous":
-        arguments = list(node.expressions)
-    else:
-        arguments = [value for name, value in node.args.items() if value is not None and name != "negate"]
-    if not 2 <= len(arguments) <= max_arguments or isinstance(arguments[-1], bool):
+        return str(node.this).lower(), list(node.expressions)
+    found: list[Any] = []
+    for name, value in node.args.items():
+        if name not in _DETAILS and value is not None and value is not False and value != []:
+            found += value if isinstance(value, list) else [value]
+    return type(node).__name__, found
+
+
+def _operand(node: Any) -> Operand:
+    """Return the column, or the function of a column, that a sqlglot expression is.
+
+    Raises:
+        PredicateError: If the expression is neither.
+    """
+    class_name = type(node).__name__
+    column = column_name(node)
+    if column is not None:
+        return column
+    if class_name == "Paren":
+        return _operand(node.this)
+    if class_name in _OPERATORS:
+        return _arithmetic(node, _OPERATORS[class_name])
+    if class_name == "Neg":
+        return Call("*", _operand(node.this), (-1,))
+    if class_name == "Cast":
+        target = str(node.to.sql()).upper()
+        return (
+            Call("date", _operand(node.this))
+            if target == "DATE"
+            else Call("cast", _operand(node.this), (target,))
+        )
+    name, arguments = _called(node)
+    if name.lower() in _SIMPLE and len(arguments) == 1:
+        return Call(_SIMPLE[name.lower()], _operand(arguments[0]))
+    if name in ("Extract", "date_part") and len(arguments) == 2:
+        part = str(_constant(node, arguments[0])).lower()
+        if part in _PARTS:
+            return Call(part, _operand(arguments[1]))
+    if name in ("Substring", "substr", "substring") and len(arguments) in (2, 3):
+        text, *numbers = arguments
+        return Call("substr", _operand(text), tuple(_constant(node, number) for number in numbers))
+    if name in ("Left", "left") and len(arguments) == 2:
+        return Call("substr", _operand(arguments[0]), (1, _constant(node, arguments[1])))
+    if name in ("DateTrunc", "TimestampTrunc", "date_trunc") and len(arguments) == 2:
+        unit, moment = arguments if name == "date_trunc" else (node.args.get("unit"), node.this)
+        word = _constant(node, unit)
+        if isinstance(word, str):
+            return Call("date_trunc", _operand(moment), (word.lower(),))
+    raise unsupported(node)
+
+
+def _arithmetic(node: Any, sign: str) -> Call:
+    left, right = literal_or_none(node.this), literal_or_none(node.expression)
+    number = (right or left or (None,))[0]
+    if isinstance(number, bool) or not isinstance(number, (int, float, Decimal)) or (left and right):
         raise unsupported(node)
-    texts = [literal(argument) for argument in arguments[1:]]
-    if not all(isinstance(text, str) for text in texts):
+    if right is not None:
+        return Call(sign, _operand(node.this), (number,))
+    if sign not in ("+", "-", "*"):
         raise unsupported(node)
-    return operand(arguments[0]), *texts
+    column = _operand(node.expression)
+    return Call("+", Call("*", column, (-1,)), (number,)) if sign == "-" else Call(sign, column, (number,))
+
+
+def _constant(node: Any, value: Any) -> object:
+    if type(value).__name__ == "Var":
+        return value.name
+    constant = literal_or_none(value)
+    if constant is None:
+        raise unsupported(node)
+    return constant[0]
 
 
 _SELECT: Final = re.compile(r"\s*(SELECT|WITH|FROM)\s", re.IGNORECASE)
@@ -421,7 +452,7 @@ def parse_select(text: str) -> tuple[Predicate | None, tuple[str, ...] | None]:
         raise _refused(text, "it has a subquery")
     _drop_table_names(tree, {table.alias_or_name, table.name})
     where = tree.args.get("where")
-    predicate = None if where is None else parse_condition(where.this)
+    predicate = None if where is None else _explained("", _predicate, where.this)
     if any(type(item).__name__ == "Star" for item in tree.expressions):
         return predicate, None
     columns: dict[str, None] = {}

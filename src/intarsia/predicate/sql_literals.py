@@ -1,12 +1,11 @@
 """Convert literals in SQL text to Python values, also casts and parameters.
 
 sqlglot creates several objects for each literal, which takes 50 µs. So a long list of plain numbers or texts
-is cut out of the text, which sqlglot then parses with one marker in its place.
+is cut out of the text, and becomes a parameter.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import functools
 import re
 import struct
@@ -20,11 +19,12 @@ import pyarrow as pa
 from intarsia.errors import PredicateError, near_matches
 from intarsia.predicate.literals import (
     NS_PER_DAY,
-    NS_PER_UNIT,
+    Temporal,
     exact,
     parse_number,
     parse_time,
     parse_timestamp,
+    to_python,
 )
 from intarsia.predicate.sql_dialect import fragment, short, unsupported
 
@@ -47,7 +47,7 @@ def attach_parameters(tree: Any, parameters: Parameters, text: str) -> None:
         PredicateError: If the text has other parameters.
     """
     # depth first, which is the order of the text
-    nodes = [node for node in tree.dfs() if type(node).__name__ == "Placeholder"]
+    nodes = [node for node in tree.dfs() if type(node).__name__ == "Placeholder" and _VALUE not in node.meta]
     values = _by_name(nodes, parameters) if isinstance(parameters, Mapping) else _in_order(nodes, parameters)
     for node, value in zip(nodes, values, strict=True):
         node.meta[_VALUE] = value
@@ -98,21 +98,6 @@ def _by_name(nodes: Sequence[Any], parameters: Mapping[str, object]) -> Sequence
     return [parameters[name] for name in names]
 
 
-def attached_value(node: Any) -> object:
-    """Return the value of a parameter that stands for a literal.
-
-    Raises:
-        PredicateError: If it has none, or is a list.
-    """
-    value = _attached(node)
-    if isinstance(value, (list, tuple, set, frozenset)):
-        raise PredicateError(
-            f"the parameter {_shown(node)} is a list; write IN {_shown(node)}, without parentheses",
-            reason="parameter-is-a-list",
-        )
-    return value
-
-
 def attached_list(node: Any) -> tuple[object, ...] | None:
     """Return the values of a parameter that stands for a whole list, as in ``IN ?``.
 
@@ -157,10 +142,6 @@ _NANOSECONDS: Final = {
     "DAY": NS_PER_DAY,
     "WEEK": 7 * NS_PER_DAY,
 }
-_MIN_TIMEDELTA_NS: Final = dt.timedelta.min // dt.timedelta(microseconds=1) * 1_000
-_MAX_TIMEDELTA_NS: Final = dt.timedelta.max // dt.timedelta(microseconds=1) * 1_000
-_EPOCH_ORDINAL: Final = dt.date(1970, 1, 1).toordinal()
-_INTEGER_BITS: Final = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 
 
 def literal(node: Any) -> object:
@@ -182,27 +163,31 @@ def literal_or_none(node: Any) -> tuple[object] | None:
         PredicateError: If the literal is not valid, or is a parameter without a value.
     """
     node_type = type(node).__name__
-    if node_type == "Paren":
-        return literal_or_none(node.this)
-    if node_type == "Neg":
-        inner = literal_or_none(node.this)
-        if inner is None or isinstance(inner[0], bool) or not isinstance(inner[0], (int, float, Decimal)):
-            return None
-        return (inner[0].copy_negate() if isinstance(inner[0], Decimal) else -inner[0],)
     if node_type == "Literal":
         return (node.this,) if node.is_string else (_parsed(node, parse_number, node.this),)
     if node_type in ("Boolean", "Null"):
         return (bool(node.this) if node_type == "Boolean" else None,)
     if node_type == "HexString":
         return (_parsed(node, bytes.fromhex, node.this),)
-    if node_type == "Placeholder":
-        return (attached_value(node),)
     if node_type == "Interval":
         return None if node.this is None else (_interval(node),)
+    if node_type == "Placeholder":
+        value = _attached(node)
+        if isinstance(value, (list, tuple, set, frozenset)):
+            raise PredicateError(
+                f"the parameter {_shown(node)} is a list; write IN {_shown(node)}, without parentheses",
+                reason="parameter-is-a-list",
+            )
+        return (value,)
+    inner = literal_or_none(node.this) if node_type in ("Paren", "Neg", "Cast") else None
+    if inner is None or node_type == "Paren":
+        return inner
+    (value,) = inner
     if node_type == "Cast":
-        inner = literal_or_none(node.this)
-        return None if inner is None else (_cast(node, inner[0]),)
-    return None
+        return (_cast(node, value),)
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        return None
+    return (value.copy_negate() if isinstance(value, Decimal) else -value,)
 
 
 def _parsed(node: Any, parse: Callable[[Any], Any], value: object) -> Any:
@@ -218,7 +203,7 @@ def _parsed(node: Any, parse: Callable[[Any], Any], value: object) -> Any:
         raise PredicateError(message, reason="invalid-literal") from None
 
 
-def _interval(node: Any) -> dt.timedelta | pa.Scalar:
+def _interval(node: Any) -> object:
     unit = node.args.get("unit")
     scale = None if unit is None else _NANOSECONDS.get(str(unit.name).upper().removesuffix("S"))
     if scale is None:
@@ -228,15 +213,12 @@ def _interval(node: Any) -> dt.timedelta | pa.Scalar:
             reason="unknown-interval-unit",
         )
 
-    def parse(count: object) -> dt.timedelta | pa.Scalar:
+    def parse(count: object) -> object:
         number = parse_number(count) if isinstance(count, str) else count
         ns = exact(number) if isinstance(number, (int, Decimal)) else None
         if ns is None or ns * scale % 1:
             raise ValueError(count)
-        ns = int(ns * scale)
-        if ns % 1_000 or not _MIN_TIMEDELTA_NS <= ns <= _MAX_TIMEDELTA_NS:
-            return _arrow_scalar(ns, pa.duration)
-        return dt.timedelta(microseconds=ns // 1_000)
+        return to_python(Temporal("duration", int(ns * scale)))
 
     return _parsed(node, parse, literal(node.this))
 
@@ -248,64 +230,31 @@ def _cast(node: Any, value: object) -> object:
         return None
     if isinstance(value, str) and target in _FROM_TEXT:
         return _parsed(node, _FROM_TEXT[target], value)
-    if isinstance(value, str) and (target in _FROM_NUMBER or target in _INTEGER_BITS):
+    if isinstance(value, bool) and target == "BOOLEAN":
+        return value
+    convert = _FROM_NUMBER.get(target)
+    if isinstance(value, str) and convert is not None:
         value = _parsed(node, float if target in ("DOUBLE", "FLOAT") else parse_number, value)
-    if isinstance(value, bool):
-        if target == "BOOLEAN":
-            return value
-    elif isinstance(value, (int, float, Decimal)):
-        if target in _INTEGER_BITS:
-            return _parsed(node, functools.partial(_integer, bits=_INTEGER_BITS[target]), value)
-        if target == "DECIMAL":
-            sizes = [int(param.this.this) for param in node.to.expressions]
-            return _parsed(node, functools.partial(_decimal, sizes=sizes), value)
-        if target in _FROM_NUMBER:
-            return _parsed(node, _FROM_NUMBER[target], value)
-    raise unsupported(node)
+    if convert is None or isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        raise unsupported(node)
+    sizes = [int(param.this.this) for param in node.to.expressions] if target == "DECIMAL" else []
+    return _parsed(node, functools.partial(convert, sizes=sizes) if sizes else convert, value)
 
 
-def _arrow_scalar(ns: int, type_of: Callable[[str], pa.DataType]) -> pa.Scalar:
-    """Return a scalar for a time without a Python type: nanoseconds, years outside 1 to 9999, long durations.
-
-    Raises:
-        OverflowError: If no unit represents the value exactly in 64 bits.
-    """
-    for unit, ns_per_unit in reversed(NS_PER_UNIT.items()):
-        units, rest = divmod(ns, ns_per_unit)
-        if rest == 0 and -(1 << 63) <= units < 1 << 63:
-            return pa.scalar(units, type_of(unit))
-    raise OverflowError(ns)
-
-
-def _date(text: str) -> dt.date | pa.Scalar:
+def _date(text: str) -> object:
     moment = parse_timestamp(text)
-    days, of_day = divmod(moment.ns, NS_PER_DAY)
-    if moment.aware or of_day:
+    if moment.aware or moment.ns % NS_PER_DAY:
         raise ValueError(text)
-    if not _has_python_date(moment.ns):
-        return _arrow_scalar(moment.ns, pa.timestamp)  # repr() of a date32 outside Python's range raises
-    return dt.date(1970, 1, 1) + dt.timedelta(days=days)
+    return to_python(Temporal("date", moment.ns))
 
 
-def _timestamp(text: str, *, aware: bool = False) -> dt.datetime | pa.Scalar:
+def _timestamp(text: str, *, aware: bool = False) -> object:
     moment = parse_timestamp(text)
-    zone = "UTC" if aware or moment.aware else None
-    if moment.ns % 1_000 or not _has_python_date(moment.ns):
-        return _arrow_scalar(moment.ns, functools.partial(pa.timestamp, tz=zone))
-    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc if zone else None)
-    return epoch + dt.timedelta(microseconds=moment.ns // 1_000)
+    return to_python(Temporal("timestamp", moment.ns, aware or moment.aware))
 
 
-def _has_python_date(ns: int) -> bool:
-    """Return whether the date is in the range of Python's ``date``."""
-    return dt.date.min.toordinal() <= ns // NS_PER_DAY + _EPOCH_ORDINAL <= dt.date.max.toordinal()
-
-
-def _time(text: str) -> dt.time | pa.Scalar:
-    moment = parse_time(text)
-    if moment.ns % 1_000:
-        return pa.scalar(moment.ns, pa.time64("ns"))
-    return (dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=moment.ns // 1_000)).time()
+def _time(text: str) -> object:
+    return to_python(parse_time(text))
 
 
 def _boolean(text: str) -> bool:
@@ -327,7 +276,7 @@ def _integer(number: _Number, bits: int) -> int:
     return int(whole)
 
 
-def _decimal(number: _Number, sizes: list[int]) -> Decimal:
+def _decimal(number: _Number, sizes: Sequence[int] = ()) -> Decimal:
     value = Decimal(repr(number)) if isinstance(number, float) else Decimal(number)
     if sizes:
         precision, scale = (*sizes, 0)[:2]
@@ -360,18 +309,19 @@ _FROM_TEXT: Final[dict[str, Callable[[str], object]]] = {
     "UUID": uuid.UUID,
     "BOOLEAN": _boolean,
 }
-_FROM_NUMBER: Final[dict[str, Callable[[Any], object]]] = {
+_FROM_NUMBER: Final[dict[str, Callable[..., object]]] = {
     "DOUBLE": float,
     "FLOAT": _single,
-    "DECIMAL": Decimal,
+    "DECIMAL": _decimal,
+    "TINYINT": functools.partial(_integer, bits=8),
+    "SMALLINT": functools.partial(_integer, bits=16),
+    "INT": functools.partial(_integer, bits=32),
+    "BIGINT": functools.partial(_integer, bits=64),
 }
 
 
 #: Shorter lists are parsed by sqlglot.
 _MIN_LITERALS: Final = 16
-
-#: The name under which the values of a list are kept in the node that sqlglot parsed.
-_VALUES: Final = "values of a long list"
 
 # digits are limited because Python refuses to convert thousands of them
 _NUMBER: Final = re.compile(r"\s*(-?\d{1,40}(?:\.\d{1,40})?)\s*([,)])")
@@ -379,8 +329,7 @@ _TEXT: Final = re.compile(r"\s*'([^']*(?:''[^']*)*)'\s*([,)])")
 
 # quoted text, quoted names and comments come first, so that no list is found inside them
 _QUOTED_OR_IN: Final = re.compile(
-    r"""'[^']*'|"[^"]*"|`[^`]*`|--[^\n]*|/\*.*?(?:\*/|\Z)|(?P<list>\bIN\s*\(\s*)""",
-    re.IGNORECASE | re.DOTALL,
+    r"""'[^']*'|"[^"]*"|`[^`]*`|--[^\n]*|/\*.*?(?:\*/|\Z)|(?P<list>\bIN\s*\(\s*)""", re.IGNORECASE | re.DOTALL
 )
 
 
@@ -388,8 +337,8 @@ class CutText(NamedTuple):
     """SQL text without its long lists.
 
     Attributes:
-        text: The text, with a marker in place of the literals of each long list.
-        lists: The values of the lists, by marker.
+        text: The text, with a parameter in place of each long list.
+        lists: The values of the lists, by parameter.
     """
 
     text: str
@@ -397,7 +346,7 @@ class CutText(NamedTuple):
 
 
 def cut_lists(text: str) -> CutText:
-    """Replace the literals of each long list of plain numbers or texts by one marker.
+    """Replace each long list of plain numbers or texts by one parameter.
 
     Args:
         text: SQL text, valid or not.
@@ -405,20 +354,41 @@ def cut_lists(text: str) -> CutText:
     Example:
         >>> cut = cut_lists(f"x > 1 AND y IN ({', '.join(map(str, range(100)))})")
         >>> cut.text, [len(values) for values in cut.lists.values()]
-        ("x > 1 AND y IN ('list 1, of 100 literals')", [100])
+        ('x > 1 AND y IN :list_1_of_100_literals ', [100])
     """
     lists: dict[str, tuple[object, ...]] = {}
     parts: list[str] = []
+    prefix = "list"
+    while f":{prefix}" in text:
+        prefix += "_"
     kept, position = 0, 0  # where the part that is not yet in `parts` starts, and where to search
     while found := _QUOTED_OR_IN.search(text, position):
         position = found.end()
         literals, stop = _read_list(text, position) if found["list"] else ((), position)
         if len(literals) >= _MIN_LITERALS:
-            marker = f"list {len(lists) + 1}, of {len(literals)} literals"
-            lists[marker] = literals
-            parts += [text[kept : found.start()], f"IN ('{marker}')"]
+            name = f"{prefix}_{len(lists) + 1}_of_{len(literals)}_literals"
+            lists[name] = literals
+            parts += [text[kept : found.start()], f"IN :{name} "]
             kept = position = stop
     return CutText("".join(parts) + text[kept:], lists)
+
+
+def attach_lists(tree: Any, lists: Mapping[str, tuple[object, ...]]) -> bool:
+    """Attach the values of lists to their parameters.
+
+    Args:
+        tree: The parsed text of `CutText`.
+        lists: Its lists.
+
+    Returns:
+        Whether each is the list of an IN. If not, the whole text has to be parsed.
+    """
+    found = 0
+    for node in tree.walk():
+        if type(node).__name__ == "Placeholder" and node.arg_key == "field" and node.this in lists:
+            node.meta[_VALUE] = lists[node.this]
+            found += 1
+    return found == len(lists)
 
 
 def _read_list(text: str, position: int) -> tuple[tuple[object, ...], int]:
@@ -436,39 +406,8 @@ def _read_list(text: str, position: int) -> tuple[tuple[object, ...], int]:
         written.append(found[1])
         position = found.end()
         if found[2] == ")":
-            convert = _text if is_text else parse_number if "." in text[start:position] else int
+            if is_text:
+                return tuple(text.replace("''", "'") for text in written), position
+            convert = parse_number if "." in text[start:position] else int
             return tuple(map(convert, written)), position
     return (), position
-
-
-def _text(written: str) -> str:
-    return written.replace("''", "'")
-
-
-def attach_lists(tree: Any, lists: Mapping[str, tuple[object, ...]]) -> bool:
-    """Attach the values of lists to the nodes that have their markers.
-
-    Args:
-        tree: The parsed text of `CutText`.
-        lists: Its lists.
-
-    Returns:
-        Whether each marker is the only value of exactly one list. If not, the whole text has to be parsed.
-    """
-    missing = dict(lists)
-    for node in tree.walk():
-        if type(node).__name__ != "In" or len(node.expressions) != 1:
-            continue
-        only = node.expressions[0]
-        if type(only).__name__ == "Literal" and only.is_string and only.this in lists:
-            values = missing.pop(only.this, None)
-            if values is None:
-                return False
-            node.meta[_VALUES] = values
-    return not missing
-
-
-def attached_values(node: Any) -> tuple[object, ...] | None:
-    """Return the values of a list that `attach_lists` attached to it."""
-    found: tuple[object, ...] | None = node.meta.get(_VALUES)
-    return found

@@ -18,11 +18,11 @@ from intarsia.arrow.comparison import compares_alike, comparison_array, comparis
 from intarsia.arrow.owned_rows import take_rows
 from intarsia.errors import CorruptFileError, IndexPayloadError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
-from intarsia.indexes.calling import call_index
-from intarsia.indexes.capabilities import SamplingIndex
+from intarsia.indexes.base import OpenIndex
+from intarsia.indexes.distinct_counter import MAX_LG_CONFIG_K, MIN_LG_CONFIG_K, DistinctCounter, is_counted
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.granules import covered_granules, granule_rows
-from intarsia.indexes.hll import MAX_LG_CONFIG_K, MIN_LG_CONFIG_K, DistinctCounter, is_counted
+from intarsia.indexes.proof import call_index
 from intarsia.indexes.sample import draw
 from intarsia.predicate import Path
 from intarsia.read.counts import ReadCounts
@@ -183,7 +183,7 @@ class DistinctValues:
             if left.is_empty or (entry.granularity == "file" and rows.num_rows < file.footer.num_rows):
                 is_indexed = True  # though it cannot be used for these rows
                 continue
-            index = query.embedded.open_sketches(entry)
+            index = query.embedded.open_granules(entry)
             if index is None:
                 continue
             covered = covered_granules(index.edges, rows)
@@ -270,7 +270,8 @@ def sample_rows(
     files: Iterable[tuple[FileQuery, FilePlan, Record]],
     n: int | None,
     seed: int | None,
-    shape: Callable[[pa.Table, FileQuery], pa.Table],
+    columns: Sequence[OutputColumn],
+    schema: pa.Schema,
 ) -> Iterator[pa.Table]:
     """Draw rows of a table uniformly without replacement.
 
@@ -283,7 +284,8 @@ def sample_rows(
             callbacks that take the outcomes.
         n: Number of rows.
         seed: Equal seeds draw equal rows; None draws different rows each time.
-        shape: A function that converts rows of a file to the columns of the result.
+        columns: The columns of the result.
+        schema: The schema of the result.
 
     Yields:
         The rows of each file from which rows were drawn.
@@ -302,14 +304,14 @@ def sample_rows(
         for rows, read in _file_sample(query, plan, embedded, drawn[start:stop] - starts[ordinal], rng):
             counts += read
             num_rows += rows.num_rows
-            yield shape(rows, query)
+            yield query.result(rows, RowSelection.all(rows.num_rows), columns, schema)
         record(FileOutcome(plan, replace(counts, rows_matched=num_rows)))
 
 
 def _file_sample(
     query: FileQuery,
     plan: FilePlan,
-    embedded: SamplingIndex | None,
+    embedded: OpenIndex | None,
     drawn: Rows,
     rng: np.random.Generator,
 ) -> Iterator[tuple[pa.Table, ReadCounts]]:
@@ -336,7 +338,7 @@ def _rows_at(query: FileQuery, plan: FilePlan, ordinals: Rows) -> tuple[pa.Table
     return found, sum((piece.counts for piece in pieces), ReadCounts())
 
 
-def _open_sample(query: FileQuery) -> SamplingIndex | None:
+def _open_sample(query: FileQuery) -> OpenIndex | None:
     """Open the sample of a file; None if it has none that is trusted, or if rows are deleted."""
     if not query.deleted.is_empty:
         return None

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from intarsia.file import ParquetInput
-from intarsia.indexes.calling import call_or_ignore
 from intarsia.indexes.embedded import EmbeddedIndexes
+from intarsia.indexes.proof import call_or_ignore
 from intarsia.predicate import (
     Bound,
     BoundAnd,
@@ -23,9 +23,7 @@ from intarsia.predicate import (
     Path,
 )
 from intarsia.predicate.bound import conjoin
-
-#: A condition that keeps a larger share of the rows saves few pages of other columns.
-SELECTIVE_SHARE = 0.25
+from intarsia.tuning import SELECTIVE_SHARE
 
 _LOWER_ENDS = frozenset((">", ">="))
 _UPPER_ENDS = frozenset(("<", "<="))

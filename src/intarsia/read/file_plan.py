@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from intarsia.file import ChunkKey
-from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, PageChooser, is_single_page, plan_chunk
+from intarsia.file.chunks import ChunkOutlines, ChunkPlan, DictionaryUse, PageChooser, plan_chunk
 from intarsia.file.metadata import Contradiction
-from intarsia.file.outlines import ChunkOutlines
 from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageLocations
 from intarsia.predicate import Bound
@@ -21,9 +20,7 @@ from intarsia.read.prune import prune
 from intarsia.read.pruner import PruneStep
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
-
-#: An index is read for estimates only if its size is at most 1/8 of the candidates' bytes.
-_ESTIMATE_PART = 8
+from intarsia.tuning import ESTIMATE_PART
 
 
 @dataclass(frozen=True)
@@ -183,7 +180,7 @@ def stages_of(query: FileQuery, predicate: Bound, candidates: RowSelection) -> t
 
 def _ordered_conditions(query: FileQuery, predicate: Bound, candidates: RowSelection) -> list[Bound]:
     """Return the conditions of the predicate, ordered by cost and selectivity."""
-    max_bytes = query.estimated_bytes(candidates) // _ESTIMATE_PART
+    max_bytes = query.estimated_bytes(candidates) // ESTIMATE_PART
     estimates = Estimates(query.file, query.embedded, max_bytes)
     num_rows, possible = query.file.footer.num_rows, max(1, candidates.num_rows)
 
@@ -247,7 +244,7 @@ def add_planned(query: FileQuery, group: int, plan: ChunkPlan) -> None:
     if plan.whole:
         query.pages.add_chunks(plan.leaf.ordinal, [group])
     else:
-        query.pages.add_pages(ChunkKey(group, plan.leaf.ordinal), plan.total_pages or 0, plan.page_ordinals)
+        query.pages.add_pages(ChunkKey(group, plan.leaf.ordinal), plan.total_pages, plan.page_ordinals)
 
 
 def _read_as_a_whole(query: FileQuery, rows: RowSelection, outlines: Sequence[ChunkOutlines]) -> Bools:
@@ -277,19 +274,12 @@ def plan_chunks(
         The plans, and the number of bytes that were read from the page index.
     """
     locations, index_bytes = load_locations(query, group, leaves)
-    footer = query.file.footer
-    num_rows = footer.metadata.row_groups[group].num_rows
+    outlines = query.file.metadata.outlines(leaves)
+    num_rows = query.file.footer.metadata.row_groups[group].num_rows
     chooser = PageChooser(rows)
     plans = [
-        plan_chunk(
-            leaf,
-            footer.chunk_metadata(group, leaf),
-            found,
-            num_rows,
-            chooser,
-            is_unpruned=is_unpruned,
-        )
-        for leaf, found in zip(leaves, locations, strict=True)
+        plan_chunk(leaf, of_leaf, group, found, num_rows, chooser, is_unpruned=is_unpruned)
+        for leaf, of_leaf, found in zip(leaves, outlines, locations, strict=True)
     ]
     return plans, index_bytes
 
@@ -307,14 +297,19 @@ def load_locations(
     Returns:
         The locations for each leaf, None if they are unknown or not needed, and the number of bytes that were
         read from the page index.
+
+    Raises:
+        UnsupportedFeatureError: If a column is encrypted or in another file.
+        CorruptFileError: If a chunk is outside the file.
     """
     file = query.file
     keys = [ChunkKey(group, leaf.ordinal) for leaf in leaves]
-    # rows may have been excluded with locations that are known, so pages are compared with them
-    is_needed = [
-        file.locations(key) is not None or not is_single_page(file.footer.chunk_metadata(group, leaf))
-        for key, leaf in zip(keys, leaves, strict=True)
-    ]
-    index_bytes = file.load_page_index([key for key, needed in zip(keys, is_needed, strict=True) if needed])
-    locations = [file.locations(key) if needed else None for key, needed in zip(keys, is_needed, strict=True)]
-    return locations, index_bytes
+    missing = []
+    for key, leaf, outlines in zip(keys, leaves, file.metadata.outlines(leaves), strict=True):
+        if not outlines.is_sound[group]:
+            file.footer.chunk_metadata(group, leaf)  # raises
+        if not outlines.pages[group].is_single:
+            missing.append(key)
+    index_bytes = file.load_page_index(missing)
+    # also of single pages: rows may have been excluded with these locations, so pages are compared with them
+    return [file.locations(key) for key in keys], index_bytes

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from intarsia.arrow.owned_rows import take_values
 from intarsia.file import ParquetInput
 from intarsia.format.arrow_stream import ExpansionBudget
 from intarsia.format.footer import Leaf
-from intarsia.indexes.embedded import EmbeddedIndexes
-from intarsia.indexes.kept_indexes import KeptIndexes
+from intarsia.indexes.embedded import EmbeddedIndexes, KeptIndexes
 from intarsia.predicate import Bound, BoundConstant, Path
 from intarsia.predicate.bound import conditions
 from intarsia.read.file_names import FileNames
@@ -116,17 +116,62 @@ class FileQuery:
         everything = RowSelection.all(self.file.footer.num_rows)
         return everything if self.deleted.is_empty else everything - self.deleted
 
-    def constant_column(self, path: Path, rows: RowSelection) -> pa.Array:
+    def constant_column(
+        self, path: Path, rows: RowSelection, data_type: pa.DataType | None = None
+    ) -> pa.Array:
         """Return the values of a constant column in some rows.
 
         Of joined files, the column has a constant for each file.
+
+        Args:
+            path: The path of the column.
+            rows: The rows.
+            data_type: The type of the result; None for that of the constant, which is the type of the values
+                if it is a dictionary.
         """
         value = self.constants[path]
+        data_type = value.type if data_type is None else data_type
         if isinstance(value, pa.Scalar):
-            return pa.repeat(value, rows.num_rows)
-        return value.take(
-            pa.array(np.repeat(np.arange(len(value)), rows.count_between(self.file.extent.row_edges)))
-        )
+            if not value.is_valid:
+                return pa.nulls(rows.num_rows, data_type)
+            if not pa.types.is_dictionary(data_type):
+                return pa.repeat(value, rows.num_rows)
+            files, value = pa.repeat(pa.scalar(0), rows.num_rows), pa.array([value.as_py()], value.type)
+        else:
+            counts = rows.count_between(self.file.extent.row_edges)
+            files = pa.array(np.repeat(np.arange(len(value)), counts))
+        if pa.types.is_dictionary(data_type):
+            value = value.dictionary_encode().cast(data_type)
+        return take_values(value, files)
+
+    def constant_counts(self, path: Path, rows: RowSelection) -> tuple[pa.Array, pa.Array]:
+        """Return the value of a constant column in each file with some of the rows, and their number."""
+        value, counts = self.constants[path], rows.count_between(self.file.extent.row_edges)
+        values = pa.array([value.as_py()], value.type) if isinstance(value, pa.Scalar) else value
+        files = np.flatnonzero(counts)
+        return take_values(values, files), pa.array(counts[files], pa.int64())
+
+    def result(
+        self, rows: pa.Table, numbers: RowSelection, columns: Sequence[OutputColumn], schema: pa.Schema
+    ) -> pa.Table:
+        """Return columns of the table: those that were read, and constants.
+
+        Args:
+            rows: The columns of the query in some rows.
+            numbers: The numbers of these rows in the file.
+            columns: The columns of the table.
+            schema: Their schema.
+        """
+        if not columns:
+            return rows
+        known = dict(zip([column.path for column in self.columns], rows.columns, strict=True))
+        arrays = [
+            known[path]
+            if (path := self.own(column).path) in known
+            else self.constant_column(path, numbers, field.type)
+            for column, field in zip(columns, schema, strict=True)
+        ]
+        return pa.Table.from_arrays(arrays, schema=schema)
 
     @cached_property
     def constants_by_file(self) -> Constants:
@@ -163,6 +208,11 @@ class FileQuery:
     def num_row_groups(self) -> int:
         """Number of row groups of the file."""
         return len(self.file.footer.metadata.row_groups)
+
+    def num_files_with(self, rows: RowSelection) -> int:
+        """Return the number of files that have some of the rows."""
+        edges = self.file.extent.row_edges
+        return int(np.count_nonzero(rows.overlaps(edges[:-1], edges[1:])))
 
     # --- the cost of rows --------------------------------------------------------------------------
 

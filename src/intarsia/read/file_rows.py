@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from intarsia.arrow.owned_rows import own_rows
 from intarsia.errors import FormatError
-from intarsia.file.joined import JoinedMetadata
-from intarsia.file.outlines import Bools, Int64s
+from intarsia.file.chunks import Bools, Int64s
 from intarsia.read.ahead import ahead
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan
@@ -29,14 +28,7 @@ from intarsia.read.retry import WrongPageIndexError, retry_without_wrong_index
 from intarsia.read.run_columns import RunColumns
 from intarsia.read.runs import Run, Runs, run_of_group
 from intarsia.rows.selection import RowSelection
-
-#: Maximum number of row groups, or runs of small ones, that are decoded concurrently (contract C7).
-RUNS_AT_ONCE = 2
-
-#: At most this many row groups, with fewer than this many bytes, are decoded serially, because starting a
-#: thread takes longer.
-_FEW_ROW_GROUPS = 2
-_CONCURRENT_BYTES = 1 << 20
+from intarsia.tuning import CONCURRENT_BYTES, RUNS_AT_ONCE, SERIAL_ROW_GROUPS
 
 _OUTDATED = "it contradicts the pages"
 
@@ -68,36 +60,6 @@ class Piece:
         rows = own_rows(self.rows.slice(0, num_rows))
         counts = replace(self.counts, rows_matched=rows.num_rows)
         return replace(self, rows=rows, counts=counts, numbers=self.numbers.head(rows.num_rows))
-
-    def by_file(self, joined: JoinedMetadata) -> Iterator[tuple[int, Piece]]:
-        """Yield the piece of each of several files, given by ordinal; index bytes are those of the first."""
-        positions = np.searchsorted(self.groups, joined.group_edges)
-        candidates = self.candidates.count_between(joined.row_edges).tolist()
-        rows = np.concatenate([[0], np.cumsum(self.numbers.count_between(joined.row_edges))])
-        index_bytes = self.counts.index_bytes
-        for file in np.flatnonzero(np.diff(positions)).tolist():
-            own = slice(int(positions[file]), int(positions[file + 1]))
-            first, last = int(rows[file]), int(rows[file + 1])
-            counts = ReadCounts(
-                row_groups=own.stop - own.start,
-                dictionary_pages=int(self.dictionary_pages[own].sum()),
-                rows_candidate=candidates[file],
-                rows_matched=last - first,
-                index_bytes=index_bytes,
-            )
-            index_bytes = 0
-            edge, end = joined.row_edges[file : file + 2].tolist()
-            yield (
-                file,
-                Piece(
-                    self.rows.slice(first, last - first),
-                    counts,
-                    self.numbers.clip(edge, end).shift(-edge),
-                    self.candidates.clip(edge, end).shift(-edge),
-                    self.groups[own] - joined.group_edges[file],
-                    self.dictionary_pages[own],
-                ),
-            )
 
 
 def read_rows(
@@ -224,9 +186,9 @@ class PlanReader:
 
     def _at_once(self, runs: Runs, rows: RowSelection, most: int) -> int:
         most = min(most, len(runs.groups))
-        if most < 2 or self._query.file.source.coalesce_bytes or len(runs.groups) > _FEW_ROW_GROUPS:
+        if most < 2 or self._query.file.source.coalesce_bytes or len(runs.groups) > SERIAL_ROW_GROUPS:
             return most
-        return most if self._query.estimated_bytes(rows) >= _CONCURRENT_BYTES else 1
+        return most if self._query.estimated_bytes(rows) >= CONCURRENT_BYTES else 1
 
     def read(self, run: Run, rows: RowSelection, limit: int | None = None) -> Iterator[Piece]:
         """Read the matching rows of a run, in one piece unless something in it is damaged.

@@ -7,7 +7,7 @@ which prunes what is left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
@@ -24,16 +24,13 @@ from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, plan_file
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import Piece, read_known_rows
-from intarsia.read.output_columns import OutputColumn
 from intarsia.read.prune import prune
 from intarsia.read.pruner import Pruner, PruneStep, compares
 from intarsia.read.retry import retry_without_wrong_index
 from intarsia.read.sort_key import SortKey, TopRows
 from intarsia.rows.bounds import Bounds
 from intarsia.rows.selection import Rows, RowSelection
-
-#: After each part, this many times as many rows are read.
-_GROWTH = 2
+from intarsia.tuning import FIRST_ROWS_GROWTH
 
 #: Binds a condition to the files.
 BindTo: TypeAlias = "Callable[[Predicate], Bound | None]"
@@ -116,7 +113,7 @@ class AxisSearch:
                 num_matching += 0 if better is not None else len(self.query.groups_with(piece.numbers))
                 files = self.files_of(numbers)
                 top.add(self._values(key, piece), self.ordinals[files], numbers - self.edges[files])
-            self.done, left, least = self.done | rows, left - rows, _GROWTH * least
+            self.done, left, least = self.done | rows, left - rows, FIRST_ROWS_GROWTH * least
 
     def _with_indexes(self, rows: RowSelection) -> RowSelection:
         """Return those of some rows that might match the condition of the scan, by all indexes."""
@@ -215,27 +212,9 @@ class AxisSearch:
 
     def _values(self, key: SortKey, piece: Piece) -> pa.Table:
         """Return the values of the columns of the order in rows that were read for them."""
-        read = self.query.for_columns(key.columns).columns
-        return key.values(self.with_constants(piece, read, [self.query.own(one) for one in key.columns]))
-
-    def with_constants(
-        self, piece: Piece, read: Sequence[OutputColumn], columns: Sequence[OutputColumn]
-    ) -> pa.Table:
-        """Return columns of rows, of which some were read, and the others have one value in each file.
-
-        Args:
-            piece: The rows.
-            read: The columns that were read.
-            columns: The columns, by their paths in the files.
-        """
-        if not columns:
-            return piece.rows
-        found = dict(zip([column.path for column in read], piece.rows.columns, strict=True))
-        arrays = [
-            found[one.path] if one.path in found else self.query.constant_column(one.path, piece.numbers)
-            for one in columns
-        ]
-        return pa.Table.from_arrays(arrays, names=[one.name for one in columns])
+        read = self.query.for_columns(key.columns)
+        schema = pa.schema([(column.name, column.type) for column in key.columns])
+        return key.values(read.result(piece.rows, piece.numbers, key.columns, schema))
 
 
 def _concat(parts: Iterator[np.ndarray | np.int64]) -> np.ndarray:

@@ -18,9 +18,7 @@ from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.output_columns import rows_without_columns
 from intarsia.read.run_columns import RunColumns
 from intarsia.rows.selection import RowSelection
-
-#: If at most one in this many rows matches, the rows are selected by their positions.
-_FEW_OF = 64
+from intarsia.tuning import FEW_MATCHES_PART
 
 
 @dataclass(frozen=True)
@@ -238,7 +236,7 @@ def _keep(rows: RowSelection, mask: pa.BooleanArray) -> RowSelection:
         return rows
     if num_kept == 0:
         return RowSelection.none()
-    if num_kept * _FEW_OF <= len(mask):  # without a byte for each row
+    if num_kept * FEW_MATCHES_PART <= len(mask):  # without a byte for each row
         positions = true_positions(mask)
         is_one = len(rows) == 1
         return RowSelection.from_rows(positions + rows.starts[0] if is_one else rows.rows()[positions])

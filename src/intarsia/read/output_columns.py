@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -83,41 +83,3 @@ def concat_rows(tables: Sequence[pa.Table]) -> pa.Table:
     if tables[0].num_columns == 0:
         return rows_without_columns(sum(table.num_rows for table in tables))
     return pa.concat_tables(tables)
-
-
-def repeat_constant(value: pa.Scalar, num_rows: int, data_type: pa.DataType) -> pa.Array:
-    """Return a column with one value in all rows; for a dictionary type, ``value`` has its value type."""
-    if not pa.types.is_dictionary(data_type):
-        return pa.nulls(num_rows, data_type) if not value.is_valid else pa.repeat(value, num_rows)
-    if not value.is_valid:
-        return pa.nulls(num_rows, data_type)
-    indices = pa.repeat(pa.scalar(0, data_type.index_type), num_rows)
-    return pa.DictionaryArray.from_arrays(indices, pa.array([value.as_py()], data_type.value_type))
-
-
-def with_constants(
-    rows: pa.Table,
-    read: Sequence[OutputColumn],
-    constants: Mapping[Path, pa.Scalar],
-    columns: Sequence[OutputColumn],
-    schema: pa.Schema,
-) -> pa.Table:
-    """Combine columns that were read and columns with one value, in the order of the result.
-
-    Args:
-        rows: The columns that were read.
-        read: The descriptions of the columns of ``rows``.
-        constants: The values of the other columns.
-        columns: The columns of the result.
-        schema: The schema of the result.
-    """
-    if not columns:
-        return rows
-    known = dict(zip([column.path for column in read], rows.columns, strict=True))
-    arrays = [
-        known[column.path]
-        if column.path in known
-        else repeat_constant(constants[column.path], rows.num_rows, field.type)
-        for column, field in zip(columns, schema, strict=True)
-    ]
-    return pa.Table.from_arrays(arrays, schema=schema)

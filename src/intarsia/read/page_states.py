@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.outlines import UNKNOWN
+from intarsia.file.chunks import UNKNOWN
 from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageRows
 from intarsia.read.file_query import FileQuery

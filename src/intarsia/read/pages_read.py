@@ -50,23 +50,6 @@ class PagesRead:
                 known = self._parts[key] = np.zeros(num_pages, dtype=bool)
             known[np.asarray(ordinals, dtype=np.int64)] = True
 
-    def add_of_groups(self, joined: PagesRead, start: int, stop: int) -> None:
-        """Add the pages in some row groups of joined files, which are those of this file.
-
-        Args:
-            joined: The pages of the joined files that were read.
-            start: The first of the row groups.
-            stop: The end of the row groups.
-        """
-        own = range(start, stop)
-        with joined._lock:
-            whole = {leaf: groups.intersection(own) for leaf, groups in joined._whole.items()}
-            parts = {key: pages for key, pages in joined._parts.items() if key.row_group in own}
-        for leaf, groups in whole.items():
-            self.add_chunks(leaf, (group - start for group in groups))
-        for key, pages in parts.items():
-            self.add_pages(ChunkKey(key.row_group - start, key.leaf), len(pages), np.flatnonzero(pages))
-
     def parts(self) -> Mapping[ChunkKey, Bools]:
         """Return for each chunk that was not read as a whole, but in part, whether each page was read."""
         with self._lock:

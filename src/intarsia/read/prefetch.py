@@ -10,37 +10,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from intarsia.errors import FormatError
 from intarsia.file import ChunkKey
-from intarsia.file.chunk_plan import DictionaryUse, is_single_page
+from intarsia.file.chunks import DictionaryUse
 from intarsia.format.footer import Leaf
 from intarsia.read.file_plan import FilePlan, plan_chunks
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.rows.selection import RowSelection
-from intarsia.storage import ByteRange, IoCounts, coalesce
-
-#: Limit on the bytes that are read, with the gaps between pages, and kept in memory until the file is read.
-MAX_PREFETCHED_BYTES = 2 << 20
-
-#: Limit on the column chunks: each has an OffsetIndex to parse, even if its rows are not needed.
-MAX_CHUNKS = 1_000
+from intarsia.storage import ByteRange, IoCounts, ObjectStoreFile, coalesce
+from intarsia.tuning import MAX_PREFETCHED_BYTES, MAX_PREFETCHED_CHUNKS
 
 
-class Prefetched(NamedTuple):
-    """The result of reading ahead.
-
-    Attributes:
-        plan: The plan, with the bytes that were read from the page index.
-        has_all: Whether all pages of the plan are in memory.
-    """
-
-    plan: FilePlan
-    has_all: bool
-
-
-def prefetch(query: FileQuery, plan: FilePlan) -> Prefetched:
+def prefetch(query: FileQuery, plan: FilePlan) -> FilePlan:
     """Read the pages that a plan needs and keep them in the query's file, if they are few and it is remote.
 
     Pages of columns that the predicate does not use are read although none of their rows may match, if this
@@ -49,40 +31,42 @@ def prefetch(query: FileQuery, plan: FilePlan) -> Prefetched:
     Args:
         query: The query.
         plan: Its plan.
+
+    Returns:
+        The plan, with the bytes that were read from the page index.
     """
     file = query.file
     if not file.source.coalesce_bytes or query.predicate is None or plan.candidates.is_empty:
-        return Prefetched(plan, has_all=False)
-    if len(query.groups_with(plan.candidates)) * len(query.leaves) > MAX_CHUNKS:
-        return Prefetched(plan, has_all=False)
+        return plan
+    if len(query.groups_with(plan.candidates)) * len(query.leaves) > MAX_PREFETCHED_CHUNKS:
+        return plan
     # count() does not read certain rows, and a scan does not apply the predicate to proven rows
     known = plan.proven if query.output_leaves else plan.certain
     doubtful, of_predicate = plan.candidates - known, leaves_under(file, query.predicate_paths)
-    index, has_all = IoCounts(), False
+    index = IoCounts()
     # damaged metadata is reported, or replaced, when the rows are read
     with contextlib.suppress(FormatError):
         index.add(0, _load_offset_indexes(query, plan.candidates))
         needed = _locations(query, of_predicate, doubtful)
         everything = [*needed, *_locations(query, query.output_leaves, plan.candidates)]
         gap_bytes = file.source.coalesce_bytes
-        is_cheap = _num_bytes(everything, 0) <= gap_bytes
+        is_cheap = _num_bytes(everything, 0) <= ObjectStoreFile.coalesce_bytes
         for locations in (everything, needed) if is_cheap else (needed,):
             if _num_bytes(locations, gap_bytes) <= MAX_PREFETCHED_BYTES:
                 file.source.keep(locations)
-                has_all = locations is everything
                 break
-    return Prefetched(replace(plan, index_bytes=plan.index_bytes + index.bytes), has_all)
+    return replace(plan, index_bytes=plan.index_bytes + index.bytes)
 
 
 def _load_offset_indexes(query: FileQuery, rows: RowSelection) -> int:
     """Read the OffsetIndexes that some rows need, and return their bytes."""
-    groups = query.groups_with(rows)
+    outlines = query.file.metadata.outlines(query.leaves)
     return query.file.load_page_index(
         [
             ChunkKey(group, leaf.ordinal)
-            for group in groups
-            for leaf in query.leaves
-            if not is_single_page(query.file.footer.chunk_metadata(group, leaf))
+            for group in query.groups_with(rows)
+            for leaf, of_leaf in zip(query.leaves, outlines, strict=True)
+            if not of_leaf.pages[group].is_single
         ]
     )
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from intarsia.file import ParquetInput
 from intarsia.file.joined import JoinedInput
-from intarsia.file.parquet_file import REMOTE_INDEX_BYTES
 from intarsia.format.footer import Leaf
 from intarsia.indexes.bloom import BloomFilters
 from intarsia.indexes.column_index import ColumnIndexes
@@ -27,6 +26,7 @@ from intarsia.predicate import Bound
 from intarsia.read.pruner import Constants, Int64s, Pruner, PruneStep, compares
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ObjectStoreFile
+from intarsia.tuning import REMOTE_INDEX_BYTES
 
 #: The indexes of fewer objects are not read together. This would take an additional round trip, because the
 #: remaining objects are read separately afterwards, and save fewer bytes than are transferred in that time.

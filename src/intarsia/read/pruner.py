@@ -21,14 +21,12 @@ import pyarrow as pa
 from intarsia.arrow.comparison import compares_alike
 from intarsia.file.schema import FileSchema
 from intarsia.format.footer import Leaf
-from intarsia.indexes.proof import LOCAL_REQUEST_BYTES, Proof, Wanted
+from intarsia.indexes.proof import Proof, Wanted
 from intarsia.predicate import Bound, BoundConstant, BoundNull, Condition, Path, condition_mask
 from intarsia.read.formula import Formula, all_of, any_of, combine, conditions_of, where_exclusion_matters
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection, intersection, union
-
-#: The cost of decoding a page, in bytes that could be read in that time.
-DECODING_BYTES = 1 << 14
+from intarsia.tuning import LOCAL_REQUEST_BYTES, PAGE_BYTES
 
 #: More bytes than any index has; the sum over all row groups of a file fits into 64 bits.
 UNLIMITED_BYTES = 1 << 40
@@ -248,7 +246,7 @@ class Pruner:
                 cost = proof.cost(wanted)
                 least = cost.min_bytes
                 if least == 0 or least < self._bytes_in(any_of(list(wanted.values()))):
-                    price = cost.num_bytes + cost.requests * self._request_bytes + cost.pages * DECODING_BYTES
+                    price = cost.num_bytes + cost.requests * self._request_bytes + cost.pages * PAGE_BYTES
                     offers.append(_Offer(proof, wanted, price))
         return offers
 

@@ -40,7 +40,7 @@ class FileOutcome:
         answered: The rows that were summarized by indexes instead of read.
         rows_estimated: The estimated number of matching rows; None if no index of the file gives an estimate.
         counts_pages: Whether the pages that the query reads are known.
-        files_read: The number of files from which a row group was read, if several are joined.
+        files_read: The number of files from which a row group was read; None for all that have candidates.
     """
 
     plan: FilePlan
@@ -48,7 +48,7 @@ class FileOutcome:
     answered: tuple[PruneStep, ...] = ()
     rows_estimated: float | None = None
     counts_pages: bool = True
-    files_read: int = 1
+    files_read: int | None = None
 
 
 @dataclass(frozen=True)
@@ -311,8 +311,10 @@ class ScanReport:
             own = RowSelection.union_of(extent.row_edges[:-1][among], extent.row_edges[1:][among])
             edges = query.file.footer.row_group_starts
             groups = own.covers(edges[:-1], edges[1:])
-        self.files_opened += extent.num_files if among is None else int(among.sum())
-        self.files_read += outcome.files_read if counts.row_groups else 0
+        self.files_opened += len(extent.num_bytes) if among is None else int(among.sum())
+        if counts.row_groups:
+            files_read = outcome.files_read
+            self.files_read += query.num_files_with(plan.candidates) if files_read is None else files_read
         self.row_groups_total += query.num_row_groups if groups is None else int(groups.sum())
         self.row_groups_read += counts.row_groups
         self.rows_total += query.file.footer.num_rows if own is None else own.num_rows

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -10,19 +11,18 @@ import pyarrow as pa
 
 from intarsia.errors import CorruptFileError
 from intarsia.file import ChunkKey
-from intarsia.file.chunk_plan import ChunkPlan, DictionaryUse, is_single_page
+from intarsia.file.chunks import Bools, ChunkPlan, DictionaryUse, Int64s, padded
 from intarsia.file.claims import check_row_count
-from intarsia.file.decode import LeafPlan, PageDecoder, PageIndexMismatchError, padded, parse_pages
+from intarsia.file.decode import LeafPlan, PageIndexMismatchError, decode_rows, parse_pages
 from intarsia.file.fetch import FetchedBytes, PageCache
 from intarsia.file.metadata import naming_errors
-from intarsia.file.outlines import Bools, Int64s
 from intarsia.format.footer import Leaf
 from intarsia.read.file_plan import add_planned, load_locations, plan_chunks
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.retry import WrongPageIndexError
 from intarsia.read.runs import Run
 from intarsia.rows.selection import RowSelection
-from intarsia.storage import ByteRange
+from intarsia.storage import ByteRange, coalesce
 
 _FIRST: Int64s = np.zeros(1, dtype=np.int64)
 
@@ -44,7 +44,6 @@ class RunColumns:
 
     def __init__(self, query: FileQuery, run: Run, unpruned: Bools, known: Mapping[int, bytes]) -> None:
         self._query, self._run, self._unpruned, self._known = query, run, unpruned, known
-        self._decoder = PageDecoder(query.file)
         self._pages = PageCache(query.file.source, known)
         self._has_undecided = False
         self.dictionary_pages = np.zeros(len(run.groups), dtype=np.int64)
@@ -64,7 +63,9 @@ class RunColumns:
         """
         plans, fetched = self._fetch(leaves, rows)
         with self._naming_wrong_index(), self._naming():
-            return self._decoder.decode(plans, fetched, rows)
+            file = self._query.file
+            edges = file.footer.row_group_starts
+            return decode_rows(file.schema, edges, plans, fetched, rows, checksums=file.page_checksums)
 
     def fetch(self, leaves: list[Leaf], rows: RowSelection) -> None:
         """Fetch and count the pages that `decode` would decode."""
@@ -79,20 +80,20 @@ class RunColumns:
             plans = self._whole_chunks(leaves, touched)
         else:
             plans = self._chosen_pages(leaves, touched, rows)
-        # whole chunks of one row group are large, and not copied into one buffer
-        join = not run.reads_chunks or len(run.groups) > 1
-        fetched = self._pages.fetch([location for plan in plans for location in plan.ranges()], join=join)
+        ranges = [plan.ranges() for plan in plans]
+        fetched = self._pages.fetch(itertools.chain.from_iterable(ranges), join=_is_joined(run, ranges))
         if self._has_undecided:
             # only the headers of pages show which of them need a dictionary page
             with self._naming_wrong_index():
                 plans = [self._with_needed(plan, fetched) for plan in plans]
-            fetched = self._pages.fetch([location for plan in plans for location in plan.ranges()])
+            ranges = [plan.ranges() for plan in plans]
+            fetched = self._pages.fetch(itertools.chain.from_iterable(ranges), join=_is_joined(run, ranges))
         return plans, fetched
 
     def _whole_chunks(self, leaves: list[Leaf], touched: Int64s) -> list[LeafPlan]:
         """Plan to read chunks without their page index."""
         query, groups = self._query, self._run.groups[touched]
-        outlines = padded(query.file, query.file.metadata.outlines(leaves))
+        outlines = padded(query.file.footer, query.file.metadata.outlines(leaves))
         if len(self._run.groups) == 1:
             with self._naming():
                 for leaf in leaves:
@@ -111,12 +112,13 @@ class RunColumns:
         """Plan to read the pages with some rows, and the dictionary pages that they may need."""
         query, groups = self._query, self._run.groups[touched]
         edges = query.file.footer.row_group_starts
+        outlines = query.file.metadata.outlines(leaves)
         if len(groups) > 1:
             keys = [
                 ChunkKey(group, leaf.ordinal)
                 for group in groups.tolist()
-                for leaf in leaves
-                if not is_single_page(query.file.footer.chunk_metadata(group, leaf))
+                for leaf, of_leaf in zip(leaves, outlines, strict=True)
+                if not of_leaf.pages[group].is_single
             ]
             self.index_bytes += query.file.load_page_index(keys)
         of_groups = []
@@ -127,13 +129,15 @@ class RunColumns:
             self.index_bytes += index_bytes
             of_groups.append(chunks)
         plans = []
-        for leaf, *chunks in zip(leaves, *of_groups, strict=True):
+        for leaf, of_leaf, *chunks in zip(leaves, outlines, *of_groups, strict=True):
             dictionaries = {}
             for at, (position, chunk) in enumerate(zip(touched.tolist(), chunks, strict=True)):
                 dictionary = self._add_chunk(position, chunk)
                 if dictionary is not None:
                     dictionaries[at] = dictionary
-            plans.append(LeafPlan.of_pages(leaf, groups, chunks, dictionaries))
+            # for nested V1 pages, only the number of decoded rows shows that the page index is correct
+            rows_of_pages = tuple([(chunk.covered, chunk.whole) for chunk in chunks])
+            plans.append(LeafPlan(leaf, groups, of_leaf, chunks, dictionaries, rows_of_pages))
         return plans
 
     def _add_chunk(self, position: int, chunk: ChunkPlan) -> ByteRange | None:
@@ -165,8 +169,7 @@ class RunColumns:
         for at, chunk in enumerate(plan.chunks):
             if chunk.dictionary_use is not DictionaryUse.SOME_PAGES or chunk.dictionary is None:
                 continue
-            start = fetched.position(chunk.pages[0].start)
-            pages = parse_pages(chunk, fetched.parts[0], start, start + chunk.num_bytes)
+            pages = parse_pages(chunk, fetched, fetched.position(chunk.pages[0].start))
             if not any(page.uses_dictionary for page in pages):
                 needed.pop(at, None)
             elif at not in needed:
@@ -230,3 +233,11 @@ class RunColumns:
             if num_rows[last] == num_rows[-1]:
                 return
             start, needed = stop, 2 * int(num_rows[last])
+
+
+def _is_joined(run: Run, ranges: Sequence[Sequence[ByteRange]]) -> bool:
+    """Return whether the bytes of the leaves are copied into one buffer.
+
+    Those of one row group, which may be large, are copied only if pages between others are not read.
+    """
+    return len(run.groups) > 1 or any(len(coalesce(own, 0)) > 1 for own in ranges)

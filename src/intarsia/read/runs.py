@@ -15,26 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from intarsia.file.outlines import Bools, ChunkOutlines, Int64s
+from intarsia.file.chunks import Bools, ChunkOutlines, Int64s
 from intarsia.format.footer import Leaf
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.rows.selection import RowSelection
-
-#: Maximum size of a run of several row groups in bytes, both compressed and uncompressed.
-_RUN_BYTES = 8 << 20
-
-#: Maximum number of rows in a run of several row groups.
-_RUN_ROWS = 1 << 18
-
-#: Maximum uncompressed size of a row group of which some pages are read together with those of others.
-_SMALL_BYTES = 1 << 20
-
-#: At most this many row groups that are proven to match do not interrupt a run, if reading the predicate's
-#: columns takes at most this many bytes of each.
-_ISLAND_GROUPS = 16
-_ISLAND_BYTES = 1 << 12
-
+from intarsia.tuning import ISLAND_BYTES, ISLAND_GROUPS, RUN_BYTES, RUN_ROWS, SMALL_GROUP_BYTES
 
 #: How a row group can be read with others: not at all, whole chunks, or pages.
 _ALONE, _CHUNKS, _PAGES = range(3)
@@ -95,9 +81,9 @@ class Runs:
         # a limit may need only some pages of one row group
         if kind == _ALONE or (kind == _PAGES and most_rows is not None):
             return Run(self.groups[position : position + 1], is_proven=False, reads_chunks=False)
-        most_rows = _RUN_ROWS if most_rows is None else min(most_rows, _RUN_ROWS)
+        most_rows = RUN_ROWS if most_rows is None else min(most_rows, RUN_ROWS)
         stop = min(
-            int(np.searchsorted(self._bytes, self._bytes[position] + _RUN_BYTES, side="right")) - 1,
+            int(np.searchsorted(self._bytes, self._bytes[position] + RUN_BYTES, side="right")) - 1,
             int(np.searchsorted(self._num_rows, self._num_rows[position] + most_rows, side="right")) - 1,
             int(self._stretch_ends[np.searchsorted(self._stretch_ends, position, side="right")]),
         )
@@ -107,7 +93,7 @@ class Runs:
     @cached_property
     def _kind(self) -> Int64s:
         """How each of the row groups can be read with others."""
-        is_small = np.diff(self._bytes) <= _SMALL_BYTES
+        is_small = np.diff(self._bytes) <= SMALL_GROUP_BYTES
         if not is_small.any() or not all(_is_plain(self._query, leaf) for leaf in self._query.leaves):
             return np.where(self.can_be_joined, _CHUNKS, _ALONE)
         for outlines in self._outlines:
@@ -156,8 +142,8 @@ class Runs:
             extra_bytes += (outlines.stops - outlines.starts)[groups]
         ends = _stretch_ends(proven)
         starts = np.concatenate([[0], ends[:-1]])
-        is_island = proven[starts] & (starts > 0) & (ends < len(groups)) & (ends - starts <= _ISLAND_GROUPS)
-        islands = np.repeat(is_island, ends - starts) & (extra_bytes <= _ISLAND_BYTES)
+        is_island = proven[starts] & (starts > 0) & (ends < len(groups)) & (ends - starts <= ISLAND_GROUPS)
+        islands = np.repeat(is_island, ends - starts) & (extra_bytes <= ISLAND_BYTES)
         return np.asarray(proven & ~islands)
 
     @cached_property
@@ -171,7 +157,7 @@ class Runs:
         total = np.zeros(len(self.groups), dtype=np.int64)
         for outlines in self._outlines:
             chunk_bytes = np.maximum(outlines.uncompressed_bytes, outlines.stops - outlines.starts)
-            total += np.minimum(chunk_bytes[self.groups], _RUN_BYTES)
+            total += np.minimum(chunk_bytes[self.groups], RUN_BYTES)
         return np.concatenate([[0], np.cumsum(total)])
 
     @cached_property

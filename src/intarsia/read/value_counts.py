@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 from intarsia.arrow.comparison import compares_alike, comparison_array, comparison_type, sortable_type
 from intarsia.errors import CorruptFileError, IndexPayloadError, UnsupportedFeatureError
 from intarsia.file.claims import check_row_count
+from intarsia.file.metadata import naming_errors
 from intarsia.format.footer import Leaf
-from intarsia.indexes.calling import call_index
-from intarsia.indexes.granule_values import GranuleValues
+from intarsia.indexes.base import GranuleValues
 from intarsia.indexes.granules import covered_granules, granule_rows
+from intarsia.indexes.proof import call_index
 from intarsia.predicate import Path
 from intarsia.read.aggregate.answers import confirmed
 from intarsia.read.counts import ReadCounts
@@ -33,14 +34,10 @@ from intarsia.read.report import FileOutcome
 from intarsia.read.retry import retry_without_wrong_index
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
+from intarsia.tuning import MERGED_PIECES, MERGED_ROWS
 
 VALUE: Final = "value"
 COUNT: Final = "count"
-
-#: Partial results are merged when they have more rows than this, and than twice the distinct values; or when
-#: there are many of them.
-_MERGED_ROWS: Final = 1 << 20
-_MERGED_PIECES: Final = 64
 
 
 class ValueCounts:
@@ -104,7 +101,7 @@ class ValueCounts:
 
     def _count_file(self, query: FileQuery, plan: FilePlan) -> tuple[pa.Table, FileOutcome]:
         """Count the values of a file, assuming that its page index is correct."""
-        before = query.file.source.counts.bytes
+        before, group = query.file.source.counts.bytes, 0
         path = query.own(self._column).path
         certain = plan.candidates
         if query.predicate is not None:
@@ -114,21 +111,22 @@ class ValueCounts:
             pieces, known, answered = self._by_indexes(query, path, certain)
         else:
             _check_row_counts(query, certain)
-            pieces, known, answered = [self._repeated(constant, certain.num_rows)], certain, []
+            pieces, known, answered = [self._repeated(query, path, certain)], certain, []
         counts = ReadCounts(index_bytes=query.file.source.counts.bytes - before)
         try:
             for piece in read_known_rows(query, plan, plan.candidates - known):
                 counts += piece.counts
+                group = int(piece.groups[0])
                 if constant is None:
                     pieces += map(self._counted_values, piece.rows.column(0).chunks)
                 else:
-                    pieces.append(self._repeated(constant, piece.rows.num_rows))
+                    pieces.append(self._repeated(query, path, piece.numbers))
                 pieces = _condensed(pieces)
         except pa.ArrowException as error:  # such as decimals of more digits than their type has
             raise CorruptFileError(
                 f"values of {self._column.name!r} cannot be counted: {error}",
                 reason="invalid-values",
-                path=query.file.path,
+                path=query.file.path_of(group),
                 column=self._column.name,
             ) from error
         outcome = replace(
@@ -136,7 +134,10 @@ class ValueCounts:
             rows_candidate=plan.candidates.num_rows,
             rows_matched=counts.rows_matched + known.num_rows,
         )
-        return _grouped([self._nothing, *pieces]), FileOutcome(plan, outcome, tuple(answered))
+        files_read = query.num_files_with(plan.candidates - known)
+        return _grouped([self._nothing, *pieces]), FileOutcome(
+            plan, outcome, tuple(answered), files_read=files_read
+        )
 
     def _by_indexes(
         self, query: FileQuery, path: Path, certain: RowSelection
@@ -157,13 +158,14 @@ class ValueCounts:
                 continue
             if query.embedded.cost_bytes(entry) > query.for_columns([self._column]).estimated_bytes(left):
                 continue
-            index = query.embedded.open_enumeration(entry)
+            index = query.embedded.open_granules(entry)
             if index is None:
                 continue
             try:
-                piece, answers = self._listed(
-                    call_index(index.granule_values), covered_granules(index.edges, left)
-                )
+                values = call_index(index.granule_values)
+                if values is None:
+                    continue
+                piece, answers = self._listed(values, covered_granules(index.edges, left))
             except (IndexPayloadError, pa.ArrowException) as error:
                 file.distrust_by(entry.name, IndexPayloadError(str(error), reason="index-failed"))
                 continue
@@ -196,10 +198,10 @@ class ValueCounts:
         values = self._keys(granule_values.values.take(pa.array(ordinals)))
         return _counts(values, pa.array(counts, pa.int64())), answers
 
-    def _repeated(self, value: pa.Scalar, num_rows: int) -> pa.Table:
-        """Return the count of a constant."""
-        values = pa.array([value.as_py()] if num_rows else [], self._compared_as)
-        return _counts(self._keys(values), pa.array([num_rows] if num_rows else [], pa.int64()))
+    def _repeated(self, query: FileQuery, path: Path, rows: RowSelection) -> pa.Table:
+        """Return the counts of a column with one value in each file."""
+        values, counts = query.constant_counts(path, rows)
+        return _counts(self._keys(values.cast(self._compared_as)), counts)
 
     def _counted_values(self, values: pa.Array) -> pa.Table:
         """Count the values of an array."""
@@ -241,9 +243,9 @@ def _condensed(pieces: list[pa.Table]) -> list[pa.Table]:
     """Merge partial results if they are large or many; the first one only if the others are as large."""
     if len(pieces) < 2:
         return pieces
-    if sum(piece.num_rows for piece in pieces) > max(_MERGED_ROWS, 2 * pieces[0].num_rows):
+    if sum(piece.num_rows for piece in pieces) > max(MERGED_ROWS, 2 * pieces[0].num_rows):
         return [_grouped(pieces)]
-    return [pieces[0], _grouped(pieces[1:])] if len(pieces) > _MERGED_PIECES else pieces
+    return [pieces[0], _grouped(pieces[1:])] if len(pieces) > MERGED_PIECES else pieces
 
 
 def _check_row_counts(query: FileQuery, rows: RowSelection, leaf: Leaf | None = None) -> None:
@@ -252,4 +254,5 @@ def _check_row_counts(query: FileQuery, rows: RowSelection, leaf: Leaf | None = 
     leaf = leaf or next((one for one in footer.leaves if one.is_flat), None)
     if leaf is not None:
         for group in query.groups_with(rows):
-            check_row_count(footer, group, leaf)
+            with naming_errors(query.file.path_of(group)):
+                check_row_count(footer, group, leaf)

@@ -130,7 +130,7 @@ class RowSelection:
             return other.clip(int(self.starts[0]), int(self.stops[0]))
         if len(other.starts) == 1:
             return self.clip(int(other.starts[0]), int(other.stops[0]))
-        if self.is_empty or other.is_empty:
+        if not len(self.starts) or not len(other.starts):
             return _NONE
         # Each range of `self` overlaps the ranges of `other` from `low` up to `high`.
         low = other.stops.searchsorted(self.starts, side="right")
@@ -146,9 +146,9 @@ class RowSelection:
 
     def __or__(self, other: RowSelection) -> RowSelection:
         """Return the rows in either selection."""
-        if self.is_empty:
+        if not len(self.starts):
             return other
-        if other.is_empty or other is self:
+        if not len(other.starts) or other is self:
             return self
         return RowSelection.union_of(
             np.concatenate([self.starts, other.starts]), np.concatenate([self.stops, other.stops])
@@ -156,7 +156,7 @@ class RowSelection:
 
     def __sub__(self, other: RowSelection) -> RowSelection:
         """Return the rows that are not in the other selection."""
-        if self.is_empty or other.is_empty:
+        if not len(self.starts) or not len(other.starts):
             return self
         bottom = int(self.starts[0])
         top = int(self.stops[-1])
@@ -171,7 +171,7 @@ class RowSelection:
 
     def clip(self, start: int, stop: int) -> RowSelection:
         """Return the rows from ``start`` up to ``stop``."""
-        if self.is_empty or start >= stop:
+        if not len(self.starts) or start >= stop:
             return _NONE
         if start <= self.starts[0] and self.stops[-1] <= stop:
             return self
@@ -190,7 +190,7 @@ class RowSelection:
         if num_rows <= 0:
             return _NONE
         before = np.cumsum(self.stops - self.starts)
-        if self.is_empty or num_rows >= before[-1]:
+        if not len(self.starts) or num_rows >= before[-1]:
             return self
         last = int(np.searchsorted(before, num_rows))
         stops = self.stops[: last + 1].copy()
@@ -210,7 +210,7 @@ class RowSelection:
         """Return whether all rows of each granule are selected, True if it is empty."""
         first = np.asarray(starts)
         last = np.asarray(stops)
-        if self.is_empty:
+        if not len(self.starts):
             return np.asarray(first >= last)
         if len(self.starts) == 1:
             return np.asarray(((first >= self.starts[0]) & (last <= self.stops[0])) | (first >= last))
@@ -228,7 +228,7 @@ class RowSelection:
             >>> RowSelection.from_ranges([(2, 4), (7, 20)]).count_between(np.array([0, 3, 10, 15]))
             array([1, 4, 5])
         """
-        if self.is_empty:
+        if not len(self.starts):
             return np.zeros(max(0, len(edges) - 1), dtype=np.int64)
         if len(self.starts) == 1:
             inside: Rows = np.minimum(np.maximum(edges, self.starts[0]), self.stops[0])

@@ -9,23 +9,17 @@ Only this package imports pyspark, and only inside functions that take a session
 
 from __future__ import annotations
 
-from intarsia.embed.index_report import IndexedFile, IndexReport
+from intarsia.embed.report import IndexedFile, IndexReport
 from intarsia.spark.advising import ArrangementAdvice, MeasuredArrangement, advise
-from intarsia.spark.aggregating import aggregate
-from intarsia.spark.approximate import DistinctEstimate, approx_distinct
 from intarsia.spark.data_source import register
-from intarsia.spark.describing import describe, report_frame
-from intarsia.spark.detaching import detach
 from intarsia.spark.enabling import disable, enable, last_skips, spark_conf
 from intarsia.spark.indexing import index
 from intarsia.spark.java import JavaNotFoundError, ensure_java
-from intarsia.spark.locating import locate
-from intarsia.spark.optimize import optimize
-from intarsia.spark.optimize_report import OptimizeReport
-from intarsia.spark.read_choice import ReadChoice, last_read
-from intarsia.spark.reading import explain, read
+from intarsia.spark.lake_jobs import LakeVerifyReport, describe, detach, report_frame, verify
+from intarsia.spark.optimize import OptimizeReport, optimize
+from intarsia.spark.querying import DistinctEstimate, aggregate, approx_distinct, locate
+from intarsia.spark.reading import ReadChoice, explain, last_read, read
 from intarsia.spark.rules import ScanSkip
-from intarsia.spark.verifying import LakeVerifyReport, verify
 from intarsia.spark.writes import disable_writes, enable_writes, last_write, write_options
 
 __all__ = [

@@ -16,24 +16,63 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.advice.advising import requested_queries
+from intarsia.advice.advising import advise_on, requested_queries
 from intarsia.advice.candidates import options_of
 from intarsia.advice.queries import Query
-from intarsia.advice.rewrites import Arrangement, optimize_command, sortable_columns
+from intarsia.advice.rewrites import Arrangement, optimize_command, sortable_columns, write_arrangement
+from intarsia.advice.sampled_file import ALL_BYTES
+from intarsia.embed import PageIndex
 from intarsia.embed.report import Progress
 from intarsia.embed.structures import Attachable
 from intarsia.errors import PredicateError
 from intarsia.lake.opening import open as open_table
 from intarsia.predicate import Where
-from intarsia.spark.arrangements import measure_arrangement, write_sample
-from intarsia.spark.job import run_tasks
-from intarsia.spark.optimize import Source, arrow_schema_of, source_rows
-from intarsia.spark.progress_line import reporter
-from intarsia.spark.shipping import indexes_from_text
+from intarsia.spark.clustering import bits_per_column, curve_keys, hilbert, quantile_bounds
+from intarsia.spark.job import reporter, run_tasks
+from intarsia.spark.listing import Source, paths_of
+from intarsia.spark.optimize import arrow_schema_of, source_rows
+from intarsia.spark.shipping import indexes_from_text, indexes_to_text
 from intarsia.spark.sql_text import spark_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+def measure_arrangement(sample: pa.Table, arrangement: Arrangement, requested: Sequence[Query]) -> str:
+    """Write a sample in an arrangement, and choose indexes for it.
+
+    Args:
+        sample: The rows, in the order of the source.
+        arrangement: The arrangement.
+        requested: The queries.
+
+    Returns:
+        In JSON: ``indexes``, as `indexes_to_text` returns them; and ``queries``, the number of bytes that
+        each query reads with these indexes (``advised``), without them (``now``), and of all rows
+        (``total``).
+    """
+    with tempfile.TemporaryDirectory(prefix="intarsia-advise-") as folder:
+        path = os.path.join(folder, "sample.parquet")
+        write_sample(sample, arrangement, path)
+        advice = advise_on(path, requested, sample_bytes=ALL_BYTES, rewrites=False)
+    indexes = [index for index in advice.indexes if not isinstance(index, PageIndex)]  # written anyway
+    queries = [
+        {name: round(getattr(query, name).bytes) for name in ("now", "advised", "total")}
+        for query in advice.queries
+    ]
+    return json.dumps({"indexes": indexes_to_text(indexes), "queries": queries})
+
+
+def write_sample(sample: pa.Table, arrangement: Arrangement, path: str) -> None:
+    """Write a sample in an arrangement to a file of one row group."""
+    if arrangement.hilbert_by:
+        columns = [sample.column(name) for name in arrangement.hilbert_by]
+        bits = bits_per_column(len(columns))
+        whole = [column.combine_chunks() for column in columns]
+        keys = curve_keys(whole, [quantile_bounds(column, bits) for column in columns], hilbert)
+        sample = sample.take(pc.array_sort_indices(pa.array(keys)))
+    write_arrangement(sample, arrangement, path, max(sample.num_rows, 1))
+
 
 #: The default number of rows of the sample.
 SAMPLE_ROWS = 200_000
@@ -313,7 +352,7 @@ def _measured(
 
 
 def _command(path: Source, best: MeasuredArrangement) -> str | None:
-    names = [os.fspath(path)] if isinstance(path, str | os.PathLike) else [os.fspath(item) for item in path]
+    names = paths_of(path)
     options = [option for index in best.indexes for option in options_of(index)]
     if best.arrangement.is_source:
         return shlex.join(["intarsia", "index", *names, "--page-index", *options, "--spark"])

@@ -1,15 +1,26 @@
-"""Bind a Spark predicate to one file: names, types and comparisons are Spark's."""
+"""Bind a Spark predicate to one file or to all of a table: names, types and comparisons are Spark's.
+
+Spark truncates INT96 to whole microseconds. Arrow, and so every index, has nanoseconds in 64 bits, which end
+in 2262. A later value (often 9999-12-31) overflows to another time. Equality still works, because equal
+instants overflow to equal values. Order works only if no value has overflowed. Indexes record whether their
+column has such values when they are built.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cache
+from typing import Final, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.errors import IntarsiaError
 from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
+from intarsia.format.enums import Type
 from intarsia.lake.data_file import DataFile
 from intarsia.predicate import (
     And,
@@ -20,18 +31,20 @@ from intarsia.predicate import (
     In,
     IsNull,
     Like,
-    Or,
     Path,
     Predicate,
     bind,
     evaluate,
 )
 from intarsia.predicate.bound import conjoin, disjoin
-from intarsia.predicate.nodes import innermost
+from intarsia.predicate.nodes import Leaf as AnyLeaf
+from intarsia.predicate.nodes import RegexpLike, fold_nodes, innermost
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn
+from intarsia.read.pruner import PruneStep
+from intarsia.rows.bounds import Bools
+from intarsia.rows.selection import RowSelection
 from intarsia.spark.conditions import spark_semantics
-from intarsia.spark.int96 import as_nanoseconds, as_nanoseconds_of_any, is_int96
 from intarsia.spark.spark_types import partition_value, reads_as_is
 
 _ANY = BoundConstant(True)
@@ -43,134 +56,137 @@ Leaf = Comparison | In | IsNull | Like
 Partition = tuple[tuple[str, str | None], ...]
 
 
+@dataclass(frozen=True, eq=False)
 class SparkBinder:
-    """Binds a weakened predicate to files, with the semantics of Spark's reader.
+    """Binds a weakened predicate to files, with the semantics of Spark's reader; a `TableQuery`.
 
     Each condition is bound separately. A condition that cannot be bound to a file is TRUE there.
 
-    Args:
-        predicate: The result of `intarsia.spark.where.weaken` or `intarsia.spark.catalyst.weaken`.
+    Attributes:
+        predicate: The result of `intarsia.spark.conditions.weaken`.
         types: Spark's types of the columns in it.
         case_sensitive: Whether column names are case sensitive.
         columns: Top-level columns that will be read, for the report; None for all.
         int96_as_moments: Whether Spark reads INT96 of every writer as instants, without adjustment.
-        filled: Names of the columns that have a default in files without them.
+        filled: Names, in lower case, of the columns that have a default in files without them.
+        partitions: The partition values of each file of a table; see `of_table`.
     """
 
-    def __init__(
-        self,
-        predicate: Predicate,
-        types: Mapping[Path, str],
-        *,
-        case_sensitive: bool,
-        columns: Sequence[str] | None = None,
-        int96_as_moments: bool = True,
-        filled: Collection[str] = (),
-    ) -> None:
-        self._predicate = predicate
-        self._types = types
-        self._case_sensitive = case_sensitive
-        self._columns = columns
-        self._int96_as_moments = int96_as_moments
-        self._filled = {name.lower() for name in filled}
+    predicate: Predicate
+    types: Mapping[Path, str]
+    _: KW_ONLY
+    case_sensitive: bool
+    columns: Sequence[str] | None = None
+    int96_as_moments: bool = True
+    filled: Collection[str] = ()
+    partitions: Sequence[Partition] = ()
 
-    @property
-    def predicate(self) -> Predicate:
-        """The rows to select, weakened."""
-        return self._predicate
+    def of_table(self, files: Sequence[DataFile]) -> SparkBinder:
+        """Return the binder of the files of a table."""
+        return replace(self, partitions=[file.partition for file in files])
 
-    def excluding_columns(self, partition: Partition) -> str | None:
+    def _excluding_columns(self, partition: Partition) -> str | None:
         """Return the partition columns that exclude files with these values; None if they do not."""
-        by_partition = self._bound(self._predicate, lambda leaf: self.partition_leaf(leaf, partition))
+        by_partition = _bound(self.predicate, lambda leaf: self._partition_leaf(leaf, partition) or _ANY)
         if by_partition != BoundConstant(False):
             return None
-        queried = {path[0].lower() for path in self._types}
+        queried = {path[0].lower() for path in self.types}
         return ", ".join(name for name, _ in partition if name.lower() in queried) or "constant"
 
     def query(self, entry: DataFile, file: ParquetInput) -> FileQuery:
         """Bind the predicate and the columns to one open file, in its own types."""
 
-        def leaf_in_file(leaf: Leaf) -> Bound:
-            if self.is_on_partition(leaf, entry.partition):
-                return self.partition_leaf(leaf, entry.partition)
-            return self._file_leaf(leaf, file.schema, lambda there: as_nanoseconds(there, file))
+        def bound(leaf: Leaf) -> Bound:
+            return self._partition_leaf(leaf, entry.partition) or self._file_leaf(leaf, file.schema, file)
 
-        return FileQuery.of(file, self._bound(self._predicate, leaf_in_file), self._output(file.arrow_schema))
+        return FileQuery.of(file, _bound(self.predicate, bound), self._output(file.arrow_schema))
 
-    def _bound(self, node: Predicate, leaf: Callable[[Leaf], Bound]) -> Bound:
-        """Bind each leaf of the predicate separately; a leaf that cannot be bound is TRUE."""
-        if isinstance(node, And):
-            return conjoin([self._bound(child, leaf) for child in node.children])
-        if isinstance(node, Or):
-            return disjoin([self._bound(child, leaf) for child in node.children])
-        if isinstance(node, Constant):
-            return BoundConstant(bool(node.value))
-        assert isinstance(node, Leaf)
-        return leaf(node)
-
-    def bind_any(self, schema: FileSchema, on_partition: Callable[[Leaf], Bound | None]) -> Bound:
-        """Bind the predicate to all files of a schema.
+    def exclude_unopened(self, relevant: Bools) -> Sequence[PruneStep]:
+        """Return the files that partition values exclude, and the columns that prove it.
 
         Args:
-            schema: The schema.
-            on_partition: Binds a leaf on a partition column; returns None for other leaves.
+            relevant: The files that matter.
         """
+        columns = _for_each(self._excluding_columns, self.partitions)
+        excluded = np.array([column is not None for column in columns], dtype=bool) & relevant
+        if not excluded.any():
+            return ()
+        proven_by = ", ".join(dict.fromkeys(column for column in columns if column is not None))
+        before, after = RowSelection.from_mask(relevant), RowSelection.from_mask(relevant & ~excluded)
+        return [PruneStep("partition", proven_by, before, after)]
+
+    def bind_family(
+        self,
+        schema: FileSchema,
+        path: str,  # noqa: ARG002
+        files: npt.NDArray[np.int64],
+    ) -> tuple[Bound, dict[Path, pa.Array]]:
+        """Bind the predicate to files with the same columns.
+
+        Spark converts a partition value to the type of each condition. So each condition on a partition
+        column becomes a boolean column, which has its value in each file.
+
+        Args:
+            schema: The schema of the files.
+            path: The path of one of them.
+            files: The ordinals of the files in the table.
+
+        Returns:
+            The predicate, and the columns with one value in each file: for each of them, a value per file.
+        """
+        partitions = [self.partitions[file] for file in files.tolist()]
+        constants: dict[Path, pa.Array] = {}
 
         def bound(leaf: Leaf) -> Bound:
-            found = on_partition(leaf)
-            if found is None:
-                found = self._file_leaf(leaf, schema, lambda there: as_nanoseconds_of_any(there, schema))
-            return found
+            answers = _for_each(lambda partition: self._partition_leaf(leaf, partition), partitions)
+            if not any(answers):
+                return self._file_leaf(leaf, schema, None)
+            name = f"{'.'.join(innermost(leaf.column))} (condition {len(constants) + 1})"
+            constants[name,] = pa.array([answer != BoundConstant(False) for answer in answers], pa.bool_())
+            return bind(Comparison((name,), "=", True), pa.schema([(name, pa.bool_())]))
 
-        return self._bound(self._predicate, bound)
+        return _bound(self.predicate, bound), constants
 
-    def is_on_partition(self, leaf: Leaf, partition: Partition) -> bool:
-        """Return whether a leaf is on a partition column."""
-        return self._partition_name(innermost(leaf.column)[0], dict(partition)) is not None
-
-    def _partition_name(self, name: str, partition: Mapping[str, str | None]) -> str | None:
-        if self._case_sensitive:
-            return name if name in partition else None
-        return next((key for key in partition if key.lower() == name.lower()), None)
-
-    def partition_leaf(self, leaf: Leaf, partition: Partition) -> Bound:
-        """Evaluate a leaf on a partition column; other leaves are TRUE."""
-        values = dict(partition)
-        name = self._partition_name(innermost(leaf.column)[0], values)
-        if name is None or len(innermost(leaf.column)) > 1:
-            return _ANY
-        value = partition_value(values[name], self._types[tuple(innermost(leaf.column))])
+    def _partition_leaf(self, leaf: Leaf, partition: Partition) -> Bound | None:
+        """Evaluate a leaf on a partition column; None for other leaves."""
+        path = tuple(innermost(leaf.column))
+        values = [value for name, value in partition if self._folded(name) == self._folded(path[0])]
+        if not values:
+            return None
+        value = partition_value(values[0], self.types[path]) if len(path) == 1 else None
         if value is None:
             return _ANY
-        path = tuple(innermost(leaf.column))
         try:
-            bound = bind(leaf, pa.schema([(innermost(leaf.column)[0], value.type)]))
+            bound = bind(leaf, pa.schema([(path[0], value.type)]))
         except IntarsiaError:
             return _ANY
         columns = {path: pa.array([value.as_py()], value.type)}
         return BoundConstant(evaluate(bound, columns, 1)[0].as_py())
 
-    def _file_leaf(self, leaf: Leaf, file_schema: FileSchema, on_int96: Callable[[Leaf], Predicate]) -> Bound:
-        """Bind a leaf on a column of a file."""
+    def _folded(self, name: str) -> str:
+        return name if self.case_sensitive else name.lower()
+
+    def _file_leaf(self, leaf: Leaf, file_schema: FileSchema, file: ParquetInput | None) -> Bound:
+        """Bind a leaf on a column of a file, or of all files with a schema."""
         schema = file_schema.arrow
         names = tuple(innermost(leaf.column))
         found = self._find(file_schema, names)
         if found is None:  # Spark reads nulls, or the column's default
-            if names[0].lower() in self._filled:
+            if names[0].lower() in self.filled:
                 return _ANY
             return BoundConstant(isinstance(leaf, IsNull) and not leaf.negated)
         path, data_type = found
         if path is None:
             return _ANY
-        spark_type = self._types[tuple(innermost(leaf.column))]
+        spark_type = self.types[names]
         there = replace(leaf, column=path)
         here: Predicate = there
-        if spark_type == "timestamp" and self._int96_as_moments and is_int96(file_schema, path):
-            here = on_int96(there)
+        if spark_type == "timestamp" and self.int96_as_moments and is_int96(file_schema, path):
+            here = as_nanoseconds(there, file_schema, file)
         elif not isinstance(leaf, IsNull) and not reads_as_is(spark_type, data_type):
             return _ANY
         try:
-            return self._bound(here, lambda leaf: spark_semantics(bind(leaf, schema)))
+            return _bound(here, lambda leaf: spark_semantics(bind(leaf, schema)))
         except IntarsiaError:
             return _ANY
 
@@ -180,29 +196,99 @@ class SparkBinder:
         path: list[str] = []
         data_type = pa.null()
         for name in names:
-            wanted = name if self._case_sensitive else name.lower()
-            found = [
-                field
-                for field in fields
-                if (field.name if self._case_sensitive else field.name.lower()) == wanted
-            ]
+            found = [field for field in fields if self._folded(field.name) == self._folded(name)]
             if not found:
                 return None
             if len(found) > 1:
                 return None, data_type
             path.append(found[0].name)
             data_type = found[0].type
-            fields = (
-                [data_type.field(ordinal) for ordinal in range(data_type.num_fields)]
-                if pa.types.is_struct(data_type)
-                else []
-            )
+            fields = list(data_type) if pa.types.is_struct(data_type) else []
         return tuple(path), data_type
 
     def _output(self, schema: pa.Schema) -> list[OutputColumn]:
-        wanted = None if self._columns is None else {name.lower() for name in self._columns}
+        wanted = None if self.columns is None else {name.lower() for name in self.columns}
         return [
             OutputColumn(field.name, (field.name,), field.type)
             for field in schema
             if wanted is None or field.name.lower() in wanted
         ]
+
+
+_Result = TypeVar("_Result")
+
+
+def _for_each(answer: Callable[[Partition], _Result], partitions: Sequence[Partition]) -> list[_Result]:
+    """Call a function on each partition, once for equal ones."""
+    return list(map(cache(answer), partitions))
+
+
+def _bound(predicate: Predicate, leaf: Callable[[Leaf], Bound]) -> Bound:
+    """Bind each leaf of a weakened predicate separately; a leaf that cannot be bound is TRUE."""
+
+    def bound(node: AnyLeaf, negated: bool) -> Bound:
+        assert not negated
+        assert not isinstance(node, RegexpLike)
+        return BoundConstant(bool(node.value)) if isinstance(node, Constant) else leaf(node)
+
+    return fold_nodes(predicate, bound, conjoin, disjoin)
+
+
+_NANOSECONDS: Final = 1000
+_MOST: Final = (1 << 63) - 1 - _NANOSECONDS
+
+
+def is_int96(schema: FileSchema, path: Path) -> bool:
+    """Return whether a column of a file is an INT96 that Arrow reads as a timestamp."""
+    leaf = schema.leaves_by_path.get(path)
+    if leaf is None or leaf.type != Type.INT96:
+        return False
+    data_type = schema.leaf_types.get(leaf.ordinal)
+    return data_type is not None and pa.types.is_timestamp(data_type) and data_type.unit == "ns"
+
+
+def as_nanoseconds(leaf: Leaf, schema: FileSchema, file: ParquetInput | None) -> Predicate:
+    """Convert a condition on an INT96 column to Arrow's nanoseconds; weaker where values may overflow.
+
+    Args:
+        leaf: The condition, on a path of the file; its values are instants in microseconds.
+        schema: The schema of the file.
+        file: The file; None if only its schema is known.
+    """
+    if isinstance(leaf, IsNull):
+        return leaf
+    path = tuple(innermost(leaf.column))
+    unit = None if file is None else _known_unit(file, path)
+    data_type = schema.leaf_types[schema.leaves_by_path[path].ordinal]
+    if isinstance(leaf, In):
+        moments = [_nanoseconds(value) for value in leaf.values]
+        if unit == "us" and None not in moments:
+            return In(path, tuple(pa.scalar(moment, data_type) for moment in moments), leaf.negated)
+        return IsNull(path, negated=True)
+    moment = _nanoseconds(leaf.value) if isinstance(leaf, Comparison) else None
+    if not isinstance(leaf, Comparison) or moment is None:
+        return Constant(True)
+    if unit == "us":
+        return Comparison(path, leaf.op, pa.scalar(moment, data_type))
+    # Spark truncates less than a microsecond
+    later = Comparison(path, "<", pa.scalar(moment + _NANOSECONDS, data_type))
+    earlier = Comparison(path, ">", pa.scalar(moment - _NANOSECONDS, data_type))
+    if leaf.op == "=":
+        return And((later, earlier))
+    if unit is None or leaf.op == "<>":
+        return IsNull(path, negated=True)
+    return later if leaf.op in ("<", "<=") else earlier
+
+
+def _nanoseconds(value: object) -> int | None:
+    """Return an instant in nanoseconds; None if it is not an instant or would overflow."""
+    if not isinstance(value, pa.TimestampScalar) or value.type.unit != "us" or not value.is_valid:
+        return None
+    moment = int(value.value) * _NANOSECONDS
+    return moment if abs(moment) < _MOST else None
+
+
+def _known_unit(file: ParquetInput, path: Path) -> str | None:
+    """Return the unit that represents every value exactly, as recorded by an index of the column."""
+    entries = file.directory.entries if file.directory is not None else ()
+    return next((entry.int96_unit for entry in entries if path in entry.columns and entry.int96_unit), None)

@@ -1,11 +1,15 @@
-"""Conditions as Spark evaluates them, in predicate nodes: for SQL text and for Catalyst's expressions alike.
+"""Conditions of Spark as predicate nodes, which compare as Spark does and may be weaker.
 
-Every function returns nodes that are true for every row for which Spark's condition is true. They may be
-weaker than the condition, but never stronger: if it is uncertain, the result is TRUE.
+A condition is an expression of Catalyst, Spark's optimizer, as ``ExpressionJson.java`` writes it: ``op``,
+``type`` and ``args``, with values in Catalyst's internal form, so days and microseconds since 1970 represent
+dates and timestamps. `intarsia.spark.sql_text` writes the same from SQL text where the JVM is not accessible.
 
-The nodes compare values as Spark does: NaN equals itself and is greater than every number. For columns of
-floats they express this by comparing with infinity (only NaN is ``> inf``), and `spark_semantics` converts
-bound nodes accordingly.
+Spark decides which rows match; the nodes only decide which rows can be excluded. So they are true for every
+row for which the condition is true. What is not certain becomes TRUE, and NOT is pushed down to the
+conditions, so that TRUE is always the weaker answer.
+
+NaN equals itself and is greater than every number. The nodes express this for columns of floats by comparing
+with infinity (only NaN is ``> inf``), and `spark_semantics` converts bound nodes accordingly.
 """
 
 from __future__ import annotations
@@ -14,8 +18,9 @@ import dataclasses
 import datetime as dt
 import math
 import re
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Hashable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -33,30 +38,243 @@ from intarsia.predicate import (
     ends_with,
     starts_with,
 )
-from intarsia.predicate.bound import Bound, BoundAnd, BoundCompare, BoundOr, conjoin, disjoin
-from intarsia.spark.spark_types import FLOATS, OLDEST_CERTAIN, Literal, SparkColumn, comparable
+from intarsia.predicate.bound import Bound, BoundCompare, BoundConstant, Condition, conjoin, disjoin, fold
+from intarsia.predicate.nodes import Leaf, fold_nodes
+from intarsia.spark.spark_types import (
+    DECIMAL,
+    FLOATS,
+    INTEGER_BITS,
+    OLDEST_CERTAIN,
+    TEMPORAL,
+    Literal,
+    SparkColumn,
+    comparable,
+)
+
+#: An expression as the JVM sends it.
+Node = Mapping[str, Any]
+
+#: An expression that excludes nothing.
+UNKNOWN: Final[Node] = {"op": "?"}
+
+TRUE: Final = Constant(True)
+FALSE: Final = Constant(False)
+
+_COMPARISONS: Final[dict[str, Op]] = {
+    "EqualTo": "=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+}
+_MIRRORED: Final[dict[Op, Op]] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_OPPOSITE: Final[dict[Op, Op]] = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_TEXT_TESTS: Final = {"StartsWith": starts_with, "EndsWith": ends_with, "Contains": contains}
 
 # Regular expressions of only these characters mean the same in Java and RE2.
 _PLAIN_REGEX: Final = re.compile(r"(\^?)([A-Za-z0-9 _/:,@=%-]+)")
 
-TRUE: Final = Constant(True)
-FALSE: Final = Constant(False)
-MIRRORED: Final[dict[Op, Op]] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-OPPOSITE: Final[dict[Op, Op]] = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 _EPOCH: Final = dt.datetime(1970, 1, 1)
+_DAY: Final = dt.timedelta(days=1)
 _NEWEST_CERTAIN_YEAR: Final = 9990
 
 
-def compare(column: SparkColumn, op: Op, literal: Literal) -> Predicate:
-    """Compare a column that is not temporal with a literal."""
-    if literal.type == "null":
+class Operand(NamedTuple):
+    """A column, or a cast of it that neither changes values nor their order.
+
+    Attributes:
+        column: The column.
+        type: The type to which it is cast, or its own.
+        is_utc: Whether the session's time zone is UTC; only for a cast to a timestamp.
+    """
+
+    column: SparkColumn
+    type: str
+    is_utc: bool = False
+
+
+class Weakened(NamedTuple):
+    """A weakened condition.
+
+    Attributes:
+        predicate: Nodes of the types ``And``, ``Or``, ``Constant``, ``Comparison``, ``In``, ``IsNull`` and
+            ``Like``; columns are paths in Spark's schema.
+        types: Spark's types of the columns in them, by path in Spark's schema.
+        filled: Names, in lower case, of the columns that have a default in files without them.
+    """
+
+    predicate: Predicate
+    types: dict[Path, str]
+    filled: frozenset[str]
+
+
+def weaken(condition: Node) -> Weakened:
+    """Return nodes that are true for every row for which a condition is true.
+
+    Args:
+        condition: The condition.
+
+    Example:
+        >>> column = {"op": "Column", "type": "bigint", "name": ["user"]}
+        >>> literal = {"op": "Literal", "type": "bigint", "value": 42}
+        >>> found = weaken({"op": "LessThan", "type": "boolean", "args": [literal, column]})
+        >>> print(found.predicate, found.types)
+        "user" > 42 {('user',): 'bigint'}
+    """
+    weakener = _Weakener()
+    predicate = weakener.node(condition, negate=False)
+    return Weakened(predicate, weakener.types, frozenset(weakener.filled))
+
+
+class _Weakener:
+    def __init__(self) -> None:
+        self.types: dict[Path, str] = {}
+        self.filled: set[str] = set()
+
+    def node(self, node: Node, *, negate: bool) -> Predicate:
+        """Convert a condition or its negation."""
+        op, args = node["op"], node.get("args", ())
+        if op in ("And", "Or"):
+            children = tuple(self.node(child, negate=negate) for child in args)
+            return And(children) if (op == "And") is not negate else Or(children)
+        if op == "Not":
+            return self.node(args[0], negate=not negate)
+        if op == "Literal":
+            value = node["value"]
+            return FALSE if value is None else Constant(value is not negate) if type(value) is bool else TRUE
+        if op in _COMPARISONS:
+            return self._comparison(args, _COMPARISONS[op], negate=negate)
+        if op == "EqualNullSafe":
+            return self._null_safe(args, negate=negate)
+        if op == "In":
+            return self._in(args, negate=negate)
+        if op in _TEXT_TESTS or op in ("Like", "RLike"):
+            return self._text_test(node, negate=negate)
+        if op == "Column":
+            column = self._column(node)
+            is_boolean = column is not None and column.type == "boolean"
+            return Comparison(column.path, "=", not negate) if column and is_boolean else TRUE
+        column = self._column(args[0]) if op in ("IsNull", "IsNotNull", "IsNaN") else None
+        if column is None:
+            return TRUE
+        if op == "IsNaN":
+            is_certain = column.type in FLOATS and not negate
+            return Comparison(column.path, ">", math.inf) if is_certain else TRUE
+        return IsNull(column.path, negated=(op == "IsNotNull") is not negate)
+
+    def _column(self, node: Node) -> SparkColumn | None:
+        if node["op"] != "Column":
+            return None
+        column = SparkColumn(tuple(node["name"]), node["type"])
+        self.types[column.path] = column.type
+        if node.get("filled"):
+            self.filled.add(column.path[0].lower())
+        return column
+
+    def _operand(self, node: Node) -> Operand | None:
+        if node["op"] == "Cast":
+            inner = self._operand(node["args"][0])
+            if inner is None or inner.type == node["type"]:
+                return inner
+            cast = Operand(inner.column, node["type"], node.get("utc", False))
+            return cast if _is_exact_cast(inner, cast.type) else None
+        column = self._column(node)
+        return None if column is None else Operand(column, column.type)
+
+    def _sides(self, args: Sequence[Node]) -> tuple[Operand, Node, bool] | None:
+        """Return the column and the literal of a comparison, and whether the literal is on the left."""
+        left, right = args
+        is_mirrored = left["op"] == "Literal"
+        operand, literal = (self._operand(right), left) if is_mirrored else (self._operand(left), right)
+        return None if operand is None or literal["op"] != "Literal" else (operand, literal, is_mirrored)
+
+    def _comparison(self, args: Sequence[Node], op: Op, *, negate: bool) -> Predicate:
+        sides = self._sides(args)
+        if sides is None:
+            return TRUE
+        operand, literal, is_mirrored = sides
+        if is_mirrored:
+            op = _MIRRORED[op]
+        return _compare(operand, _OPPOSITE[op] if negate else op, literal)
+
+    def _null_safe(self, args: Sequence[Node], *, negate: bool) -> Predicate:
+        sides = self._sides(args)
+        if sides is None:
+            return TRUE
+        operand, literal, _ = sides
+        path = operand.column.path
+        if literal["value"] is None:
+            # a cast of a value that is not null may be null
+            return IsNull(path, negated=negate) if operand.type == operand.column.type else TRUE
+        return (
+            Or((_compare(operand, "<>", literal), IsNull(path)))
+            if negate
+            else _compare(operand, "=", literal)
+        )
+
+    def _in(self, args: Sequence[Node], *, negate: bool) -> Predicate:
+        operand, *literals = self._operand(args[0]), *args[1:]
+        if operand is None or not literals or any(item["op"] != "Literal" for item in literals):
+            return TRUE
+        present = [item for item in literals if item["value"] is not None]
+        values = [_listed(operand, item) for item in present]
+        if any(value is None for value in values):
+            return TRUE
+        if negate and len(present) < len(literals):
+            return FALSE
+        path = operand.column.path
+        numbers = tuple(value for value in values if not _is_nan(value))
+        if negate:
+            return In(path, numbers, negated=True) if numbers else IsNull(path, negated=True)
+        predicate: Predicate = In(path, numbers) if numbers else FALSE
+        return predicate if len(numbers) == len(values) else Or((predicate, _compare_nan(path, "=")))
+
+    def _text_test(self, node: Node, *, negate: bool) -> Predicate:
+        column, literal = self._column(node["args"][0]), node["args"][1]
+        # the types of strings with a collation have other names
+        if column is None or column.type != "string" or literal["op"] != "Literal":
+            return TRUE
+        text, path = literal["value"], column.path
+        if literal["type"] != "string" or text is None:
+            return TRUE
+        if _REPLACEMENT in text:  # files may contain other bytes that Spark reads as this character
+            return TRUE
+        if node["op"] == "Like":
+            return TRUE if node["escape"] in text else _like(path, text, negated=negate)
+        if node["op"] == "RLike":
+            plain = _PLAIN_REGEX.fullmatch(text)
+            if plain is None:
+                return TRUE
+            found = starts_with(path, plain[2]) if plain[1] else contains(path, plain[2])
+        elif not text:
+            return IsNull(path, negated=True)
+        else:
+            found = _TEXT_TESTS[node["op"]](path, text)
+        return dataclasses.replace(found, negated=negate)
+
+
+def _compare(operand: Operand, op: Op, node: Node) -> Predicate:
+    """Compare an operand with a literal."""
+    column = operand.column
+    if node["value"] is None:
         return FALSE
-    if literal.type in ("double", "float") and math.isnan(literal.value):
-        return _compare_nan(column.path, op) if column.type in FLOATS else TRUE
-    value = comparable(column, literal)
-    return TRUE if value is None else Comparison(column.path, op, value)
+    if column.type not in TEMPORAL:
+        literal = _literal(node)
+        if literal is not None and _is_nan(literal.value):
+            return _compare_nan(column.path, op) if column.type in FLOATS else TRUE
+        value = None if literal is None else comparable(column, literal)
+        return TRUE if value is None else Comparison(column.path, op, value)
+    moment = _moment(operand, node)
+    if moment is None:
+        return TRUE
+    if operand.type == column.type or operand.is_utc:
+        return Comparison(column.path, op, moment)
+    # Spark reads the values in the session's time zone, where an hour may occur twice or not at all
+    if op == "<>":
+        return IsNull(column.path, negated=True)
+    later, earlier = Comparison(column.path, "<", moment + _DAY), Comparison(column.path, ">", moment - _DAY)
+    return And((later, earlier)) if op == "=" else later if op in ("<", "<=") else earlier
 
 
 def _compare_nan(path: Path, op: Op) -> Predicate:
@@ -66,80 +284,85 @@ def _compare_nan(path: Path, op: Op) -> Predicate:
     return FALSE if op == ">" else IsNull(path, negated=True)
 
 
-def is_nan(column: SparkColumn, *, negate: bool) -> Predicate:
-    """Return whether a value is NaN, or is not; null is not NaN."""
-    if column.type not in FLOATS:
-        return TRUE
-    return TRUE if negate else Comparison(column.path, ">", math.inf)
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
 
 
-def moment(column: SparkColumn, value: dt.date | int | None) -> Any:
-    """Return a point in time as a value of a temporal column; None if comparing with it is uncertain.
+def _listed(operand: Operand, node: Node) -> Any:
+    """Return a value of a list; None if it is uncertain."""
+    column = operand.column
+    if column.type in TEMPORAL:
+        return _moment(operand, node) if operand.type == column.type or operand.is_utc else None
+    literal = _literal(node)
+    if literal is not None and _is_nan(literal.value):
+        return literal.value if column.type in FLOATS else None
+    return None if literal is None else comparable(column, literal)
 
-    Args:
-        column: The column.
-        value: A date, a datetime without time zone, or microseconds since 1970.
-    """
-    if isinstance(value, int):
-        try:
-            value = _EPOCH + dt.timedelta(microseconds=value)
-        except OverflowError:
-            return None
-    if value is None:
+
+def _literal(node: Node) -> Literal | None:
+    """Return a value that is not null and not temporal as a literal; None if it is not supported."""
+    spark_type, value = node["type"], node["value"]
+    if spark_type in INTEGER_BITS:
+        return Literal("int", value) if type(value) is int else None
+    if spark_type in FLOATS:
+        return Literal(spark_type, float(value))
+    if DECIMAL.fullmatch(spark_type):
+        return Literal("decimal", Decimal(value))
+    if spark_type == "boolean":
+        return Literal("boolean", value)
+    if spark_type == "binary":
+        return Literal("binary", bytes.fromhex(value))
+    if spark_type == "string" and _REPLACEMENT not in value:
+        return Literal("string", value)
+    return None
+
+
+def _moment(operand: Operand, node: Node) -> Any:
+    """Return days or microseconds since 1970 as a value of a temporal column; None if that is uncertain."""
+    value = node["value"]
+    if node["type"] != operand.type or type(value) is not int:
         return None
-    day = dt.datetime(value.year, value.month, value.day)
-    if day < OLDEST_CERTAIN or day.year > _NEWEST_CERTAIN_YEAR:
+    try:
+        found = _EPOCH + (dt.timedelta(value) if operand.type == "date" else dt.timedelta(microseconds=value))
+    except OverflowError:
         return None
-    if column.type == "timestamp" and isinstance(value, dt.datetime):
-        return pa.scalar(value, pa.timestamp("us", "UTC"))
-    return value
+    if found.replace(hour=0, minute=0, second=0, microsecond=0) < OLDEST_CERTAIN:
+        return None
+    if found.year > _NEWEST_CERTAIN_YEAR:
+        return None
+    if operand.column.type == "timestamp":
+        return pa.scalar(found, pa.timestamp("us", "UTC"))
+    return found.date() if operand.column.type == "date" else found
 
 
-def null_safe(column: SparkColumn, equal: Predicate, unequal: Predicate, *, negate: bool) -> Predicate:
-    """Return ``column <=> literal`` for a literal that is not null.
+def _is_exact_cast(operand: Operand, target: str) -> bool:
+    """Return whether a cast to another type keeps values distinct and in order.
 
-    Args:
-        column: The column.
-        equal: The result of ``column = literal``.
-        unequal: The result of ``column <> literal``.
-        negate: Whether to return the negation.
+    `comparable` decides which fractions represent the same integers. Timestamps without time zone are
+    compared with a margin.
     """
-    return Or((unequal, IsNull(column.path))) if negate else equal
+    source = operand.type
+    if source in INTEGER_BITS:
+        if target in INTEGER_BITS:
+            return INTEGER_BITS[source] <= INTEGER_BITS[target]
+        return target in FLOATS or DECIMAL.fullmatch(target) is not None
+    if source == "float":
+        return target == "double" and operand.column.type == "float"
+    if source == "timestamp_ntz":
+        return target == "timestamp"
+    before, after = DECIMAL.fullmatch(source), DECIMAL.fullmatch(target)
+    if before is None or after is None:
+        return False
+    scale, wider = int(before[2]), int(after[2])
+    return wider >= scale and int(after[1]) - wider >= int(before[1]) - scale
 
 
-def among(column: SparkColumn, values: Sequence[Any], *, has_null: bool, negate: bool) -> Predicate:
-    """Return whether a column is one of some values.
-
-    Args:
-        column: The column.
-        values: The values, as `comparable` or `moment` return them, or NaN.
-        has_null: Whether the list also contains NULL.
-        negate: Whether to return the negation.
-    """
-    if has_null and negate:
-        return FALSE
-    numbers = tuple(value for value in values if not (isinstance(value, float) and math.isnan(value)))
-    if negate:
-        return In(column.path, numbers, negated=True) if numbers else IsNull(column.path, negated=True)
-    predicate: Predicate = In(column.path, numbers) if numbers else FALSE
-    return predicate if len(numbers) == len(values) else Or((predicate, _compare_nan(column.path, "=")))
-
-
-def truth(column: SparkColumn | None, value: bool, *, negate: bool) -> Predicate:
-    """Return whether a boolean column has a value."""
-    if column is None or column.type != "boolean":
-        return TRUE
-    return Comparison(column.path, "=", value is not negate)
-
-
-def weak_like(path: Path, pattern: str, *, negated: bool) -> Predicate:
+def _like(path: Path, pattern: str, *, negated: bool) -> Predicate:
     """Weaken LIKE, without an escape character in the pattern, to the literal text in it.
 
     Strings in files may be invalid UTF-8. Spark then reads replacement characters, which wildcards and
     patterns can match, but Arrow's regular expressions cannot. Valid strings have the same bytes in both.
     """
-    if _REPLACEMENT in pattern:
-        return TRUE
     first, *rest = re.split("[%_]+", pattern)
     if not rest:
         return Comparison(path, "<>" if negated else "=", pattern)
@@ -153,38 +376,46 @@ def weak_like(path: Path, pattern: str, *, negated: bool) -> Predicate:
     return And(tuple(found)) if len(found) > 1 else found[0] if found else IsNull(path, negated=True)
 
 
-def weak_rlike(path: Path, pattern: str, *, negated: bool) -> Predicate:
-    """Return RLIKE as a search for a text; TRUE if the pattern may mean more than a text in Java."""
-    plain = _PLAIN_REGEX.fullmatch(pattern)
-    if plain is None:
-        return TRUE
-    found = starts_with(path, plain[2]) if plain[1] else contains(path, plain[2])
-    return dataclasses.replace(found, negated=negated)
-
-
 def is_trivial(predicate: Predicate) -> bool:
     """Return whether the predicate can never exclude a row."""
-    if isinstance(predicate, And):
-        return all(is_trivial(child) for child in predicate.children)
-    if isinstance(predicate, Or):
-        return any(is_trivial(child) for child in predicate.children)
-    return isinstance(predicate, Constant) and bool(predicate.value)
+    return fold_nodes(predicate, lambda leaf, _: bool(leaf == TRUE), all, any)
+
+
+def kind_of(predicate: Predicate) -> Hashable:
+    """Return the columns and operators of a weakened predicate, without its literals.
+
+    Example:
+        >>> kind_of(Comparison(("user",), "=", 1)) == kind_of(Comparison(("user",), "=", 2))
+        True
+    """
+
+    def kind(leaf: Leaf, negated: bool) -> Hashable:
+        assert not negated
+        if isinstance(leaf, Constant):
+            return leaf
+        variant = leaf.op if isinstance(leaf, Comparison) else getattr(leaf, "negated", None)
+        return type(leaf), leaf.column, variant
+
+    def joined(word: str, kinds: Sequence[Hashable]) -> Hashable:
+        return word, *kinds
+
+    return fold_nodes(predicate, kind, lambda kinds: joined("And", kinds), lambda kinds: joined("Or", kinds))
 
 
 def spark_semantics(bound: Bound) -> Bound:
     """Return a bound predicate that NaN matches as in Spark, where it is greater than every number.
 
-    Only for the nodes of this module, which contain no negation, under which Arrow treats NaN differently.
+    Only for the nodes of `weaken`, which contain no negation, under which Arrow treats NaN differently.
 
     Example:
         >>> from intarsia.predicate import bind, parse_sql
         >>> str(spark_semantics(bind(parse_sql("x > 1.5"), pa.schema({"x": pa.float64()}))))
         '(x > 1.5 OR x IS NAN)'
     """
-    if isinstance(bound, BoundAnd):
-        return conjoin([spark_semantics(child) for child in bound.children])
-    if isinstance(bound, BoundOr):
-        return disjoin([spark_semantics(child) for child in bound.children])
-    if isinstance(bound, BoundCompare) and pa.types.is_floating(bound.type):
-        return dataclasses.replace(bound, or_nan=bound.op in (">", ">=", "<>"))
-    return bound
+
+    def with_nan(leaf: Condition | BoundConstant) -> Bound:
+        if isinstance(leaf, BoundCompare) and pa.types.is_floating(leaf.type):
+            return dataclasses.replace(leaf, or_nan=leaf.op in (">", ">=", "<>"))
+        return leaf
+
+    return fold(bound, with_nan, conjoin, disjoin)

@@ -55,12 +55,6 @@ def register(spark: SparkSession) -> None:
     """
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-    class SplitPartition(InputPartition):
-        """One split of a plan."""
-
-        def __init__(self, split: Split) -> None:
-            self.split = split
-
     class SplitReader(DataSourceReader):
         """Reads the splits of a plan."""
 
@@ -69,14 +63,13 @@ def register(spark: SparkSession) -> None:
 
         def partitions(self) -> list[InputPartition]:
             """Plan the scan."""
-            return [SplitPartition(split) for split in _plan(self.options)]
+            return [InputPartition(split) for split in _scan(self.options).plan(_SPLIT_BYTES)]
 
         def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
             """Read one split, on an executor."""
-            if isinstance(
-                partition, SplitPartition
-            ):  # if there are no partitions, Spark reads a partition of its own
-                rows = partition.split.to_arrow()
+            split = getattr(partition, "value", None)
+            if isinstance(split, Split):  # if there are no partitions, Spark reads a partition of its own
+                rows = split.to_arrow()
                 yield from rows.cast(spark_schema(rows.schema)).to_batches()
 
     class Intarsia(DataSource):
@@ -107,11 +100,6 @@ def _scan(options: Mapping[str, str]) -> Any:
     names = options.get("columns")
     columns = None if names is None else [name.strip() for name in names.split(",")]
     return open_table(options["path"]).scan(options.get("where"), columns)
-
-
-def _plan(options: Mapping[str, str]) -> list[Split]:
-    splits: list[Split] = _scan(options).plan(_SPLIT_BYTES)
-    return splits
 
 
 def spark_schema(schema: pa.Schema) -> pa.Schema:

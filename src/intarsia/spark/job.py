@@ -7,14 +7,19 @@ tasks again. It does not use ``toLocalIterator``, which runs at most two tasks a
 from __future__ import annotations
 
 import contextlib
+import json
+import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from intarsia.embed.report import Progress, no_progress
 from intarsia.errors import IntarsiaError
+from intarsia.lake.each_file import FileFailure
 from intarsia.spark.sessions import is_connect, map_in_arrow
 
 if TYPE_CHECKING:
@@ -191,3 +196,154 @@ class _ConnectWatch:
             known = stages or ()
             done = sum(stage.num_completed_tasks for stage in known)
             self._tasks = (done, sum(stage.num_tasks for stage in known))
+
+
+#: Files are added to a task up to this size. Starting a task takes 10 to 60 ms.
+TASK_BYTES = 16 << 20
+
+#: Opening a file takes as long as indexing this many bytes.
+OPEN_BYTES = 256 << 10
+
+#: A job has at least this many tasks, if there are enough files, to use all cores of a machine.
+MIN_TASKS = 32
+
+#: A job has at most this many tasks: Spark is slow to start tens of thousands.
+MAX_TASKS = 10_000
+
+
+def tasks_of(sizes: Mapping[str, int]) -> list[list[str]]:
+    """Divide files among tasks: one task for each large file, several small files in a task.
+
+    Args:
+        sizes: The size of each file in bytes; 0 if unknown.
+
+    Returns:
+        The paths of each task, in the order of ``sizes``.
+
+    Example:
+        >>> tasks_of({"a": 1 << 30, "b": 1 << 30})
+        [['a'], ['b']]
+        >>> tasks = tasks_of({f"{n}": 300_000 for n in range(1_000)})
+        >>> len(tasks), max(map(len, tasks))
+        (35, 29)
+    """
+    weights = {path: (size or TASK_BYTES) + OPEN_BYTES for path, size in sizes.items()}
+    total = sum(weights.values())
+    limit = max(min(TASK_BYTES, total / MIN_TASKS), total / MAX_TASKS)
+    tasks: list[list[str]] = []
+    filled = limit
+    for path, weight in weights.items():
+        if filled + weight > limit:
+            tasks.append([])
+            filled = 0
+        tasks[-1].append(path)
+        filled += weight
+    return tasks
+
+
+#: Processes a file on an executor, and returns an object for JSON.
+Act: TypeAlias = Callable[[str], Any]
+
+#: Tasks in the first part of a job that stops after too many failures; each part has twice as many.
+_FIRST_TASKS = 16
+
+
+def run_on_files(
+    spark: SparkSession,
+    sizes: Mapping[str, int],
+    work: Callable[[str], str],
+    show: Callable[[int], None],
+    is_failure: Callable[[str], bool] = lambda _: False,
+    max_failures: int | None = None,
+) -> list[str]:
+    """Run ``work`` on each file, several small files in a task.
+
+    Args:
+        spark: The session.
+        sizes: The size of each file in bytes.
+        work: Runs on the executors, possibly more than once per file, because Spark retries tasks.
+        show: Called with the number of files that are done.
+        is_failure: Whether a result is a failure.
+        max_failures: Stop when more files have failed. The tasks then run in parts, which double in size,
+            because the results of tasks arrive together.
+
+    Returns:
+        The results in undefined order; incomplete if too many files have failed.
+    """
+    tasks = tasks_of(sizes)
+    results: list[str] = []
+    files_done, start = 0, 0
+    step = len(tasks) if max_failures is None else _FIRST_TASKS
+    while start < len(tasks):
+        part = tasks[start : start + step]
+        done_after = list(accumulate(map(len, part), initial=files_done))
+        results += run_tasks(spark, part, work, lambda done, _, edges=done_after: show(edges[done]))  # type: ignore[misc]
+        files_done, start, step = done_after[-1], start + len(part), step * 2
+        if max_failures is not None and sum(map(is_failure, results)) > max_failures:
+            break
+    return results
+
+
+def act_on_files(
+    spark: SparkSession, sizes: Mapping[str, int], act: Act, show: Progress, label: str
+) -> tuple[dict[str, Any], list[FileFailure]]:
+    """Run an action on each file, whose result is an object for JSON.
+
+    Args:
+        spark: The session.
+        sizes: The size of each file in bytes.
+        act: The action.
+        show: Called with the number of files that are done.
+        label: The label of the progress.
+
+    Returns:
+        The results by path, and the files that failed, both ordered by path.
+    """
+
+    def work(path: str) -> str:
+        try:
+            return json.dumps({"path": path, "result": act(path)})
+        except Exception as error:  # noqa: BLE001  one bad file must not stop the others
+            failure = FileFailure(path, error)
+            return json.dumps({"path": path, "error": failure.reason, "code": failure.code})
+
+    show(0, len(sizes), label)
+    # by path, because Spark may return two results of a task that ran twice
+    found = {
+        outcome["path"]: outcome
+        for outcome in map(
+            json.loads, run_on_files(spark, sizes, work, lambda done: show(done, len(sizes), label))
+        )
+    }
+    return (
+        {path: found[path]["result"] for path in sorted(found) if "result" in found[path]},
+        _failures([found[path] for path in sorted(found) if "error" in found[path]]),
+    )
+
+
+def _failures(outcomes: Sequence[Mapping[str, str]]) -> list[FileFailure]:
+    """Restore the failures, whose errors were raised by the executor's Python."""
+    return [
+        FileFailure(found["path"], IntarsiaError(found["error"], reason=found["code"], path=found["path"]))
+        for found in outcomes
+    ]
+
+
+def reporter(progress: Progress | bool, unit: str) -> Progress:
+    """Return the function that a job calls with its progress.
+
+    Args:
+        progress: The caller's function; True to print a line on stderr if it is a terminal.
+        unit: The plural noun of the units that are counted.
+    """
+    if callable(progress):
+        return progress
+    if not progress or not sys.stderr.isatty():
+        return no_progress
+
+    def print_line(done: int, total: int, label: str) -> None:
+        """Overwrite one line, and end it when all is done."""
+        sys.stderr.write(f"\r{label}: {done} of {total} {unit}" + ("\n" if done == total > 0 else ""))
+        sys.stderr.flush()
+
+    return print_line

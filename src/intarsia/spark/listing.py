@@ -1,25 +1,36 @@
-"""List the files that Spark would read, with their partition values, and convert their names for Python.
+"""The files of a lake: as Spark lists them for a frame, and as Intarsia does for a job.
 
-The list comes from Spark, not from `intarsia.lake.discovery`. The two differ in details of hidden names and
-partition columns, and an additional or missing file would change the result.
+The files of a frame come from Spark, not from `intarsia.lake.discovery`. The two differ in details of hidden
+names and partition columns, and an additional or missing file would change the result.
 """
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import os
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
+from intarsia.errors import ListingError, UnsupportedFeatureError
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.discovery import HIVE_NULL
+from intarsia.lake.discovery import HIVE_NULL, FileRole, find_files, role_of_name
+from intarsia.lake.opening import open as open_table
+from intarsia.lake.table import Table
+from intarsia.spark.sessions import is_connect, setting
+from intarsia.spark.spark_types import quoted
+from intarsia.storage import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
+_LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _SCHEME = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.\-]*):(?://[^/]*)?(?=/)")
 _GLOB = re.compile(r"[\\*?\[\]{}]")
 _ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
@@ -76,11 +87,6 @@ def list_files(frame: DataFrame, paths: Sequence[str]) -> Listing | None:
         return Listing(tuple(files), None)
     # Spark supports only one base path, so with several the partition columns of a file are unclear
     return Listing(tuple(files), _GLOB.sub(r"\\\g<0>", next(iter(roots)))) if len(roots) == 1 else None
-
-
-def spark_path(file: DataFile) -> str:
-    """Return the argument for ``spark.read.parquet`` that selects exactly this file."""
-    return exact_path(file.uri)
 
 
 def exact_path(path: str) -> str:
@@ -178,3 +184,252 @@ def _lies_below(segments: list[str], pattern: list[str]) -> bool:
 def _unescape(text: str) -> str:
     """Decode a partition's name or value as Spark does: each ``%XX`` is one character."""
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
+
+
+def rows_of_files(spark: SparkSession, whole: DataFrame, listing: Listing, files: Sequence[str]) -> DataFrame:
+    """Return a DataFrame over some of the files, with the schema of all files."""
+    reader = uncached(spark).schema(whole.schema)
+    if listing.base_path is not None:
+        reader = reader.option("basePath", listing.base_path)
+    with _listing_on_the_driver(spark, len(files)):
+        return reader.parquet(*files)
+
+
+@contextlib.contextmanager
+def _listing_on_the_driver(spark: SparkSession, count: int) -> Iterator[None]:
+    """List on the driver: above 32 paths Spark starts a job, which takes 20 times as long."""
+    before = setting(spark, _LISTING_THRESHOLD)
+    # a Connect session lists later, when the frame runs
+    if is_connect(spark) or not before.isdigit() or int(before) >= count:
+        yield
+        return
+    spark.conf.set(_LISTING_THRESHOLD, str(count))
+    try:
+        yield
+    finally:
+        spark.conf.set(_LISTING_THRESHOLD, before)
+
+
+def selected(whole: DataFrame, columns: Sequence[str]) -> list[str]:
+    """Return names for ``select``; a name that equals a column's whole name is quoted because of its dots."""
+    if isinstance(columns, str):
+        columns = [columns]
+    dotted = {name for name in whole.columns if "." in name or "`" in name}
+    return [quoted(name) if name in dotted else name for name in columns]
+
+
+#: Names in a folder that mark it as a table of another format, with the name of the format.
+_LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
+
+#: The row of DESCRIBE FORMATTED that precedes the facts about the table.
+_FACTS = "# Detailed Table Information"
+
+
+@dataclass(frozen=True)
+class CatalogTable:
+    """A table of Parquet files in the catalog.
+
+    Attributes:
+        name: The name as the caller wrote it.
+        location: The URI of its folder, in which no character is encoded.
+        partition_columns: The names of its partition columns.
+    """
+
+    name: str
+    location: str
+    partition_columns: tuple[str, ...]
+
+
+def find_table(spark: SparkSession, path: object) -> CatalogTable | None:
+    """Return the table with this name; None if it is a path.
+
+    An existing path is a path, even if a table has the same name.
+
+    Raises:
+        UnsupportedFeatureError: If it is a view, or a table that does not consist of Parquet files alone.
+    """
+    if not isinstance(path, str) or "/" in path or os.sep in path or local_path(path) is None:
+        return None
+    if os.path.lexists(path) or not _exists(spark, path):
+        return None
+    rows = [(row[0], row[1]) for row in spark.sql(f"DESCRIBE FORMATTED {path}").collect()]
+    names = [name for name, _ in rows]
+    # the rows before are columns, which may have any name
+    start = names.index(_FACTS) if _FACTS in names else len(names)
+    facts = dict(rows[start:])
+    if facts.get("Type") == "VIEW" or "Location" not in facts:
+        raise UnsupportedFeatureError(
+            f"{path} is not a table with files of its own; pass the table or the path that it reads",
+            reason="not-a-table-of-files",
+            path=path,
+        )
+    described = f"{facts.get('Provider', '')} {facts.get('Serde Library', '')}".strip()
+    if "parquet" not in described.lower():
+        raise UnsupportedFeatureError(
+            f"{path} is a table of format {described or 'unknown'}, which is not supported; pass a Parquet "
+            "table or a path",
+            reason="not-a-parquet-table",
+            path=path,
+        )
+    columns = spark.catalog.listColumns(path)
+    partitions = tuple(column.name for column in columns if column.isPartition)
+    return CatalogTable(path, facts["Location"], partitions)
+
+
+def refuse_managed_folder(folder: str) -> None:
+    """Raise an error if a local folder belongs to a table format that keeps a log of its files.
+
+    Raises:
+        UnsupportedFeatureError: If it is the folder of a Delta, Hudi or Iceberg table.
+    """
+    path = os.path.realpath(folder)
+    for parent in (path, *map(str, Path(path).parents)):  # the folder may be a part of the table
+        found = _format_of(parent)
+        if found is not None:
+            raise UnsupportedFeatureError(
+                f"{folder}: the files belong to a {found} table, whose log specifies which of them are "
+                f"current; rewrite the table with the commands of {found}",
+                reason="managed-table",
+                path=folder,
+            )
+
+
+def _format_of(folder: str) -> str | None:
+    """Return the name of the format of the table in a folder."""
+    found = next((known for name, known in _LOGS.items() if os.path.isdir(os.path.join(folder, name))), None)
+    metadata = os.path.join(folder, "metadata")
+    if found is None and os.path.isdir(metadata):
+        with suppress(OSError):
+            if any(name.endswith(".metadata.json") for name in os.listdir(metadata)):
+                return "Iceberg"
+    return found
+
+
+def _exists(spark: SparkSession, name: str) -> bool:
+    try:
+        return bool(spark.catalog.tableExists(name))
+    except Exception:  # noqa: BLE001  a text that cannot be the name of a table
+        return False
+
+
+Source: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+
+
+@dataclass(frozen=True)
+class LakeFiles:
+    """The files of a lake.
+
+    Attributes:
+        files: The files by path, under names that Python can open.
+        others: The number of other files in the folders.
+        names: The paths for `intarsia.open`.
+    """
+
+    files: dict[str, DataFile]
+    others: int
+    names: str | list[str]
+
+    def open(self) -> Table:
+        """Open the lake under names that executors can open, too: they have another current folder."""
+        names = [self.names] if isinstance(self.names, str) else self.names
+        found = [name if "://" in name else os.path.abspath(name) for name in names]
+        return open_table(found[0] if len(found) == 1 else found)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The size of each file in bytes."""
+        return {path: file.size_bytes for path, file in self.files.items()}
+
+
+def list_lake(spark: SparkSession, source: Source) -> LakeFiles:
+    """Find the distinct files of a path, of several, or of a table.
+
+    Raises:
+        FileNotFoundError: If a path does not exist.
+        UnsupportedFeatureError: If a name is that of a view, or of a table that has not only Parquet files.
+    """
+    named = [source] if isinstance(source, str | os.PathLike) else source
+    items = [path for item in named for path in _files_of(spark, item)]
+    files: dict[str, DataFile] = {}
+    others: set[str] = set()
+    for item in items:
+        name = python_path(item)
+        try:
+            chosen = find_files(name)
+            listed: Sequence[DataFile] = chosen.files
+            others.update(chosen.others)
+        except (FileNotFoundError, ListingError):
+            raise
+        except Exception:  # noqa: BLE001  a store that only Spark can list; Spark then raises the clearer error
+            listed, beside = _choose(item, list_by_spark(spark, item))
+            others.update(beside)
+        for file in listed:
+            files.setdefault(file.path if file.is_remote else os.path.abspath(file.path), file)
+    names = [python_path(item) for item in items]
+    return LakeFiles(files, len(others), names[0] if len(names) == 1 else names)
+
+
+def paths_of(source: Source) -> list[str]:
+    """Return one path or several as a list."""
+    items = [source] if isinstance(source, str | os.PathLike) else source
+    return [os.fspath(item) for item in items]
+
+
+def _files_of(spark: SparkSession, item: str | os.PathLike[str]) -> list[str]:
+    """Return the folder of a table, and its files elsewhere: partitions can have other locations."""
+    table = find_table(spark, item)
+    if table is None:
+        return [os.fspath(item)]
+    folder = python_path(table.location, decode=False).rstrip("/")
+    files = [python_path(uri) for uri in spark.table(table.name).inputFiles()]
+    return [folder, *(path for path in files if not path.startswith(f"{folder}/"))]
+
+
+def _choose(item: str, listed: Sequence[DataFile]) -> tuple[list[DataFile], list[str]]:
+    """Divide the files that Spark listed below a path into those to index and the paths of the others."""
+    names = {file.uri: file.uri.rpartition("/")[2] for file in listed}
+    is_named = list(names.values()) == [item.rstrip("/").rpartition("/")[2]]
+    others = [uri for uri, name in names.items() if role_of_name(name) is FileRole.OTHER]
+    if is_named or glob.has_magic(item):
+        others = []
+    # files without an extension are tried, because Python may be unable to read their first bytes
+    return [file for file in listed if file.uri not in others], others
+
+
+class SourceFile(NamedTuple):
+    """A file at one point in time.
+
+    Attributes:
+        uri: Its URI, as Spark returns it.
+        size: Its size in bytes.
+        modified: The time of its last modification, in the finest unit of the file system.
+    """
+
+    uri: str
+    size: int
+    modified: int
+
+
+def source_files(spark: SparkSession, frame: DataFrame) -> list[SourceFile]:
+    """Return the files of a frame as they are now, ordered by URI, without those that have been removed.
+
+    Args:
+        spark: The session.
+        frame: A frame on Parquet files.
+    """
+    uris = sorted(frame.inputFiles())
+    found = []
+    for uri in uris:
+        with suppress(OSError):
+            state = os.stat(python_path(uri))
+            found.append(SourceFile(uri, state.st_size, state.st_mtime_ns))
+    # without any, they are in an object store, or on a machine that only the server of Connect can access
+    return found or _from_spark(spark, uris)
+
+
+def _from_spark(spark: SparkSession, uris: list[str]) -> list[SourceFile]:
+    if not uris:
+        return []
+    found = spark.read.format("binaryFile").load(uris)
+    rows = found.selectExpr("path", "length", "unix_micros(modificationTime)").collect()
+    return sorted(SourceFile(*row) for row in rows)

@@ -5,29 +5,44 @@ from __future__ import annotations
 import os
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from intarsia.embed.attach import checked_indexes
-from intarsia.embed.report import Progress
+from intarsia.embed.report import Note, Progress, distinct_names
 from intarsia.embed.structures import Attachables
 from intarsia.errors import UnsupportedFeatureError, WriteError
-from intarsia.spark.arrow_batches import batches_of_counted_rows, likely_row_bytes
-from intarsia.spark.checksums import Checksums, checksums, different_columns, quoted, with_hashes
+from intarsia.read.amounts import count, size
+from intarsia.spark.checksums import (
+    Checksums,
+    batches_of_counted_rows,
+    checksums,
+    different_columns,
+    likely_row_bytes,
+    with_hashes,
+)
 from intarsia.spark.clustering import Clustering, arranged, check_partition_columns
-from intarsia.spark.job import TaskProgress, collect_rows
-from intarsia.spark.listing import exact_path, fixed_folder, list_files, python_path, uncached
-from intarsia.spark.optimize_report import OptimizeReport
-from intarsia.spark.part_files import OUTCOME, PartOptions, outcome_of, write_parts
-from intarsia.spark.progress_line import reporter
+from intarsia.spark.job import TaskProgress, collect_rows, reporter
+from intarsia.spark.listing import (
+    Source,
+    exact_path,
+    find_table,
+    fixed_folder,
+    list_files,
+    paths_of,
+    python_path,
+    refuse_managed_folder,
+    source_files,
+    uncached,
+)
+from intarsia.spark.part_files import OUTCOME, PartOptions, Staging, outcome_of, write_parts
 from intarsia.spark.sessions import map_in_arrow
 from intarsia.spark.shipping import pack_index
-from intarsia.spark.source_files import source_files
-from intarsia.spark.staging import Staging
-from intarsia.spark.tables import find_table, refuse_managed_folder
+from intarsia.spark.spark_types import quoted
 from intarsia.storage import local_path
 from intarsia.write import Writer, WriteReport
 from intarsia.write.output import dry_run
@@ -36,7 +51,89 @@ from intarsia.write.sorting import SortBy
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Source: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class OptimizeReport:
+    """The report of `intarsia.spark.optimize`; ``str(report)`` returns a summary.
+
+    Attributes:
+        destination: The folder of the new files.
+        per_file: The report of each new file, ordered by path.
+        num_rows: The number of rows, which equals that of the source.
+        verified: The columns whose checksums equal those of the source.
+        files_before: The number of files of the source.
+        bytes_before: Their total length.
+        seconds: Total time taken.
+
+    Example:
+        >>> written = WriteReport("out/a.parquet", 1000, 1, 900_000, 900, ("city",), ("page_index",), (), 0.1)
+        >>> print(OptimizeReport("out", (written,), 1000, ("city",), 30, 1_000_000, 2.5))
+        out: wrote 1,000 rows from 30 files to 1 file in 2.5 s
+        1.0 MB became 900 kB, with page_index
+        1 column verified against the source
+    """
+
+    destination: str
+    per_file: tuple[WriteReport, ...] = field(repr=False)
+    num_rows: int
+    verified: tuple[str, ...]
+    files_before: int
+    bytes_before: int
+    seconds: float
+
+    @property
+    def files_after(self) -> int:
+        """The number of new files."""
+        return len(self.per_file)
+
+    @property
+    def bytes_after(self) -> int:
+        """Total length of the new files, including indexes."""
+        return sum(file.num_bytes for file in self.per_file)
+
+    @property
+    def built(self) -> tuple[str, ...]:
+        """Names of the indexes that were built in at least one file."""
+        return distinct_names(file.built for file in self.per_file)
+
+    @property
+    def notes(self) -> list[dict[str, Any]]:
+        """``path``, ``column``, ``index``, ``reason`` and ``code`` of each note."""
+        return [{"path": file.path, **asdict(note)} for file in self.per_file for note in file.notes]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as a JSON object."""
+        return {
+            "destination": self.destination,
+            "rows": self.num_rows,
+            "verified": list(self.verified),
+            "files": {"before": self.files_before, "after": self.files_after},
+            "bytes": {"before": self.bytes_before, "after": self.bytes_after},
+            "built": list(self.built),
+            "seconds": self.seconds,
+            "notes": self.notes,
+            "per_file": [file.to_dict() for file in self.per_file],
+        }
+
+    def __str__(self) -> str:
+        built = f", with {', '.join(self.built)}" if self.built else ""
+        before, after = count(self.files_before, "file"), count(self.files_after, "file")
+        rows = count(self.num_rows, "row")
+        lines = [
+            f"{self.destination}: wrote {rows} from {before} to {after} in {self.seconds:.1f} s",
+            f"{size(self.bytes_before)} became {size(self.bytes_after)}{built}",
+            f"{count(len(self.verified), 'column')} verified against the source",
+        ]
+        files_of: dict[Note, int] = defaultdict(int)
+        for file in self.per_file:
+            for whole in {Note(note.column, None, note.index, note.reason, note.code) for note in file.notes}:
+                files_of[whole] += 1
+        notes = [f"note: {note} ({count(files, 'file')})" for note, files in files_of.items()]
+        more = [f"… and {count(len(notes) - _SHOWN, 'more note')}"] if len(notes) > _SHOWN else []
+        return "\n".join([*lines, *notes[:_SHOWN], *more])
+
 
 #: The default size of a file in bytes; a few tasks of Spark read a file of this size.
 TARGET_FILE_SIZE = 128 << 20
@@ -213,9 +310,7 @@ def source_rows(spark: SparkSession, source: Source) -> tuple[DataFrame, list[st
         for folder in folders:
             refuse_managed_folder(folder)
         return reader.table(table.name), folders, table.partition_columns
-    paths = (
-        [os.fspath(source)] if isinstance(source, str | os.PathLike) else [os.fspath(item) for item in source]
-    )
+    paths = paths_of(source)
     names = [local_path(python_path(path)) for path in paths]
     folders = [fixed_folder(name) for name in names if name is not None]
     for folder in folders:
@@ -247,14 +342,14 @@ def arrow_schema_of(frame: DataFrame) -> pa.Schema:
     Raises:
         UnsupportedFeatureError: If the files cannot preserve the type of a column.
     """
-    for field in frame.schema:
-        found = next(_unsupported(field.dataType), None)
+    for column in frame.schema:
+        found = next(_unsupported(column.dataType), None)
         if found is not None:
             raise UnsupportedFeatureError(
-                f"column {field.name!r} has type {found}, which cannot be rewritten; cast it, and write the "
+                f"column {column.name!r} has type {found}, which cannot be rewritten; cast it, and write the "
                 "result with Spark first",
                 reason="unsupported-type",
-                column=field.name,
+                column=column.name,
             )
     fields = frame.limit(0).toArrow().schema
     return pa.schema([pa.field(field.name, _in_utc(field.type), field.nullable) for field in fields])
@@ -345,13 +440,13 @@ def _written(spark: SparkSession, folder: str, source: DataFrame, partitions: Se
     # partition columns as in the source, because Spark infers their types from the names of folders
     reader = uncached(spark).option("mergeSchema", "false")
     found = {field.name: field.dataType for field in reader.parquet(exact_path(folder)).schema}
-    for field in source.schema:
-        if field.name not in partitions and field.dataType != found.get(field.name):
+    for column in source.schema:
+        if column.name not in partitions and column.dataType != found.get(column.name):
             raise WriteError(
-                f"column {field.name!r} would change its type from {field.dataType.simpleString()} to "
-                f"{found[field.name].simpleString() if field.name in found else 'nothing'}; cast it first",
+                f"column {column.name!r} would change its type from {column.dataType.simpleString()} to "
+                f"{found[column.name].simpleString() if column.name in found else 'nothing'}; cast it first",
                 reason="type-changed",
-                column=field.name,
+                column=column.name,
             )
     return (
         uncached(spark)

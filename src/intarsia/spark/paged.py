@@ -22,17 +22,21 @@ from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn
 from intarsia.rows.selection import RowSelection
-from intarsia.spark.checksums import quoted
+from intarsia.spark.listing import Listing, exact_path, rows_of_files, selected
 from intarsia.spark.planning import RemainingFile
-from intarsia.spark.sessions import map_in_arrow
-from intarsia.spark.spark_types import reads_as_is
+from intarsia.spark.sessions import is_on, map_in_arrow, setting
+from intarsia.spark.spark_types import quoted, reads_as_is
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 #: The bytes that a task reads, approximately.
 _TASK_BYTES: Final = 32 << 20
+
+#: The bytes that Python has to save for the mode "auto" to choose it: it decodes more slowly than Spark.
+_MIN_SAVED: Final = "spark.intarsia.minSavedBytes"
+_DEFAULT_MIN_SAVED: Final = 64 << 20
 
 _LEAVES: Final = {
     "boolean": pa.bool_(),
@@ -69,6 +73,57 @@ class PageReading:
     splits: tuple[tuple[Split, tuple[str | None, ...]], ...]
     others: tuple[RemainingFile, ...]
     saved_bytes: int
+
+
+def read_pages(
+    spark: SparkSession,
+    whole: DataFrame,
+    listing: Listing,
+    table: TableFiles,
+    planned: Sequence[RemainingFile],
+    wanted: Sequence[str],
+    where: str | Column,
+    *,
+    required: bool,
+) -> tuple[DataFrame | None, str | None]:
+    """Return the matching rows, with single pages read by Python where possible; None if nowhere."""
+    if "_metadata" in str(where).lower():
+        return None, "the Python reader has no metadata columns"
+    if any(is_on(spark, f"spark.sql.files.ignore{what}Files") for what in ("Corrupt", "Missing")):
+        return None, "the Python reader does not skip damaged and missing files"
+    by_name = {field.name: field for field in whole.schema}
+    schema = type(whole.schema)([by_name[name] for name in wanted])
+    partition = {name.lower() for file in listing.files for name, _ in file.partition}
+    of_folders = [name for name in wanted if name.lower() in partition]
+    case_sensitive = is_on(spark, "spark.sql.caseSensitive")
+    reading = plan_pages(
+        table,
+        planned,
+        schema,
+        of_folders,
+        case_sensitive=case_sensitive,
+        keeps_dates=setting(spark, "spark.sql.parquet.datetimeRebaseModeInRead") == "CORRECTED",
+    )
+    if not reading.splits:
+        return None, "the Python reader cannot skip pages of the remaining files"
+    if not required:
+        least = setting(spark, _MIN_SAVED)
+        if reading.saved_bytes < (int(least) if least.isdigit() else _DEFAULT_MIN_SAVED):
+            return None, f"the Python reader would save less than {_MIN_SAVED}"
+        if not can_read_pages(spark, reading):
+            return None, "the executors cannot read the files with Python"
+    frame = pages_frame(spark, reading, schema, of_folders, case_sensitive=case_sensitive)
+    why = None
+    if reading.others:
+        others = [exact_path(one.file.uri) for one in reading.others]
+        frame = frame.union(rows_of_files(spark, whole, listing, others).select(*selected(whole, wanted)))
+        why = f"Spark reads {len(others)} of {len(planned)} files"
+    try:
+        frame = frame.where(where)
+        frame.schema  # noqa: B018  a Connect session resolves names only then
+    except Exception as error:  # noqa: BLE001  such as a name that is qualified with that of the table
+        return None, f"Spark cannot resolve the condition: {error}"
+    return frame, why
 
 
 def plan_pages(

@@ -22,7 +22,6 @@ from intarsia.read.file_plan import count_planned
 from intarsia.read.report import LAKE_INDEX, FileOutcome, ScanReport
 from intarsia.rows.selection import RowSelection
 from intarsia.spark.binding import SparkBinder
-from intarsia.spark.table_binding import SparkTableBinder
 from intarsia.storage import QueryReads
 
 #: Files that are planned before it is decided whether to plan the others.
@@ -112,17 +111,15 @@ class FilePlanner:
             with closing(plans):
                 for ordinal, (entry, future) in zip(possible, plans, strict=True):
                     found[ordinal] = self._planned(entry, future)
-        unplanned = [ordinal for ordinal in left if ordinal not in found]
+        unplanned = {ordinal: table.files[ordinal] for ordinal in left if ordinal not in found}
         if unplanned:
-            self._add_whole(table, unplanned)
-        for ordinal in unplanned:
-            entry = table.files[ordinal]
-            found[ordinal] = RemainingFile(entry, None, entry.size_bytes)
+            self.report.add_whole(len(unplanned), sum(file.size_bytes for file in unplanned.values()))
+        found |= {ordinal: RemainingFile(file, None, file.size_bytes) for ordinal, file in unplanned.items()}
         return [planned for _, planned in sorted(found.items()) if planned is not None]
 
     def _not_excluded(self, table: TableFiles, snapshot: Snapshot) -> tuple[Planner, Sequence[int]]:
         """Return the ordinals of the files that partition values and the lake index do not exclude."""
-        query = SparkTableBinder(self._binder, table.files)
+        query = self._binder.of_table(table.files)
         planner = Planner(table, query, self.report, snapshot)
         try:
             return planner, planner.survivors().files
@@ -152,10 +149,6 @@ class FilePlanner:
             if before - after < _MIN_SHARE * before or self.is_out_of_time:
                 return
             yield rest[first : first + _BATCH]
-
-    def _add_whole(self, table: TableFiles, ordinals: Sequence[int]) -> None:
-        sizes = [table.files[ordinal].size_bytes for ordinal in ordinals]
-        self.report.add_whole(len(sizes), sum(sizes))
 
     def _planned(self, entry: DataFile, future: Future[OpenPlan]) -> RemainingFile | None:
         """Return the rows to read of a file; None if there are none."""

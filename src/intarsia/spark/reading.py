@@ -3,46 +3,94 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+from weakref import WeakKeyDictionary
 
 import pyarrow.compute as pc
 
 from intarsia.errors import IntarsiaError
 from intarsia.file import Ignored
 from intarsia.lake.table_files import TableFiles
-from intarsia.predicate import Constant, Path, Predicate, parse_expression
+from intarsia.predicate import parse_expression
 from intarsia.read.report import ScanReport, warn_of_ignored
 from intarsia.spark.binding import SparkBinder
-from intarsia.spark.conditions import is_trivial
-from intarsia.spark.listing import Listing, list_files, spark_path, uncached
-from intarsia.spark.native import plan_natively
-from intarsia.spark.paged import can_read_pages, pages_frame, plan_pages
-from intarsia.spark.planning import FilePlanner, RemainingFile
-from intarsia.spark.read_choice import MODES, Mode, ReadChoice, remember
-from intarsia.spark.rules import refuse_unplannable
-from intarsia.spark.sessions import is_connect
-from intarsia.spark.spark_types import SparkColumn, resolve
-from intarsia.spark.sql_text import spark_sql
-from intarsia.spark.tables import find_table
-from intarsia.spark.where import weaken
+from intarsia.spark.conditions import UNKNOWN, Node, is_trivial, weaken
+from intarsia.spark.enabling import analyzed_condition, plan_natively
+from intarsia.spark.listing import (
+    Listing,
+    Source,
+    exact_path,
+    find_table,
+    list_files,
+    paths_of,
+    rows_of_files,
+    selected,
+    uncached,
+)
+from intarsia.spark.paged import read_pages
+from intarsia.spark.planning import FilePlanner
+from intarsia.spark.rules import kept_parts, refuse_unplannable
+from intarsia.spark.sessions import is_connect, is_on, setting
+from intarsia.spark.spark_types import resolve
+from intarsia.spark.sql_text import parse_condition, spark_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-Source: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+#: A way to read; see `intarsia.spark.read`.
+Mode: TypeAlias = Literal["auto", "native", "pages", "files"]
+
+#: All modes.
+MODES: Final = get_args(Mode)
+
+#: The last choice of each session.
+_LAST: WeakKeyDictionary[Any, ReadChoice] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class ReadChoice:
+    """The mode in which a DataFrame of `ias.read` is read, and the reason.
+
+    Attributes:
+        mode: ``"native"``, ``"pages"`` or ``"files"``.
+        reason: Why this mode was chosen, or why nothing is skipped; None if the requested mode skips.
+        report: The report of the plan, with the keys of `intarsia.ScanReport.to_dict`; empty without one.
+
+    Example:
+        >>> print(ReadChoice("files", "there is no condition"))
+        files: there is no condition
+    """
+
+    mode: str
+    reason: str | None
+    report: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def __str__(self) -> str:
+        if not self.report:
+            return f"{self.mode}: {self.reason}" if self.reason else self.mode
+        kept = f"{self.mode}: {kept_parts(self.report)}"
+        return f"{kept}; {self.reason}" if self.reason else kept
+
+
+def last_read(spark: SparkSession) -> ReadChoice | None:
+    """Return the mode of the last `read` in this session, and the reason; None before the first `read`.
+
+    Args:
+        spark: The session; classic or Connect.
+
+    Example:
+        >>> frame = ias.read(spark, "lake/", where="dest = 'LEX'")  # doctest: +SKIP
+        >>> print(ias.last_read(spark))  # doctest: +SKIP
+        native: 1 of 12 files, 1 of 12 row groups, 7268 of 336776 rows
+    """
+    return _LAST.get(spark)
+
 
 _UTC = frozenset(("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "UCT", "Etc/UCT", "Zulu", "Etc/Zulu", "+00:00"))
 
-#: The key of the value that Spark returns for the rows of files without a column.
-_EXISTS_DEFAULT = "EXISTS_DEFAULT"
-
-_LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-#: The bytes that Python has to save for the mode "auto" to choose it: it decodes more slowly than Spark.
-_MIN_SAVED = "spark.intarsia.minSavedBytes"
-_DEFAULT_MIN_SAVED = 64 << 20
 _LOCAL_HOSTS = frozenset(("localhost", "127.0.0.1", "::1", "0.0.0.0"))
 
 
@@ -69,8 +117,9 @@ def read(
         path: A path as for ``spark.read.parquet``: a folder, a file, a glob, or a list of these; or the name
             of a table in the catalog.
         where: A predicate in Spark SQL. Conditions that Intarsia does not support prune nothing, but other
-            conditions in the same AND still do. A ``Column`` prunes only in ``"native"`` mode. A pyarrow
-            expression (see docs/python.md) becomes Spark SQL, and Spark compares by its own rules.
+            conditions in the same AND still do. On Spark Connect, a ``Column`` and functions such as
+            ``startswith`` prune nothing. A pyarrow expression (see docs/python.md) becomes Spark SQL, and
+            Spark compares by its own rules.
         columns: Columns of the result; None for all.
         mode: What is read. `last_read` returns the choice, and the reason for it.
 
@@ -110,8 +159,8 @@ def read(
         frame, choice = whole, ReadChoice("files", "there is no condition")
     else:
         frame, choice = _planned(spark, whole, paths, where, columns, mode)
-    remember(spark, choice)
-    return frame if columns is None else frame.select(*_quoted(whole, columns))
+    _LAST[spark] = choice
+    return frame if columns is None else frame.select(*selected(whole, columns))
 
 
 def _planned(
@@ -129,23 +178,22 @@ def _planned(
     if mode in ("native", "auto"):
         why = _native_obstacle(spark)
         if why is None:
-            plan = plan_natively(spark, frame)
-            warn_of_ignored([Ignored(**note) for note in plan.report.get("ignored", ())])
-            if plan.frame is not None or mode == "native":
-                return plan.frame or frame, ReadChoice("native", plan.reason, plan.report)
-            files = plan.report.get("files")
-            if files is not None and files["read"] == files["total"] == len(whole.inputFiles()):
-                return frame, ReadChoice("native", plan.reason, plan.report)  # nothing is excluded
-            why = plan.reason
-    wanted = _wanted(whole, where, columns) if mode in ("pages", "auto") and isinstance(where, str) else None
+            planned, why, report = plan_natively(spark, frame)
+            warn_of_ignored([Ignored(**note) for note in report.get("ignored", ())])
+            files = report.get("files")
+            is_whole = files and files["read"] == files["total"] == len(whole.inputFiles())
+            if planned is not None or mode == "native" or is_whole:
+                return planned or frame, ReadChoice("native", why, report)
+    wanted = _wanted(whole, where, columns) if mode in ("pages", "auto") else None
     return _files_left(spark, whole, paths, where, why, wanted, required=mode == "pages")
 
 
-def _wanted(whole: DataFrame, where: str, columns: Sequence[str] | None) -> list[str] | None:
-    """Return the columns that a query may use, and perhaps others; None for all, or for metadata columns."""
-    requested = [columns] if isinstance(columns, str) else columns
-    text = " ".join([where, *(requested or ())]).lower()
-    if requested is None or "*" in text:
+def _wanted(whole: DataFrame, where: str | Column, columns: Sequence[str] | None) -> list[str]:
+    """Return the columns that a query may use, and perhaps others."""
+    if columns is None or not isinstance(where, str):
+        return list(whole.columns)
+    text = " ".join([where, *([columns] if isinstance(columns, str) else columns)]).lower()
+    if "*" in text:
         return list(whole.columns)
     # a name that a query uses is a part of its text
     return [name for name in whole.columns if name.lower() in text or "`" in name]
@@ -182,12 +230,13 @@ def _files_left(
         required: Python reads single pages even if that saves little.
     """
     frame = whole.where(where)
-    if not isinstance(where, str):
+    condition = condition_of(spark, whole, where)
+    if condition is None:
         return frame, ReadChoice("files", why or "the condition is a Column")
     listing = plannable_listing(spark, whole, paths)
     if listing is None:
         return frame, ReadChoice("files", why or "the files cannot be listed here")
-    planner = file_planner(spark, whole, where)
+    planner = file_planner(spark, condition)
     if planner is None:
         return frame, ReadChoice("files", why or "no index can evaluate the condition")
     table = TableFiles(listing.files)
@@ -195,72 +244,21 @@ def _files_left(
     kept = [one.file for one in planned]
     warn_of_ignored(planner.report.ignored)
     if wanted is not None and kept:
-        paged, obstacle = _paged(spark, whole, listing, table, planned, wanted, where, required=required)
+        paged, obstacle = read_pages(spark, whole, listing, table, planned, wanted, where, required=required)
         if paged is not None:
             return paged, ReadChoice("pages", obstacle, planner.report.to_dict())
         why = why or obstacle
     if not kept:  # every file is excluded
         frame = frame.limit(0)
     elif len(kept) < len(listing.files):
-        frame = _over(spark, whole, listing, [spark_path(file) for file in kept]).where(where)
+        frame = rows_of_files(spark, whole, listing, [exact_path(file.uri) for file in kept]).where(where)
     return frame, ReadChoice("files", why, planner.report.to_dict())
-
-
-def _paged(
-    spark: SparkSession,
-    whole: DataFrame,
-    listing: Listing,
-    table: TableFiles,
-    planned: Sequence[RemainingFile],
-    wanted: Sequence[str],
-    where: str,
-    *,
-    required: bool,
-) -> tuple[DataFrame | None, str | None]:
-    """Return the matching rows, with single pages read by Python where possible; None if nowhere."""
-    if "_metadata" in where.lower():
-        return None, "the Python reader has no metadata columns"
-    if any(_is_on(spark, f"spark.sql.files.ignore{what}Files") for what in ("Corrupt", "Missing")):
-        return None, "the Python reader does not skip damaged and missing files"
-    by_name = {field.name: field for field in whole.schema}
-    schema = type(whole.schema)([by_name[name] for name in wanted])
-    partition = {name.lower() for file in listing.files for name, _ in file.partition}
-    of_folders = [name for name in wanted if name.lower() in partition]
-    case_sensitive = _is_on(spark, "spark.sql.caseSensitive")
-    reading = plan_pages(
-        table,
-        planned,
-        schema,
-        of_folders,
-        case_sensitive=case_sensitive,
-        keeps_dates=_setting(spark, "spark.sql.parquet.datetimeRebaseModeInRead") == "CORRECTED",
-    )
-    if not reading.splits:
-        return None, "the Python reader cannot skip pages of the remaining files"
-    if not required:
-        least = _setting(spark, _MIN_SAVED)
-        if reading.saved_bytes < (int(least) if least.isdigit() else _DEFAULT_MIN_SAVED):
-            return None, f"the Python reader would save less than {_MIN_SAVED}"
-        if not can_read_pages(spark, reading):
-            return None, "the executors cannot read the files with Python"
-    frame = pages_frame(spark, reading, schema, of_folders, case_sensitive=case_sensitive)
-    why = None
-    if reading.others:
-        others = [spark_path(one.file) for one in reading.others]
-        frame = frame.union(_over(spark, whole, listing, others).select(*_quoted(whole, wanted)))
-        why = f"Spark reads {len(others)} of {len(planned)} files"
-    try:
-        frame = frame.where(where)
-        frame.schema  # noqa: B018  a Connect session resolves names only then
-    except Exception as error:  # noqa: BLE001  such as a name that is qualified with that of the table
-        return None, f"Spark cannot resolve the condition: {error}"
-    return frame, why
 
 
 def explain(
     spark: SparkSession,
     path: Source,
-    where: str | pc.Expression | None = None,
+    where: str | Column | pc.Expression | None = None,
     columns: Sequence[str] | None = None,
 ) -> ScanReport:
     """Report what `read` would read, and what each index excludes, without reading data pages.
@@ -271,7 +269,7 @@ def explain(
     Args:
         spark: The session.
         path: As for `read`.
-        where: A predicate in Spark SQL, or a pyarrow expression.
+        where: As for `read`.
         columns: Columns of the result; None for all.
 
     Example:
@@ -282,10 +280,12 @@ def explain(
     started = time.perf_counter()
     where = _as_spark_sql(where)
     whole, paths = _whole(spark, path)
+    condition: Node | None = UNKNOWN
     if where is not None:
         whole.where(where).schema  # noqa: B018  raises Spark's own errors first
+        condition = condition_of(spark, whole, where)
     listing = plannable_listing(spark, whole, paths)
-    planner = file_planner(spark, whole, where, columns, count_pages=True)
+    planner = file_planner(spark, condition or UNKNOWN, columns, count_pages=True)
     if listing is None or planner is None:
         count = len(whole.inputFiles())
         return ScanReport(files_total=count, files_read=count, seconds=time.perf_counter() - started)
@@ -304,21 +304,8 @@ def _whole(spark: SparkSession, path: Source) -> tuple[DataFrame, list[str]]:
     table = find_table(spark, path)
     if table is not None:
         return uncached(spark).table(table.name), [table.location]
-    paths = [os.fspath(path)] if isinstance(path, str | os.PathLike) else [os.fspath(item) for item in path]
+    paths = paths_of(path)
     return uncached(spark).parquet(*paths), paths
-
-
-def _setting(spark: SparkSession, key: str) -> str:
-    """Return a setting as a string; empty if this version of Spark does not have it."""
-    try:
-        # without a default, because Spark checks its type
-        return str(spark.conf.get(key))
-    except Exception:  # noqa: BLE001  the error for an unknown key depends on Spark's version
-        return ""
-
-
-def _is_on(spark: SparkSession, key: str) -> bool:
-    return _setting(spark, key).lower() == "true"
 
 
 def plannable_listing(spark: SparkSession, whole: DataFrame, paths: Sequence[str]) -> Listing | None:
@@ -333,90 +320,54 @@ def plannable_listing(spark: SparkSession, whole: DataFrame, paths: Sequence[str
 
 def file_planner(
     spark: SparkSession,
-    whole: DataFrame,
-    where: str | None,
+    condition: Node,
     columns: Sequence[str] | None = None,
     *,
     count_pages: bool = False,
 ) -> FilePlanner | None:
-    """Return the planner; None if Spark does not resolve columns by name alone."""
-    if _is_on(spark, "spark.sql.parquet.fieldId.read.enabled"):
+    """Return the planner; None if nothing can be excluded, or Spark resolves columns by field id."""
+    if is_on(spark, "spark.sql.parquet.fieldId.read.enabled"):
         return None
-    schema = whole.schema
-    case_sensitive = _is_on(spark, "spark.sql.caseSensitive")
-    types: dict[Path, str] = {}
-
-    def find(parts: tuple[str, ...]) -> SparkColumn | None:
-        column = resolve(schema, parts, case_sensitive=case_sensitive)
-        if column is not None:
-            types[column.path] = column.type
-        return column
-
-    predicate: Predicate = Constant(True)
-    if where is not None:
-        predicate = _weakened(spark, where, find)
-        if not count_pages and is_trivial(predicate):
-            return None
+    predicate, types, filled = weaken(condition)
+    if not count_pages and is_trivial(predicate):
+        return None
     binder = SparkBinder(
         predicate,
         types,
-        case_sensitive=case_sensitive,
+        case_sensitive=is_on(spark, "spark.sql.caseSensitive"),
         columns=columns,
-        int96_as_moments=not _is_on(spark, "spark.sql.parquet.int96TimestampConversion"),
-        filled=[field.name for field in schema if _EXISTS_DEFAULT in field.metadata],
+        int96_as_moments=not is_on(spark, "spark.sql.parquet.int96TimestampConversion"),
+        filled=filled,
     )
     return FilePlanner(binder, count_pages=count_pages)
 
 
-def _weakened(
-    spark: SparkSession, where: str, find: Callable[[tuple[str, ...]], SparkColumn | None]
-) -> Predicate:
-    """Weaken the predicate twice: to collect its datetime literals, and with their values from Spark."""
-    utc = _setting(spark, "spark.sql.session.timeZone") in _UTC
-    names = _is_on(spark, "spark.sql.ansi.doubleQuotedIdentifiers")
-    requested: dict[str, Any] = {}
+def condition_of(spark: SparkSession, whole: DataFrame, where: str | Column) -> Node | None:
+    """Return a condition on all rows, as Spark's analyzer resolves it; parsed from its text if there is none.
 
-    def collect(sql: str) -> None:
-        requested[sql] = None
-
-    predicate = weaken(where, find, collect, utc=utc, double_quotes_name=names)
-    if not requested:
-        return predicate
-    try:
-        row = spark.sql("SELECT " + ", ".join(requested)).collect()[0]
-    except Exception:  # noqa: BLE001  conditions on datetime literals then prune nothing
-        return predicate
-    requested.update(zip(requested, row, strict=True))
-    return weaken(where, find, requested.get, utc=utc, double_quotes_name=names)
+    Returns:
+        The condition; None for a ``Column`` that cannot be analyzed here.
+    """
+    if _native_obstacle(spark) is None:
+        with contextlib.suppress(Exception):  # such as an internal class of Spark that has changed
+            return analyzed_condition(spark, whole.where(where))
+    return parsed_condition(spark, whole, where) if isinstance(where, str) else None
 
 
-def _over(spark: SparkSession, whole: DataFrame, listing: Listing, files: Sequence[str]) -> DataFrame:
-    """Return a DataFrame over some of the files, with the schema of all files."""
-    reader = uncached(spark).schema(whole.schema)
-    if listing.base_path is not None:
-        reader = reader.option("basePath", listing.base_path)
-    with _listing_on_the_driver(spark, len(files)):
-        return reader.parquet(*files)
+def parsed_condition(spark: SparkSession, whole: DataFrame, where: str) -> Node:
+    """Return a condition as far as its text alone shows its meaning."""
+    schema, case_sensitive = whole.schema, is_on(spark, "spark.sql.caseSensitive")
 
+    def evaluate(expressions: Sequence[str]) -> Sequence[Any]:
+        try:
+            return spark.sql("SELECT " + ", ".join(expressions)).collect()[0]  # type: ignore[no-any-return]
+        except Exception:  # noqa: BLE001  conditions on datetime literals then prune nothing
+            return [None] * len(expressions)
 
-@contextlib.contextmanager
-def _listing_on_the_driver(spark: SparkSession, count: int) -> Iterator[None]:
-    """List on the driver: above 32 paths Spark starts a job, which takes 20 times as long."""
-    before = _setting(spark, _LISTING_THRESHOLD)
-    # a Connect session lists later, when the frame runs
-    if is_connect(spark) or not before.isdigit() or int(before) >= count:
-        yield
-        return
-    spark.conf.set(_LISTING_THRESHOLD, str(count))
-    try:
-        yield
-    finally:
-        spark.conf.set(_LISTING_THRESHOLD, before)
-
-
-def _quoted(whole: DataFrame, columns: Sequence[str]) -> list[str]:
-    """Return names for ``select``; a name that equals a column's whole name is quoted because of its dots."""
-    if isinstance(columns, str):
-        columns = [columns]
-    dotted = {name for name in whole.columns if "." in name or "`" in name}
-    return ["`" + name.replace("`", "``") + "`" if name in dotted else name for name in columns]
+    return parse_condition(
+        where,
+        lambda parts: resolve(schema, parts, case_sensitive=case_sensitive),
+        evaluate,
+        utc=setting(spark, "spark.sql.session.timeZone") in _UTC,
+        double_quotes_name=is_on(spark, "spark.sql.ansi.doubleQuotedIdentifiers"),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +12,6 @@ from weakref import WeakKeyDictionary
 
 from intarsia.errors import IntarsiaError, UnsupportedFeatureError
 from intarsia.read.amounts import part
-from intarsia.spark.java_classes import java_class, java_list
 from intarsia.spark.sessions import is_connect
 from intarsia.spark.skipping import SkippingPlanner
 
@@ -56,14 +55,19 @@ class ScanSkip:
         advice = "" if self.advice is None else f"; {self.advice}"
         if self.reason is not None:
             return f"{', '.join(self.paths)}: nothing skipped: {self.reason}{advice}"
-        files, groups, rows = (self.report[key] for key in ("files", "row_groups", "rows"))
         by = ", ".join(f"{entry['index']} of {entry['column']}" for entry in self.report["pruned_by"])
-        kept = (
-            f"{', '.join(self.paths)}: {part(files['read'], files['total'], 'file')}, "
-            f"{part(groups['read'], groups['total'], 'row group')}, "
-            f"{part(rows['candidates'], rows['total'], 'row')}"
-        )
+        kept = f"{', '.join(self.paths)}: {kept_parts(self.report)}"
         return (f"{kept}; excluded by {by}" if by else kept) + advice
+
+
+def kept_parts(report: Mapping[str, Any]) -> str:
+    """Return the files, row groups and rows that a plan reads, as text."""
+    files, groups, rows = (report[key] for key in ("files", "row_groups", "rows"))
+    return (
+        f"{part(files['read'], files['total'], 'file')}, "
+        f"{part(groups['read'], groups['total'], 'row group')}, "
+        f"{part(rows['candidates'], rows['total'], 'row')}"
+    )
 
 
 def skips_of(skipping: Any) -> Sequence[ScanSkip]:
@@ -108,10 +112,13 @@ class RuleLoader:
 
     Args:
         spark: A classic session.
+        needs_executors: Whether executors need the classes, too.
     """
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, *, needs_executors: bool = True) -> None:
         context = spark.sparkContext
+        if needs_executors:
+            send_jar(context)
         self._gateway: Any = context._gateway
         self.classes = _class_loader(context)
 
@@ -122,8 +129,7 @@ class RuleLoader:
 
     def call(self, name: str, method: str, *arguments: Any) -> Any:
         """Call a static method of a class."""
-        (found,) = [one for one in self.classes.loadClass(name).getMethods() if one.getName() == method]
-        return found.invoke(None, java_list(self._gateway.jvm, arguments).toArray())
+        return call_static(self._gateway.jvm, self.classes.loadClass(name), method, *arguments)
 
     def new_planner(self) -> Any:
         """Create an object of the class ``SharedPlanner``, without a planner."""
@@ -176,9 +182,8 @@ def jar_url(context: Any) -> Any:
 
 
 def _class_loader(context: Any) -> Any:
-    """Return a class loader with the jar, and make the jar known to executors."""
+    """Return a class loader with the jar."""
     gateway, jvm = context._gateway, context._jvm
-    send_jar(context)
     found = _LOADERS.get(gateway)
     if found is not None:
         return found
@@ -189,3 +194,36 @@ def _class_loader(context: Any) -> Any:
     loader = java_class(jvm, "java.net.URLClassLoader")(urls, parent)
     _LOADERS[gateway] = loader
     return loader
+
+
+def java_class(jvm: Any, name: str) -> Any:
+    """Return a class by its full name.
+
+    ``jvm.java.util.ArrayList`` would look for the classes ``java`` and ``java.util`` first. Each of them is
+    a request and a search of all jars of Spark. A class in a deep package then takes milliseconds.
+
+    Args:
+        jvm: The view of the JVM, ``spark.sparkContext._jvm``.
+        name: Such as ``"java.util.ArrayList"``.
+    """
+    return getattr(jvm, name)
+
+
+def call_static(jvm: Any, java: Any, method: str, *arguments: Any) -> Any:
+    """Call the static method of a class that alone has its name."""
+    (found,) = [one for one in java.getMethods() if one.getName() == method]
+    return found.invoke(None, java_list(jvm, arguments).toArray())
+
+
+def java_list(jvm: Any, items: Iterable[Any]) -> Any:
+    """Return a ``java.util.ArrayList`` of items."""
+    found = java_class(jvm, "java.util.ArrayList")()
+    for item in items:
+        found.add(item)
+    return found
+
+
+def scala_sequence(jvm: Any, items: Iterable[Any]) -> Any:
+    """Return an immutable ``Seq`` of items."""
+    converters = java_class(jvm, "scala.jdk.javaapi.CollectionConverters")
+    return converters.asScala(java_list(jvm, items)).toSeq()

@@ -1,4 +1,8 @@
-"""The loop of a process that answers requests of the JVM; the other side is ``PythonProcess.java``."""
+"""Processes that answer requests of the JVM: ``python -m intarsia.spark.serving planner``, or ``writes``.
+
+The other side is ``PythonProcess.java``. The planner serves sessions without a Python driver. The other
+process adds indexes to a file that a task has written, before the task commits it.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,23 @@ import os
 import struct
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from typing import BinaryIO
+
+from intarsia.embed.attach import attach_file, attach_to
+from intarsia.embed.report import IndexedFile, Note
+from intarsia.embed.structures import STANDARD, Attachable
+from intarsia.errors import ColumnNotFoundError, PredicateError, UnsupportedFeatureError
+from intarsia.file import ParquetInput
+from intarsia.predicate.columns import find_column
+from intarsia.spark.listing import python_path
+from intarsia.spark.shipping import indexes_from_text
+from intarsia.spark.skipping import SkippingPlanner
+from intarsia.storage import local_path
+from intarsia.storage.source import ByteSource
+from intarsia.storage.target import PrivateFile, find_target
 
 _REQUEST = struct.Struct(">ii")
 _REPLY = struct.Struct(">ici")
@@ -53,3 +72,73 @@ def serve_standard_streams(answer: Callable[[str], str], *, at_once: bool = Fals
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     serve(answer, sys.stdin.buffer, replies, at_once=at_once)
+
+
+def index_before_commit(request: str) -> str:
+    """Answer a request.
+
+    Raises:
+        Exception: If the file cannot be indexed. The JVM then restores it, as it does if this process dies.
+    """
+    started = time.perf_counter()
+    text, uri, shown = request.split("\0")
+    requested = indexes_from_text(text)
+    name = python_path(uri)
+    shown = python_path(shown)
+    local = local_path(name)
+    if local is not None:
+        target = PrivateFile(local, shown)
+        chosen, notes = _for_columns(target.open(), requested)
+        report = attach_to(target, chosen) if chosen else None
+        before = target.size
+    else:
+        try:
+            chosen, notes = _for_columns(find_target(name).open(), requested)
+        except FileNotFoundError:
+            raise UnsupportedFeatureError(
+                f"{shown}: the committer hides the file until the job commits; index the folder afterwards, "
+                "with intarsia.spark.index",
+                reason="hidden-until-commit",
+                path=shown,
+            ) from None
+        report = attach_file(name, chosen) if chosen else None
+        before = report.bytes_before if report else 0
+    outcome = IndexedFile(shown, before, before) if report is None else IndexedFile.of(report)
+    missing = tuple(
+        {key: value for key, value in asdict(note).items() if value is not None} for note in notes
+    )
+    seconds = time.perf_counter() - started
+    return replace(outcome, path=shown, notes=outcome.notes + missing, seconds=seconds).to_json()
+
+
+def _for_columns(source: ByteSource, requested: Sequence[Attachable]) -> tuple[list[Attachable], list[Note]]:
+    """Return the indexes whose columns the file has, and notes on the others."""
+    with ParquetInput(source) as file:
+        schema = file.arrow_schema
+    chosen: list[Attachable] = []
+    notes: list[Note] = []
+    for index in requested:
+        columns = index.columns
+        try:
+            for column in columns:
+                find_column(schema, column)
+        except PredicateError:  # it exists; the index decides whether it can be built
+            chosen.append(index)
+        except ColumnNotFoundError as error:
+            name = index.name if isinstance(index, STANDARD) else index.kind
+            notes.append(Note(error.column, None, name, "the file has no such column", str(error.reason)))
+        else:
+            chosen.append(index)
+    return chosen, notes
+
+
+def main() -> None:
+    """Answer the requests of the standard input."""
+    if sys.argv[1] == "planner":
+        serve_standard_streams(SkippingPlanner().answer, at_once=True)
+    else:
+        serve_standard_streams(index_before_commit)
+
+
+if __name__ == "__main__":
+    main()

@@ -28,7 +28,7 @@ TEMPORAL: Final = frozenset(("date", "timestamp", "timestamp_ntz"))
 _EXACT_IN_DOUBLE: Final = 2**53
 _EXACT_IN_FLOAT: Final = 2**24
 
-_DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
+DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
 _DECIMAL_DIGITS: Final = 38
 _LITERAL_DIGITS: Final = 15
 
@@ -43,7 +43,7 @@ class Literal:
     Attributes:
         type: Its type in Spark: ``null``, ``boolean``, ``int``, ``decimal``, ``double``, ``float``,
             ``string``, ``binary``, ``date``, ``timestamp`` or ``timestamp_ntz``.
-        value: Its value; for the last three types the quoted text.
+        value: Its value; for the last three types the quoted text of SQL.
     """
 
     type: str
@@ -61,6 +61,16 @@ class SparkColumn:
 
     path: Path
     type: str
+
+
+def quoted(name: str) -> str:
+    """Quote the name of a column, which may contain dots and backticks.
+
+    Example:
+        >>> quoted("a.b`c")
+        '`a.b``c`'
+    """
+    return "`" + name.replace("`", "``") + "`"
 
 
 def resolve(schema: Any, parts: tuple[str, ...], *, case_sensitive: bool) -> SparkColumn | None:
@@ -104,7 +114,7 @@ def comparable(column: SparkColumn, literal: Literal) -> Any:
             limit = _EXACT_IN_DOUBLE if column.type == "double" else _EXACT_IN_FLOAT
             return float(value) if abs(value) <= limit else None
         return float(value) if type_name in ("decimal", "double", "float") else None
-    if decimal := _DECIMAL.fullmatch(column.type):
+    if decimal := DECIMAL.fullmatch(column.type):
         fits = type_name in ("int", "decimal") and _fits(int(decimal[1]), int(decimal[2]), value)
         return value if fits else None
     if column.type in ("string", "binary", "boolean"):
@@ -177,7 +187,7 @@ def cast(literal: Literal, target: str, sizes: tuple[int, ...] = ()) -> Literal 
 def reads_as_is(spark_type: str, arrow_type: pa.DataType) -> bool:
     """Return whether Spark reads a file's column of this Arrow type as the same values as Arrow.
 
-    It does not for nanoseconds, UUIDs and others. `intarsia.spark.int96` handles INT96.
+    It does not for nanoseconds, UUIDs and others. `intarsia.spark.binding` handles INT96.
     """
     data_type = comparison_type(arrow_type)
     if spark_type in INTEGERS:  # Spark truncates wider integers, and may read the top bit as a sign
@@ -187,7 +197,7 @@ def reads_as_is(spark_type: str, arrow_type: pa.DataType) -> bool:
         return bool(
             pa.types.is_float32(data_type) or (spark_type == "double" and pa.types.is_float64(data_type))
         )
-    if decimal := _DECIMAL.fullmatch(spark_type):
+    if decimal := DECIMAL.fullmatch(spark_type):
         precision, scale = int(decimal[1]), int(decimal[2])
         return bool(
             pa.types.is_decimal(data_type) and data_type.scale == scale and data_type.precision <= precision

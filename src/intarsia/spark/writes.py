@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from intarsia.embed.attach import checked_indexes
-from intarsia.embed.index_report import IndexedFile, IndexReport
+from intarsia.embed.report import IndexedFile, IndexReport
 from intarsia.embed.structures import Attachables
 from intarsia.errors import IntarsiaError, UnsupportedFeatureError
-from intarsia.spark.java_classes import java_class
 from intarsia.spark.listing import python_path
-from intarsia.spark.rules import JAR, jar_url, send_jar
+from intarsia.spark.rules import JAR, call_static, jar_url, java_class, send_jar
 from intarsia.spark.sessions import is_connect, worker_python
 from intarsia.spark.shipping import indexes_to_text
 
@@ -130,7 +129,7 @@ def last_write(spark: SparkSession) -> IndexReport | None:
     """
     if is_connect(spark):
         return None
-    jobs = _class(spark, _FILES).getMethod("jobs", _no_classes(spark)).invoke(None, None)
+    jobs = call_static(spark.sparkContext._jvm, _class(spark, _FILES), "jobs")
     if not jobs:
         return None
     files = sorted(map(_outcome, jobs[0]), key=lambda file: file.path)
@@ -142,12 +141,6 @@ def _outcome(text: str) -> IndexedFile:
         return IndexedFile.from_json(text[1:])
     path, error = text[1:].split("\0", 1)
     return IndexedFile(python_path(path), error=error, code="not-indexed")
-
-
-def _no_classes(spark: SparkSession) -> Any:
-    context = spark.sparkContext
-    assert context._gateway is not None
-    return context._gateway.new_array(java_class(context._jvm, "java.lang.Class"), 0)
 
 
 def _load_jar(spark: SparkSession) -> None:

@@ -10,7 +10,7 @@ from intarsia.storage.objects import (
     find_store,
     split_url,
 )
-from intarsia.storage.ranges import ByteRange, SparseBytes, coalesce
+from intarsia.storage.ranges import ByteRange, CachedRanges, SparseBytes, coalesce, joined
 from intarsia.storage.running_query import QueryReads, current_reads, reading_indexes
 from intarsia.storage.source import (
     BufferedSource,
@@ -27,6 +27,7 @@ __all__ = [
     "BufferedSource",
     "ByteRange",
     "ByteSource",
+    "CachedRanges",
     "CountedSource",
     "IoCounts",
     "LocalFile",
@@ -42,6 +43,7 @@ __all__ = [
     "current_reads",
     "find_store",
     "identity_of",
+    "joined",
     "local_path",
     "reading_indexes",
     "split_url",

@@ -54,32 +54,28 @@ class _OpenedFile:
         Raises:
             QueryTimeoutError: If the deadline of the query in which it was opened has passed.
         """
-        reads, found = current_reads() or self._reads, []
-        for start, stop in ranges:
-            if self._deadline is not None:
-                self._deadline.check(self.path)
-            found.append(data := self._read(start, stop - start))
-            if self._deadline is not None:
-                self._deadline.count(self.path, len(data))
-            if reads is not None:
-                reads.add(1, len(data))
-        return found
-
-    def _read(self, offset: int, length: int) -> bytes:
-        data = self._pread(length, offset)
-        if len(data) == length or not data:
-            return data
-        pieces = [data]  # Linux returns at most 2 GiB per call, and any call may return less than requested
-        while data and (missing := length - sum(map(len, pieces))) > 0:
-            data = self._pread(missing, offset + length - missing)
-            pieces.append(data)
-        return b"".join(pieces)
-
-    def _pread(self, length: int, offset: int) -> bytes:
+        deadline, reads = self._deadline, current_reads() or self._reads
+        found: list[bytes] = []
         try:
-            return os.pread(self._fd, length, offset)
-        except OSError as error:  # `os.pread` does not report the path
-            raise OSError(error.errno, error.strerror, self.path) from error
+            for start, stop in ranges:
+                if deadline is not None:
+                    deadline.check(self.path)
+                try:
+                    data = os.pread(self._fd, stop - start, start)
+                    # Linux returns at most 2 GiB per call, and any call may return less than requested
+                    while 0 < (done := len(data)) < stop - start and (
+                        more := os.pread(self._fd, stop - start - done, start + done)
+                    ):
+                        data += more
+                except OSError as error:  # `os.pread` does not report the path
+                    raise OSError(error.errno, error.strerror, self.path) from error
+                found.append(data)
+                if deadline is not None:
+                    deadline.count(self.path, len(data))
+        finally:
+            if reads is not None and found:
+                reads.add(len(found), sum(map(len, found)))
+        return found
 
     def close(self) -> None:
         """Close the file descriptor; calling it twice is allowed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -28,14 +28,15 @@ def coalesce(ranges: Iterable[ByteRange], gap_bytes: int) -> list[ByteRange]:
         [ByteRange(start=0, stop=6), ByteRange(start=8, stop=9)]
     """
     merged: list[ByteRange] = []
-    for start, stop in sorted(ranges):
+    for location in sorted(ranges):
+        start, stop = location
         if start == stop:
             continue
         if merged and start - merged[-1].stop <= gap_bytes:
             if stop > merged[-1].stop:
                 merged[-1] = ByteRange(merged[-1].start, stop)
         else:
-            merged.append(ByteRange(start, stop))
+            merged.append(location)
     return merged
 
 
@@ -73,7 +74,7 @@ class CachedRanges:
 
     def __init__(self) -> None:
         # disjoint, ascending, and replaced as a whole, so that readers need no lock
-        self._ranges: tuple[tuple[int, bytes], ...] = ()
+        self._ranges: tuple[tuple[int, bytes | memoryview], ...] = ()
         self.num_bytes = 0
 
     def __bool__(self) -> bool:
@@ -93,11 +94,11 @@ class CachedRanges:
             self.num_bytes += stop - start
         return [start for start, _ in missing]
 
-    def add_apart(self, ranges: Iterable[tuple[ByteRange, bytes]]) -> None:
+    def add_apart(self, ranges: Iterable[tuple[ByteRange, bytes | memoryview]]) -> None:
         """Keep the bytes of many ranges, which overlap neither each other nor kept ranges."""
-        added = ((location.start, data) for location, data in ranges)
+        added = [(location.start, data) for location, data in ranges]
         self._ranges = tuple(sorted([*self._ranges, *added], key=_START))
-        self.num_bytes = sum(len(data) for _, data in self._ranges)
+        self.num_bytes += sum([len(data) for _, data in added])
 
     def remove(self, starts: Iterable[int]) -> None:
         """Release parts that `add` has added."""
@@ -113,33 +114,31 @@ class CachedRanges:
             return None
         start, data = ranges[ordinal]
         if location.stop <= start + len(data):
-            return data[location.start - start : location.stop - start]
+            return bytes(data[location.start - start : location.stop - start])
         if location.start >= start + len(data):
             return None
-        found: list[bytes] = []
-        for _, held in self.pieces(location):
-            if held is None:
-                return None
-            found.append(held)
-        return b"".join(found)
+        found = [held for _, held in self.pieces(location) if held is not None]
+        return b"".join(found) if sum(map(len, found)) == location.length else None
 
-    def pieces(self, location: ByteRange) -> Iterator[tuple[ByteRange, bytes | None]]:
+    def pieces(self, location: ByteRange) -> list[tuple[ByteRange, bytes | memoryview | None]]:
         """Split a range into pieces with their bytes, which are None where they are not kept."""
         ranges = self._ranges
+        found: list[tuple[ByteRange, bytes | memoryview | None]] = []
         position, end = location
         ordinal = max(0, bisect_right(ranges, position, key=_START) - 1)
         while ordinal < len(ranges) and position < end:
             start, data = ranges[ordinal]
             stop = min(start + len(data), end)
             if position < start:
-                yield ByteRange(position, min(start, end)), None
+                found.append((ByteRange(position, min(start, end)), None))
                 position = start
             if position < stop:
-                yield ByteRange(position, stop), data[position - start : stop - start]
+                found.append((ByteRange(position, stop), data[position - start : stop - start]))
                 position = stop
             ordinal += 1
         if position < end:
-            yield ByteRange(position, end), None
+            found.append((ByteRange(position, end), None))
+        return found
 
 
 _START = itemgetter(0)
@@ -169,10 +168,9 @@ class SparseBytes:
     def read(self, start: int, stop: int) -> bytes:
         """Read the bytes of one range."""
         pieces = self._kept.pieces(ByteRange(start, stop))
-        return joined(bytes(part.length) if data is None else data for part, data in pieces)
+        return joined([bytes(part.length) if data is None else data for part, data in pieces])
 
 
-def joined(parts: Iterable[bytes]) -> bytes:
+def joined(parts: Sequence[bytes | memoryview]) -> bytes:
     """Join bytes, without a copy of a single part."""
-    first, *others = [*parts] or [b""]
-    return b"".join((first, *others)) if others else first
+    return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)

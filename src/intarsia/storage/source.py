@@ -16,9 +16,7 @@ from typing import Protocol
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
 from intarsia.storage.ranges import ByteRange, CachedRanges, coalesce, cut, joined
-
-#: Limit on the bytes between ranges, read in the same requests, that are kept in memory.
-MAX_GAP_BYTES = 2 << 20
+from intarsia.tuning import MAX_GAP_BYTES
 
 
 class ByteSource(Protocol):
@@ -217,7 +215,7 @@ class CountedSource:
 
     def missing(self, ranges: Sequence[ByteRange]) -> list[ByteRange]:
         """Return the ranges that are not in memory, without empty ones."""
-        return [location for location in ranges if location.length and self._kept.get(location) is None]
+        return [one for one in ranges if one.start != one.stop and self._kept.get(one) is None]
 
     def _check(self, ranges: Sequence[ByteRange]) -> None:
         size = self.size()
@@ -237,11 +235,11 @@ class CountedSource:
         """Read ranges that are inside the file, and count the requests."""
         requests = coalesce(ranges, self.coalesce_bytes)
         fetched = self._source.read_ranges(requests)
-        for request, data in zip(requests, fetched, strict=True):
-            if len(data) != request.length:
+        for (start, stop), data in zip(requests, fetched, strict=True):
+            if len(data) != stop - start:
                 raise ReplacedWhileReadError(
-                    f"{self.path}: the file became shorter during the read: {len(data)} of {request.length} "
-                    f"bytes are left at offset {request.start}; open it again",
+                    f"{self.path}: the file became shorter during the read: {len(data)} of {stop - start} "
+                    f"bytes are left at offset {start}; open it again",
                     reason="file-became-shorter",
                     path=self.path,
                 )
@@ -377,10 +375,10 @@ class BufferedSource:
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
         """Read the bytes of each range, with one call of the source for all bytes not in memory."""
-        cuts = [list(self._kept.pieces(location)) for location in ranges]
+        cuts = [self._kept.pieces(location) for location in ranges]
         missing = [location for pieces in cuts for location, data in pieces if data is None]
         fetched = iter(self._source.read_ranges(missing) if missing else ())
-        return [joined(next(fetched) if data is None else data for _, data in pieces) for pieces in cuts]
+        return [joined([next(fetched) if data is None else data for _, data in pieces]) for pieces in cuts]
 
     def close(self) -> None:
         """Close the underlying source."""

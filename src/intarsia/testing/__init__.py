@@ -14,6 +14,7 @@ the layouts of files and minimizes failures.
 """
 
 from intarsia.testing.checks import (
+    ContractError,
     check_class,
     check_deterministic,
     check_layouts,
@@ -22,7 +23,6 @@ from intarsia.testing.checks import (
     check_random_layouts,
 )
 from intarsia.testing.contract import IndexContract, check_index
-from intarsia.testing.contract_error import ContractError
 from intarsia.testing.damage import check_damage, check_probed_damage
 from intarsia.testing.files import check_file, check_registered
 from intarsia.testing.gathered import check_gathered, check_gathered_damage

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -17,20 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import IndexBuildError, IntarsiaError, PredicateError
-from intarsia.indexes.base import (
-    EstimatesRows,
-    EstimatingIndex,
-    Index,
-    OpenIndex,
-    PicksPredicates,
-    ProvingIndex,
-    parameters,
-    prunes_function,
-)
-from intarsia.indexes.probing import PayloadBytes, ProbedIndex
+from intarsia.indexes.base import Index, OpenIndex, PayloadBytes, defines, prunes
+from intarsia.indexes.parameters import parameters
 from intarsia.predicate import BoundFunction, Condition, bind, condition_mask, conditions, parse_sql
 from intarsia.rows.selection import RowSelection
-from intarsia.testing.contract_error import ContractError, require
 from intarsia.testing.memory import Case, Draw, MemoryColumns, fixed_cases, random_case
 from intarsia.testing.questions import awkward_values, unchecked_questions
 
@@ -43,6 +33,25 @@ Item = TypeVar("Item")
 RANDOM_LAYOUTS = 50
 
 _GRANULARITIES = ("file", "row_group", "page", 5)
+
+
+class ContractError(AssertionError):
+    """An index violates its contract.
+
+    Args:
+        message: The violation, with the index, the predicate and the rows; then a remedy.
+        reason: A code in kebab case, such as ``"excludes-matching-rows"``.
+    """
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def require(condition: bool, reason: str, message: str) -> None:
+    """Raise `ContractError` unless a condition is true."""
+    if not condition:
+        raise ContractError(message, reason=reason)
 
 
 class Answers(NamedTuple):
@@ -80,7 +89,7 @@ def check_class(index: Any) -> None:
     require(
         isinstance(index, Index),
         "not-an-index",
-        f"{cls.__name__} lacks one of: kind, version, columns, build(), open()",
+        f"{cls.__name__} does not derive from intarsia.indexes.Index",
     )
     columns = index.columns
     require(
@@ -166,8 +175,8 @@ def check_prunes(index: Index, values: Values, wheres: Iterable[str]) -> None:
     case = next(fixed_cases(_given(index, values)))
     opened = index.open(index.build(case.columns), case.columns.layout_when_opened)
     for where in wheres:
-        for leaf in _leaves(where, case.columns):
-            can_prune = _can_prune(index, leaf)
+        for leaf in conditions(bind(parse_sql(where), case.columns.schema)):
+            can_prune = prunes(index, leaf)
             found = opened.candidate_rows(leaf) if can_prune else None
             require(
                 found is not None and found.num_rows < case.columns.layout.num_rows,
@@ -175,12 +184,6 @@ def check_prunes(index: Index, values: Values, wheres: Iterable[str]) -> None:
                 f"{index!r} excludes no row for {leaf}: "
                 + (f"candidate_rows() returned {found!r}" if can_prune else "can_prune() returned False"),
             )
-
-
-def _can_prune(index: Index, leaf: Condition) -> bool:
-    if isinstance(leaf, BoundFunction):
-        return prunes_function(index, leaf)
-    return not isinstance(index, PicksPredicates) or index.can_prune(leaf)
 
 
 # --- one layout ----------------------------------------------------------------------------------------
@@ -192,7 +195,7 @@ def check_case(index: Index, case: Case, expected: Sequence[Expected]) -> None:
     layout = case.columns.layout_when_opened
     try:
         opened = index.open(payload, layout)
-        sources = [index.open_source(PayloadBytes(payload), layout)] if isinstance(index, ProbedIndex) else []
+        sources = [index.open_source(PayloadBytes(payload), layout)] if defines(index, "open_source") else []
     except (IntarsiaError, KeyError) as error:
         raise ContractError(
             f"{index!r} cannot open its own payload, built on {case.name}: {type(error).__name__}: {error}. "
@@ -201,15 +204,25 @@ def check_case(index: Index, case: Case, expected: Sequence[Expected]) -> None:
             reason="cannot-open",
         ) from error
     for way in (opened, *sources):
+        check_derived(way, index, "open")
         check_opened(way, index, case, expected)
+
+
+def check_derived(opened: object, index: Index, method: str) -> None:
+    """Check that the class of an opened object derives from `OpenIndex`."""
+    require(
+        isinstance(opened, OpenIndex),
+        "not-an-open-index",
+        f"{index!r}: {method}() returned {type(opened).__name__}, whose class does not derive from "
+        "intarsia.indexes.OpenIndex",
+    )
 
 
 def check_opened(opened: OpenIndex, index: Index, case: Case, expected: Sequence[Expected]) -> None:
     """Compare the results of an open index with the rows that match."""
     everything = RowSelection.all(case.columns.layout.num_rows)
-    query = querying(opened, index)
     for leaf, matching in expected:
-        candidates, certain, estimate = query(leaf)
+        candidates, certain, estimate = query(opened, index, leaf)
         for name, found in (("candidate_rows", candidates), ("certain_rows", certain)):
             if found is not None and not (outside := found - everything).is_empty:
                 raise ContractError(
@@ -247,33 +260,19 @@ def _about(index: Index, leaf: Condition, case: Case) -> str:
     return f"{index!r} with {leaf} on {case.name}"
 
 
-def querying(opened: OpenIndex, index: Index) -> Callable[[Condition], Answers]:
-    """Return a function that queries an open index as a scan would.
-
-    The protocols of the index are checked only once, because checking one takes longer than most queries.
-    """
-    can_estimate = index.can_estimate if isinstance(index, EstimatesRows) else None
-    estimated_rows = opened.estimated_rows if isinstance(opened, EstimatingIndex) else None
-    can_prune = index.can_prune if isinstance(index, PicksPredicates) else None
-    certain_rows = opened.certain_rows if isinstance(opened, ProvingIndex) else None
-
-    def query(leaf: Condition) -> Answers:
-        estimate = None
-        if estimated_rows is not None and can_estimate is not None and can_estimate(leaf):
-            estimate = estimated_rows(leaf)
-        if not (isinstance(leaf, BoundFunction) or can_prune is None or can_prune(leaf)):
-            return Answers(None, None, estimate)
-        candidates = opened.candidate_rows(leaf)
-        certain = None if certain_rows is None else certain_rows(leaf)
-        for name, found in (("candidate_rows", candidates), ("certain_rows", certain)):
-            if found is not None and not isinstance(found, RowSelection):
-                raise ContractError(
-                    f"{index!r}: {name}({leaf}) returned {type(found).__name__}, not a RowSelection or None",
-                    reason="not-a-row-selection",
-                )
-        return Answers(candidates, certain, estimate)
-
-    return query
+def query(opened: OpenIndex, index: Index, leaf: Condition) -> Answers:
+    """Query an open index as a scan would."""
+    estimate = opened.estimated_rows(leaf) if index.can_estimate(leaf) else None
+    if not prunes(index, leaf):
+        return Answers(None, None, estimate)
+    candidates, certain = opened.candidate_rows(leaf), opened.certain_rows(leaf)
+    for name, found in (("candidate_rows", candidates), ("certain_rows", certain)):
+        if found is not None and not isinstance(found, RowSelection):  # a message takes longer than a query
+            raise ContractError(
+                f"{index!r}: {name}({leaf}) returned {type(found).__name__}, not a RowSelection or None",
+                reason="not-a-row-selection",
+            )
+    return Answers(candidates, certain, estimate)
 
 
 def _matching(leaf: Condition, columns: MemoryColumns) -> RowSelection:
@@ -357,16 +356,12 @@ def conditions_about(index: Index, columns: MemoryColumns, start: int = 0, step:
     for predicate in islice(predicates, start, None, step):
         with suppress(PredicateError):  # values of this type cannot be compared
             found.update(dict.fromkeys(conditions(bind(predicate, columns.schema))))
-    return [leaf for leaf in found if not isinstance(leaf, BoundFunction) or prunes_function(index, leaf)]
+    return [leaf for leaf in found if not isinstance(leaf, BoundFunction) or prunes(index, leaf)]
 
 
 def with_matches(leaves: Iterable[Condition], columns: MemoryColumns) -> list[Expected]:
     """Return conditions with the rows that match."""
     return [Expected(leaf, _matching(leaf, columns)) for leaf in leaves]
-
-
-def _leaves(where: str, columns: MemoryColumns) -> Iterator[Condition]:
-    return conditions(bind(parse_sql(where), columns.schema))
 
 
 def run_many(check: Callable[[Draw], None], number: int) -> None:

@@ -90,7 +90,7 @@ class IndexContract:
         check_probed_damage(self.index(), self.values())
 
     def test_files_with_matching_rows_are_not_excluded(self) -> None:
-        """The same for files of a lake, if the index implements `intarsia.indexes.Gathers`."""
+        """The same for files of a lake, if the index defines `intarsia.indexes.Index.digest`."""
         check_gathered(self.index(), self.values())
 
     def test_damage_of_a_lake_index_is_detected_or_harmless(self) -> None:
@@ -117,15 +117,10 @@ def check_index(index: Index, values: Values, prunes: Iterable[str] = ()) -> Non
         >>> import intarsia as ia, pyarrow as pa
         >>> check_index(ia.Distinct("country"), pa.array(["CH", "FR", None]), ["country = 'PE'"])
     """
-    check_class(index)
-    check_parameters(index)
-    check_registered(index)
-    check_deterministic(index, values)
-    check_layouts(index, values)
-    check_random_layouts(index, values)
+    for about_class in (check_class, check_parameters, check_registered):
+        about_class(index)
+    for check in (check_deterministic, check_layouts, check_random_layouts):
+        check(index, values)
     check_prunes(index, values, prunes)
-    check_damage(index, values)
-    check_probed_damage(index, values)
-    check_gathered(index, values)
-    check_gathered_damage(index, values)
-    check_file(index, values)
+    for check in (check_damage, check_probed_damage, check_gathered, check_gathered_damage, check_file):
+        check(index, values)

@@ -6,27 +6,26 @@ A check raises `ContractError` with a description of the fault.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import IndexPayloadError
-from intarsia.indexes.base import Index
-from intarsia.indexes.probing import PayloadBytes, ProbedIndex
+from intarsia.indexes.base import Index, PayloadBytes, PayloadSource, defines
 from intarsia.storage import ByteRange
 from intarsia.testing.checks import (
+    ContractError,
     Expected,
     Values,
     check_opened,
     conditions_about,
-    querying,
+    query,
     rows_of,
     some_of,
     variants,
     with_matches,
 )
-from intarsia.testing.contract_error import ContractError, require
 from intarsia.testing.memory import Case, fixed_cases
 
 #: The number of predicates per damaged payload.
@@ -45,19 +44,15 @@ def check_damage(index: Index, values: Values) -> None:
     bytes are changed. A truncated payload must be refused or give correct results.
     """
     case, expected = _case(index, values)
-    layout = case.columns.layout_when_opened
     for variant in variants(index, values):
-        payload = variant.build(case.columns)
-        for length in _offsets(len(payload)):
-            with _damage(variant, f"truncated to {length} of {len(payload)} bytes"):
-                opened = variant.open(payload[:length], layout)
-                check_opened(opened, variant, case, expected)
-        for name, damaged in _flipped(payload):
-            with _damage(variant, name):
-                opened = variant.open(damaged, layout)
-                query = querying(opened, variant)
-                for leaf, _ in expected:
-                    query(leaf)
+        for name, damaged, is_truncated in _damaged(variant.build(case.columns)):
+            with damage(f"{variant!r} with its payload {name}", _DAMAGE_RULE):
+                opened = variant.open(damaged, case.columns.layout_when_opened)
+                if is_truncated:
+                    check_opened(opened, variant, case, expected)
+                else:
+                    for leaf, _ in expected:
+                        query(opened, variant, leaf)
 
 
 def check_probed_damage(index: Index, values: Values) -> None:
@@ -65,22 +60,19 @@ def check_probed_damage(index: Index, values: Values) -> None:
 
     A scan reads only parts of the payload, so it cannot verify the checksum of the whole.
     """
-    if not isinstance(index, ProbedIndex):
+    if not defines(index, "open_source"):
         return
     case, expected = _case(index, values)
-    layout = case.columns.layout_when_opened
     for variant in variants(index, values):
-        assert isinstance(variant, ProbedIndex)
         payload = variant.build(case.columns)
-        truncated = ((f"truncated to {length} bytes", payload[:length]) for length in _offsets(len(payload)))
-        for name, damaged in (*truncated, *_flipped(payload)):
-            with _damage(variant, f"{name} and probed"):
-                opened = variant.open_source(PayloadBytes(damaged), layout)
+        sources: list[tuple[str, PayloadSource]] = [
+            (f"{name} and probed", PayloadBytes(damaged)) for name, damaged, _ in _damaged(payload)
+        ]
+        sources += [(f"lost after {reads} reads", _LostSource(payload, reads)) for reads in range(4)]
+        for name, source in sources:
+            with damage(f"{variant!r} with its payload {name}", _DAMAGE_RULE):
+                opened = variant.open_source(source, case.columns.layout_when_opened)
                 check_opened(opened, variant, case, expected)
-        for failing in range(4):
-            source = _LostSource(payload, failing)
-            with _damage(variant, f"lost after {failing} reads"):
-                check_opened(variant.open_source(source, layout), variant, case, expected)
 
 
 def _case(index: Index, values: Values) -> tuple[Case, list[Expected]]:
@@ -91,17 +83,16 @@ def _case(index: Index, values: Values) -> tuple[Case, list[Expected]]:
     return case, with_matches(chosen, case.columns)
 
 
-def _offsets(length: int) -> list[int]:
-    """Return offsets that are spread over a payload, and those near its ends."""
-    spread = np.linspace(0, max(0, length - 1), DAMAGED_OFFSETS).astype(np.int64).tolist()
-    return sorted(
-        {offset for offset in (*spread, *range(8), *range(length - 8, length)) if 0 <= offset < length}
-    )
-
-
-def _flipped(payload: bytes) -> Iterator[tuple[str, bytes]]:
-    for offset, flip, damaged in flipped(payload, _offsets(len(payload))):
-        yield f"byte {offset} of {len(payload)} changed by {flip:#04x}", damaged
+def _damaged(payload: bytes) -> Iterator[tuple[str, bytes, bool]]:
+    """Yield descriptions, damaged payloads, and whether they are truncated or else changed."""
+    num_bytes = len(payload)
+    spread = np.linspace(0, max(0, num_bytes - 1), DAMAGED_OFFSETS).astype(np.int64).tolist()
+    near_ends = (*range(8), *range(num_bytes - 8, num_bytes))
+    offsets = sorted({offset for offset in (*spread, *near_ends) if 0 <= offset < num_bytes})
+    for length in offsets:
+        yield f"truncated to {length} of {num_bytes} bytes", payload[:length], True
+    for offset, flip, damaged in flipped(payload, offsets):
+        yield f"byte {offset} of {num_bytes} changed by {flip:#04x}", damaged, False
 
 
 def flipped(data: bytes, offsets: Sequence[int]) -> Iterator[tuple[int, int, bytes]]:
@@ -121,7 +112,10 @@ def flipped(data: bytes, offsets: Sequence[int]) -> Iterator[tuple[int, int, byt
             yield offset, flip, bytes(damaged)
 
 
-class Damage:
+@contextmanager
+def damage(
+    about: str, rule: str, allowed: tuple[type[Exception], ...] = (IndexPayloadError, pa.ArrowException)
+) -> Iterator[None]:
     """Suppress the errors that damage may cause, and report others as failures of the contract.
 
     Args:
@@ -129,47 +123,27 @@ class Damage:
         rule: The rule that another error breaks, for messages.
         allowed: The errors to suppress. Arrow may refuse damaged values; a scan ignores the index then, too.
     """
-
-    def __init__(
-        self,
-        about: str,
-        rule: str,
-        allowed: tuple[type[Exception], ...] = (IndexPayloadError, pa.ArrowException),
-    ) -> None:
-        self._about = about
-        self._rule = rule
-        self._allowed = allowed
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, error_type: type[BaseException] | None, error: BaseException | None, _: Any) -> bool:
-        if isinstance(error, self._allowed):
-            return True
-        if isinstance(error, ContractError):
-            raise ContractError(f"{self._about}: {error}", reason=error.reason) from error
-        require(
-            not isinstance(error, Exception),
-            "damage-raises",
-            f"{self._about}: {type(error).__name__}: {error}\n  {self._rule}",
-        )
-        return False
+    try:
+        yield
+    except allowed:
+        return
+    except ContractError as error:
+        raise ContractError(f"{about}: {error}", reason=error.reason) from error
+    except Exception as error:
+        message = f"{about}: {type(error).__name__}: {error}\n  {rule}"
+        raise ContractError(message, reason="damage-raises") from error
 
 
-def _damage(index: Index, damage: str) -> Damage:
-    return Damage(f"{index!r} with its payload {damage}", _DAMAGE_RULE)
-
-
-class _LostSource(PayloadBytes):
+class _LostSource:
     """A payload that fails after some reads, as if its file had been replaced."""
 
     def __init__(self, payload: bytes, reads: int) -> None:
-        super().__init__(payload)
-        object.__setattr__(self, "_reads", reads)
+        self._payload = PayloadBytes(payload)
+        self._reads = reads
+        self.num_bytes = len(payload)
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
-        left: int = getattr(self, "_reads")  # noqa: B009
-        if left == 0:
+        if self._reads == 0:
             raise IndexPayloadError("the payload is gone", reason="payload-gone")
-        object.__setattr__(self, "_reads", left - 1)
-        return super().read_ranges(ranges)
+        self._reads -= 1
+        return self._payload.read_ranges(ranges)

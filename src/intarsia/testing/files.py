@@ -22,8 +22,7 @@ from intarsia.indexes.registry import find_index_class
 from intarsia.lake.opening import open as open_table
 from intarsia.lake.table import Table
 from intarsia.predicate import Predicate, bind, evaluate
-from intarsia.testing.checks import Values, rows_of, some_of, variants
-from intarsia.testing.contract_error import ContractError
+from intarsia.testing.checks import ContractError, Values, rows_of, some_of, variants
 from intarsia.testing.questions import questions
 
 #: Ordinals of rows.

@@ -1,13 +1,14 @@
 """Checks of a kind whose payloads in many files become one structure of a lake index.
 
-A check raises `ContractError` with a description of the fault. Indexes that do not implement
-`intarsia.indexes.Gathers` pass.
+A check raises `ContractError` with a description of the fault. Indexes that do not define
+``digest`` pass.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,30 +17,24 @@ import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.errors import CorruptFileError, IndexPayloadError
-from intarsia.indexes.base import Index
-from intarsia.indexes.gathering import (
-    CertainFiles,
-    GatheredIndex,
-    GatheredPart,
-    GatheredParts,
-    Gathers,
-    SummarizedFiles,
-)
+from intarsia.indexes.base import GatheredPart, GatheredParts, Index, OpenIndex, defines
 from intarsia.indexes.summaries import summarize, summary_schema
 from intarsia.predicate import Condition
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import Rows
 from intarsia.testing.checks import (
+    ContractError,
     Values,
+    check_derived,
     conditions_about,
+    require,
     rows_of,
     run_many,
     some_of,
     variants,
     with_matches,
 )
-from intarsia.testing.contract_error import ContractError, require
-from intarsia.testing.damage import Damage, flipped
+from intarsia.testing.damage import damage, flipped
 from intarsia.testing.memory import Case, Draw, MemoryColumns, fixed_cases, random_case
 
 #: The number of files of a random lake.
@@ -59,6 +54,8 @@ DAMAGED_OFFSETS = 8
 
 _LOST = "the part is damaged"
 
+_ALLOWED = (CorruptFileError, IndexPayloadError, pa.ArrowException)
+
 _DAMAGE_RULE = (
     "open_gathered() and the structure may only raise CorruptFileError and IndexPayloadError; a plan then "
     "ignores the structure"
@@ -71,7 +68,7 @@ def check_gathered(index: Index, values: Values) -> None:
     Also checks that all rows of the files in ``certain_files`` match, that ``file_summaries`` are correct,
     and that digests and structures are the same if they are built twice.
     """
-    if not isinstance(index, Gathers):
+    if not defines(index, "digest"):
         return
     table = rows_of(index, values)
     built = variants(index, values)
@@ -98,87 +95,68 @@ def check_gathered_damage(index: Index, values: Values) -> None:
     or gives correct results. Changed bytes with a new checksum may give any result, but raise nothing other
     than CorruptFileError and IndexPayloadError.
     """
-    if not isinstance(index, Gathers):
+    if not defines(index, "digest"):
         return
     cases = list(fixed_cases(rows_of(index, values)))
     lake = _gather(index, _Files.of(index, "files with special layouts", cases, 0, 1, NUM_PREDICATES))
     if lake is None:
         return
-    parts = {part.name: part for part in lake.parts}
-    for name, part in parts.items():
-        with _damage(index, f"the damaged part {name!r}"):
-            _check_answers(_Checked(index, lake, parts, lost=name).open(), lake)
-        rest = {other: found for other, found in parts.items() if other != name}
-        with _damage(index, f"without the part {name!r}"):
-            _check_answers(_Checked(index, lake, rest).open(), lake)
-        for about, damaged, is_right in _damaged(part):
-            with _damage(index, f"the part {name!r} {about}"):
-                opened = _Checked(index, lake, {**parts, name: damaged}).open()
-                _check_answers(opened, lake, is_right=is_right)
+    for name, part in lake.parts.items():
+        rest = {other: found for other, found in lake.parts.items() if other != name}
+        damaged = [
+            (f"the damaged part {name!r}", replace(lake, lost=name), True),
+            (f"without the part {name!r}", replace(lake, parts=rest), True),
+        ]
+        damaged += [
+            (f"the part {name!r} {about}", replace(lake, parts={**lake.parts, name: changed}), is_right)
+            for about, changed, is_right in _damaged(part)
+        ]
+        for about, changed_lake, is_right in damaged:
+            with damage(f"{index!r} with {about}", _DAMAGE_RULE, _ALLOWED):
+                _check_answers(changed_lake, is_right=is_right)
 
 
 # --- a lake --------------------------------------------------------------------------------------------
 
 
-class _Question(NamedTuple):
-    """A condition, and the number of matching rows in each file."""
-
-    leaf: Condition
-    num_matching: Rows
-
-
 class _Files(NamedTuple):
-    """Files, and questions about them: each ``step``-th, or at most ``most``."""
+    """Files, and conditions with the number of matching rows in each file."""
 
     name: str
     cases: list[Case]
-    expected: list[_Question]
+    expected: list[tuple[Condition, Rows]]
 
     @classmethod
     def of(
         cls, index: Index, name: str, cases: list[Case], start: int, step: int, most: int | None = None
     ) -> _Files:
+        """Return files and each ``step``-th condition, or at most ``most``."""
         table = pa.concat_tables([case.columns.table for case in cases])
         edges = np.cumsum([0, *(len(case.columns.table) for case in cases)])
         columns = MemoryColumns(table, [0, len(table)])
         leaves = conditions_about(index, columns, start, step)
         chosen = leaves if most is None else some_of(leaves, most)
         found = with_matches(chosen, columns)
-        return cls(name, cases, [_Question(leaf, rows.count_between(edges)) for leaf, rows in found])
+        return cls(name, cases, [(leaf, rows.count_between(edges)) for leaf, rows in found])
 
     def take(self, ordinals: list[int]) -> _Files:
-        expected = [_Question(leaf, counts[ordinals]) for leaf, counts in self.expected]
+        expected = [(leaf, counts[ordinals]) for leaf, counts in self.expected]
         return self._replace(cases=[self.cases[ordinal] for ordinal in ordinals], expected=expected)
 
 
-class _Lake(NamedTuple):
-    """The files that a structure covers, and its parts."""
+@dataclass(frozen=True)
+class _Lake:
+    """The files that a structure covers, and its parts; one of them may be lost."""
 
-    index: Any
+    index: Index
     files: _Files
-    parts: list[GatheredPart]
-
-    def open(self) -> GatheredIndex:
-        return _Checked(self.index, self, {part.name: part for part in self.parts}).open()
-
-
-class _Checked(NamedTuple):
-    """A structure to open."""
-
-    index: Any
-    lake: _Lake
     parts: Mapping[str, GatheredPart]
     lost: str | None = None
 
-    def open(self) -> GatheredIndex:
-        found = self.index.open_gathered(_MemoryParts(self.parts, self.lost), len(self.lake.files.cases))
-        require(
-            isinstance(found, GatheredIndex),
-            "not-a-gathered-index",
-            f"{self.index!r}: open_gathered() returned {type(found).__name__}, which lacks candidate_files() "
-            "or cost_bytes()",
-        )
-        return found  # type: ignore[no-any-return]
+    def open(self) -> OpenIndex:
+        found = self.index.open_gathered(_MemoryParts(self.parts, self.lost), len(self.files.cases))
+        check_derived(found, self.index, "open_gathered")
+        return found
 
 
 class _MemoryParts(GatheredParts):
@@ -217,9 +195,8 @@ def _check_lake(index: Index, files: _Files, *, is_selective: bool = False) -> N
     lake = _gather(index, files)
     if lake is None:
         return
-    opened = lake.open()
-    _check_answers(opened, lake)
-    if is_selective and not isinstance(opened, SummarizedFiles):
+    opened = _check_answers(lake)
+    if is_selective and all(opened.file_summaries(column) is None for column in index.columns):
         found = [opened.candidate_files(leaf) for leaf, _ in files.expected]
         require(
             any(possible is not None and not possible.all() for possible in found),
@@ -229,7 +206,7 @@ def _check_lake(index: Index, files: _Files, *, is_selective: bool = False) -> N
         )
 
 
-def _gather(index: Any, files: _Files) -> _Lake | None:
+def _gather(index: Index, files: _Files) -> _Lake | None:
     covered, digests = [], []
     for ordinal, file in enumerate(files.cases):
         layout = file.columns.layout_when_opened
@@ -249,20 +226,20 @@ def _gather(index: Any, files: _Files) -> _Lake | None:
             digests.append(once)
     if not digests:
         return None
-    once, twice = (index.gather(digests) for _ in range(2))
-    if once is None:
+    gathered, again = (index.gather(digests) for _ in range(2))
+    if gathered is None:
         return None
-    parts = [GatheredPart(*part) for part in once]
+    parts = [GatheredPart(*part) for part in gathered]
     require(
-        parts == [GatheredPart(*part) for part in twice],
+        again is not None and parts == [GatheredPart(*part) for part in again],
         "not-deterministic",
         f"{index!r}: gather() of the same digests returns different parts",
     )
-    names = [part.name for part in parts]
+    by_name = {part.name: part for part in parts}
     require(
-        len(set(names)) == len(names) and all(type(part.data) is bytes for part in parts),
+        len(by_name) == len(parts) and all(type(part.data) is bytes for part in parts),
         "invalid-parts",
-        f"{index!r}: gather() returned the parts {names}; names must be unique and data must be bytes",
+        f"{index!r}: gather() returned the parts {[*by_name]}; names must be unique and data must be bytes",
     )
     for part in parts:
         require(
@@ -270,22 +247,16 @@ def _gather(index: Any, files: _Files) -> _Lake | None:
             "invalid-parts",
             f"{index!r}: part {part.name!r} of {len(part.data)} bytes has pieces of {part.piece_bytes} bytes",
         )
-    return _Lake(index, files.take(covered), parts)
+    return _Lake(index, files.take(covered), by_name)
 
 
 # --- answers -------------------------------------------------------------------------------------------
 
 
-def _check_answers(opened: GatheredIndex, lake: _Lake, *, is_right: bool = True) -> None:
-    """Compare the results of a structure with the matching rows.
-
-    Args:
-        opened: The structure.
-        lake: The index, and the files.
-        is_right: Whether the results must be correct, or only have the correct form.
-    """
+def _check_answers(lake: _Lake, *, is_right: bool = True) -> OpenIndex:
+    """Open a structure, and compare its results with the matching rows, or check only their form."""
+    opened = lake.open()
     lengths = np.array([len(case.columns.table) for case in lake.files.cases])
-    certain_files = opened.certain_files if isinstance(opened, CertainFiles) else None
     for leaf, num_matching in lake.files.expected:
         about = f"{lake.index!r} with {leaf} on {lake.files.name}"
         cost = opened.cost_bytes(leaf)
@@ -297,18 +268,16 @@ def _check_answers(opened: GatheredIndex, lake: _Lake, *, is_right: bool = True)
                 f"matching rows of {lengths[lost][0]}; return None where {leaf} cannot be evaluated",
                 reason="excludes-matching-files",
             )
-        if certain_files is None:
-            continue
-        certain = _mask(certain_files(leaf), "certain_files", about, len(lengths))
+        certain = _mask(opened.certain_files(leaf), "certain_files", about, len(lengths))
         if is_right and certain is not None and (wrong := certain & (num_matching < lengths)).any():
             raise ContractError(
                 f"{about}: certain_files() contains {_described(lake, wrong)}, with only "
                 f"{num_matching[wrong][0]} matching rows of {lengths[wrong][0]}",
                 reason="certain-files-do-not-match",
             )
-    if isinstance(opened, SummarizedFiles):
-        for column in lake.index.columns:
-            _check_summaries(opened.file_summaries(column), column, lake, is_right)
+    for column in lake.index.columns:
+        _check_summaries(opened.file_summaries(column), column, lake, is_right)
+    return opened
 
 
 def _mask(found: object, name: str, about: str, num_files: int) -> Bools | None:
@@ -346,25 +315,19 @@ def _check_summaries(found: tuple[pa.Table, Bools] | None, column: str, lake: _L
             continue
         (expected,) = summarize(values, np.zeros(1, dtype=np.int64)).to_pylist()
         for name, value in expected.items():
-            stated = row[name]
-            if name in ("min", "max") and not is_exact:
-                is_right = _is_bound(stated, value, name)
-            else:
-                is_right = _is_same(stated, value)
             require(
-                is_right,
+                _agrees(name, row[name], value, is_exact=is_exact),
                 "wrong-summary",
-                f"{about}: {name} of {file.name} is {stated!r}, and that of its values is {value!r}",
+                f"{about}: {name} of {file.name} is {row[name]!r}, and that of its values is {value!r}",
             )
 
 
-def _is_bound(stated: Any, value: Any, name: str) -> bool:
-    if stated is None or value is None:
-        return stated is None and value is None
-    return bool(stated <= value if name == "min" else stated >= value)
-
-
-def _is_same(stated: Any, value: Any) -> bool:
+def _agrees(name: str, stated: Any, value: Any, *, is_exact: bool) -> bool:
+    """Return whether a summary is that of the values, or for inexact bounds, whether it includes them."""
+    if name in ("min", "max") and not is_exact:
+        if stated is None or value is None:
+            return stated is value
+        return bool(stated <= value if name == "min" else stated >= value)
     if isinstance(stated, float) and isinstance(value, float):  # sums differ by their order
         return math.isclose(stated, value, rel_tol=1e-9) or (math.isnan(stated) and math.isnan(value))
     return bool(stated == value)
@@ -382,8 +345,3 @@ def _damaged(part: GatheredPart) -> Iterator[tuple[str, GatheredPart, bool]]:
             yield f"truncated to {length} bytes", part._replace(data=data[:length]), True
     for offset, flip, changed in flipped(data, positions if data else []):
         yield f"changed in byte {offset} by {flip:#04x}", part._replace(data=changed), False
-
-
-def _damage(index: Index, damage: str) -> Damage:
-    allowed = (CorruptFileError, IndexPayloadError, pa.ArrowException)
-    return Damage(f"{index!r} with {damage}", _DAMAGE_RULE, allowed)

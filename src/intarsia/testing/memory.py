@@ -85,6 +85,8 @@ class MemoryColumns:
             for row in range(start, stop, self._batch_rows):
                 yield row, values.slice(row, min(self._batch_rows, stop - row))
 
+    encoded_batches = batches
+
 
 class Case(NamedTuple):
     """Columns, and a description of their layout."""

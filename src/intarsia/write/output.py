@@ -5,25 +5,33 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.embed.attach import ColumnsOf, attach_in, attach_to, checked_indexes
+from intarsia.embed.chunk import NO_ORDER, Chunk, ChunkState, Placed
 from intarsia.embed.column_data import FileColumns
-from intarsia.embed.page_index import PageIndex
-from intarsia.embed.report import Note, Progress, summarize
-from intarsia.embed.structures import Attachable, Attachables
-from intarsia.errors import ColumnNotFoundError, WriteError
+from intarsia.embed.original import states_of
+from intarsia.embed.page_bounds import cut_bounds, may_be_cut
+from intarsia.embed.page_index import HOLDS_NAN, PageIndex, index_chunk
+from intarsia.embed.report import Note, Progress, Reason, summarize
+from intarsia.embed.structures import Attachable, Attachables, StructureCompleter
+from intarsia.embed.tail import FooterEdit, footer_pieces
+from intarsia.errors import ColumnNotFoundError, IndexBuildError, WriteError
 from intarsia.file import ChunkKey, ParquetInput
+from intarsia.format import thrift
+from intarsia.format.structs import ColumnIndex
 from intarsia.read.amounts import count
-from intarsia.storage import ByteSource, LocalFile, MemorySource, StorageOptions
+from intarsia.rows.bounds import boundary_order
+from intarsia.rows.ordering import MAX_BOUND_BYTES
+from intarsia.storage import ByteRange, ByteSource, LocalFile, MemorySource, StorageOptions
+from intarsia.storage.replace import write_all
 from intarsia.storage.target import NewTarget, new_target
-from intarsia.write.bounds import repair_page_index, write_tail
 from intarsia.write.leaves import contains_nan, leaf_arrays, repeats, with_used_values, writable_schema
 from intarsia.write.sorting import SortBy, sort_keys, sorting_columns
 
@@ -87,7 +95,11 @@ class Output:
         )
         self._leaves = self._empty_file.footer.leaves
         self._floats = {leaf.ordinal for leaf in self._leaves if leaf.is_float}
-        self._check_dictionary_names()
+        names = [leaf.name for leaf in self._leaves]
+        requested = options.dictionary
+        for name in () if requested is None or isinstance(requested, bool) else requested:
+            if name not in names:  # pyarrow would silently ignore it
+                raise ColumnNotFoundError(name, names)
         self._nan_chunks: set[ChunkKey] = set()
         self._row_group_rows: list[int] = []
         self._dictionary: tuple[str, ...] = ()
@@ -125,8 +137,9 @@ class Output:
         with self._named_errors():
             (self._arrow or self._open(())).close()
             self._sink.close()
-            with ParquetInput(_UnpublishedFile(self.path, self._new).open()) as file:
-                notes = repair_page_index(file, self._new.fd, self._nan_chunks)
+            unpublished = _UnpublishedFile(self.path, self._new)
+            with ParquetInput(unpublished.open()) as file:
+                notes = _repair_page_index(file, self._new.fd, self._nan_chunks)
         unpublished = _UnpublishedFile(self.path, self._new)
         num_bytes = plain_bytes = unpublished.size
         built: tuple[str, ...] = ()
@@ -196,13 +209,6 @@ class Output:
         leaves = [leaf for column in table.columns for leaf in leaf_arrays(column)]
         return [name for name, leaf in zip(names, leaves, strict=True) if repeats(leaf)]
 
-    def _check_dictionary_names(self) -> None:
-        """Refuse names that are not leaves: pyarrow would silently ignore them."""
-        requested, names = self._options.dictionary, [leaf.name for leaf in self._leaves]
-        for name in requested if requested is not None and not isinstance(requested, bool) else ():
-            if name not in names:
-                raise ColumnNotFoundError(name, names)
-
     def _record_nan_chunks(self, table: pa.Table) -> None:
         if not self._floats:
             return
@@ -226,30 +232,27 @@ class _UnpublishedFile:
 
     def replace_tail(self, keep_bytes: int, tail: Sequence[bytes]) -> None:
         """Modify the file in place, because it is not visible to readers."""
-        write_tail(self._new.fd, keep_bytes, tail)
+        _write_in_place(self._new.fd, keep_bytes, tail)
 
 
 def dry_run(
     schema: pa.Schema, path: str, indexes: Iterable[Attachable], compression: str, level: int | None
 ) -> ParquetInput:
-    """Write and index a file without rows in memory.
-
-    Args:
-        schema: The schema.
-        path: The name in messages.
-        indexes: The indexes to embed.
-        compression: The codec.
-        level: The codec's level.
-
-    Returns:
-        The file, without the indexes.
+    """Write and index a file without rows in memory, and return it without the indexes.
 
     Raises:
         WriteError: If the schema cannot be written, or the codec is unknown.
         IndexBuildError: If an index cannot be built on its columns.
         ColumnNotFoundError: If an index names a column that does not exist.
     """
-    _refuse_duplicates(schema, path)
+    for name, number in Counter(schema.names).items():
+        if number > 1:
+            raise WriteError(
+                f"{path}: {number} columns are named {name!r}; give them unique names",
+                reason="duplicate-column",
+                path=path,
+                column=name,
+            )
     sink = pa.BufferOutputStream()
     try:
         pq.ParquetWriter(sink, schema, compression=compression, compression_level=level).close()
@@ -268,15 +271,100 @@ def dry_run(
     return file
 
 
-def _refuse_duplicates(schema: pa.Schema, path: str) -> None:
-    for name, number in Counter(schema.names).items():
-        if number > 1:
-            raise WriteError(
-                f"{path}: {number} columns are named {name!r}; give them unique names",
-                reason="duplicate-column",
-                path=path,
-                column=name,
-            )
+# --- repairs of the page index ----------------------------------------------------------------------
+
+
+def _repair_page_index(file: ParquetInput, fd: int, nan_chunks: Container[ChunkKey]) -> list[Note]:
+    """Truncate, complete and remove page bounds in a file that pyarrow has just written.
+
+    pyarrow does not truncate bounds, and writes none if values exceed a length limit. It omits NaN from
+    bounds, so that readers that sort NaN above every number lose rows. The result is that of `PageIndex`.
+
+    Args:
+        file: The file; it must be opened again afterwards.
+        fd: The same file, open for writing.
+        nan_chunks: The chunks that contain NaN.
+
+    Returns:
+        The chunks without bounds, and the reasons.
+    """
+    before, after, notes = states_of(file.footer), {}, []
+    completer = StructureCompleter(file, {})
+    for key, state in before.items():
+        chunk = completer.chunk(key)
+        assert chunk is not None  # every chunk of this file is in this file
+        try:
+            column_index = _bounds(chunk, state.column_index, contains_nan=key in nan_chunks)
+        except IndexBuildError as error:
+            code, text = Reason.of(error)
+            notes.append(Note(chunk.leaf.name, key.row_group, PageIndex.kind, text, code))
+            column_index = None
+        after[key] = replace(state, column_index=column_index)
+    if after != before:
+        _rewrite_tail(file, fd, before.values(), after)
+    return notes
+
+
+def _bounds(chunk: Chunk, location: Placed, *, contains_nan: bool) -> Placed:
+    """Return the ColumnIndex for a chunk.
+
+    Raises:
+        IndexBuildError: If the chunk cannot have bounds.
+    """
+    column = chunk.leaf.name
+    if contains_nan:
+        raise IndexBuildError(HOLDS_NAN.text, reason=HOLDS_NAN.code, column=column)
+    ordering = chunk.reader.ordering
+    if ordering is None:
+        raise IndexBuildError(NO_ORDER.text, reason=NO_ORDER.code, column=column)
+    if location is None:  # some values were too long for pyarrow
+        chunk_index = index_chunk(chunk)
+        if chunk_index.column_index is None:
+            code, text = chunk_index.reason or NO_ORDER
+            raise IndexBuildError(text, reason=code, column=column)
+        return thrift.serialize(chunk_index.column_index)
+    if not may_be_cut(ordering):
+        return location
+    index, _ = thrift.parse(ColumnIndex, chunk.bytes_of(location))
+    if max(map(len, [*index.min_values, *index.max_values]), default=0) <= MAX_BOUND_BYTES:
+        return location
+    minima, maxima = cut_bounds(index.min_values, index.max_values, ordering)
+    index = index._replace(min_values=minima, max_values=maxima)
+    order = boundary_order(*ordering.decode_pages(index))
+    return thrift.serialize(index._replace(boundary_order=int(order)))
+
+
+def _rewrite_tail(
+    file: ParquetInput, fd: int, before: Iterable[ChunkState], after: Mapping[ChunkKey, ChunkState]
+) -> None:
+    """Rewrite the page index and the footer, in pyarrow's order."""
+    stored = [location for state in before for location in (state.column_index, state.offset_index)]
+    starts = [location.start for location in stored if isinstance(location, ByteRange)]
+    start = min(starts, default=file.footer.start)
+    pieces: list[bytes] = []
+    edit, position = FooterEdit(file.footer.raw), start
+
+    def put(location: Placed) -> ByteRange | None:
+        nonlocal position
+        if location is None:
+            return None
+        data = location if isinstance(location, bytes) else file.source.read(location.start, location.stop)
+        pieces.append(data)
+        position += len(data)
+        return ByteRange(position - len(data), position)
+
+    for structure in ("column_index", "offset_index"):
+        for key, state in after.items():
+            edit.set_location(*key, structure, put(getattr(state, structure)))
+    _write_in_place(fd, start, [*pieces, *footer_pieces(edit.to_bytes())])
+
+
+def _write_in_place(fd: int, keep_bytes: int, tail: Sequence[bytes]) -> None:
+    """Replace the tail of an open file in place."""
+    os.ftruncate(fd, keep_bytes)
+    os.lseek(fd, keep_bytes, os.SEEK_SET)
+    for piece in tail:
+        write_all(fd, piece)
 
 
 @dataclass(frozen=True)

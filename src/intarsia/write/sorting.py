@@ -108,11 +108,7 @@ def sorting_columns(keys: Sequence[SortKey], file: ParquetInput) -> list[pq.Sort
     """Return the order for the footer, up to the first column on which readers disagree.
 
     That is a floating-point column, because Parquet does not define the position of NaN, or a struct, which
-    is not a leaf.
-
-    Args:
-        keys: The sort order of the rows.
-        file: A file with the same schema.
+    is not a leaf. The file has the same schema.
     """
     out = []
     for name, direction in keys:

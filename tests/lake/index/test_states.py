@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.indexes import OpenIndex
 from intarsia.indexes.distinct import Distinct
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.index.folder import LakeIndexFolder
@@ -437,7 +438,7 @@ class AnswersForOtherFiles(Distinct):
         return OtherFiles(super().open_gathered(parts, num_files))
 
 
-class OtherFiles:
+class OtherFiles(OpenIndex):
     def __init__(self, opened):
         self.opened = opened
 

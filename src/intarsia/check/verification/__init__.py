@@ -14,17 +14,10 @@ from contextlib import ExitStack
 from random import Random
 
 from intarsia.check.inspection import find_datafusion_index, open_source
-from intarsia.check.verification.chunk import read_chunk
-from intarsia.check.verification.embedded import (
-    EntryCheck,
-    blob_of,
-    check_payload,
-    check_sampled,
-    columns_of,
-    find_entries,
-)
+from intarsia.check.verification.chunk import CheckedChunk
+from intarsia.check.verification.embedded import EntryCheck, blob_of, check_alone, columns_of, find_entries
 from intarsia.check.verification.findings import RULES, Finding, Findings, VerifyReport
-from intarsia.check.verification.page_index import check_column_index, check_offset_index, read_page_index
+from intarsia.check.verification.page_index import check_column_index, check_offset_index
 from intarsia.check.verification.pages import (
     check_bloom_filter,
     check_checksums,
@@ -33,7 +26,6 @@ from intarsia.check.verification.pages import (
     check_encodings,
     check_row_group_size,
     check_size_statistics,
-    check_value_bytes,
 )
 from intarsia.check.verification.quick import check_chunk_quickly
 from intarsia.check.verification.sorting import check_sorting, sorting_columns
@@ -46,14 +38,26 @@ from intarsia.embed.leaf_values import LeafReader, leaf_readers
 from intarsia.embed.report import Progress, no_progress
 from intarsia.errors import FormatError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.trust import Claim
 from intarsia.format.blob import DATAFUSION_KEY
 from intarsia.format.directory import Entry
-from intarsia.format.footer import Leaf, chunk_range
-from intarsia.format.structs import ColumnMetaData, Statistics
 from intarsia.storage import BufferedSource, ByteSource, StorageOptions
 
 __all__ = ["RULES", "Finding", "Progress", "VerifyReport", "verify"]
+
+#: The checks of a column chunk against its pages and values. Each does nothing without its structure.
+CHECKS: tuple[Callable[[CheckedChunk], None], ...] = (
+    check_checksums,
+    check_counts,
+    check_encodings,
+    check_chunk_size,
+    check_size_statistics,
+    check_geospatial_statistics,
+    check_page_statistics,
+    check_statistics,
+    check_offset_index,
+    check_column_index,
+    check_bloom_filter,
+)
 
 #: Indexes up to this total size are checked in the pass over the data; others after it, one by one.
 FOLLOWING_BYTES = 1 << 28
@@ -115,40 +119,27 @@ def verify_source(
     progress: Progress | None = None,
     following_bytes: int = FOLLOWING_BYTES,
 ) -> VerifyReport:
-    """Check an open file, and close it; see `verify`.
-
-    Args:
-        source: The file.
-        quick: As for `verify`.
-        sample: As for `verify`.
-        seed: As for `verify`.
-        progress: As for `verify`.
-        following_bytes: Indexes up to this total size are checked in the pass over the data.
-    """
+    """Check an open file, and close it; see `verify`. Indexes up to ``following_bytes`` follow the pass."""
     if sample is not None and quick:
         raise ValueError("quick and sample cannot be combined; pass one of them")
     if sample is not None and sample < 1:
         raise ValueError(f"sample is {sample!r}; it must be 1 or more")
     started = time.perf_counter()
     buffered = source if isinstance(source, BufferedSource) else BufferedSource(source)
-    report_progress = progress or no_progress
     with ParquetInput(buffered, page_checksums=False) as file, file.named_errors():
         findings = Findings(file.path)
         total = len(file.footer.metadata.row_groups) * len(file.footer.leaves)
-        num_read = total
-        if quick or sample is not None:
-            chosen = set() if sample is None else _drawn(file, sample, seed)
-            num_read = len(chosen)
-            _verify_part(file, chosen, findings, report_progress)
-        else:
-            _verify(file, buffered, findings, report_progress, following_bytes)
+        chosen: set[ChunkKey] | None = set() if quick else None
+        if sample is not None:
+            chosen = _drawn(file, sample, seed)
+        _verify(file, buffered, chosen, findings, progress or no_progress, following_bytes)
     return VerifyReport(
         file.path,
         tuple(findings.found),
         dict(sorted(findings.checked.items())),
         time.perf_counter() - started,
         "quick" if quick else "full" if sample is None else "sample",
-        num_read,
+        total if chosen is None else len(chosen),
         total,
         None if sample is None else seed,
     )
@@ -164,60 +155,30 @@ def _drawn(file: ParquetInput, count: int, seed: int) -> set[ChunkKey]:
     }
 
 
-def _verify_part(file: ParquetInput, chosen: set[ChunkKey], findings: Findings, progress: Progress) -> None:
-    """Check the chosen chunks completely, or the metadata of all chunks if none is chosen."""
-    footer = file.footer
-    entries = _entries(file, findings)
-    readers = leaf_readers(file.footer)
-    is_quick = not chosen
-    done, total = 0, len(chosen or readers * len(footer.metadata.row_groups)) + len(entries)
-    for row_group in range(len(footer.metadata.row_groups)):
-        findings.count_checked("row_groups")
-        check_row_group_size(footer, row_group, findings.at(row_group, None))
-        for reader in readers:
-            chunk_findings = findings.at(row_group, reader.leaf.name)
-            if is_quick:
-                try:
-                    meta = footer.chunk_metadata(row_group, reader.leaf)
-                except FormatError as error:  # encrypted, or in another file
-                    chunk_findings.add("unchecked", error.message)
-                else:
-                    check_chunk_quickly(file, row_group, reader, meta, chunk_findings)
-            elif ChunkKey(row_group, reader.leaf.ordinal) in chosen:
-                _verify_chunk(file, row_group, reader, chunk_findings, _discard)
-            else:
-                continue
-            chunk_findings.add_left_out()
-            done += 1
-            progress(done, total, reader.leaf.name)
-    for entry in entries:
-        if is_quick:
-            check_payload(file, entry, findings)
-        else:
-            check_sampled(file, entry, chosen, findings)
-        done += 1
-        progress(done, total, entry.name)
-
-
 def _entries(file: ParquetInput, findings: Findings) -> tuple[Entry, ...]:
     """Return the embedded indexes; add findings for those that are ignored."""
     entries = find_entries(file, findings)
     datafusion = find_datafusion_index(file)
     if datafusion is not None and datafusion.reason is not None:
-        key = DATAFUSION_KEY.decode()
-        findings.add("datafusion-index-missing", datafusion.reason, index=key)
+        findings.add("datafusion-index-missing", datafusion.reason, index=DATAFUSION_KEY.decode())
     return entries
 
 
 def _verify(
-    file: ParquetInput, buffered: BufferedSource, findings: Findings, progress: Progress, following_bytes: int
+    file: ParquetInput,
+    buffered: BufferedSource,
+    chosen: set[ChunkKey] | None,
+    findings: Findings,
+    progress: Progress,
+    following_bytes: int,
 ) -> None:
-    footer = file.footer
-    num_groups, num_leaves = len(footer.metadata.row_groups), len(footer.leaves)
+    """Check the chosen chunks, all if None, or only the metadata of all chunks if none is chosen."""
+    footer, readers = file.footer, leaf_readers(file.footer)
+    num_groups = len(footer.metadata.row_groups)
+    is_full = chosen is None
     entries = _entries(file, findings)
-    done, total = 0, num_groups * num_leaves + len(entries)
-    readers = leaf_readers(file.footer)
-    following = _following(entries, following_bytes)
+    done, total = 0, len(chosen or readers * num_groups) + len(entries)
+    following = _following(entries, following_bytes) if is_full else []
     indexed = columns_of(file, following)
     checks: dict[str, EntryCheck] = {}
     with ExitStack() as stack:
@@ -230,21 +191,27 @@ def _verify(
         for row_group in range(num_groups):
             findings.count_checked("row_groups")
             check_row_group_size(footer, row_group, findings.at(row_group, None))
-            shared = indexed | sorting_columns(file, row_group)
+            shared = indexed | sorting_columns(file, row_group) if is_full else set()
             with buffered.buffering() as buffer:
                 for reader in readers:
+                    if chosen and ChunkKey(row_group, reader.leaf.ordinal) not in chosen:
+                        continue
                     chunk_findings = findings.at(row_group, reader.leaf.name)
-                    is_shared = reader.leaf.ordinal in shared
-                    _verify_chunk(file, row_group, reader, chunk_findings, buffer if is_shared else _discard)
+                    keep = buffer if reader.leaf.ordinal in shared else _discard
+                    _check_chunk(file, row_group, reader, chunk_findings, keep, quick=chosen == set())
                     chunk_findings.add_left_out()
                     done += 1
                     progress(done, total, reader.leaf.name)
-                check_sorting(file, row_group, readers, findings)
+                if is_full:
+                    check_sorting(file, row_group, readers, findings)
                 for check in checks.values():
                     check.follow(row_group)
         for entry in entries:
-            check = checks.pop(entry.name) if entry.name in checks else EntryCheck(file, entry)
-            check.finish(findings)
+            if chosen is not None:
+                check_alone(file, entry, chosen, findings)
+            else:
+                check = checks.pop(entry.name) if entry.name in checks else EntryCheck(file, entry)
+                check.finish(findings)
             done += 1
             progress(done, total, entry.name)
 
@@ -265,74 +232,26 @@ def _discard(_start: int, _data: bytes) -> None:
     """Do not keep these bytes."""
 
 
-def _verify_chunk(
+def _check_chunk(
     file: ParquetInput,
     row_group: int,
     reader: LeafReader,
     findings: Findings,
     buffer: Callable[[int, bytes], None],
+    *,
+    quick: bool,
 ) -> None:
-    leaf, footer = reader.leaf, file.footer
     try:
-        meta = footer.chunk_metadata(row_group, leaf)
+        meta = file.footer.chunk_metadata(row_group, reader.leaf)
     except FormatError as error:  # encrypted, or in another file
         findings.add("unchecked", error.message)
         return
-    column_chunk = footer.chunk(row_group, leaf)
-    offset_index, column_index = read_page_index(file, column_chunk, findings)
-    if offset_index is not None or column_index is not None:
-        _note_writer("page index", file.trust(leaf).doubt_of_page_index(column_chunk), findings)
-    sizes = meta.size_statistics
-    histograms = column_index is not None and bool(
-        column_index.repetition_level_histograms or column_index.definition_level_histograms
-    )
-    histograms |= sizes is not None and bool(
-        sizes.repetition_level_histogram or sizes.definition_level_histogram
-    )
-    num_rows = footer.metadata.row_groups[row_group].num_rows
-    start, stop = chunk_range(meta)
-    data = file.source.read(start, stop)
-    buffer(start, data)
-    chunk = read_chunk(
-        data, meta, num_rows, reader, findings, levels=histograms, total_order=_has_total_order(file, leaf)
-    )
+    if quick:
+        check_chunk_quickly(file, row_group, reader, meta, findings)
+        return
+    chunk = CheckedChunk(file, row_group, reader, meta, findings, buffer)
     findings.count_checked("column_chunks")
     findings.count_checked("pages", len(chunk.pages))
     findings.count_checked("values", meta.num_values)
-    check_checksums(data, chunk, findings)
-    check_counts(chunk, findings)
-    check_encodings(chunk, findings)
-    check_chunk_size(chunk, findings)
-    check_size_statistics(chunk, findings)
-    check_geospatial_statistics(chunk, findings)
-    check_page_statistics(file, chunk, findings)
-    if meta.statistics is not None:
-        _note_writer("Statistics", _doubt_of_bounds(file, leaf, meta), findings)
-        check_statistics(file, chunk, meta.statistics, findings)
-    if offset_index is not None:
-        check_offset_index(chunk, offset_index, findings)
-        check_value_bytes(chunk, offset_index, findings)
-    if column_index is not None:
-        check_column_index(file, chunk, column_index, findings, has_offset_index=offset_index is not None)
-    if meta.bloom_filter_offset:
-        check_bloom_filter(file, chunk, findings)
-
-
-def _doubt_of_bounds(file: ParquetInput, leaf: Leaf, meta: ColumnMetaData) -> str | None:
-    """Return why scans ignore a chunk's bounds because of their writer; None if they do not."""
-    statistics = meta.statistics or Statistics()
-    trust = file.trust(leaf)
-    if statistics.min_value is not None or statistics.max_value is not None:
-        return trust.doubt_of_writer(Claim.BOUNDS, meta)
-    if statistics.min is not None or statistics.max is not None:
-        return trust.doubt_of_writer(Claim.DEPRECATED_BOUNDS, meta)
-    return None
-
-
-def _note_writer(index: str, reason: str | None, findings: Findings) -> None:
-    if reason is not None:
-        findings.add("writer-not-trusted", reason, index=index)
-
-
-def _has_total_order(file: ParquetInput, leaf: Leaf) -> bool:
-    return file.footer.column_order(leaf) == "IEEE_754_TOTAL_ORDER"
+    for check in CHECKS:
+        check(chunk)

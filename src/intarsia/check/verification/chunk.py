@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,12 +16,14 @@ from intarsia.check.verification.findings import Findings
 from intarsia.embed.chunk import count_levels, present_counts
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.errors import CorruptFileError, FormatError
-from intarsia.file.pages import iter_pages
+from intarsia.file import ParquetInput
+from intarsia.format import thrift
 from intarsia.format.enums import Type
-from intarsia.format.footer import Leaf, chunk_range
+from intarsia.format.footer import chunk_range
 from intarsia.format.levels import PageLevels
-from intarsia.format.page_header import Page
-from intarsia.format.structs import ColumnMetaData
+from intarsia.format.pages import Page, iter_pages
+from intarsia.format.structs import ColumnChunk, ColumnIndex, ColumnMetaData, OffsetIndex
+from intarsia.rows.int96 import Int96Values
 from intarsia.rows.ordering import Keys, Ordering
 
 Counts = npt.NDArray[np.int64]
@@ -37,53 +39,120 @@ class Extremes:
     has_value: Bools
 
 
-@dataclass(frozen=True)
 class CheckedChunk:
-    """A column chunk after reading it.
+    """A column chunk. Contradictions between its pages, and with the footer, become findings.
+
+    Args:
+        file: The file.
+        row_group: Ordinal of the row group.
+        reader: Decodes the leaf's values.
+        meta: The chunk's metadata in the footer.
+        findings: Collects findings on the chunk.
+        buffer: Called with the offset and the bytes of the chunk.
 
     Attributes:
-        leaf: Its leaf.
-        meta: Its metadata in the footer.
-        start: Byte offset of the chunk in the file.
-        num_rows: Number of rows in the row group.
+        offset_index, column_index: Its page index, which has not been checked; None without one.
+        order: The name of the leaf's column order, as in `Footer.column_order`.
         walked: Its pages in file order, including the dictionary page, up to the first damaged one.
         is_whole: Whether all pages were found.
         pages: Its data pages.
+        num_values: Number of values of each page, including nulls and empty lists.
         levels: Levels of each data page, if they were needed and could be read.
         rows: Number of rows of each page; None if unknown.
         present: Number of values of each page that are not null; None if unknown.
         values: The values that are not null; None if they cannot be decoded.
         ordering: How the values compare; None if they have no order.
-        total_order: Whether the footer declares IEEE 754's total order for them.
-        data: Its bytes.
-        reader: Decodes the leaf's values.
     """
 
-    leaf: Leaf
-    meta: ColumnMetaData
-    start: int
-    num_rows: int
-    walked: Sequence[Page]
-    is_whole: bool
-    pages: Sequence[Page]
-    levels: Sequence[PageLevels] | None
-    rows: Counts | None
-    present: Counts | None
-    values: pa.ChunkedArray | None
-    ordering: Ordering | None
-    total_order: bool
-    data: bytes
-    reader: LeafReader
+    def __init__(
+        self,
+        file: ParquetInput,
+        row_group: int,
+        reader: LeafReader,
+        meta: ColumnMetaData,
+        findings: Findings,
+        buffer: Callable[[int, bytes], None],
+    ) -> None:
+        self.file, self.reader, self.meta, self.findings = file, reader, meta, findings
+        self.leaf = reader.leaf
+        self.order = file.footer.column_order(self.leaf)
+        self.total_order = self.order == "IEEE_754_TOTAL_ORDER"
+        self.num_rows = file.footer.metadata.row_groups[row_group].num_rows
+        self.start, self.stop = chunk_range(meta)
+        column_chunk = file.footer.chunk(row_group, self.leaf)
+        self.offset_index, self.column_index = read_page_index(file, column_chunk, findings)
+        if self.offset_index is not None or self.column_index is not None:
+            findings.note_writer("page index", file.trust(self.leaf).doubt_of_page_index(column_chunk))
+        self.data = file.source.read(self.start, self.stop)
+        buffer(self.start, self.data)
+        self.walked, self.is_whole = self._walk()
+        self.pages = [page for page in self.walked if page.is_data]
+        self.num_values = np.array([page.num_values for page in self.pages], dtype=np.int64)
+        self.levels = self._read_levels()
+        self.rows = self._count_rows()
+        if self.rows is not None and self.rows.sum() != self.num_rows:
+            message = f"the pages have {self.rows.sum()} rows, but the row group has {self.num_rows}"
+            findings.add("row-count", message)
+        self.ordering: Ordering | None = None
+        self.present, self.values = self._decode()
 
-    @property
-    def stop(self) -> int:
-        """Byte offset of the end of the chunk in the file."""
-        return chunk_range(self.meta)[1]
+    def _walk(self) -> tuple[list[Page], bool]:
+        """Return the pages up to the first damaged one, and whether these are all."""
+        pages: list[Page] = []
+        expected = self.meta.num_values
+        try:
+            for page in iter_pages(self.data, expected):
+                pages.append(page)  # noqa: PERF402 - keeps the pages before a damaged one
+        except CorruptFileError as error:
+            offset = pages[-1].stop if pages else 0
+            self.findings.add("unreadable-pages", f"at byte {offset} of the chunk: {error.message}")
+            return pages, False
+        values = sum(page.num_values for page in pages if page.is_data)
+        if values != expected:
+            message = f"the pages have {values} values, but the footer claims {expected}"
+            self.findings.add("value-count", message)
+        return pages, values == expected
 
-    @cached_property
-    def num_values(self) -> Counts:
-        """Number of values of each page, including nulls and empty lists."""
-        return np.array([page.num_values for page in self.pages], dtype=np.int64)
+    def _read_levels(self) -> list[PageLevels] | None:
+        index, sizes = self.column_index, self.meta.size_statistics
+        histograms = [sizes.repetition_level_histogram, sizes.definition_level_histogram] if sizes else []
+        if index is not None:
+            histograms += [index.repetition_level_histograms, index.definition_level_histograms]
+        # for a flat leaf with at most one optional level, values and nulls suffice
+        if self.leaf.is_flat and not (self.leaf.max_definition_level > 1 and any(histograms)):
+            return None
+        try:
+            return [count_levels(self.data, page, self.meta, self.leaf) for page in self.pages]
+        except FormatError as error:
+            message = f"repetition and definition levels cannot be read: {error.message}"
+            self.findings.add("unchecked", message)
+            return None
+
+    def _count_rows(self) -> Counts | None:
+        if self.leaf.is_flat:
+            return self.num_values
+        if self.levels is not None:
+            return np.array([page.num_rows for page in self.levels], dtype=np.int64)
+        claims = [page.header.data_page_header_v2 for page in self.pages]
+        if any(claim is None for claim in claims):
+            return None
+        return np.array([claim.num_rows for claim in claims if claim is not None], dtype=np.int64)
+
+    def _decode(self) -> tuple[Counts | None, pa.ChunkedArray | None]:
+        """Return the number of values of each page that are not null, and these values."""
+        try:
+            self.ordering = self.reader.ordering
+            if not self.pages:
+                return self.num_values, None
+            column = self.reader.read(self.data, self.meta, self.num_rows, as_dictionary=False)
+        except FormatError as error:
+            self.findings.add("unreadable-pages", error.message)
+            return None if self.pages else self.num_values, None
+        present = present_counts(self.num_values, self.levels, column)
+        if present is None or present.sum() != len(column) - column.null_count:
+            self.findings.add("unchecked", "the values cannot be assigned to pages")
+            return None, None
+        return present, column.drop_null() if column.null_count else column
 
     @property
     def null_counts(self) -> Counts | None:
@@ -96,28 +165,29 @@ class CheckedChunk:
         assert self.present is not None
         return np.cumsum(self.present) - self.present
 
-    def page_values(self, page: int) -> pa.ChunkedArray:
-        """Return the values of one page."""
+    def page_values(self, page: int | None) -> pa.ChunkedArray:
+        """Return the values of one page, or of all."""
         assert self.values is not None
         assert self.present is not None
+        if page is None:
+            return self.values
         return self.values.slice(int(self.first_values[page]), int(self.present[page]))
 
-    def keys(self, values: pa.ChunkedArray) -> Keys:
-        """Return the keys of values of this chunk."""
+    def keys(self, page: int | None) -> Keys:
+        """Return the keys of the values of one page, or of all."""
         assert self.ordering is not None
-        parts = [self.ordering.keys(piece) for piece in values.chunks]
+        parts = [self.ordering.keys(piece) for piece in self.page_values(page).chunks]
         return np.concatenate(parts) if parts else np.empty(0, dtype=self.ordering.dtype)
 
     @cached_property
     def numbers(self) -> npt.NDArray[Any]:
         """The keys of all values, if keys are numbers of fixed width."""
-        assert self.values is not None
-        return self.keys(self.values)
+        return self.keys(None)
 
     @cached_property
     def nan_counts(self) -> Counts | None:
         """Number of NaNs of each page; None for types without NaN, or if unknown."""
-        if self.ordering is None or not self.ordering.is_float or self.values is None or self.present is None:
+        if self.ordering is None or not self.ordering.is_float or self.values is None:
             return None
         return self._sums(np.isnan(self.numbers))
 
@@ -125,9 +195,7 @@ class CheckedChunk:
     def value_bytes(self) -> Counts | None:
         """Size of the values of each page in bytes; None for types of fixed width, or if unknown."""
         # a decimal may be stored in more bytes than necessary, which decoding loses
-        if self.leaf.type != Type.BYTE_ARRAY or self.leaf.logical_name == "DECIMAL":
-            return None
-        if self.values is None or self.present is None:
+        if self.leaf.type != Type.BYTE_ARRAY or self.leaf.logical_name == "DECIMAL" or self.values is None:
             return None
         return self._sums(pc.binary_length(self.values).to_numpy())
 
@@ -142,6 +210,17 @@ class CheckedChunk:
         return column.drop_null()
 
     @cached_property
+    def int96_values(self) -> Int96Values | str:
+        """The stored values of an INT96 chunk that has pages, or why they are unknown."""
+        try:
+            values = Int96Values(self.stored_values)
+        except FormatError as error:
+            return error.message
+        if self.present is None or len(values.days) != self.present.sum():
+            return "the values of each page are unknown"
+        return values
+
+    @cached_property
     def level_histograms(self) -> tuple[Counts, Counts] | None:
         """Histograms of repetition and definition levels, with a row for each page; None if unknown."""
         highest = self.leaf.max_repetition_level, self.leaf.max_definition_level
@@ -149,9 +228,9 @@ class CheckedChunk:
             repetition = [page.repetition.histogram for page in self.levels]
             definition = [page.definition.histogram for page in self.levels]
         elif highest == (0, 0):
-            repetition = definition = [self.num_values[[page]] for page in range(len(self.pages))]
+            repetition = definition = list(self.num_values[:, None])
         elif highest == (0, 1) and self.present is not None:
-            repetition = [self.num_values[[page]] for page in range(len(self.pages))]
+            repetition = list(self.num_values[:, None])
             definition = list(np.stack([self.num_values - self.present, self.present], axis=1))
         else:
             return None
@@ -168,18 +247,17 @@ class CheckedChunk:
         highs = np.empty(len(has_value), dtype=self.ordering.dtype)
         if not has_value.any():
             return Extremes(lows, highs, has_value)
-        starts = self.first_values[has_value]
         if self.ordering.dtype != np.dtype(object):
             # fmin ignores NaN, and equals minimum for integers
-            lows[has_value] = np.fmin.reduceat(self.numbers, starts)
-            highs[has_value] = np.fmax.reduceat(self.numbers, starts)
+            lows[has_value] = np.fmin.reduceat(self.numbers, self.first_values[has_value])
+            highs[has_value] = np.fmax.reduceat(self.numbers, self.first_values[has_value])
             if self.ordering.is_float:
                 has_value = has_value & ~np.isnan(np.where(has_value, lows, 0.0))
             return Extremes(lows, highs, has_value)
         pairs = [pc.min_max(self.page_values(page)) for page in np.flatnonzero(has_value).tolist()]
-        data_type = self.values.type
-        lows[has_value] = self.ordering.keys(pa.array([pair["min"] for pair in pairs], type=data_type))
-        highs[has_value] = self.ordering.keys(pa.array([pair["max"] for pair in pairs], type=data_type))
+        for keys, end in ((lows, "min"), (highs, "max")):
+            found = pa.array([pair[end] for pair in pairs], type=self.values.type)
+            keys[has_value] = self.ordering.keys(found)
         return Extremes(lows, highs, has_value)
 
     def _sums(self, marks: npt.NDArray[Any]) -> Counts:
@@ -188,103 +266,31 @@ class CheckedChunk:
         return np.asarray(totals[self.first_values + self.present] - totals[self.first_values])
 
 
-def read_chunk(
-    data: bytes,
-    meta: ColumnMetaData,
-    num_rows: int,
-    reader: LeafReader,
-    findings: Findings,
-    *,
-    levels: bool,
-    total_order: bool,
-) -> CheckedChunk:
-    """Read a chunk, and add findings for contradictions with its pages.
+def sum_of(by_page: Counts | None, page: int | None) -> int | None:
+    """Return the count of one page, or of all; None if unknown."""
+    return None if by_page is None else int(by_page.sum() if page is None else by_page[page])
 
-    Args:
-        data: Its bytes.
-        meta: Its metadata in the footer.
-        num_rows: Number of rows in the row group.
-        reader: Decodes the leaf's values.
-        findings: Collects findings.
-        levels: Whether to compute histograms of levels.
-        total_order: Whether the footer declares IEEE 754's total order for the leaf.
-    """
-    leaf = reader.leaf
-    walked, is_whole = _walk(data, meta, findings)
-    pages = [page for page in walked if page.is_data]
-    counted: list[PageLevels] | None = None
-    # for a flat leaf with at most one optional level, values and nulls suffice
-    if not leaf.is_flat or (levels and leaf.max_definition_level > 1):
+
+def read_page_index(
+    file: ParquetInput, chunk: ColumnChunk, findings: Findings
+) -> tuple[OffsetIndex | None, ColumnIndex | None]:
+    """Read the page index of a chunk, without checking it."""
+
+    def read(cls: Any, rule: str, offset: int | None, length: int | None) -> Any:
+        if offset is None or not length:
+            return None
+        stop = offset + length
+        if not file.footer.contains_range(offset, stop):
+            message = f"bytes {offset} to {stop} are outside the file's body"
+            findings.add(rule, message, index=cls.__name__)
+            return None
         try:
-            counted = [count_levels(data, page, meta, leaf) for page in pages]
-        except FormatError as error:
-            findings.add("unchecked", f"repetition and definition levels cannot be read: {error.message}")
-    rows = _rows(leaf, pages, counted)
-    if rows is not None and rows.sum() != num_rows:
-        findings.add("row-count", f"the pages have {rows.sum()} rows, but the row group has {num_rows}")
-    column: pa.ChunkedArray | None = None
-    ordering: Ordering | None = None
-    try:
-        ordering = reader.ordering
-        if pages:
-            column = reader.read(data, meta, num_rows, as_dictionary=False)
-    except FormatError as error:
-        findings.add("unreadable-pages", error.message)
-    present = None
-    if column is not None:
-        num_values = np.array([page.num_values for page in pages], dtype=np.int64)
-        present = present_counts(num_values, counted, column)
-        if present is None or present.sum() != len(column) - column.null_count:
-            findings.add("unchecked", "the values cannot be assigned to pages")
-            present = column = None
-        else:
-            column = column.drop_null() if column.null_count else column
-    elif not pages:
-        present = np.empty(0, dtype=np.int64)
-    start, _ = chunk_range(meta)
-    return CheckedChunk(
-        leaf,
-        meta,
-        start,
-        num_rows,
-        walked,
-        is_whole,
-        pages,
-        counted,
-        rows,
-        present,
-        column,
-        ordering,
-        total_order,
-        data,
-        reader,
+            return thrift.parse(cls, file.source.read(offset, stop))[0]
+        except CorruptFileError as error:
+            findings.add(rule, error.message, index=cls.__name__)
+            return None
+
+    return (
+        read(OffsetIndex, "offset-index-unreadable", chunk.offset_index_offset, chunk.offset_index_length),
+        read(ColumnIndex, "column-index-unreadable", chunk.column_index_offset, chunk.column_index_length),
     )
-
-
-def _walk(data: bytes, meta: ColumnMetaData, findings: Findings) -> tuple[list[Page], bool]:
-    """Return the pages up to the first damaged one, and whether these are all."""
-    pages: list[Page] = []
-    try:
-        for page in iter_pages(data, meta.num_values):
-            pages.append(page)  # noqa: PERF402 - keeps the pages before a damaged one
-    except CorruptFileError as error:
-        offset = pages[-1].stop if pages else 0
-        findings.add("unreadable-pages", f"at byte {offset} of the chunk: {error.message}")
-        return pages, False
-    values = sum(page.num_values for page in pages if page.is_data)
-    if values != meta.num_values:
-        findings.add(
-            "value-count", f"the pages have {values} values, but the footer claims {meta.num_values}"
-        )
-    return pages, values == meta.num_values
-
-
-def _rows(leaf: Leaf, pages: Sequence[Page], levels: Sequence[PageLevels] | None) -> Counts | None:
-    if leaf.is_flat:
-        return np.array([page.num_values for page in pages], dtype=np.int64)
-    if levels is not None:
-        return np.array([page.num_rows for page in levels], dtype=np.int64)
-    claims = [page.header.data_page_header_v2 for page in pages]
-    if any(claim is None for claim in claims):
-        return None
-    return np.array([claim.num_rows for claim in claims if claim is not None], dtype=np.int64)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,15 +21,13 @@ from intarsia.embed.column_data import FileColumns
 from intarsia.errors import FormatError, IndexPayloadError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.directory import Entry
-from intarsia.indexes.base import OpenIndex
-from intarsia.indexes.calling import call_index
-from intarsia.indexes.embedded import EmbeddedIndexes, blob_range, find_index
+from intarsia.indexes.base import Index, OpenIndex, checked_opened
+from intarsia.indexes.embedded import EmbeddedIndexes, blob_range
 from intarsia.indexes.layout import Layout
-from intarsia.indexes.probing import ProbedIndex
+from intarsia.indexes.proof import call_index
+from intarsia.indexes.registry import find_index
 from intarsia.predicate.nodes import ColumnName
 from intarsia.storage import ByteRange
-
-_DIRECTORY = "directory"
 
 
 def find_entries(file: ParquetInput, findings: Findings) -> tuple[Entry, ...]:
@@ -39,7 +37,7 @@ def find_entries(file: ParquetInput, findings: Findings) -> tuple[Entry, ...]:
         return ()
     findings.count_checked("directories")
     if found.fault is not None:
-        findings.add(f"directory-{found.fault}", found.reason or "", index=_DIRECTORY)
+        findings.add(f"directory-{found.fault}", found.reason or "", index="directory")
     return () if file.directory is None else file.directory.entries
 
 
@@ -48,10 +46,6 @@ class EntryCheck:
 
     The index is queried and rebuilt while the pass has the pages in memory. The pages are read again only if
     the rebuilt index differs, to check whether the index excludes as many rows.
-
-    Args:
-        file: The file.
-        entry: The index's entry in the directory.
     """
 
     def __init__(self, file: ParquetInput, entry: Entry) -> None:
@@ -59,15 +53,12 @@ class EntryCheck:
         self._findings = Findings(file.path)
         self._asked = Findings(file.path)
         self._opened = _open(file, entry, self._findings)
-        self._followers: list[Follower[Any]] = []
-        self._building: Follower[bool] | None = None
+        self._followers: list[Follower] = []
         if self._opened is None:
             return
-        self._findings.count_checked("embedded_indexes")
         self._followers.append(Follower(partial(self._query, self._opened)))
         if entry.kind_version == self._opened.index.version:  # not written by an earlier version
-            self._building = Follower(partial(self._build, self._opened))
-            self._followers.append(self._building)
+            self._followers.append(Follower(partial(self._build, self._opened)))
 
     def follow(self, row_group: int) -> None:
         """Check the row group that the pass has reached."""
@@ -76,10 +67,9 @@ class EntryCheck:
 
     def finish(self, findings: Findings) -> None:
         """Add the findings, after the pass."""
-        for follower in self._followers:
-            follower.finish()
-        if self._opened is not None:
-            self._conclude(self._opened)
+        is_same = [follower.finish() for follower in self._followers]
+        if self._opened is None or all(is_same) or not self._compare(self._opened):
+            self._findings.add_all(self._asked)
         findings.add_all(self._findings)
 
     def abort(self) -> None:
@@ -87,53 +77,50 @@ class EntryCheck:
         for follower in self._followers:
             follower.abort()
 
-    def _query(self, opened: OpenedEntry, wait_for: WaitFor) -> None:
+    def _query(self, opened: OpenedEntry, wait_for: WaitFor) -> bool:
         check_columns(self._file, opened, FileColumns(self._file, _no_offset_index, wait_for), self._asked)
+        return True
 
     def _build(self, opened: OpenedEntry, wait_for: WaitFor) -> bool:
+        """Return whether the rebuilt index is the same."""
         # a wrong OffsetIndex only changes the granules here; without one the pages would have to be walked
         columns = FileColumns(self._file, partial(_offset_index, self._file), wait_for)
         try:
-            return bool(call_index(partial(opened.index.build, columns)) == opened.payload)
+            is_same = bool(call_index(partial(opened.index.build, columns)) == opened.payload)
         except (IndexPayloadError, FormatError):
             return False
-
-    def _conclude(self, opened: OpenedEntry) -> None:
-        if self._building is not None and self._building.finish():
+        if is_same:
             self._findings.count_checked("embedded_rebuilt")
-        elif self._building is not None:
-            columns = FileColumns(self._file, _no_offset_index)
-            opened = _with_rebuilt(opened, columns, self._findings)
-            if opened.rebuilt is not None:
-                self._compare(opened, columns)
-                return
-        self._findings.add_all(self._asked)
+        return is_same
 
-    def _compare(self, opened: OpenedEntry, columns: FileColumns) -> None:
-        """Query an index and its rebuilt form, which differs."""
-        name, num_found = opened.entry.name, len(self._findings.found)
-        kept_more = check_columns(self._file, opened, columns, self._findings)
+    def _compare(self, opened: OpenedEntry) -> bool:
+        """Rebuild an index from walked pages; if it still differs, query both and return True."""
+        name, findings = opened.entry.name, self._findings
+        columns = FileColumns(self._file, _no_offset_index)
+        try:
+            payload = call_index(partial(opened.index.build, columns))
+            if payload == opened.payload:
+                findings.count_checked("embedded_rebuilt")
+                return False
+            rebuilt = call_index(partial(_opened, opened.index, payload, columns.layout))
+        except (IndexPayloadError, FormatError) as error:
+            findings.add("unchecked", f"it cannot be rebuilt: {error}", index=name)
+            return False
+        num_found = len(findings.found)
+        kept_more = check_columns(self._file, replace(opened, rebuilt=rebuilt), columns, findings)
         if kept_more:
             message = f"it keeps rows that the rebuilt index excludes, for {kept_more} queries"
-            self._findings.add("index-differs", message, index=name)
-        elif len(self._findings.found) == num_found:
+            findings.add("index-differs", message, index=name)
+        elif len(findings.found) == num_found:
             message = f"its payload of {len(opened.payload)} bytes differs from that of the rebuilt index, "
-            self._findings.add("index-not-reproduced", message + "but both exclude the same rows", index=name)
+            findings.add("index-not-reproduced", message + "but both exclude the same rows", index=name)
+        return True
 
 
-def check_payload(file: ParquetInput, entry: Entry, findings: Findings) -> None:
-    """Check that an index belongs to the file, is undamaged and can be opened, without querying it."""
-    if _open(file, entry, findings) is not None:
-        findings.count_checked("embedded_indexes")
-
-
-def check_sampled(file: ParquetInput, entry: Entry, chunks: Collection[ChunkKey], findings: Findings) -> None:
-    """Check an index as `check_payload` does, and query it for the rows of some column chunks."""
+def check_alone(file: ParquetInput, entry: Entry, chunks: Collection[ChunkKey], findings: Findings) -> None:
+    """Check that an index belongs to the file and can be opened, and query it for the rows of some chunks."""
     opened = _open(file, entry, findings)
-    if opened is None:
-        return
-    findings.count_checked("embedded_indexes")
-    if opened.entry.columns:  # an index of whole rows is built from all of them
+    if opened is not None and opened.entry.columns and chunks:  # an index of whole rows is built from all
         check_columns(file, opened, _SampledColumns(file, chunks), findings)
 
 
@@ -182,43 +169,31 @@ def _offset_index(file: ParquetInput, key: ChunkKey) -> bytes | None:
 
 def _open(file: ParquetInput, entry: Entry, findings: Findings) -> OpenedEntry | None:
     lookup = find_index(entry)
-    if lookup.fault is not None:
+    index, embedded = lookup.index, EmbeddedIndexes(file)
+    if index is None:
         findings.add(f"index-{lookup.fault}", lookup.reason or "", index=entry.name)
         return None
-    index, embedded = lookup.index, EmbeddedIndexes(file)
     try:
         payload = embedded.read(entry)
         layout = Layout(file.footer.num_rows, file.footer.row_group_starts, {})
-        ways: list[OpenIndex] = [call_index(partial(index.open, payload, layout))]
+        ways: list[OpenIndex] = [call_index(partial(_opened, index, payload, layout))]
     except IndexPayloadError as error:  # scans ignore it, too
         findings.add("index-damaged", str(error), index=entry.name)
         return None
-    if isinstance(index, ProbedIndex) and entry.inline is None:
+    if entry.inline is None and embedded.is_probed(entry):
         probed = embedded.open(entry)  # like a scan
         if probed is None:
             reasons = [note.reason for note in file.ignored if note.index == entry.name]
             findings.add("index-damaged", "; ".join(reasons), index=entry.name)
             return None
         ways.append(probed)
+    findings.count_checked("embedded_indexes")
     return OpenedEntry(entry, index, payload, ways, file.footer.num_rows)
 
 
-def _with_rebuilt(opened: OpenedEntry, columns: FileColumns, findings: Findings) -> OpenedEntry:
-    """Rebuild an index, and keep the rebuilt one if it differs."""
-    entry = opened.entry
-    try:
-        payload = call_index(partial(opened.index.build, columns))
-        if payload == opened.payload:
-            findings.count_checked("embedded_rebuilt")
-            return opened
-        rebuilt = call_index(partial(opened.index.open, payload, columns.layout))
-    except (IndexPayloadError, FormatError) as error:
-        findings.add("unchecked", f"it cannot be rebuilt: {error}", index=entry.name)
-        return opened
-    return replace(opened, rebuilt=rebuilt)
+def _opened(index: Index, payload: bytes, layout: Layout) -> OpenIndex:
+    return checked_opened(index, index.open(payload, layout))
 
-
-_Result = TypeVar("_Result")
 
 #: Called with the ordinal of a row group before it is read; returns when the pass has reached it.
 WaitFor = Callable[[int], None]
@@ -228,11 +203,10 @@ class _AbortedError(BaseException):
     """The pass was aborted; a BaseException, because third-party code may catch every Exception."""
 
 
-class Follower(Generic[_Result]):
+class Follower:
     """A function that follows a pass, in a thread that only runs while the pass waits for it.
 
-    Args:
-        work: The function; it is passed a callback to call before it reads a row group.
+    The function is passed a callback to call before it reads a row group.
 
     Example:
         >>> def work(wait_for):
@@ -252,12 +226,12 @@ class Follower(Generic[_Result]):
         'done'
     """
 
-    def __init__(self, work: Callable[[WaitFor], _Result]) -> None:
+    def __init__(self, work: Callable[[WaitFor], Any]) -> None:
         self._work = work
         self._reached = -1
         self._is_done = self._is_aborted = False
         self._error: BaseException | None = None
-        self._results: list[_Result] = []
+        self._results: list[Any] = []
         self._resumed, self._paused = threading.Semaphore(0), threading.Semaphore(0)
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -274,7 +248,7 @@ class Follower(Generic[_Result]):
         if self._error is not None:
             raise self._error
 
-    def finish(self) -> _Result:
+    def finish(self) -> Any:
         """Run the function to its end after the pass, and return its result."""
         self.follow(sys.maxsize)
         return self._results[0]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from intarsia.check.inspection.report import to_json
+from intarsia.check.values import to_json
 from intarsia.read.amounts import count
 
 Severity = Literal["error", "warning", "note"]
@@ -58,17 +58,11 @@ RULES: Mapping[str, tuple[Severity, str]] = {
         "readers reject the page index, or prune pages by the bounds of other pages and lose rows",
     ),
     "column-index-without-offset-index": ("warning", "readers cannot use it"),
-    "no-column-order": (
-        "warning",
-        "the bounds have no defined order; readers that trust them may lose rows",
-    ),
+    "no-column-order": ("warning", "the bounds have no defined order; readers that trust them may lose rows"),
     "bounds-without-order": ("note", "readers must ignore bounds of this type"),
     "writer-not-trusted": ("note", "scans ignore it, even if it is correct in this file"),
     "null-page-with-values": ("error", _LOSES_ROWS),
-    "null-page-not-marked": (
-        "warning",
-        "readers read the page unnecessarily, or prune by undefined bounds",
-    ),
+    "null-page-not-marked": ("warning", "readers read the page unnecessarily, or prune by undefined bounds"),
     "null-count": ("error", "IS NULL may lose rows, and counts from it are wrong"),
     "null-count-invalid": ("error", "readers reject the index, or lose rows"),
     "nan-count": ("error", "readers that trust this lose rows with NaN, or return wrong counts"),
@@ -79,10 +73,7 @@ RULES: Mapping[str, tuple[Severity, str]] = {
     "bounds-exclude-values": ("error", _LOSES_ROWS),
     "bounds-contradict-statistics": ("error", "readers that trust the wrong one of the two lose rows"),
     "bound-not-exact": ("error", "readers that compute MIN or MAX from it return wrong values"),
-    "bound-not-marked": (
-        "warning",
-        "readers that take it for a value compute a wrong MIN or MAX",
-    ),
+    "bound-not-marked": ("warning", "readers that take it for a value compute a wrong MIN or MAX"),
     "boundary-order": ("error", "readers that use binary search lose rows"),
     "distinct-count": ("warning", "query plans from it are poor, and COUNT(DISTINCT) from it is wrong"),
     "level-histogram": ("warning", "estimates from it are wrong"),
@@ -154,15 +145,8 @@ class Finding:
     consequence: str
 
     def __str__(self) -> str:
-        words = []
-        if self.row_group is not None:
-            words.append(f"row group {self.row_group}")
-        if self.column is not None:
-            words.append(f"column {self.column}")
-        if self.page is not None:
-            words.append(f"page {self.page}")
-        if self.index is not None:
-            words.append(self.index)
+        at = {"row group ": self.row_group, "column ": self.column, "page ": self.page, "": self.index}
+        words = [f"{what}{value}" for what, value in at.items() if value is not None]
         place = f"{', '.join(words)}: " if words else ""
         return f"{self.severity}: {self.file}: {place}{self.message} ({self.consequence})"
 
@@ -202,11 +186,7 @@ class VerifyReport:
 
     def __str__(self) -> str:
         severities = Counter(finding.severity for finding in self.findings)
-        found = [
-            count(severities[severity], severity)
-            for severity in ("error", "warning", "note")
-            if severities[severity]
-        ]
+        found = [count(severities[one], one) for one in ("error", "warning", "note") if severities[one]]
         read = f"read {self.chunks_read:,} of {count(self.chunks_total, 'column chunk')}"
         seed = "" if self.seed is None else f", seed {self.seed}"
         lines = [f"{self.path}: {', '.join(found) or 'no findings'}; {read}{seed}"]
@@ -255,6 +235,11 @@ class Findings:
         self.found.append(
             Finding(severity, rule, self.file, self.row_group, self.column, page, index, message, consequence)
         )
+
+    def note_writer(self, index: str, reason: str | None) -> None:
+        """Note why scans ignore a structure because of its writer, if they do."""
+        if reason is not None:
+            self.add("writer-not-trusted", reason, index=index)
 
     def count_checked(self, kind: str, number: int = 1) -> None:
         """Count structures of a kind that were checked."""

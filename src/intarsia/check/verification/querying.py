@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,11 +30,10 @@ from intarsia.errors import (
 )
 from intarsia.file import ParquetInput
 from intarsia.format.directory import Entry
-from intarsia.indexes.base import EstimatesRows, EstimatingIndex, OpenIndex, PicksPredicates, ProvingIndex
-from intarsia.indexes.calling import call_index
+from intarsia.indexes.base import Index, OpenIndex, defines
+from intarsia.indexes.proof import call_index
 from intarsia.predicate import Like, Not, Predicate, RegexpLike, bind, contains, ends_with
 from intarsia.predicate.bound import (
-    CONDITION_TYPES,
     BoundCompare,
     BoundIn,
     BoundNull,
@@ -70,38 +70,22 @@ class OpenedEntry:
     """
 
     entry: Entry
-    index: Any
+    index: Index
     payload: bytes
     ways: Sequence[OpenIndex]
     num_rows: int
     rebuilt: OpenIndex | None = None
 
-    def is_used_for(self, predicate: Condition) -> bool:
-        """Return whether a scan would use it for a predicate."""
-        return self.prunes(predicate) or self.estimates(predicate)
-
-    def prunes(self, predicate: Condition) -> bool:
-        """Return whether a scan would prune with it."""
-        return not self._picks or self.index.can_prune(predicate)
-
-    def estimates(self, predicate: Condition) -> bool:
-        """Return whether a scan would estimate with it."""
-        return self._is_estimator and self.index.can_estimate(predicate)
-
-    @cached_property
-    def _picks(self) -> bool:  # cached, because checking a protocol is slower than a query
-        return isinstance(self.index, PicksPredicates)
-
-    @cached_property
-    def _is_estimator(self) -> bool:
-        return isinstance(self.index, EstimatesRows)
+    def uses_for(self, predicate: Condition) -> tuple[bool, bool]:
+        """Return whether a scan would prune with it, and whether it would estimate with it."""
+        return bool(self.index.can_prune(predicate)), bool(self.index.can_estimate(predicate))
 
 
 def check_columns(file: ParquetInput, opened: OpenedEntry, columns: FileColumns, findings: Findings) -> int:
     """Query each column; return the number of queries for which the rebuilt index keeps fewer rows."""
     paths, max_batches = opened.entry.columns, None
     if not paths:  # an index of whole rows serves every column; some rows of each suffice
-        leaves = file.leaves_by_path.items() if isinstance(opened.index, EstimatesRows) else ()
+        leaves = file.leaves_by_path.items() if defines(opened.index, "can_estimate") else ()
         paths, max_batches = tuple(path for path, leaf in leaves if leaf.ordinal in file.leaf_types), 1
     return sum(_check_column(file, opened, path, columns, findings, max_batches) for path in paths)
 
@@ -171,23 +155,24 @@ def _check_values(
     findings.count_checked("embedded_rows", len(values))
     answers = _Answers(opened, first_row, len(values))
     max_values = SAMPLED_VALUES if opened.rebuilt is None else _DOUBTED_VALUES
-    for predicate in questions(path, data_type, matches.values, max_values):
-        try:
-            if not call_index(partial(opened.is_used_for, predicate)):
-                continue
-            found = matches.of(predicate)
-            for way in opened.ways:
-                call_index(partial(answers.judge, way, predicate, found))
-        except IndexPayloadError as error:
-            findings.add("index-damaged", str(error), index=opened.entry.name)
-            return 0
-    name = opened.entry.name
-    if answers.lost:
-        findings.add("index-loses-rows", f"it excludes {_listed(answers.lost)}", index=name)
-    if answers.claimed:
-        findings.add("index-claims-rows", f"its certain rows include {_listed(answers.claimed)}", index=name)
-    if answers.estimates:
-        findings.add("index-estimate", f"it estimates {_listed(answers.estimates)}", index=name)
+    try:
+        for predicate in questions(path, data_type, matches.values, max_values):
+            uses = call_index(partial(opened.uses_for, predicate))
+            if any(uses):
+                found = matches.of(predicate)
+                for way in opened.ways:
+                    call_index(partial(answers.judge, way, predicate, found, *uses))
+    except IndexPayloadError as error:
+        findings.add("index-damaged", str(error), index=opened.entry.name)
+        return 0
+    for rule, does, wrong in (
+        ("index-loses-rows", "it excludes", list(answers.lost)),
+        ("index-claims-rows", "its certain rows include", list(answers.claimed)),
+        ("index-estimate", "it estimates", list(answers.estimates)),
+    ):
+        more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+        if wrong:
+            findings.add(rule, f"{does} {'; '.join(wrong[:3])}{more}", index=opened.entry.name)
     return answers.kept_more
 
 
@@ -202,17 +187,19 @@ class _Answers:
         self._opened = opened
         self._rows = first_row, first_row + num_rows
 
-    def judge(self, way: OpenIndex, predicate: Condition, found: RowSelection) -> None:
+    def judge(
+        self, way: OpenIndex, predicate: Condition, found: RowSelection, prunes: bool, estimates: bool
+    ) -> None:
         """Query like a scan, and compare with the rows that match."""
-        if self._opened.prunes(predicate):
+        if prunes:
             candidates = way.candidate_rows(predicate)
-            certain = way.certain_rows(predicate) if isinstance(way, ProvingIndex) else None
+            certain = way.certain_rows(predicate)
             if candidates is not None and not (missing := found - candidates).is_empty:
                 self.lost[f"{missing.num_rows} of {found.num_rows} rows where {predicate}"] = None
             if certain is not None and not (extra := certain.clip(*self._rows) - found).is_empty:
                 self.claimed[f"{extra.num_rows} rows that do not match {predicate}"] = None
             self.kept_more += self._keeps_more(candidates, predicate)
-        if self._opened.estimates(predicate) and isinstance(way, EstimatingIndex):
+        if estimates:
             estimate = way.estimated_rows(predicate)
             most = self._opened.num_rows
             if estimate is not None and not (math.isfinite(estimate) and 0 <= estimate <= most):
@@ -235,7 +222,9 @@ class _Matches:
     """
 
     def __init__(self, values: pa.Array, first_row: int) -> None:
-        self.values = _encoded(values)
+        self.values = values
+        with suppress(pa.ArrowNotImplementedError):  # so that each distinct value is compared once
+            self.values = pc.dictionary_encode(values)
         self._first_row = first_row
         # both zeros are equal, and a dictionary in a file may repeat a value
         self._is_sortable = (
@@ -248,7 +237,8 @@ class _Matches:
         """Return the rows that match a condition, numbered as in the file."""
         rows = self._rows_of_value(predicate)
         if rows is None:
-            return RowSelection.from_mask(_mask(predicate, self.values), self._first_row)
+            mask = condition_mask(predicate, self.values).to_numpy(zero_copy_only=False)
+            return RowSelection.from_mask(np.asarray(mask, dtype=bool), self._first_row)
         return RowSelection.from_rows(rows + self._first_row)
 
     def _rows_of_value(self, predicate: Condition) -> npt.NDArray[np.int64] | None:
@@ -269,24 +259,6 @@ class _Matches:
         codes = self.values.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         rows = np.argsort(codes, kind="stable")
         return codes[rows], rows
-
-
-def _encoded(values: pa.Array) -> pa.Array:
-    """Dictionary-encode values, so that each distinct value is compared once."""
-    try:
-        return pc.dictionary_encode(values)
-    except pa.ArrowNotImplementedError:
-        return values
-
-
-def _mask(predicate: Condition, values: pa.Array) -> npt.NDArray[np.bool_]:
-    return np.asarray(condition_mask(predicate, values).to_numpy(zero_copy_only=False), dtype=bool)
-
-
-def _listed(found: Iterable[str]) -> str:
-    items = list(found)
-    more = f" and {len(items) - 3} more" if len(items) > 3 else ""
-    return "; ".join(items[:3]) + more
 
 
 #: Number of queried distinct values of a row group, spread over all of them.
@@ -339,7 +311,7 @@ def _text_questions(path: Path, data_type: pa.DataType, texts: list[str]) -> Ite
                 leaf = bind(pattern, schema)
             except PredicateError:  # a string that patterns cannot contain
                 continue
-            if isinstance(leaf, CONDITION_TYPES):
+            if isinstance(leaf, Condition):
                 yield replace(leaf, path=path)
 
 

@@ -7,20 +7,21 @@ decoding of bounds.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from intarsia.check.inspection import human_value
-from intarsia.check.inspection.values import shown
-from intarsia.check.verification.bounds import check_boundary_order, declares_order
+from intarsia.check.values import human_value, shown
+from intarsia.check.verification.bounds import DECLARED_ORDERS, check_boundary_order
+from intarsia.check.verification.chunk import read_page_index
 from intarsia.check.verification.findings import Findings
-from intarsia.check.verification.page_index import read_page_index
+from intarsia.check.verification.page_index import add_without_offset_index, has_equal_lengths
 from intarsia.check.verification.pages import locate_bits
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import ParquetInput
-from intarsia.format.footer import Leaf, chunk_range
+from intarsia.format.footer import chunk_range
 from intarsia.format.structs import ColumnIndex, ColumnMetaData, OffsetIndex, Statistics
 from intarsia.rows.ordering import Ordering
 
@@ -35,24 +36,20 @@ def check_chunk_quickly(
     num_rows = footer.metadata.row_groups[row_group].num_rows
     if offset_index is not None:
         _check_locations(offset_index, meta, num_rows, findings.of("OffsetIndex"))
-    ordering = _ordering(file, reader)
+    ordering = None  # of bounds, if the footer declares a known order for them
+    if footer.column_order(leaf) in DECLARED_ORDERS:
+        with suppress(FormatError):
+            ordering = reader.ordering
     extremes = None
     if meta.statistics is not None:
-        extremes = _check_statistics(meta, meta.statistics, leaf, ordering, findings.of("Statistics"))
+        extremes = _check_statistics(meta, meta.statistics, ordering, findings.of("Statistics"))
     if column_index is not None:
-        num_pages = None if offset_index is None else len(offset_index.page_locations)
         of_index = findings.of("ColumnIndex")
-        _check_column_index(column_index, num_pages, meta, leaf, ordering, extremes, of_index)
-    if meta.bloom_filter_offset and locate_bits(file, meta, findings) is not None:
+        if _has_shape(column_index, offset_index, of_index):
+            _check_null_counts(column_index.null_counts, meta, of_index)
+            _check_bounds(column_index, ordering, extremes, of_index)
+    if meta.bloom_filter_offset and locate_bits(file, meta, findings.of("BloomFilter")) is not None:
         findings.count_checked("bloom_filters")
-
-
-def _ordering(file: ParquetInput, reader: LeafReader) -> Ordering | None:
-    """Return the ordering of bounds; None if they have none, or if the footer does not declare one."""
-    try:
-        return reader.ordering if declares_order(file.footer, reader.leaf) else None
-    except FormatError:
-        return None
 
 
 def _check_locations(index: OffsetIndex, meta: ColumnMetaData, num_rows: int, findings: Findings) -> None:
@@ -78,7 +75,7 @@ def _check_locations(index: OffsetIndex, meta: ColumnMetaData, num_rows: int, fi
 
 
 def _check_statistics(
-    meta: ColumnMetaData, statistics: Statistics, leaf: Leaf, ordering: Ordering | None, findings: Findings
+    meta: ColumnMetaData, statistics: Statistics, ordering: Ordering | None, findings: Findings
 ) -> tuple[Any, Any] | None:
     """Check the counts and bounds of a chunk; return its bounds as keys if bounds of pages compare."""
     findings.count_checked("statistics")
@@ -89,14 +86,12 @@ def _check_statistics(
     low, high = statistics.min_value, statistics.max_value
     if ordering is None or low is None or high is None:
         return None
-    keys = _keys(low, high, leaf, ordering, findings)
+    keys = _keys(low, high, ordering, findings)
     # bounds of strings may be truncated differently in the two structures
     return keys if ordering.wire is not None else None
 
 
-def _keys(
-    low: bytes, high: bytes, leaf: Leaf, ordering: Ordering, findings: Findings
-) -> tuple[Any, Any] | None:
+def _keys(low: bytes, high: bytes, ordering: Ordering, findings: Findings) -> tuple[Any, Any] | None:
     """Return two bounds as keys; None, with a finding, if they are damaged or out of order."""
     try:
         low_key, high_key = ordering.decode([low])[0], ordering.decode([high])[0]
@@ -107,37 +102,29 @@ def _keys(
         return None  # only the values show whether that is correct
     low_key, high_key = ordering.cell(low_key), ordering.cell(high_key)
     if low_key > high_key:
-        texts = (shown(human_value(leaf, low)), shown(human_value(leaf, high)))
+        texts = [shown(human_value(ordering.leaf, raw)) for raw in (low, high)]
         message = f"the lower bound {texts[0]} is above the upper bound {texts[1]}"
         findings.add("bounds-out-of-order", message)
         return None
     return low_key, high_key
 
 
-def _check_column_index(
-    index: ColumnIndex,
-    num_pages: int | None,
-    meta: ColumnMetaData,
-    leaf: Leaf,
-    ordering: Ordering | None,
-    extremes: tuple[Any, Any] | None,
-    findings: Findings,
-) -> None:
+def _has_shape(index: ColumnIndex, offset_index: OffsetIndex | None, findings: Findings) -> bool:
+    """Return whether a ColumnIndex has one entry for each page; if not, add a finding."""
     findings.count_checked("column_indexes")
-    if num_pages is None:
-        message = "there is no OffsetIndex, so the locations of the pages are unknown"
-        findings.add("column-index-without-offset-index", message)
-    elif len(index.null_pages) != num_pages:
-        message = f"it describes {len(index.null_pages)} data pages, but the OffsetIndex lists {num_pages}"
+    if offset_index is None:
+        add_without_offset_index(findings)
+    elif len(index.null_pages) != (listed := len(offset_index.page_locations)):
+        message = f"it describes {len(index.null_pages)} data pages, but the OffsetIndex lists {listed}"
         findings.add("column-index-page-count", message)
-        return
-    for name in ("min_values", "max_values", "null_counts", "nan_counts"):
-        values = getattr(index, name)
-        if values is not None and len(values) != len(index.null_pages):
-            message = f"{name} has {len(values)} entries, but null_pages has {len(index.null_pages)}"
-            findings.add("column-index-unreadable", message)
-            return
-    _check_null_counts(index.null_counts, meta, findings)
+        return False
+    return has_equal_lengths(index, findings)
+
+
+def _check_bounds(
+    index: ColumnIndex, ordering: Ordering | None, extremes: tuple[Any, Any] | None, findings: Findings
+) -> None:
+    """Compare the bounds of pages with each other, and with those of the chunk."""
     if ordering is None:
         return
     pairs = []
@@ -145,15 +132,14 @@ def _check_column_index(
         zip(index.null_pages, index.min_values, index.max_values, strict=True)
     ):
         of_page = findings.of(findings.index, page)
-        keys = None if is_null else _keys(low, high, leaf, ordering, of_page)
+        keys = None if is_null else _keys(low, high, ordering, of_page)
         if keys is None:
             continue
         pairs.append(keys)
         if extremes is not None and (keys[0] < extremes[0] or keys[1] > extremes[1]):
             message = "the bounds of the page are outside the bounds of the chunk's statistics"
             findings.add("bounds-contradict-statistics", message, page=page)
-    lows, highs = ([pair[side] for pair in pairs] for side in (0, 1))
-    check_boundary_order(index.boundary_order, lows, highs, findings)
+    check_boundary_order(index.boundary_order, pairs, findings)
 
 
 def _check_null_counts(counts: Sequence[int] | None, meta: ColumnMetaData, findings: Findings) -> None:

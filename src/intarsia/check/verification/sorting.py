@@ -13,8 +13,8 @@ from intarsia.check.verification.findings import Findings
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
-from intarsia.file.pages import walk_pages
 from intarsia.format.footer import chunk_range
+from intarsia.format.pages import walk_pages
 
 _SORTING_COLUMNS = "sorting_columns"
 
@@ -30,14 +30,7 @@ def sorting_columns(file: ParquetInput, row_group: int) -> set[int]:
 def check_sorting(
     file: ParquetInput, row_group: int, readers: Sequence[LeafReader], findings: Findings
 ) -> None:
-    """Compare each row of a row group with the next, one sorting column at a time.
-
-    Args:
-        file: The file.
-        row_group: Ordinal of the row group.
-        readers: Decode the leaves of the file.
-        findings: Collects findings.
-    """
+    """Compare each row of a row group with the next, one sorting column at a time."""
     group = file.footer.metadata.row_groups[row_group]
     if not group.sorting_columns or group.num_rows < 2:
         return
@@ -105,9 +98,8 @@ def _values(file: ParquetInput, row_group: int, reader: LeafReader, findings: Fi
     try:
         meta = file.footer.chunk_metadata(row_group, reader.leaf)
         if not reader.leaf.is_flat or reader.ordering is None:
-            findings.add(
-                "unchecked", "rows cannot be sorted by a column of this type", index=_SORTING_COLUMNS
-            )
+            message = "rows cannot be sorted by a column of this type"
+            findings.add("unchecked", message, index=_SORTING_COLUMNS)
             return None
         data = file.source.read(*chunk_range(meta))
         num_rows = file.footer.metadata.row_groups[row_group].num_rows

@@ -7,12 +7,9 @@ foreign lake index makes plans slower, but never wrong. ``docs/format.md`` speci
 ==================  ======================================================================================
 ``facts``           the facts about one file: its identity, its footer and payloads, never its data
 ``segment``         an immutable file with the facts of many files, arranged by column
-``folder``          the segments of one lake, in the user's cache or beside the data; the root of a lake
-``store_folder``    the segments beside the data in an object store
+``folder``          the segments of one lake, in the user's cache or beside the data, also in an object store
 ``build``           segments made from files
-``of_table``        the lake index of one table: opened on first use, brought up to date, used and built
-``known_files``     the files of a table that a lake index contains
-``prune``           a predicate evaluated on the files of a segment
-``answers``         aggregates of files in which all rows match
+``of_table``        the lake index of one table: which files it contains; updated, used and built
+``proofs``          a predicate evaluated on the files of a segment; aggregates of whole files
 ==================  ======================================================================================
 """

@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import xxhash
 
 from intarsia.errors import IntarsiaError
 from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
-from intarsia.indexes.calling import call_index
+from intarsia.indexes.base import GatheredPart
 from intarsia.indexes.filter_matrix import gather_filters
-from intarsia.indexes.gathering import GatheredPart
-from intarsia.indexes.streams import batch_to_bytes
+from intarsia.indexes.granules import batch_to_bytes
+from intarsia.indexes.proof import call_index
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.each_file import FILE_ERRORS, FileFailure, ShowDone
 from intarsia.lake.index.facts import FileFacts, GatheredKey, index_of, read_facts
-from intarsia.lake.index.folder import LakeIndexFolder
-from intarsia.lake.index.known_files import KnownFiles
 from intarsia.lake.index.segment import (
     BLOOM_KIND,
     FILE_COLUMNS,
     MAX_FAMILIES,
     SEGMENT_VERSION,
+    batch_of_rows,
     serialize_bounds,
 )
 from intarsia.read.ahead import ahead
@@ -38,11 +36,7 @@ from intarsia.storage.sections import MAX_READ_BYTES, ContentsTooLargeError, Sec
 
 
 def serialize_segment(facts: Mapping[str, FileFacts]) -> bytes:
-    """Serialize the facts of files.
-
-    Args:
-        facts: The facts of each file, by its path relative to the root of the lake.
-    """
+    """Serialize the facts of files."""
     families: dict[bytes, list[tuple[str, FileFacts]]] = {}
     for path, found in facts.items():
         key = _family_key(found.file.schema)
@@ -58,14 +52,17 @@ def serialize_segment(facts: Mapping[str, FileFacts]) -> bytes:
             rows.append((path, *found.stamp, ordinal, *numbers, xxhash.xxh3_64_intdigest(raw)))
             footers.append(raw)
             offset += len(raw)
-        gathered, parts = _gathered_sections(ordinal, [found for _, found in files])
-        sections += [*_bounds_sections(ordinal, [found for _, found in files]), *parts]
+        mine = [found for _, found in files]
+        schema = mine[0].file.schema
+        for leaf in mine[0].columns:
+            data = serialize_bounds(
+                [found.columns[leaf] for found in mine], schema.ordering(schema.leaves[leaf])
+            )
+            sections.append(Section(f"{ordinal}/bounds/{leaf}", data))
+        gathered, parts = _gathered_sections(ordinal, mine)
+        sections += parts
         about.append({"gathered": gathered})
-    columns = [
-        pa.array(column, field.type)
-        for column, field in zip(zip(*rows, strict=True), FILE_COLUMNS, strict=True)
-    ]
-    batch = pa.record_batch(columns, schema=FILE_COLUMNS)
+    batch = batch_of_rows(rows, FILE_COLUMNS)
     sections = [Section("files", batch_to_bytes(batch)), Section("footers", b"".join(footers)), *sections]
     return serialize_sections(sections, {"segment_version": SEGMENT_VERSION, "families": about})
 
@@ -74,14 +71,6 @@ def _family_key(schema: FileSchema) -> bytes:
     """Return bytes that are equal for schemas in which a predicate has the same meaning."""
     elements = repr([(leaf.path, leaf.element, leaf.logical) for leaf in schema.leaves]).encode()
     return elements + bytes(schema.arrow.remove_metadata().serialize())
-
-
-def _bounds_sections(family: int, files: Sequence[FileFacts]) -> Iterator[Section]:
-    schema = files[0].file.schema
-    for ordinal in files[0].columns:
-        ordering = schema.ordering(schema.leaves[ordinal])
-        data = serialize_bounds([found.columns[ordinal] for found in files], ordering)
-        yield Section(f"{family}/bounds/{ordinal}", data)
 
 
 def _gathered_sections(family: int, files: Sequence[FileFacts]) -> tuple[list[dict[str, Any]], list[Section]]:
@@ -134,9 +123,6 @@ def _gather(key: GatheredKey, digests: Sequence[bytes]) -> Sequence[GatheredPart
 #: A segment is written when its filters and digests have this size, or this many files.
 MAX_SEGMENT_BYTES = 256 << 20
 MAX_SEGMENT_FILES = 20_000
-
-#: More segments than this are merged, because each condition takes one read per segment.
-MAX_SEGMENTS = 8
 
 
 @dataclass(frozen=True)
@@ -202,8 +188,7 @@ class BuiltSegments:
 
 
 def build_segments(
-    files: Sequence[DataFile],
-    relative_paths: Sequence[str],
+    files: Mapping[str, DataFile],
     open_file: Callable[[DataFile], ParquetInput],
     at_once: int,
     show: ShowDone = lambda _: None,
@@ -212,8 +197,7 @@ def build_segments(
     """Read the facts of files, and arrange them in segments.
 
     Args:
-        files: The files.
-        relative_paths: Their paths relative to the root of the lake.
+        files: The files, by their paths relative to the root of the lake.
         open_file: Opens a file.
         at_once: Number of files to open concurrently.
         show: Called with the number of files that are done.
@@ -232,9 +216,9 @@ def build_segments(
             pending.clear()
             num_bytes = 0
 
-    facts = ahead(lambda entry: read_facts(open_file(entry), max_bytes), files, at_once)
+    facts = ahead(lambda entry: read_facts(open_file(entry), max_bytes), files.values(), at_once)
     with contextlib.closing(facts):
-        for done, (path, (entry, future)) in enumerate(zip(relative_paths, facts, strict=True), 1):
+        for done, (path, (entry, future)) in enumerate(zip(files, facts, strict=True), 1):
             try:
                 outcome = future.result()
             except FILE_ERRORS as error:
@@ -262,35 +246,3 @@ def _serialized(facts: Mapping[str, FileFacts]) -> list[bytes]:
     files = list(facts.items())
     half = len(files) // 2
     return [data for part in (files[:half], files[half:]) for data in _serialized(dict(part))]
-
-
-def replaced_segments(
-    known: KnownFiles, folder: LakeIndexFolder, *, is_whole: bool, max_stale: float = 0
-) -> tuple[list[str], np.ndarray]:
-    """Choose segments to replace: those with stale entries, and small ones if there are many.
-
-    Entries of files that were deleted or replaced contain values of these files.
-
-    Args:
-        known: The known files of a table.
-        folder: The folder.
-        is_whole: Whether the table has the whole lake, so that all other entries are stale. If not, entries
-            of files that exist unchanged are not.
-        max_stale: The part of the entries of a segment that may be stale.
-
-    Returns:
-        The names of the segments to replace, and the ordinals of the known files in them.
-    """
-    mine = [
-        (ordinal, one) for ordinal, one in enumerate(known.index.segments) if one.folder.path == folder.path
-    ]
-    live = {ordinal: int((known.segment_of == ordinal).sum()) for ordinal, _ in mine}
-    kept = live if is_whole else {ordinal: known.index.num_current(ordinal) for ordinal in live}
-    chosen = {ordinal for ordinal, one in mine if kept[ordinal] < (1 - max_stale) * len(one.segment.paths)}
-    rest = [ordinal for ordinal, one in mine if ordinal not in chosen]
-    if len(rest) >= MAX_SEGMENTS:
-        # the files of a segment that the table lacks would be lost
-        mergeable = [ordinal for ordinal in rest if is_whole or live[ordinal] == kept[ordinal]]
-        chosen |= set(sorted(mergeable, key=live.__getitem__)[: len(rest) // 2 + 1])
-    names = [one.name for ordinal, one in mine if ordinal in chosen]
-    return names, np.flatnonzero(np.isin(known.segment_of, list(chosen)))

@@ -25,10 +25,11 @@ from intarsia.format.directory import Entry
 from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf
 from intarsia.indexes import Layout
-from intarsia.indexes.calling import call_or_ignore
-from intarsia.indexes.embedded import EmbeddedIndexes, find_index
+from intarsia.indexes.base import Index, defines
+from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.filter_matrix import MAX_FILTER_BYTES
-from intarsia.indexes.gathering import Gathers
+from intarsia.indexes.proof import call_or_ignore
+from intarsia.indexes.registry import find_index
 from intarsia.indexes.statistics import exact_bounds, statistics_bounds
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.discovery import list_objects
@@ -57,9 +58,6 @@ def wait_until_settled(files: Sequence[DataFile]) -> None:
     """Wait until no local file was written in the last tick of the clock, but at most one tick.
 
     Within a tick, another process could change a file again and leave its time unchanged.
-
-    Args:
-        files: The files.
     """
     youngest = max((_stat(file.path)[1] for file in files if not file.is_remote), default=0)
     seconds = CLOCK_TICK_SECONDS - (time.time() - youngest / 1e9)
@@ -69,11 +67,7 @@ def wait_until_settled(files: Sequence[DataFile]) -> None:
 
 
 def opened_stamp(identity: object) -> FileStamp | None:
-    """Return the stamp in the identity of an open file; None if equal identities do not prove equal bytes.
-
-    Args:
-        identity: See `intarsia.storage.ByteSource`.
-    """
+    """Return the stamp in the identity of an open file; None if equal identities do not prove equal bytes."""
     if not isinstance(identity, tuple):
         return None
     if len(identity) == 5:  # a local file: device, inode, length, times
@@ -113,10 +107,6 @@ class Stamps(NamedTuple):
     @classmethod
     def now(cls, files: Sequence[DataFile], root: str) -> Stamps:
         """Return the current stamps of files, from stat for local files and from a new listing for objects.
-
-        Args:
-            files: The files.
-            root: The absolute path or URL below which they are.
 
         Raises:
             ObjectStoreError: If the store cannot be reached or refuses the request.
@@ -171,12 +161,12 @@ class GatheredKey(NamedTuple):
     parameters: str
 
 
-def index_of(key: GatheredKey) -> Gathers | None:
+def index_of(key: GatheredKey) -> Index | None:
     """Construct the index object of a key; None if its kind is unknown or does not gather."""
     kind, version, name, columns, granularity, parameters = key
     entry = Entry(name, kind, version, columns, granularity, json.loads(parameters), 0, 0, "0" * 16)
     found = find_index(entry).index
-    return found if isinstance(found, Gathers) else None
+    return found if defines(found, "digest") else None
 
 
 def key_of(entry: Mapping[str, Any]) -> GatheredKey | None:
@@ -347,7 +337,8 @@ def _digests(file: ParquetInput) -> Iterator[tuple[GatheredKey, bytes]]:
         index = embedded.index(entry)
         leaves = [file.leaves_by_path.get(path) for path in entry.columns]
         if (
-            not isinstance(index, Gathers)
+            index is None
+            or not defines(index, "digest")
             or len(leaves) != 1
             or entry.payload_bytes > MAX_PAYLOAD_BYTES
             # values outside the range of 64-bit nanoseconds read differently in Arrow and Spark
@@ -355,7 +346,7 @@ def _digests(file: ParquetInput) -> Iterator[tuple[GatheredKey, bytes]]:
         ):
             continue
 
-        def digest(index: Gathers = index, entry: Any = entry) -> bytes | None:
+        def digest(index: Index = index, entry: Any = entry) -> bytes | None:
             try:
                 return index.digest(embedded.read(entry), layout)
             except FormatError as error:

@@ -1,4 +1,4 @@
-"""The segments of one lake: files in the user's cache folder, or in ``_intarsia`` beside the data.
+"""The segments of one lake: in the user's cache folder, or in ``_intarsia`` beside the data.
 
 A segment is never changed. A writer adds segments under new names and removes those that they replace, so any
 number of readers and writers may work at the same time: at worst, two segments contain the same file.
@@ -6,6 +6,10 @@ number of readers and writers may work at the same time: at worst, two segments 
 A forged lake index hides rows, and any user may create ``_intarsia`` in a shared folder such as ``/tmp``. So
 only segments that trusted users have written are read (`intarsia.storage.guarded_folder`): this user, the
 administrator, and the owner of the table's folder, who can replace its files anyway.
+
+Segments beside the data in an object store are copied to the user's cache on first use. A copy needs no
+check. A query that finds the copies makes no request for them, and the first one takes a single round trip,
+regardless of the parts of the segments that it needs.
 """
 
 from __future__ import annotations
@@ -13,84 +17,32 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import xxhash
 
-from intarsia.errors import FormatError, IntarsiaError
+from intarsia.errors import FormatError, IntarsiaError, ObjectStoreError
 from intarsia.file import Ignored
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.discovery import LAKE_INDEX_FOLDER, SEGMENT_SUFFIX
+from intarsia.lake.discovery import LAKE_INDEX_FOLDER, SEGMENT_SUFFIX, list_objects
 from intarsia.lake.index.segment import Segment
+from intarsia.read.ahead import ahead
 from intarsia.read.report import LAKE_INDEX
-from intarsia.storage import ByteRange, CountedSource, local_path
+from intarsia.storage import (
+    MAX_CONCURRENT_REQUESTS,
+    ByteRange,
+    CountedSource,
+    MemorySource,
+    ObjectIdentity,
+    ObjectStoreFile,
+    find_store,
+    reading_indexes,
+    split_url,
+)
 from intarsia.storage.guarded_folder import GuardedFolder, Readers, trusted_users
-
-
-@dataclass(frozen=True)
-class LakeLocation:
-    """The root of a table, and the paths of its files.
-
-    Attributes:
-        root: An absolute path or a URL.
-        relative_paths: The path of each file relative to the root.
-        is_whole: Whether these are all files below the root.
-    """
-
-    root: str
-    relative_paths: list[str]
-    is_whole: bool = False
-
-    def prefix_in(self, folder: str) -> str:
-        """Return the path of the root relative to a folder that contains it, with a slash if not empty."""
-        below = self.root[len(folder) :].strip("/")
-        return f"{below}/" if below else ""
-
-
-def locate(files: Sequence[DataFile], root: str | None) -> LakeLocation | None:
-    """Find the root of files.
-
-    Args:
-        files: The files.
-        root: The folder or URL below which they were found, as in their paths; None to find a common one.
-
-    Returns:
-        The root and the paths; None if the files have no common root.
-
-    Example:
-        >>> locate([DataFile("/lake/a=1/x.parquet", 1), DataFile("/lake/y.parquet", 1)], "/lake/")
-        LakeLocation(root='/lake', relative_paths=['a=1/x.parquet', 'y.parquet'], is_whole=True)
-    """
-    paths = [file.path for file in files]
-    if root is not None:
-        plain = local_path(root)
-        prefix = (root if plain is None else plain).rstrip("/") + "/"
-        # if the first and the last in order have a prefix, so have all between them
-        if min(paths, default=prefix).startswith(prefix) and max(paths, default=prefix).startswith(prefix):
-            absolute = prefix.rstrip("/") if plain is None else os.path.abspath(prefix)
-            return LakeLocation(absolute, _without(prefix, paths), is_whole=True)
-    if any("://" in path for path in paths):
-        # the longest common prefix is that of the first and the last in order
-        first, last = min(paths), max(paths)
-        same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
-        common = first[:same].rpartition("/")[0]
-        has_host = "://" in common and not common.endswith((":/", "://"))
-        return LakeLocation(common, _without(f"{common}/", paths)) if has_host else None
-    paths = [os.path.abspath(path) for path in paths]
-    try:
-        common = os.path.commonpath([os.path.dirname(path) for path in paths])
-    except ValueError:  # on different drives
-        return None
-    return LakeLocation(common, _without(common.rstrip("/") + "/", paths))
-
-
-def _without(prefix: str, paths: Sequence[str]) -> list[str]:
-    """Return paths without a prefix that all of them have."""
-    start = len(prefix)
-    return [path[start:] for path in paths]
-
+from intarsia.storage.object_errors import object_errors
 
 #: Sets the user's cache folder.
 CACHE_VARIABLE = "INTARSIA_CACHE_DIR"
@@ -102,6 +54,9 @@ CACHED_COPIES = "segments"
 
 #: The file in a folder of the cache that contains the root of the lake.
 ROOT_NAME = "lake.txt"
+
+#: Segments are downloaded in parts of this size, several at a time.
+_PART_BYTES = 8 << 20
 
 Location = Literal["cache", "beside"]
 
@@ -124,24 +79,19 @@ class LakeIndexFolder:
 
     @classmethod
     def of(cls, root: str, location: Location, users: frozenset[int] | None = None) -> LakeIndexFolder:
-        """Return the folder for the root of a lake.
+        """Return the folder for the root of a lake, on this machine.
 
         Args:
-            root: An absolute path or a URL.
+            root: An absolute path; or a URL, whose folder is in the cache.
             location: ``"cache"`` or ``"beside"``.
             users: The user IDs whose segments are read; None for this user, the administrator, and the owner
                 of the root.
 
         Raises:
-            ValueError: If the location is unknown, or ``"beside"`` for a URL.
+            ValueError: If the location is unknown.
         """
-        is_local = "://" not in root
-        users = trusted_users(root if is_local else None) if users is None else users
+        users = trusted_users(None if "://" in root else root) if users is None else users
         if location == "beside":
-            if not is_local:
-                raise ValueError(
-                    f"{root}: a lake index beside the data needs a local folder; use location='cache'"
-                )
             return cls(os.path.join(root, LAKE_INDEX_FOLDER), root, location, users)
         if location != "cache":
             raise ValueError(f"location is {location!r}; it must be 'cache' or 'beside'")
@@ -155,12 +105,12 @@ class LakeIndexFolder:
         Folders of users who are not trusted are left out. The others are checked when they are opened.
         """
         found = []
-        users = trusted_users(root if "://" not in root else None)
+        is_local = "://" not in root
+        users = trusted_users(root if is_local else None)
+        locations: Sequence[Location] = ("beside", "cache") if is_local else ("cache",)
         for folder in _ancestors(root):
-            candidates = [cls.of(folder, "cache", users)]
-            if "://" not in folder:
-                candidates.insert(0, cls.of(folder, "beside", users))
-            for candidate in candidates:
+            for location in locations:
+                candidate = cls.of(folder, location, users)
                 with contextlib.suppress(OSError):
                     if os.lstat(candidate.path).st_uid in users:
                         found.append(candidate)
@@ -179,31 +129,21 @@ class LakeIndexFolder:
             OSError: If the folder cannot be listed.
         """
         try:
-            with self._opened() as folder:
-                return _segments_in(folder)
+            with GuardedFolder(self.path, self.users) as folder:
+                return [name for name in folder.names() if name.endswith(SEGMENT_SUFFIX)]
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def open_segments(self, names: Sequence[str]) -> list[Segment | Ignored]:
         """Open segments, or return why they are ignored."""
         try:
-            with self._opened() as folder:
+            with GuardedFolder(self.path, self.users) as folder:
                 return [_open_segment(folder, name) for name in names]
         except OSError as error:
             return [ignored_segment(self.path, error)] * len(names)
 
-    @staticmethod
-    def name_of(data: bytes) -> str:
-        """Return the name of a segment, which depends on its bytes."""
-        return f"{xxhash.xxh3_64_hexdigest(data)}{SEGMENT_SUFFIX}"
-
     def replace_segments(self, names: Iterable[str], segments: Sequence[bytes], readers: Readers) -> None:
         """Write new segments, and then remove those that they replace.
-
-        Args:
-            names: The names of the segments to remove.
-            segments: The bytes of the new segments.
-            readers: The users who may read them.
 
         Raises:
             OSError: If a segment cannot be written; none of the new ones remains, and no other is removed.
@@ -212,13 +152,14 @@ class LakeIndexFolder:
         new: set[str] = set()
         try:
             for data in segments:
-                name = self.name_of(data)
+                name = f"{xxhash.xxh3_64_hexdigest(data)}{SEGMENT_SUFFIX}"
                 self.write(name, data, readers)
                 new.add(name)
         except BaseException:
             self.remove(new - old)
             raise
-        self.remove(old - new)
+        if old - new:
+            self.remove(old - new)
 
     def write(self, name: str, data: bytes, readers: Readers) -> None:
         """Write a segment under a name.
@@ -238,13 +179,14 @@ class LakeIndexFolder:
                 raise
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove segments, if another process has not removed them already."""
-        wanted = list(names)
-        if wanted:
-            with contextlib.suppress(FileNotFoundError), self._opened() as folder:
-                for name in wanted:
-                    folder.remove(name)
-                self._remove_empty(folder)
+        """Remove segments, if another process has not removed them already, and a folder without segments."""
+        with (
+            contextlib.suppress(FileNotFoundError, NotADirectoryError),
+            GuardedFolder(self.path, self.users) as folder,
+        ):
+            for name in names:
+                folder.remove(name)
+            self._remove_empty(folder)
 
     def narrow(self, readers: Readers) -> None:
         """Withdraw the permission to read existing segments from users who are not readers.
@@ -260,26 +202,19 @@ class LakeIndexFolder:
         ):
             folder.narrow(readers)
 
-    def clear(self) -> int:
+    def clear(self) -> bool:
         """Remove all segments, and the folder if nothing else is in it.
 
         Returns:
-            The size of the segments in bytes.
+            Whether there were any.
 
         Raises:
             ListingError: If users who are not trusted can have written to the folder.
             OSError: If a segment cannot be removed.
         """
-        try:
-            with self._opened() as folder:
-                num_bytes = sum(folder.remove(name) for name in _segments_in(folder))
-                self._remove_empty(folder)
-        except (FileNotFoundError, NotADirectoryError):
-            return 0
-        return num_bytes
-
-    def _opened(self) -> GuardedFolder:
-        return GuardedFolder(self.path, self.users)
+        names = self.names()
+        self.remove(names)
+        return bool(names)
 
     def _remove_empty(self, folder: GuardedFolder) -> None:
         """Remove the folder if no segment is in it."""
@@ -287,10 +222,6 @@ class LakeIndexFolder:
             if folder.names() == [ROOT_NAME]:
                 folder.remove(ROOT_NAME)
             os.rmdir(self.path)
-
-
-def _segments_in(folder: GuardedFolder) -> list[str]:
-    return [name for name in folder.names() if name.endswith(SEGMENT_SUFFIX)]
 
 
 def _open_segment(folder: GuardedFolder, name: str) -> Segment | Ignored:
@@ -310,6 +241,156 @@ def ignored_segment(path: str, error: IntarsiaError | OSError | ValueError) -> I
     code = error.reason if isinstance(error, IntarsiaError) else None
     message = error.message if isinstance(error, FormatError) else str(error).removeprefix(f"{path}: ")
     return Ignored(path, LAKE_INDEX, message, code or "storage-error")
+
+
+@dataclass(frozen=True)
+class StoreIndexFolder(LakeIndexFolder):
+    """The folder ``_intarsia`` in the root of a lake in an object store.
+
+    Attributes:
+        store: The obstore store.
+        listed: The segments that a listing of the lake found; None to list them when they are needed.
+    """
+
+    store: Any = field(default=None, repr=False, compare=False)
+    listed: Mapping[str, ObjectIdentity] | None = field(default=None, repr=False, compare=False)
+
+    def names(self) -> list[str]:
+        """Return the names of the segments in order.
+
+        Raises:
+            ObjectStoreError: If the store cannot be reached or refuses the request.
+        """
+        return sorted(self.segments())
+
+    def segments(self) -> Mapping[str, ObjectIdentity]:
+        """Return the segments by name, as they were listed or are now."""
+        if self.listed is not None:
+            return self.listed
+        return list_objects(self.root, self.store, LAKE_INDEX_FOLDER).segments
+
+    def open_segments(self, names: Sequence[str]) -> list[Segment | Ignored]:
+        """Open segments, or return why they are ignored; copies that are no longer needed are removed."""
+        segments = self.segments()
+        copies = {}
+        for name in names:
+            e_tag = segments[name].e_tag if name in segments else None
+            copies[name] = f"{xxhash.xxh3_64_hexdigest((e_tag or '').encode())}-{name}"
+        opened = ahead(
+            lambda name: self._open(name, segments.get(name), copies[name]), names, MAX_CONCURRENT_REQUESTS
+        )
+        with contextlib.closing(opened):
+            found = [future.result() for _, future in opened]
+        with contextlib.suppress(OSError):
+            unneeded = set(self._copies.names()) - set(copies.values())
+            if unneeded:
+                self._copies.remove(unneeded)
+        return found
+
+    def _open(self, name: str, identity: ObjectIdentity | None, copy_name: str) -> Segment | Ignored:
+        (copied,) = self._copies.open_segments([copy_name])
+        if isinstance(copied, Segment):
+            return copied
+        url = f"{self.path}/{name}"
+        try:
+            source = ObjectStoreFile(self.store, self._key(name), url, identity)
+            size = source.size()
+            locations = [
+                ByteRange(start, min(start + _PART_BYTES, size)) for start in range(0, size, _PART_BYTES)
+            ]
+            with reading_indexes():
+                data = b"".join(source.read_ranges(locations))
+            segment = Segment(CountedSource(MemorySource(data, url)))
+        except (OSError, ValueError) as error:
+            return ignored_segment(url, error)
+        with contextlib.suppress(OSError):  # without a copy, the next query downloads it again
+            self._copies.write(copy_name, data, Readers())
+        return segment
+
+    def write(self, name: str, data: bytes, readers: Readers) -> None:  # noqa: ARG002
+        """Write a segment under a name; the store decides who may read it.
+
+        Raises:
+            ObjectStoreError: If the store cannot be reached or refuses the request.
+        """
+        import obstore
+
+        with object_errors(f"{self.path}/{name}"):
+            obstore.put(self.store, self._key(name), data)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove segments, if another process has not removed them already.
+
+        Raises:
+            ObjectStoreError: If the store cannot be reached or refuses the request.
+        """
+        import obstore
+
+        for name in names:
+            with contextlib.suppress(FileNotFoundError), object_errors(f"{self.path}/{name}"):
+                obstore.delete(self.store, self._key(name))
+
+    def narrow(self, readers: Readers) -> None:
+        """Do nothing: the store decides who may read its objects."""
+
+    def _key(self, name: str) -> str:
+        return f"{split_url(self.path)[1]}/{name}"
+
+    @property
+    def _copies(self) -> LakeIndexFolder:
+        name = xxhash.xxh3_128_hexdigest(self.path.encode())
+        return LakeIndexFolder(os.path.join(cache_folder(), CACHED_COPIES, name), self.root, "cache")
+
+
+def folder_at(root: str, location: Location, files: Sequence[DataFile] = ()) -> LakeIndexFolder:
+    """Return the folder for the root of a lake, which need not exist.
+
+    Raises:
+        ValueError: If the location is unknown, or ``"beside"`` on a web server.
+        ObjectStoreError: If the store is unknown.
+    """
+    if location == "beside" and "://" in root:
+        return _in_store(root, files)
+    return LakeIndexFolder.of(root, location)
+
+
+def find_folders(
+    root: str,
+    files: Sequence[DataFile],
+    listed: Mapping[str, ObjectIdentity] | None = None,
+    *,
+    any_suffices: bool = False,
+) -> list[LakeIndexFolder]:
+    """Return the existing folders for a lake: its own, and on local disks those of lakes that contain it.
+
+    Args:
+        root: An absolute path or a URL.
+        files: Files below the root.
+        listed: The segments that a listing of the root has just found in an object store; None to list them.
+        any_suffices: Do not list segments in an object store if there is a folder in the cache.
+    """
+    found = LakeIndexFolder.find(root)
+    if "://" in root and not (any_suffices and found and listed is None):
+        with contextlib.suppress(ObjectStoreError, FileNotFoundError, ValueError):
+            folder = _in_store(root, files, listed)
+            segments = folder.segments()
+            if segments:
+                found.insert(0, replace(folder, listed=segments))
+    return found
+
+
+def _in_store(
+    root: str, files: Sequence[DataFile], listed: Mapping[str, ObjectIdentity] | None = None
+) -> StoreIndexFolder:
+    from obstore.store import HTTPStore
+
+    store = files[0].store if files else None
+    store = find_store(root)[0] if store is None else store
+    is_writable = not isinstance(store, HTTPStore)
+    if not is_writable:
+        raise ValueError(f"{root}: a web server has no lake index beside the data; use location='cache'")
+    path = f"{root.rstrip('/')}/{LAKE_INDEX_FOLDER}"
+    return StoreIndexFolder(path, root, "beside", store=store, listed=listed)
 
 
 def cache_folder() -> str:

@@ -7,7 +7,7 @@ its files at once. The sections of a segment::
     footers                   the footers, concatenated
     F/bounds/L                the bounds of leaf L in family F, an Arrow record batch
     F/gathered/K              the positions in the family of the files of structure K, uint32
-    F/gathered/K/PART         the parts of structure K (`intarsia.indexes.gathering`)
+    F/gathered/K/PART         the parts of structure K (`intarsia.indexes.GatheredPart`)
 
 The columns of bounds::
 
@@ -37,10 +37,10 @@ from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import FileMetadata
 from intarsia.file.metadata import RawFooter
 from intarsia.file.schema import FileSchema
+from intarsia.indexes.base import OpenIndex, checked_opened
 from intarsia.indexes.bloom import GatheredBloom
-from intarsia.indexes.gathering import GatheredIndex
+from intarsia.indexes.granules import batch_from_bytes, batch_to_bytes
 from intarsia.indexes.statistics import bounds_of_keys
-from intarsia.indexes.streams import batch_from_bytes, batch_to_bytes
 from intarsia.lake.index.facts import ColumnFacts, FileStamp, Stamps, index_of, key_of
 from intarsia.predicate import Path
 from intarsia.rows.bounds import UNKNOWN, Bools, Bounds
@@ -64,75 +64,63 @@ class FileBounds(NamedTuple):
 
 
 def serialize_bounds(facts: Sequence[ColumnFacts], ordering: Ordering | None) -> bytes:
-    """Serialize the bounds of one column.
-
-    Args:
-        facts: The facts of the column in each file.
-        ordering: The order of its values; None if they have none.
-    """
-    key_type = _key_type(ordering)
+    """Serialize the bounds of one column."""
     is_decimal = ordering is not None and ordering.dtype == object and not ordering.is_bytes
 
     def encoded(key: Any) -> Any:
-        return (
-            key.to_bytes(key.bit_length() // 8 + 1, "big", signed=True)
-            if is_decimal and key is not None
-            else key
-        )
+        is_number = is_decimal and key is not None
+        return key.to_bytes(key.bit_length() // 8 + 1, "big", signed=True) if is_number else key
 
-    columns = [
-        pa.array([encoded(fact.low) for fact in facts], key_type),
-        pa.array([encoded(fact.high) for fact in facts], key_type),
-        pa.array([None if fact.null_count == UNKNOWN else fact.null_count for fact in facts], pa.int64()),
-        pa.array([None if fact.nan_count == UNKNOWN else fact.nan_count for fact in facts], pa.int64()),
-        pa.array([fact.is_all_null for fact in facts], pa.bool_()),
-        pa.array([fact.is_exact for fact in facts], pa.bool_()),
-    ]
-    return batch_to_bytes(pa.record_batch(columns, names=list(_NAMES)))
+    rows = []
+    for low, high, nulls, nans, *flags in facts:
+        counts = [None if count == UNKNOWN else count for count in (nulls, nans)]
+        rows.append((encoded(low), encoded(high), *counts, *flags))
+    return batch_to_bytes(batch_of_rows(rows, _bounds_schema(ordering)))
+
+
+def batch_of_rows(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows, of which there is at least one, as a batch."""
+    columns = zip(zip(*rows, strict=True), schema.types, strict=True)
+    return pa.record_batch([pa.array(values, data_type) for values, data_type in columns], schema=schema)
 
 
 def parse_bounds(data: bytes, ordering: Ordering | None, num_rows: np.ndarray) -> FileBounds:
     """Parse the result of `serialize_bounds`.
 
-    Args:
-        data: The bytes.
-        ordering: As for `serialize_bounds`.
-        num_rows: The number of rows of each file.
-
     Raises:
         ValueError: If the bytes do not describe such files.
     """
     batch = batch_from_bytes(data)
-    key_type = _key_type(ordering)
-    types = [key_type, key_type, pa.int64(), pa.int64(), pa.bool_(), pa.bool_()]
-    if tuple(batch.schema.names) != _NAMES or batch.schema.types != types or batch.num_rows != len(num_rows):
+    if batch.schema != _bounds_schema(ordering) or batch.num_rows != len(num_rows):
         raise ValueError(f"it has {batch.num_rows} rows of {batch.schema.to_string()}")
     low, high, nulls, nans, all_null, exact = batch.columns
-    for counts in (_counts(nulls), _counts(nans)):
+    null_counts, nan_counts = _counts(nulls), _counts(nans)
+    for counts in (null_counts, nan_counts):
         if ((counts < UNKNOWN) | (counts > num_rows)).any():
             raise ValueError("more nulls or NaNs than rows")
     known = np.asarray(pc.and_(low.is_valid(), high.is_valid()).to_numpy(zero_copy_only=False), dtype=bool)
-    positions = np.flatnonzero(known)
     keep = pa.array(known)
     edges = np.concatenate([[0], np.cumsum(num_rows)])
     bounds = bounds_of_keys(
         ordering,
         edges[:-1],
         edges[1:],
-        positions,
+        np.flatnonzero(known),
         _keys(low.filter(keep), ordering),
         _keys(high.filter(keep), ordering),
-        _counts(nulls),
-        _counts(nans),
+        null_counts,
+        nan_counts,
         _flags(all_null),
     )
     return FileBounds(bounds, _flags(exact) & bounds.known)
 
 
-def _key_type(ordering: Ordering | None) -> pa.DataType:
-    if ordering is None or ordering.dtype == object:
-        return pa.binary()
-    return pa.from_numpy_dtype(ordering.dtype)
+def _bounds_schema(ordering: Ordering | None) -> pa.Schema:
+    key_type = pa.binary()
+    if ordering is not None and ordering.dtype != object:
+        key_type = pa.from_numpy_dtype(ordering.dtype)
+    types = [key_type, key_type, pa.int64(), pa.int64(), pa.bool_(), pa.bool_()]
+    return pa.schema(list(zip(_NAMES, types, strict=True)))
 
 
 def _keys(array: pa.Array, ordering: Ordering | None) -> Keys:
@@ -264,10 +252,6 @@ class Segment:
     def metadata(self, ordinal: int, path: str) -> FileMetadata:
         """Return the footer of a file.
 
-        Args:
-            ordinal: The position of the file in the segment.
-            path: The name of the file in messages.
-
         Raises:
             CorruptFileError: If the footer is damaged.
         """
@@ -303,17 +287,11 @@ class Gathered:
     name: str
     column: Path
     files: np.ndarray
-    index: GatheredIndex
+    index: OpenIndex
 
 
 class Family:
-    """The files of a segment with the same columns.
-
-    Args:
-        segment: The segment.
-        ordinal: The ordinal of the family.
-        about: Its entry in the table of contents of the segment.
-    """
+    """The files of a segment with the same columns."""
 
     def __init__(self, segment: Segment, ordinal: int, about: Mapping[str, Any]) -> None:
         self._segment = segment
@@ -410,19 +388,20 @@ class Family:
             raise self._segment.damaged(f"structure {name} covers other files")
         if entry.get("kind") == BLOOM_KIND:
             leaf = self.schema.leaves_by_path[path]
-            opened = GatheredBloom(leaf, self.schema.leaf_types[leaf.ordinal], parts, len(files))
-            return Gathered(BLOOM_KIND, path, files, opened)
+            filters = GatheredBloom(leaf, self.schema.leaf_types[leaf.ordinal], parts, len(files))
+            return Gathered(BLOOM_KIND, path, files, filters)
         key = key_of(entry)
         if key is None:
             raise self._segment.damaged(f"structure {name} is not described")
         index = index_of(key)
         if index is None:
             return None
-        return Gathered(key.name, path, files, index.open_gathered(parts, len(files)))
+        opened = checked_opened(index, index.open_gathered(parts, len(files)))
+        return Gathered(key.name, path, files, opened)
 
 
 class _Parts:
-    """The parts of a structure as `intarsia.indexes.gathering.GatheredParts`."""
+    """The parts of a structure as `intarsia.indexes.GatheredParts`."""
 
     def __init__(self, sections: Sections, structure: str, names: list[str]) -> None:
         self._sections = sections

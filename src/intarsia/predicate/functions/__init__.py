@@ -1,6 +1,70 @@
-"""Functions of columns in conditions, such as ``year(ts) = 2024``.
+"""Functions of columns in conditions: their values, and what a condition implies for the column.
 
-A condition on a function becomes conditions on the bare column where the function can be inverted, so that
-every index prunes with them. If they are not equivalent, they are joined by AND to a `BoundFunction`, which
-is evaluated on the rows.
+A function restricts its operand exactly, partly, or not at all. The engine reads only the rows that match the
+restriction, and evaluates the function on these rows if the restriction is not exact.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from intarsia.errors import PredicateError
+from intarsia.predicate.bind_condition import bind_in, bind_located, bind_null
+from intarsia.predicate.bound import Bound, BoundCompare, BoundConstant, BoundIn, OnResult
+from intarsia.predicate.coercion import locate
+from intarsia.predicate.nodes import In, Op
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from intarsia.predicate.columns import Column
+
+
+def listed(condition: OnResult) -> tuple[list[Any], bool] | None:
+    """Return the values of IN or ``=`` as scalars, and whether it is negated; None for other conditions."""
+    if isinstance(condition, BoundIn):
+        return list(condition.values), condition.negated
+    if isinstance(condition, BoundCompare) and condition.op in ("=", "<>"):
+        return [condition.value], condition.op == "<>"
+    return None
+
+
+def compare_operand(operand: Column, op: Op, literal: object, *, or_nan: bool = False) -> Bound:
+    """Compare an operand with a literal that its type may not represent.
+
+    Args:
+        operand: The operand.
+        op: The operator.
+        literal: A number, a `Fraction`, or a `Temporal`. Not NaN.
+        or_nan: Whether NaN matches as well.
+    """
+    located = locate(operand, literal)
+    assert located is not None
+    return bind_located(operand, op, located, negate=or_nan)
+
+
+def operand_among(operand: Column, literals: Sequence[object], *, negated: bool) -> Bound:
+    """Return the condition that an operand is, or is not, in a list. The list may be empty."""
+    if not literals:
+        return bind_null(operand, negated=True) if negated else BoundConstant(False)
+    return bind_in(In("", tuple(literals)), operand, negated=negated)
+
+
+def refuse_type(function: str, operand: Column, needs: str) -> NoReturn:
+    """Raise the error for a function that the type of its operand does not have."""
+    raise PredicateError(
+        f"{function} needs {needs}; {operand.name!r} is of type {operand.declared}",
+        reason="function-type",
+        column=operand.name,
+    )
+
+
+def refuse_argument(function: str, argument: object, needs: str) -> NoReturn:
+    """Raise the error for a constant, or a tuple of constants, that a function does not accept."""
+    shown = ", ".join(map(repr, argument if isinstance(argument, tuple) else (argument,)))
+    raise PredicateError(f"{function} does not accept ({shown:.80}); {needs}", reason="invalid-argument")
+
+
+def no_result(function: str, problem: object) -> PredicateError:
+    """Return the error for a value that has no result in the type of a function."""
+    return PredicateError(f"{function} has no result for a value: {problem}", reason="function-failed")

@@ -16,25 +16,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.bound import BoundCompare, BoundIn, conjoin, disjoin
-from intarsia.predicate.functions.inverse import (
+from intarsia.predicate.bound import (
     ANY_VALUE,
+    BoundCompare,
+    BoundIn,
+    Function,
     Inverse,
     OnResult,
+    conjoin,
+    disjoin,
+)
+from intarsia.predicate.functions import (
     compare_operand,
+    listed,
     no_result,
     operand_among,
     refuse_argument,
     refuse_type,
 )
 from intarsia.predicate.literals import plain
-from intarsia.predicate.nodes import Call, Op, render_call
+from intarsia.predicate.nodes import MIRRORED, Call
 
 if TYPE_CHECKING:
     from intarsia.predicate.columns import Column
 
 _MAX_DIGITS: Final = 76
-_FLIPPED: Final[dict[Op, Op]] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_MAX_NARROW_DIGITS: Final = 38
 _KERNELS: Final = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
 
 #: Twice the error of some roundings of a double. Generous, because it only decides what is read.
@@ -47,7 +54,7 @@ def is_exact_number(type_: pa.DataType) -> bool:
     return bool(pa.types.is_integer(type_) or pa.types.is_decimal(type_))
 
 
-def arithmetic(call: Call, operand: Column) -> ExactArithmetic | FloatArithmetic | Remainder:
+def arithmetic(call: Call, operand: Column) -> Function:
     """Bind an operator and its constant to the type of the operand."""
     if len(call.arguments) != 1:
         refuse_argument(call.function, call.arguments, "write one number")
@@ -62,113 +69,75 @@ def arithmetic(call: Call, operand: Column) -> ExactArithmetic | FloatArithmetic
         return _remainder(number, operand)
     if is_exact_number(operand.type) and call.function != "/" and not isinstance(number, float):
         return _exact(call.function, Decimal(number), operand)
-    nearest = _double(number)
+    try:
+        nearest = float(number)
+    except OverflowError:
+        nearest = math.inf
     if not math.isfinite(nearest) or (nearest == 0 and call.function in ("*", "/")):
         refuse_argument(call.function, number, "the number is not in the range of a 64-bit float")
-    return FloatArithmetic(call.function, nearest)
+    return FloatArithmetic(call.function, (nearest,), pa.float64())
 
 
-def absolute(operand: Column) -> Absolute:
+def absolute(call: Call, operand: Column) -> Absolute:
     """Bind ``abs`` to the type of the operand."""
-    if pa.types.is_floating(operand.type):
-        return Absolute(pa.float64())
-    if not is_exact_number(operand.type):
+    if not is_exact_number(operand.type) and not pa.types.is_floating(operand.type):
         refuse_type("abs", operand, "a column of numbers")
-    return Absolute(_decimal_type(*digits(operand.type)))
+    is_float = pa.types.is_floating(operand.type)
+    return Absolute(call.function, (), pa.float64() if is_float else _decimal(*digits(operand.type)))
 
 
 @dataclass(frozen=True, slots=True)
-class ExactArithmetic:
-    """``x + number``, ``x - number`` or ``x * number`` of integers or decimals.
+class ExactArithmetic(Function):
+    """``x + number``, ``x - number`` or ``x * number`` of integers or decimals, as a decimal.
 
     Attributes:
         values: The decimal type to which the operand is cast.
         constant: The decimal type of the number.
-        type: The decimal type of the result.
     """
 
-    operator: str
-    number: Decimal
     values: pa.DataType
     constant: pa.DataType
-    type: pa.DataType
-
-    @property
-    def name(self) -> str:
-        """The name in SQL."""
-        return self.operator
-
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """The constants in SQL."""
-        return (self.number,)
 
     def apply(self, values: pa.Array) -> pa.Array:
         """Return the results as decimals."""
-        number = pa.scalar(self.number, self.constant)
-        found = pc.call_function(_KERNELS[self.operator], [to_decimal(values, self.values), number])
-        return found if found.type == self.type else found.cast(self.type)
+        number = pa.scalar(self.arguments[0], self.constant)
+        return pc.call_function(_KERNELS[self.name], [values.cast(self.values), number]).cast(self.type)
 
     def invert(self, condition: OnResult, operand: Column) -> Inverse:
         """Solve for the operand, exactly."""
-        if isinstance(condition, BoundCompare):
-            op = _FLIPPED[condition.op] if self.operator == "*" and self.number < 0 else condition.op
-            solved = self._solve(condition.value.as_py())
-            return Inverse(compare_operand(operand, op, solved, or_nan=condition.or_nan), True)
-        assert isinstance(condition, BoundIn)
-        solutions = [self._solve(value) for value in condition.values.to_pylist()]
-        return Inverse(operand_among(operand, solutions, negated=condition.negated), True)
+        number, tests = Fraction(self.arguments[0]), listed(condition)
 
-    def _solve(self, result: Decimal) -> Fraction:
-        number, target = Fraction(self.number), Fraction(result)
-        if self.operator == "*":
-            return target / number
-        return target - number if self.operator == "+" else target + number
+        def solve(result: pa.Scalar) -> Fraction:
+            target = Fraction(result.as_py())
+            if self.name == "*":
+                return target / number
+            return target - number if self.name == "+" else target + number
 
-    def text(self, operand: str) -> str:
-        """Render the function as SQL text."""
-        return render_call(Call(self.operator, operand, (_plain(self.number),)), operand)
+        if tests is not None:
+            return Inverse(operand_among(operand, [*map(solve, tests[0])], negated=tests[1]), True)
+        assert isinstance(condition, BoundCompare)
+        op = MIRRORED[condition.op] if self.name == "*" and number < 0 else condition.op
+        return Inverse(compare_operand(operand, op, solve(condition.value), or_nan=condition.or_nan), True)
 
 
-@dataclass(frozen=True, slots=True)
-class FloatArithmetic:
+class FloatArithmetic(Function):
     """``x + number``, ``x - number``, ``x * number`` or ``x / number`` in 64-bit floats."""
 
-    operator: str
-    number: float
-
-    @property
-    def type(self) -> pa.DataType:
-        """Double."""
-        return pa.float64()
-
-    @property
-    def name(self) -> str:
-        """The name in SQL."""
-        return self.operator
-
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """The constants in SQL."""
-        return (self.number,)
+    __slots__ = ()
 
     def apply(self, values: pa.Array) -> pa.Array:
         """Return the results as doubles."""
-        return pc.call_function(_KERNELS[self.operator], [to_double(values), pa.scalar(self.number)])
+        return pc.call_function(_KERNELS[self.name], [to_double(values), pa.scalar(self.arguments[0])])
 
     def invert(self, condition: OnResult, operand: Column) -> Inverse:
         """Solve for the operand, with a margin for rounding."""
-        number = Fraction(self.number)
+        number = Fraction(self.arguments[0])
         factor, offset = number, Fraction(0)
-        if self.operator in ("+", "-"):
-            factor, offset = Fraction(1), number if self.operator == "+" else -number
-        elif self.operator == "/":
+        if self.name in ("+", "-"):
+            factor, offset = Fraction(1), number if self.name == "+" else -number
+        elif self.name == "/":
             factor = 1 / number
         return invert_rounded(condition, operand, factor, offset)
-
-    def text(self, operand: str) -> str:
-        """Render the function as SQL text."""
-        return render_call(Call(self.operator, operand, (self.number,)), operand)
 
 
 def invert_rounded(condition: OnResult, operand: Column, factor: Fraction, offset: Fraction) -> Inverse:
@@ -202,69 +171,39 @@ def _widened(result: float, offset: Fraction, direction: int) -> Fraction:
     return exact + direction * (_RELATIVE_SLACK * (abs(exact) + abs(offset)) + _ABSOLUTE_SLACK)
 
 
-@dataclass(frozen=True, slots=True)
-class Absolute:
+class Absolute(Function):
     """``abs(x)``. Integers and decimals stay exact, including the smallest integer of a type."""
 
-    type: pa.DataType
-
-    @property
-    def name(self) -> str:
-        """The name in SQL."""
-        return "abs"
-
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """The constants in SQL."""
-        return ()
+    __slots__ = ()
 
     def apply(self, values: pa.Array) -> pa.Array:
         """Return the absolute values."""
-        is_float = pa.types.is_floating(self.type)
-        return pc.abs(to_double(values) if is_float else to_decimal(values, self.type))
+        return pc.abs(to_double(values) if pa.types.is_floating(self.type) else values.cast(self.type))
 
     def invert(self, condition: OnResult, operand: Column) -> Inverse:
         """Return the values and their opposites."""
-        if isinstance(condition, BoundIn):
-            sizes = [_number(value) for value in condition.values.to_pylist() if value >= 0]
+        tests = listed(condition)
+        if tests is not None:
+            sizes = [size for size in map(_number, tests[0]) if size >= 0]
             both = [*sizes, *(-size for size in sizes)]
-            return Inverse(operand_among(operand, both, negated=condition.negated), True)
+            return Inverse(operand_among(operand, both, negated=tests[1]), True)
         assert isinstance(condition, BoundCompare)
-        op, size = condition.op, _number(condition.value.as_py())
-        if op in ("=", "<>"):
-            sizes = [size, -size] if size >= 0 else []
-            return Inverse(operand_among(operand, sizes, negated=op == "<>"), True)
+        op, size = condition.op, _number(condition.value)
         # also right for a negative size: no x is below it and above its opposite, and every x is one of them
         if size == -math.inf:
             size = -1
             op = "<" if op in ("<", "<=") else ">"
         sides = [
             compare_operand(operand, op, size, or_nan=condition.or_nan),
-            compare_operand(operand, _FLIPPED[op], -size, or_nan=condition.or_nan),
+            compare_operand(operand, MIRRORED[op], -size, or_nan=condition.or_nan),
         ]
         return Inverse(conjoin(sides) if op in ("<", "<=") else disjoin(sides), True)
 
-    def text(self, operand: str) -> str:
-        """Render the function as SQL text."""
-        return f"abs({operand})"
 
-
-@dataclass(frozen=True, slots=True)
-class Remainder:
+class Remainder(Function):
     """``x % divisor`` of integers. The sign is that of x, as in SQL."""
 
-    divisor: int
-    type: pa.DataType
-
-    @property
-    def name(self) -> str:
-        """The name in SQL."""
-        return "%"
-
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """The constants in SQL."""
-        return (self.divisor,)
+    __slots__ = ()
 
     def apply(self, values: pa.Array) -> pa.Array:
         """Return the remainders.
@@ -276,16 +215,8 @@ class Remainder:
             integers = values.cast(self.type)
         except pa.ArrowInvalid as error:
             raise no_result("%", error) from error
-        divisor = pa.scalar(abs(self.divisor), self.type)
+        divisor = pa.scalar(abs(self.arguments[0]), self.type)
         return pc.subtract(integers, pc.multiply(pc.divide(integers, divisor), divisor))
-
-    def invert(self, condition: OnResult, operand: Column) -> Inverse:  # noqa: ARG002
-        """Return no restriction: the operand can have any value."""
-        return ANY_VALUE
-
-    def text(self, operand: str) -> str:
-        """Render the function as SQL text."""
-        return render_call(Call("%", operand, (self.divisor,)), operand)
 
 
 def _remainder(number: float | Decimal, operand: Column) -> Remainder:
@@ -295,7 +226,7 @@ def _remainder(number: float | Decimal, operand: Column) -> Remainder:
         refuse_type("%", operand, "a column of integers")
     if isinstance(number, float) or number % 1 or abs(number) >= 1 << 63:
         refuse_argument("%", number, "write an integer of up to 63 bits")
-    return Remainder(int(number), pa.uint64() if pa.types.is_uint64(type_) else pa.int64())
+    return Remainder("%", (int(number),), pa.uint64() if pa.types.is_uint64(type_) else pa.int64())
 
 
 def _exact(operator: str, number: Decimal, operand: Column) -> ExactArithmetic:
@@ -319,13 +250,14 @@ def _exact(operator: str, number: Decimal, operand: Column) -> ExactArithmetic:
             reason="too-many-digits",
             column=operand.name,
         )
-    make = pa.decimal128 if total <= 38 else pa.decimal256
+    # all have the width of the result
+    make = pa.decimal128 if total <= _MAX_NARROW_DIGITS else pa.decimal256
     return ExactArithmetic(
         operator,
-        number,
-        make(precision, scale),
-        make(number_precision, number_scale),
+        (number,),
         make(total, found_scale),
+        values=make(precision, scale),
+        constant=make(number_precision, number_scale),
     )
 
 
@@ -336,13 +268,8 @@ def digits(type_: pa.DataType) -> tuple[int, int]:
     return {8: 3, 16: 5, 32: 10, 64: 20 if pa.types.is_unsigned_integer(type_) else 19}[type_.bit_width], 0
 
 
-def _decimal_type(precision: int, scale: int) -> pa.DataType:
-    return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
-
-
-def to_decimal(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Cast integers or decimals to a decimal type that has enough digits."""
-    return values if values.type == type_ else values.cast(type_)
+def _decimal(precision: int, scale: int) -> pa.DataType:
+    return (pa.decimal128 if precision <= _MAX_NARROW_DIGITS else pa.decimal256)(precision, scale)
 
 
 def to_double(values: pa.Array) -> pa.Array:
@@ -354,17 +281,7 @@ def to_double(values: pa.Array) -> pa.Array:
     return values.cast(pa.float64(), safe=False)
 
 
-def _double(number: float | Decimal) -> float:
-    try:
-        return float(number)
-    except OverflowError:
-        return math.inf
-
-
-def _number(value: Any) -> Any:
+def _number(value: pa.Scalar) -> Any:
     """Return a number that `locate` compares exactly: a decimal as a fraction."""
-    return Fraction(value) if isinstance(value, Decimal) else value
-
-
-def _plain(number: Decimal) -> int | Decimal:
-    return int(number) if number == number.to_integral_value() and number.as_tuple().exponent == 0 else number
+    number = value.as_py()
+    return Fraction(number) if isinstance(number, Decimal) else number

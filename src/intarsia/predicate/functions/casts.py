@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
@@ -11,14 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.bound import BoundCompare, BoundIn
-from intarsia.predicate.functions import arithmetic, moments
-from intarsia.predicate.functions.inverse import (
-    ANY_VALUE,
-    Inverse,
-    Invertible,
-    OnResult,
+from intarsia.predicate.bound import ANY_VALUE, BoundCompare, Function, Inverse, OnResult
+from intarsia.predicate.functions import (
+    arithmetic,
     compare_operand,
+    listed,
+    moments,
     no_result,
     operand_among,
     refuse_argument,
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
     from intarsia.predicate.columns import Column
     from intarsia.predicate.nodes import Call
 
-_TEXT: Final = ("TEXT", "VARCHAR", "STRING")
 _INTEGERS: Final = {
     "TINYINT": pa.int8(),
     "SMALLINT": pa.int16(),
@@ -41,7 +37,7 @@ _DECIMAL: Final = re.compile(r"(?:DECIMAL|NUMERIC)\((\d{1,3})(?:, ?(\d{1,3}))?\)
 _INTEGER_TEXT: Final = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
 
 
-def cast(call: Call, operand: Column) -> Invertible | None:
+def cast(call: Call, operand: Column) -> Function | None:
     """Bind a cast to the type of the operand. None if it changes no value.
 
     Raises:
@@ -52,27 +48,31 @@ def cast(call: Call, operand: Column) -> Invertible | None:
     name = call.arguments[0].upper()
     type_ = operand.type
     decimal = _DECIMAL.fullmatch(name)
-    if name in _TEXT:
+    if name in ("TEXT", "VARCHAR", "STRING"):
         if pa.types.is_string(type_):
             return None
         if pa.types.is_integer(type_) or pa.types.is_boolean(type_):
-            return ToText(is_boolean=pa.types.is_boolean(type_))
+            return ToText("CAST", ("TEXT",), pa.string())
     elif name in _INTEGERS and pa.types.is_integer(type_):
-        return _to_integers(type_, _INTEGERS[name], name)
+        target = _INTEGERS[name]
+        bits = type_.bit_width + pa.types.is_unsigned_integer(type_)
+        return Recast("CAST", (name,), target, is_exact=bits <= target.bit_width)
     elif decimal is not None and arithmetic.is_exact_number(type_):
         precision, scale = int(decimal[1]), int(decimal[2] or 0)
         if not 0 < precision <= 38 or scale > precision:
             refuse_argument("CAST", name, "a decimal has up to 38 digits")
         if not pa.types.is_decimal(type_) or type_.scale <= scale:
-            return _to_decimals(type_, pa.decimal128(precision, scale), name)
+            digits, of_fraction = arithmetic.digits(type_)
+            is_exact = digits - of_fraction <= precision - scale
+            return Recast("CAST", (name,), pa.decimal128(precision, scale), is_exact)
     elif name in ("DOUBLE", "DOUBLE PRECISION") and arithmetic.is_exact_number(type_):
-        return ToDouble()
+        return ToDouble("CAST", ("DOUBLE",), pa.float64())
     elif name in ("DOUBLE", "DOUBLE PRECISION") and pa.types.is_floating(type_):
-        return Recast(name, pa.float64(), is_exact=True)
+        return Recast("CAST", (name,), pa.float64(), is_exact=True)
     elif name == "DATE" and (pa.types.is_date(type_) or pa.types.is_timestamp(type_)):
-        return moments.date(operand)
+        return moments.date(call, operand)
     elif name == "TIMESTAMP" and pa.types.is_date(type_):
-        return Recast(name, pa.timestamp("us"), is_exact=True)
+        return Recast("CAST", (name,), pa.timestamp("us"), is_exact=True)
     elif name == "TIMESTAMP" and pa.types.is_timestamp(type_) and type_.tz is None:
         return None
     raise PredicateError(
@@ -85,28 +85,14 @@ def cast(call: Call, operand: Column) -> Invertible | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Recast:
+class Recast(Function):
     """A cast that keeps every value, or fails.
 
     Attributes:
-        sql_type: The SQL type.
-        type: The Arrow type.
         is_exact: Whether no value of the operand's type fails.
     """
 
-    sql_type: str
-    type: pa.DataType
     is_exact: bool
-
-    @property
-    def name(self) -> str:
-        """The name in SQL."""
-        return "CAST"
-
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """The constants in SQL."""
-        return (self.sql_type,)
 
     def apply(self, values: pa.Array) -> pa.Array:
         """Return the values in the other type.
@@ -119,41 +105,24 @@ class Recast:
                 values = values.cast(pa.decimal128(20, 0))
             return values.cast(self.type)
         except pa.ArrowInvalid as error:
-            raise no_result(f"CAST AS {self.sql_type}", error) from error
+            raise no_result(f"CAST AS {self.arguments[0]}", error) from error
 
     def invert(self, condition: OnResult, operand: Column) -> Inverse:
         """Return the same condition on the operand."""
-        if isinstance(condition, BoundCompare):
+        tests = listed(condition)
+        if tests is not None:
+            found = operand_among(operand, [*map(_comparable, tests[0])], negated=tests[1])
+        else:
+            assert isinstance(condition, BoundCompare)
             value = _comparable(condition.value)
             found = compare_operand(operand, condition.op, value, or_nan=condition.or_nan)
-            return Inverse(found, self.is_exact)
-        assert isinstance(condition, BoundIn)
-        values = [_comparable(value) for value in condition.values]
-        return Inverse(operand_among(operand, values, negated=condition.negated), self.is_exact)
-
-    def text(self, operand: str) -> str:
-        """Render the function as SQL text."""
-        return f"CAST({operand} AS {self.sql_type})"
+        return Inverse(found, self.is_exact)
 
 
-@dataclass(frozen=True, slots=True)
-class ToDouble:
+class ToDouble(Function):
     """A cast of integers or decimals to the nearest double."""
 
-    @property
-    def type(self) -> pa.DataType:
-        """Double."""
-        return pa.float64()
-
-    @property
-    def name(self) -> str:
-        """The name in SQL."""
-        return "CAST"
-
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """The constants in SQL."""
-        return ("DOUBLE",)
+    __slots__ = ()
 
     def apply(self, values: pa.Array) -> pa.Array:
         """Return the doubles."""
@@ -163,31 +132,11 @@ class ToDouble:
         """Return the condition on the operand, with a margin for rounding."""
         return arithmetic.invert_rounded(condition, operand, Fraction(1), Fraction(0))
 
-    def text(self, operand: str) -> str:
-        """Render the function as SQL text."""
-        return f"CAST({operand} AS DOUBLE)"
 
-
-@dataclass(frozen=True, slots=True)
-class ToText:
+class ToText(Function):
     """The decimal digits of integers, or ``true`` and ``false``."""
 
-    is_boolean: bool
-
-    @property
-    def type(self) -> pa.DataType:
-        """Text."""
-        return pa.string()
-
-    @property
-    def name(self) -> str:
-        """The name in SQL."""
-        return "CAST"
-
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """The constants in SQL."""
-        return ("TEXT",)
+    __slots__ = ()
 
     def apply(self, values: pa.Array) -> pa.Array:
         """Return the texts."""
@@ -195,34 +144,17 @@ class ToText:
 
     def invert(self, condition: OnResult, operand: Column) -> Inverse:
         """Return the values that have one of the texts. The order of the texts is not that of the values."""
-        if isinstance(condition, BoundIn):
-            found, negated = self._parsed(condition.values.to_pylist()), condition.negated
-        elif isinstance(condition, BoundCompare) and condition.op in ("=", "<>"):
-            found, negated = self._parsed([condition.value.as_py()]), condition.op == "<>"
-        else:
+        tests = listed(condition)
+        if tests is None:
             return ANY_VALUE
-        return Inverse(operand_among(operand, found, negated=negated), True)
-
-    def _parsed(self, texts: Sequence[str]) -> list[Any]:
-        if self.is_boolean:
-            return [text == "true" for text in texts if text in ("true", "false")]
-        # longer digits are not the text of any integer
-        return [int(text) for text in texts if len(text) <= 20 and _INTEGER_TEXT.fullmatch(text)]
-
-    def text(self, operand: str) -> str:
-        """Render the function as SQL text."""
-        return f"CAST({operand} AS TEXT)"
+        texts = [text.as_py() for text in tests[0]]
+        found: list[object]
+        if pa.types.is_boolean(operand.type):
+            found = [text == "true" for text in texts if text in ("true", "false")]
+        else:  # longer digits are not the text of any integer
+            found = [int(text) for text in texts if len(text) <= 20 and _INTEGER_TEXT.fullmatch(text)]
+        return Inverse(operand_among(operand, found, negated=tests[1]), True)
 
 
 def _comparable(value: pa.Scalar) -> Any:
     return Fraction(value.as_py()) if pa.types.is_decimal(value.type) else plain(value)
-
-
-def _to_integers(source: pa.DataType, target: pa.DataType, name: str) -> Recast:
-    bits = source.bit_width + pa.types.is_unsigned_integer(source)
-    return Recast(name, target, is_exact=bits <= target.bit_width)
-
-
-def _to_decimals(source: pa.DataType, target: pa.DataType, name: str) -> Recast:
-    precision, scale = arithmetic.digits(source)
-    return Recast(name, target, is_exact=precision - scale <= target.precision - target.scale)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -12,18 +11,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.bound import Bound, BoundCompare, BoundConstant, BoundIn, conjoin, disjoin
-from intarsia.predicate.functions.inverse import (
+from intarsia.predicate.bound import (
     ANY_VALUE,
+    Bound,
+    BoundCompare,
+    BoundConstant,
+    Function,
     Inverse,
     OnResult,
-    compare_operand,
-    no_result,
-    refuse_argument,
-    refuse_type,
+    conjoin,
+    disjoin,
 )
+from intarsia.predicate.functions import compare_operand, listed, no_result, refuse_argument, refuse_type
 from intarsia.predicate.literals import NS_PER_DAY, NS_PER_UNIT, Temporal, first_of_month, month_of, plain
-from intarsia.predicate.nodes import Call, Op
+from intarsia.predicate.nodes import Call
 
 if TYPE_CHECKING:
     from intarsia.predicate.columns import Column
@@ -41,7 +42,6 @@ _SIZES_NS: Final = {
 }
 #: The epoch is a Thursday, and weeks start on Monday.
 _DAYS_AFTER_MONDAY: Final = 3
-_PARTS: Final = ("year", "quarter", "month", "day", "hour", "minute")
 #: Longer lists are not inverted value by value.
 _MAX_INTERVALS: Final = 32
 
@@ -51,13 +51,13 @@ _Ints = npt.NDArray[np.int64]
 def date_part(call: Call, operand: Column) -> DatePart:
     """Bind ``year``, ``quarter``, ``month``, ``day``, ``hour`` or ``minute`` to the type of the operand."""
     _check_moments(call.function, operand)
-    return DatePart(call.function)
+    return DatePart(call.function, (), pa.int64())
 
 
-def date(operand: Column) -> DateOf | None:
+def date(call: Call, operand: Column) -> DateOf | None:  # noqa: ARG001
     """Bind ``date`` to the type of the operand. None for dates."""
     _check_moments("date", operand)
-    return None if pa.types.is_date32(operand.type) else DateOf()
+    return None if pa.types.is_date32(operand.type) else DateOf("date", (), pa.date32())
 
 
 def date_trunc(call: Call, operand: Column) -> Truncation | None:
@@ -72,29 +72,14 @@ def date_trunc(call: Call, operand: Column) -> Truncation | None:
     zone = getattr(type_, "tz", None)
     if unit in _SIZES_NS and _SIZES_NS[unit] <= tick_ns and zone in (None, *_UTC):
         return None
-    return Truncation(unit, type_ if zone in (None, *_UTC) else pa.timestamp(type_.unit))
+    # without a zone that is not UTC, because the result is local time
+    return Truncation("date_trunc", (unit,), type_ if zone in (None, *_UTC) else pa.timestamp(type_.unit))
 
 
-@dataclass(frozen=True, slots=True)
-class DatePart:
+class DatePart(Function):
     """A part of a date or a timestamp, as a number."""
 
-    part: str
-
-    @property
-    def type(self) -> pa.DataType:
-        """Integers."""
-        return pa.int64()
-
-    @property
-    def name(self) -> str:
-        """The name in SQL."""
-        return self.part
-
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """The constants in SQL."""
-        return ()
+    __slots__ = ()
 
     def apply(self, values: pa.Array) -> pa.Array:
         """Return the parts as integers."""
@@ -102,46 +87,80 @@ class DatePart:
         return pa.array(self._of(ticks, per_day), pa.int64(), mask=_nulls(values))
 
     def _of(self, ticks: _Ints, per_day: int) -> _Ints:
-        if self.part in ("hour", "minute"):
+        if self.name in ("hour", "minute"):
             of_day = ticks % per_day
-            return of_day * 24 // per_day if self.part == "hour" else of_day * 1_440 // per_day % 60
+            return of_day * 24 // per_day if self.name == "hour" else of_day * 1_440 // per_day % 60
         days = ticks // per_day
         months = _months(days)
-        if self.part == "day":
+        if self.name == "day":
             return days - _days(months) + 1
-        if self.part == "year":
+        if self.name == "year":
             return months // 12 + 1970
-        return months % 12 + 1 if self.part == "month" else months % 12 // 3 + 1
+        return months % 12 + 1 if self.name == "month" else months % 12 // 3 + 1
 
     def invert(self, condition: OnResult, operand: Column) -> Inverse:
         """Return intervals for years, and no restriction for the other parts, which repeat."""
-        if self.part != "year":
+        if self.name != "year":
             return ANY_VALUE
         return _invert_monotone(condition, operand, _first_of_year, lambda year: _first_of_year(year + 1))
 
-    def text(self, operand: str) -> str:
-        """Render the function as SQL text."""
-        return f"{self.part}({operand})"
+
+class Truncation(Function):
+    """The start of the unit of time that contains a moment."""
+
+    __slots__ = ()
+
+    @property
+    def _unit(self) -> str:
+        return str(self.arguments[0])
+
+    def apply(self, values: pa.Array) -> pa.Array:
+        """Return the starts.
+
+        Raises:
+            PredicateError: If a start is before the first moment of the type.
+        """
+        ticks, per_day = _local_ticks(values)
+        if self._unit in _MONTHS:
+            size = _MONTHS[self._unit]
+            found = _days(_months(ticks // per_day) // size * size) * per_day
+        else:
+            size = max(1, _SIZES_NS[self._unit] * per_day // NS_PER_DAY)
+            shift = _DAYS_AFTER_MONDAY * per_day if self._unit == "week" else 0
+            found = ticks - (ticks % size + shift) % size
+        nulls = _nulls(values)
+        least = np.iinfo(np.int32 if pa.types.is_date32(self.type) else np.int64).min
+        if (((found > ticks) | (found < least)) & ~nulls).any():
+            raise no_result("date_trunc", "the start of the unit is out of range")
+        starts = pa.array(found, pa.int64(), mask=nulls)
+        return (starts.cast(pa.int32()) if pa.types.is_date32(self.type) else starts).view(self.type)
+
+    def invert(self, condition: OnResult, operand: Column) -> Inverse:
+        """Return the units as intervals."""
+
+        def first(value: object) -> int:
+            ns = _ns(value)
+            start, stop = self._unit_of(ns)
+            return ns if start == ns else stop
+
+        return _invert_monotone(condition, operand, first, lambda value: self._unit_of(_ns(value))[1])
+
+    def _unit_of(self, ns: int) -> tuple[int, int]:
+        """Return the start and the end of the unit that contains a moment, in nanoseconds."""
+        if self._unit in _MONTHS:
+            size = _MONTHS[self._unit]
+            first = month_of(ns // NS_PER_DAY) // size * size
+            return first_of_month(first) * NS_PER_DAY, first_of_month(first + size) * NS_PER_DAY
+        size, shift = _SIZES_NS[self._unit], _DAYS_AFTER_MONDAY * NS_PER_DAY if self._unit == "week" else 0
+        start = (ns + shift) // size * size - shift
+        return start, start + size
 
 
-@dataclass(frozen=True, slots=True)
-class DateOf:
+class DateOf(Truncation):
     """The date of a timestamp."""
 
-    @property
-    def type(self) -> pa.DataType:
-        """Dates."""
-        return pa.date32()
-
-    @property
-    def name(self) -> str:
-        """The name in SQL."""
-        return "date"
-
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """The constants in SQL."""
-        return ()
+    __slots__ = ()
+    _unit = "day"
 
     def apply(self, values: pa.Array) -> pa.Array:
         """Return the dates.
@@ -155,85 +174,6 @@ class DateOf:
             return pa.array(days, pa.int64(), mask=nulls).cast(pa.int32()).view(pa.date32())
         except pa.ArrowInvalid as error:
             raise no_result("date", error) from error
-
-    def invert(self, condition: OnResult, operand: Column) -> Inverse:
-        """Return the dates as intervals."""
-        return _invert_monotone(condition, operand, _ns, lambda value: _ns(value) + NS_PER_DAY)
-
-    def text(self, operand: str) -> str:
-        """Render the function as SQL text."""
-        return f"date({operand})"
-
-
-@dataclass(frozen=True, slots=True)
-class Truncation:
-    """The start of the unit of time that contains a moment.
-
-    Attributes:
-        unit: The unit, such as ``month``.
-        type: The type of the operand; without the zone if it is not UTC, because the result is local time.
-    """
-
-    unit: str
-    type: pa.DataType
-
-    @property
-    def name(self) -> str:
-        """The name in SQL."""
-        return "date_trunc"
-
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """The constants in SQL."""
-        return (self.unit,)
-
-    def apply(self, values: pa.Array) -> pa.Array:
-        """Return the starts.
-
-        Raises:
-            PredicateError: If a start is before the first moment of the type.
-        """
-        ticks, per_day = _local_ticks(values)
-        if self.unit in _MONTHS:
-            size = _MONTHS[self.unit]
-            found = _days(_months(ticks // per_day) // size * size) * per_day
-        else:
-            size = max(1, _SIZES_NS[self.unit] * per_day // NS_PER_DAY)
-            shift = _DAYS_AFTER_MONDAY * per_day if self.unit == "week" else 0
-            found = ticks - (ticks % size + shift) % size
-        nulls = _nulls(values)
-        least = np.iinfo(np.int32 if pa.types.is_date32(self.type) else np.int64).min
-        if (((found > ticks) | (found < least)) & ~nulls).any():
-            raise no_result("date_trunc", "the start of the unit is out of range")
-        starts = pa.array(found, pa.int64(), mask=nulls)
-        return (starts.cast(pa.int32()) if pa.types.is_date32(self.type) else starts).view(self.type)
-
-    def invert(self, condition: OnResult, operand: Column) -> Inverse:
-        """Return the units as intervals."""
-        return _invert_monotone(
-            condition,
-            operand,
-            lambda value: _ns(value) if self._floor(_ns(value)) == _ns(value) else self._next(_ns(value)),
-            lambda value: self._next(_ns(value)),
-        )
-
-    def _floor(self, ns: int) -> int:
-        if self.unit in _MONTHS:
-            size = _MONTHS[self.unit]
-            return first_of_month(month_of(ns // NS_PER_DAY) // size * size) * NS_PER_DAY
-        shift = _DAYS_AFTER_MONDAY * NS_PER_DAY if self.unit == "week" else 0
-        size = _SIZES_NS[self.unit]
-        return (ns + shift) // size * size - shift
-
-    def _next(self, ns: int) -> int:
-        start = self._floor(ns)
-        if self.unit in _MONTHS:
-            return first_of_month(month_of(start // NS_PER_DAY) + _MONTHS[self.unit]) * NS_PER_DAY
-        return start + _SIZES_NS[self.unit]
-
-    def text(self, operand: str) -> str:
-        """Render the function as SQL text."""
-        return f"date_trunc('{self.unit}', {operand})"
 
 
 def _invert_monotone(
@@ -266,27 +206,20 @@ def _invert_monotone(
     def outside(value: pa.Scalar) -> Bound:
         return disjoin([below(first(_python(value))), at_least(after(_python(value)))])
 
-    if isinstance(condition, BoundIn):
-        values = list(condition.values)
-        if condition.negated:
-            if not is_exact or len(values) > _MAX_INTERVALS:
-                return ANY_VALUE
-            return Inverse(conjoin([outside(value) for value in values]), True)
-        if len(values) > _MAX_INTERVALS:
-            return Inverse(within(values[0], values[-1]), False)
-        return Inverse(disjoin([within(value, value) for value in values]), is_exact)
-    assert isinstance(condition, BoundCompare)
-    value = condition.value
-    if condition.op == "<>":
-        return Inverse(outside(value), True) if is_exact else ANY_VALUE
-    simple: dict[Op, Callable[[], Bound]] = {
-        "=": lambda: within(value, value),
-        "<": lambda: below(first(_python(value))),
-        "<=": lambda: below(after(_python(value))),
-        ">": lambda: at_least(after(_python(value))),
-        ">=": lambda: at_least(first(_python(value))),
-    }
-    return Inverse(simple[condition.op](), is_exact)
+    tests = listed(condition)
+    if tests is None:
+        assert isinstance(condition, BoundCompare)
+        value = _python(condition.value)
+        limit = (after if condition.op in ("<=", ">") else first)(value)
+        return Inverse(below(limit) if condition.op in ("<", "<=") else at_least(limit), is_exact)
+    values, negated = tests
+    if negated:
+        if not is_exact or len(values) > _MAX_INTERVALS:
+            return ANY_VALUE
+        return Inverse(conjoin([outside(value) for value in values]), True)
+    if len(values) > _MAX_INTERVALS:
+        return Inverse(within(values[0], values[-1]), False)
+    return Inverse(disjoin([within(value, value) for value in values]), is_exact)
 
 
 def _check_moments(function: str, operand: Column) -> None:

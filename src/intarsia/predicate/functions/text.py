@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.predicate.bind_condition import bind_null, bind_prefix
-from intarsia.predicate.bound import Bound, BoundCompare, BoundConstant, BoundIn, conjoin, disjoin
-from intarsia.predicate.functions.inverse import (
+from intarsia.predicate.bound import (
     ANY_VALUE,
+    Bound,
+    BoundConstant,
+    Function,
     Inverse,
     OnResult,
-    compare_operand,
-    no_result,
-    refuse_argument,
-    refuse_type,
+    conjoin,
+    disjoin,
 )
+from intarsia.predicate.functions import compare_operand, listed, no_result, refuse_argument, refuse_type
 
 if TYPE_CHECKING:
     from intarsia.predicate.columns import Column
@@ -33,37 +33,24 @@ _KERNELS: Final[dict[str, Callable[[pa.Array], pa.Array]]] = {
 _MAX_PREFIXES: Final = 32
 
 
-def text_function(call: Call, operand: Column) -> TextFunction:
-    """Bind ``lower``, ``upper`` or ``length``."""
-    _check_text(call.function, operand)
-    return TextFunction(call.function, pa.int64() if call.function == "length" else pa.string())
-
-
-def substr(call: Call, operand: Column) -> Substring:
-    """Bind ``substr``."""
-    _check_text("substr", operand)
-    numbers = call.arguments
+def text_function(call: Call, operand: Column) -> Function:
+    """Bind ``lower``, ``upper``, ``length`` or ``substr``."""
+    name, numbers = call.function, call.arguments
+    if not pa.types.is_string(operand.type):
+        refuse_type(name, operand, "a column of text")
+    if name != "substr":
+        return TextFunction(name, (), pa.int64() if name == "length" else pa.string())
     if not 1 <= len(numbers) <= 2 or any(type(number) is not int for number in numbers):
-        refuse_argument("substr", numbers, "write a start and a length, as in substr(column, 1, 3)")
-    start, length = numbers[0], numbers[1] if len(numbers) == 2 else None
-    assert isinstance(start, int)
-    assert length is None or isinstance(length, int)
-    if not 1 <= start < 1 << 31 or (length is not None and not 0 <= length < 1 << 31):
-        refuse_argument("substr", numbers, "the first character is 1, and a length is 0 or more")
-    return Substring(start, length)
+        refuse_argument(name, numbers, "write a start and a length, as in substr(column, 1, 3)")
+    if not 1 <= numbers[0] < 1 << 31 or not 0 <= numbers[-1] < 1 << 31:  # type: ignore[operator]
+        refuse_argument(name, numbers, "the first character is 1, and a length is 0 or more")
+    return Substring(name, numbers, pa.string())
 
 
-@dataclass(frozen=True, slots=True)
-class TextFunction:
+class TextFunction(Function):
     """``lower`` and ``upper`` by Unicode's simple case mapping, and ``length`` in characters."""
 
-    name: str
-    type: pa.DataType
-
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """The constants in SQL."""
-        return ()
+    __slots__ = ()
 
     def apply(self, values: pa.Array) -> pa.Array:
         """Return the results.
@@ -71,83 +58,41 @@ class TextFunction:
         Raises:
             PredicateError: If a value is not valid UTF-8.
         """
-        return _applied(self.name, _KERNELS[self.name], values)
+        try:
+            return self.compute(values)
+        except pa.ArrowInvalid as error:  # the text is not UTF-8, or the result exceeds 2 GiB
+            raise no_result(self.name, error) from error
 
-    def invert(self, condition: OnResult, operand: Column) -> Inverse:  # noqa: ARG002
-        """Return no restriction: the operand can have any value."""
-        return ANY_VALUE
-
-    def text(self, operand: str) -> str:
-        """Render the function as SQL text."""
-        return f"{self.name}({operand})"
+    def compute(self, values: pa.Array) -> pa.Array:
+        """Return the results of valid values."""
+        return _KERNELS[self.name](values)
 
 
-@dataclass(frozen=True, slots=True)
-class Substring:
-    """``length`` characters from the character ``start``, which counts from 1; to the end if it is None."""
+class Substring(TextFunction):
+    """``substr(x, start, length)``; characters count from 1. To the end if there is no length."""
 
-    start: int
-    length: int | None
+    __slots__ = ()
 
-    @property
-    def type(self) -> pa.DataType:
-        """Text."""
-        return pa.string()
-
-    @property
-    def name(self) -> str:
-        """The name in SQL."""
-        return "substr"
-
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """The constants in SQL."""
-        return (self.start,) if self.length is None else (self.start, self.length)
-
-    def apply(self, values: pa.Array) -> pa.Array:
-        """Return the parts.
-
-        Raises:
-            PredicateError: If a value is not valid UTF-8.
-        """
-        stop = None if self.length is None else self.start - 1 + self.length
-        return _applied("substr", lambda text: pc.utf8_slice_codeunits(text, self.start - 1, stop), values)
+    def compute(self, values: pa.Array) -> pa.Array:
+        """Return the parts."""
+        start, *length = self.arguments
+        return pc.utf8_slice_codeunits(values, start - 1, start - 1 + length[0] if length else None)
 
     def invert(self, condition: OnResult, operand: Column) -> Inverse:
         """Return the start of a text as a prefix."""
-        if self.start != 1 or self.length is None:
+        tests = listed(condition)
+        if self.arguments[0] != 1 or len(self.arguments) == 1 or tests is None:
             return ANY_VALUE
-        if isinstance(condition, BoundCompare) and condition.op in ("=", "<>"):
-            return Inverse(self._starts(operand, condition.value.as_py(), negated=condition.op == "<>"), True)
-        if isinstance(condition, BoundIn) and len(condition.values) <= _MAX_PREFIXES:
-            sides = [
-                self._starts(operand, text, negated=condition.negated)
-                for text in condition.values.to_pylist()
-            ]
-            return Inverse(conjoin(sides) if condition.negated else disjoin(sides), True)
-        return ANY_VALUE
+        texts, negated = tests
+        if len(texts) > _MAX_PREFIXES:
+            return ANY_VALUE
+        sides = [self._starts(operand, text.as_py(), negated=negated) for text in texts]
+        return Inverse(conjoin(sides) if negated else disjoin(sides), True)
 
     def _starts(self, operand: Column, text: str, *, negated: bool) -> Bound:
-        assert self.length is not None
-        if len(text) > self.length:
+        length = self.arguments[1]
+        if len(text) > length:
             return bind_null(operand, negated=True) if negated else BoundConstant(False)
-        if len(text) < self.length:  # the whole value
+        if len(text) < length:  # the whole value
             return compare_operand(operand, "<>" if negated else "=", text)
         return bind_prefix(operand, text, negated=negated)
-
-    def text(self, operand: str) -> str:
-        """Render the function as SQL text."""
-        length = "" if self.length is None else f", {self.length}"
-        return f"substr({operand}, {self.start}{length})"
-
-
-def _check_text(function: str, operand: Column) -> None:
-    if not pa.types.is_string(operand.type):
-        refuse_type(function, operand, "a column of text")
-
-
-def _applied(name: str, kernel: Callable[[pa.Array], pa.Array], values: pa.Array) -> pa.Array:
-    try:
-        return kernel(values)
-    except pa.ArrowInvalid as error:  # the text is not UTF-8, or the result exceeds 2 GiB
-        raise no_result(name, error) from error

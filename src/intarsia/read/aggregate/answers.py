@@ -22,10 +22,10 @@ from intarsia.arrow.comparison import compares_alike, comparison_type
 from intarsia.errors import IndexPayloadError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.footer import Leaf
-from intarsia.indexes.calling import call_or_ignore
-from intarsia.indexes.capabilities import SummarizingIndex
+from intarsia.indexes.base import OpenIndex
 from intarsia.indexes.column_index import ColumnIndexes
 from intarsia.indexes.embedded import EmbeddedIndexes
+from intarsia.indexes.proof import call_or_ignore
 from intarsia.indexes.statistics import exact_bounds, statistics_bounds
 from intarsia.indexes.summaries import GranuleSummaries, sum_type, summary_schema
 from intarsia.predicate.bound import BoundNull, Path
@@ -311,7 +311,7 @@ def _embedded(queried: QueriedColumn, left: RowSelection, _seen: RowSelection) -
         if queried.embedded.cost_bytes(entry) >= queried.cost_bytes(left):
             continue
         opened = queried.embedded.open(entry)
-        if not isinstance(opened, SummarizingIndex):
+        if opened is None:
             continue
         result = call_or_ignore(
             queried.file, entry.name, partial(_checked_summaries, queried, opened, column)
@@ -324,9 +324,7 @@ def _embedded(queried: QueriedColumn, left: RowSelection, _seen: RowSelection) -
         yield Granules(entry.name, result.edges[:-1], result.edges[1:], result.summaries, is_exact)
 
 
-def _checked_summaries(
-    queried: QueriedColumn, index: SummarizingIndex, column: str
-) -> GranuleSummaries | None:
+def _checked_summaries(queried: QueriedColumn, index: OpenIndex, column: str) -> GranuleSummaries | None:
     summaries = index.granule_summaries(column)
     if summaries is not None:
         summaries.check(queried.file.footer.num_rows)

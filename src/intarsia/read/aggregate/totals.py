@@ -13,6 +13,7 @@ import pyarrow as pa
 from intarsia.arrow.comparison import comparison_array
 from intarsia.errors import CorruptFileError
 from intarsia.file.claims import check_row_count
+from intarsia.file.metadata import naming_errors
 from intarsia.format.footer import Leaf
 from intarsia.indexes.summaries import merge_summaries, one_summary, summarize
 from intarsia.read.aggregate.answers import Answer, Needs, QueriedColumn, answer, confirmed
@@ -25,11 +26,9 @@ from intarsia.read.output_columns import OutputColumn
 from intarsia.read.report import FileOutcome
 from intarsia.read.retry import retry_without_wrong_index
 from intarsia.rows.selection import RowSelection
+from intarsia.tuning import MERGED_SUMMARIES
 
 _ALL = np.zeros(1, dtype=np.int64)
-
-#: At most this many summaries are kept for each question before they are merged.
-_MAX_SUMMARIES = 1_024
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ class Totals:
             totals = FileAggregates(FileOutcome(plan, counts), summaries)
         for question, found in totals.summaries.items():
             self._summaries[question] += found
-            if len(self._summaries[question]) >= _MAX_SUMMARIES:
+            if len(self._summaries[question]) >= MERGED_SUMMARIES:
                 self._summaries[question] = [_merged(self._summaries[question])]
         return totals.outcome
 
@@ -157,6 +156,7 @@ class _FileReading:
                 index_bytes=counts.index_bytes,
             ),
             tuple(step for answered in answers.values() for step in answered.steps),
+            files_read=query.num_files_with(everything_read),
         )
         return FileAggregates(outcome, summaries)
 
@@ -168,7 +168,7 @@ class _FileReading:
             flat = next((leaf for leaf in query.file.footer.leaves if leaf.is_flat), None)
             if flat is not None:
                 self._check_row_counts(flat, certain)
-            return Answer(certain, [_constant(query, question, certain.num_rows)], [])
+            return Answer(certain, _constants(query, question, certain), [])
         leaf = query.file.leaves_by_path.get(column.path)
         if leaf is None or leaf.ordinal not in query.file.leaf_types or certain.is_empty:
             return Answer(RowSelection.none(), [], [])
@@ -181,8 +181,13 @@ class _FileReading:
 
     def _check_row_counts(self, leaf: Leaf, rows: RowSelection) -> None:
         """Refuse rows for which a column has no values, according to the footer; reads nothing."""
+        file = self._query.file
+        (outlines,) = file.metadata.outlines([leaf])
+        equal = outlines.is_sound & (outlines.num_values == np.diff(file.footer.row_group_starts))
         for group in self._query.groups_with(rows):
-            check_row_count(self._query.file.footer, group, leaf)
+            if not equal[group]:
+                with naming_errors(file.path_of(group)):
+                    check_row_count(file.footer, group, leaf)
 
     def _read(
         self, rows: RowSelection, requested: Sequence[Question]
@@ -203,28 +208,28 @@ def _summarized(
     for piece in pieces:
         counts += piece.counts
         for question in requested:
-            ordinal = None if question.column is None else ordinals.get(query.own(question.column).path)
-            if ordinal is None:
-                summaries[question].append(_constant(query, question, piece.rows.num_rows))
+            path = None if question.column is None else query.own(question.column).path
+            if path in ordinals:
+                found = piece.rows.column(ordinals[path])
+                summaries[question] += _column_summaries(query, question, found)
             else:
-                summaries[question] += _column_summaries(query, question, piece.rows.column(ordinal))
+                summaries[question] += _constants(query, question, piece.numbers)
     return summaries, counts
 
 
-def _constant(query: FileQuery, question: Question, num_rows: int) -> pa.Table:
-    """Return the summary of rows that all have the same value."""
+def _constants(query: FileQuery, question: Question, rows: RowSelection) -> list[pa.Table]:
+    """Summarize rows of files in each of which a column has one value."""
+    num_rows = rows.num_rows
     if question.column is None:
-        return one_summary(question.data_type, None, num_rows, 0)
-    value = query.constants[query.own(question.column).path]
+        return [one_summary(question.data_type, None, num_rows, 0)]
+    path = query.own(question.column).path
+    value = query.constants[path]
+    if not isinstance(value, pa.Scalar):
+        return _column_summaries(query, question, pa.chunked_array([query.constant_column(path, rows)]))
     is_nan = pa.types.is_floating(value.type) and value.is_valid and math.isnan(value.as_py())
     summarized = None if question.data_type == pa.null() else value
-    return one_summary(
-        question.data_type,
-        summarized,
-        num_rows,
-        0 if value.is_valid else num_rows,
-        num_rows if is_nan else 0,
-    )
+    num_nulls, num_nans = 0 if value.is_valid else num_rows, num_rows if is_nan else 0
+    return [one_summary(question.data_type, summarized, num_rows, num_nulls, num_nans)]
 
 
 def _column_summaries(query: FileQuery, question: Question, column: pa.ChunkedArray) -> list[pa.Table]:

@@ -1,4 +1,6 @@
-"""The value hash of lookup indexes. Equal values have equal hashes, independent of their storage type.
+"""Lookups: the values of ``=`` and IN, their value hash, and their bytes in a page.
+
+The value hash is that of lookup indexes. Equal values have equal hashes, independent of their storage type.
 
 The hash is XXH64 (seed 0) of a value's PLAIN encoding in its widest type: integers in 8 bytes, floats as
 doubles (``-0.0`` as ``0.0``), decimals as fixed-length bytes of the smallest width for their precision,
@@ -6,6 +8,8 @@ temporal values as Arrow's integer. So the hash of a literal equals the hash of 
 """
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +19,13 @@ import pyarrow.compute as pc
 from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.arrow.hashing import Hashes, xxh64
 from intarsia.errors import IndexBuildError
+from intarsia.format.footer import Leaf
 from intarsia.indexes.granules import refuse_nested
 from intarsia.predicate.bound import BoundCompare, BoundIn, Condition
+from intarsia.rows.ordering import ordering_for
+
+#: The number of lookups whose values are cached, shared by all files.
+REMEMBERED_LOOKUPS = 64
 
 #: The maximum number of values in a list that is evaluated as lookups.
 MAX_LOOKUPS = 1024
@@ -141,3 +150,25 @@ def lookup_hashes(predicate: Condition) -> Hashes | None:
     """Return the distinct hashes of the values in a lookup, or None if the condition is not a lookup."""
     values = lookup_values(predicate)
     return None if values is None else np.unique(hash_values(values)[1])
+
+
+@lru_cache(maxsize=REMEMBERED_LOOKUPS)
+def stored_values(leaf: Leaf, arrow_type: pa.DataType, condition: Condition) -> tuple[bytes, ...] | None:
+    """Return the values of a lookup in PLAIN encoding, byte arrays without their length.
+
+    Args:
+        leaf: The column.
+        arrow_type: The Arrow type of its values.
+        condition: The condition.
+
+    Returns:
+        The values; None if the condition is not a lookup, or equal values may have several encodings.
+    """
+    values, ordering = lookup_values(condition), ordering_for(leaf, arrow_type)
+    if values is None or ordering is None:
+        return None
+    keys = ordering.keys(values).tolist()
+    if ordering.is_float:  # 0.0 equals -0.0, but their bytes differ
+        keys += [-0.0 for key in keys if key == 0]
+    with np.errstate(over="ignore"):  # a literal may exceed the range of float32
+        return tuple(ordering.encode(key) for key in keys)

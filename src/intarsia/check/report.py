@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from intarsia.check.inspection.values import json_value
+from intarsia.check.values import to_json
 from intarsia.file import Ignored
 from intarsia.read.amounts import count
-
-
-def to_json(value: Any) -> Any:
-    """Convert a dataclass, sequence or value to JSON."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): to_json(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [to_json(item) for item in value]
-    return json_value(value)
 
 
 @dataclass(frozen=True)

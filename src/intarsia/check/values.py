@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import math
 import uuid
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -13,23 +15,16 @@ import numpy as np
 from intarsia.format.enums import ConvertedType, Type
 from intarsia.format.footer import Leaf
 from intarsia.format.structs import LogicalType, TimestampType
+from intarsia.rows.int96 import Int96
 
 _Unit = Literal["ms", "us", "ns"]
 
-_NUMBERS = {
-    Type.BOOLEAN: "?",
-    Type.INT32: "<i4",
-    Type.INT64: "<i8",
-    Type.FLOAT: "<f4",
-    Type.DOUBLE: "<f8",
-}
+_NUMBERS = {Type.BOOLEAN: "?", Type.INT32: "<i4", Type.INT64: "<i8", Type.FLOAT: "<f4", Type.DOUBLE: "<f8"}
 
 _UNITS: dict[str, _Unit] = {"MILLIS": "ms", "MICROS": "us", "NANOS": "ns"}
 _PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 
 _EPOCH = dt.date(1970, 1, 1)
-_EPOCH_JULIAN_DAY = 2_440_588
-_INT96_BYTES = 12
 
 
 def human_value(leaf: Leaf, raw: bytes) -> Any:
@@ -37,10 +32,6 @@ def human_value(leaf: Leaf, raw: bytes) -> Any:
 
     A value that Python's type cannot represent (nanoseconds, the year 20000) becomes a ``numpy.datetime64``
     or a number. Bytes that are not a value of the type remain bytes.
-
-    Args:
-        leaf: The leaf of the bound.
-        raw: The bound's bytes.
     """
     try:
         return _value(leaf, raw)
@@ -64,6 +55,17 @@ def json_value(value: Any) -> Any:
     if isinstance(value, (dt.date, dt.time)):
         return value.isoformat()
     return str(value)
+
+
+def to_json(value: Any) -> Any:
+    """Convert a dataclass, sequence or value to JSON."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_json(item) for item in value]
+    return json_value(value)
 
 
 def shown(value: Any, limit: int = 60) -> str:
@@ -95,16 +97,13 @@ def type_name(leaf: Leaf) -> str | None:
 
 
 def _unit(time: TimestampType) -> _Unit | None:
-    name = next(
-        (name for name, value in zip(time.unit._fields, time.unit, strict=True) if value is not None), None
-    )
-    return None if name is None else _UNITS[name]
+    return next((_UNITS[name] for name, value in time.unit._asdict().items() if value is not None), None)
 
 
 def _value(leaf: Leaf, raw: bytes) -> Any:
     logical = leaf.logical or LogicalType()
     if leaf.type == Type.INT96:
-        return _int96(raw)
+        return _timestamp(Int96.parse(raw).instant, "ns", is_utc=False)
     if leaf.type in _NUMBERS:
         dtype = np.dtype(_NUMBERS[leaf.type])
         if len(raw) != dtype.itemsize:
@@ -131,13 +130,9 @@ def _of_number(logical: LogicalType, number: Any) -> Any:
             return np.datetime64(number, "D")
     if (time := logical.TIME or logical.TIMESTAMP) is not None:
         unit = _unit(time)
-        if unit is None:
-            return number
-        return (
-            _timestamp(number, unit, time.isAdjustedToUTC)
-            if logical.TIMESTAMP is not None
-            else _time(number, unit)
-        )
+        if unit is not None:
+            is_time = logical.TIMESTAMP is None
+            return _time(number, unit) if is_time else _timestamp(number, unit, time.isAdjustedToUTC)
     return number
 
 
@@ -155,17 +150,5 @@ def _timestamp(number: int, unit: _Unit, is_utc: bool) -> Any:
 
 
 def _time(number: int, unit: _Unit) -> Any:
-    per_second = _PER_SECOND[unit]
-    seconds, rest = divmod(number, per_second)
-    microseconds, nanoseconds = divmod(rest * (10**9 // per_second), 1000)
-    if nanoseconds or not 0 <= seconds < 86_400:
-        return number
-    return dt.time(seconds // 3600, seconds // 60 % 60, seconds % 60, microseconds)
-
-
-def _int96(raw: bytes) -> Any:
-    if len(raw) != _INT96_BYTES:
-        return raw
-    nanoseconds = int.from_bytes(raw[:8], "little", signed=True)
-    days = int.from_bytes(raw[8:], "little", signed=True) - _EPOCH_JULIAN_DAY
-    return _timestamp(days * 86_400 * 10**9 + nanoseconds, "ns", is_utc=False)
+    moment = _timestamp(number, unit, is_utc=False)
+    return moment.time() if isinstance(moment, dt.datetime) and moment.date() == _EPOCH else number

@@ -1,0 +1,292 @@
+"""The chunks of a leaf as arrays over row groups, and the pages to read of a chunk, without I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from intarsia.file.trust import parse_writer
+from intarsia.format.enums import DATA_PAGES, DICTIONARY_ENCODINGS, PageType
+from intarsia.format.footer import Footer, Leaf, chunk_range
+from intarsia.format.page_index import PageLocations, PageRows
+from intarsia.format.structs import ColumnMetaData, PageEncodingStats
+from intarsia.rows.selection import RowSelection
+from intarsia.storage import ByteRange
+
+#: pyarrow reads as many bytes behind the chunks of old parquet-mr.
+_PADDING_BYTES = 100
+
+Bools = npt.NDArray[np.bool_]
+Int64s = npt.NDArray[np.int64]
+
+#: Replaces a number of pages that the writer did not record.
+UNKNOWN = -1
+
+
+class DictionaryUse(Enum):
+    """Whether data pages of a chunk need its dictionary page, according to the footer."""
+
+    ALWAYS = "always"
+    NEVER = "never"
+    SOME_PAGES = "some pages"
+
+
+class RecordedPages(NamedTuple):
+    """What the footer says about the pages of a chunk.
+
+    Attributes:
+        data: Number of data pages; `UNKNOWN` if the writer did not record it.
+        dictionary: Number of dictionary pages; `UNKNOWN` if the writer did not record it.
+        dictionary_use: Whether the data pages need the dictionary page.
+        is_single: Whether the chunk is one data page, and the dictionary page that it needs, if it has one.
+            Any of its rows then take the whole chunk, so that the locations of its pages are not needed.
+        encodings: The encodings of pages and levels.
+    """
+
+    data: int
+    dictionary: int
+    dictionary_use: DictionaryUse
+    is_single: bool
+    encodings: Sequence[int]
+
+
+@dataclass(frozen=True)
+class ChunkOutlines:
+    """The chunks of one leaf, with one value for each row group.
+
+    Attributes:
+        is_sound: Whether the chunk is in this file, is not encrypted, and has possible offsets and counts.
+            If not, only the numbers of pages are used; `Footer.chunk_metadata` raises the error.
+        pages: The pages of each chunk.
+        starts: Byte offset of the chunk.
+        stops: Byte offset of its end.
+        first_pages: Byte offset of its first data page.
+        num_values: Number of values, including nulls.
+        uncompressed_bytes: Size of its pages before compression.
+        codec: Its `CompressionCodec`.
+        data_pages: Number of data pages; `UNKNOWN` if the writer did not record it.
+        dictionary_pages: Number of dictionary pages; `UNKNOWN` if the writer did not record it.
+        offset_indexes: Byte offset of the OffsetIndex; 0 without one.
+        offset_index_bytes: Its length.
+        column_indexes: Byte offset of the ColumnIndex; 0 without one.
+        column_index_bytes: Its length.
+    """
+
+    is_sound: Bools
+    pages: Sequence[RecordedPages]
+    starts: Int64s
+    stops: Int64s
+    first_pages: Int64s
+    num_values: Int64s
+    uncompressed_bytes: Int64s
+    codec: Int64s
+    data_pages: Int64s
+    dictionary_pages: Int64s
+    offset_indexes: Int64s
+    offset_index_bytes: Int64s
+    column_indexes: Int64s
+    column_index_bytes: Int64s
+
+    @property
+    def has_offset_index(self) -> Bools:
+        """Whether the footer has the offset of an OffsetIndex."""
+        return np.asarray(self.offset_indexes != 0)
+
+    @property
+    def has_column_index(self) -> Bools:
+        """Whether the footer has the locations of a ColumnIndex and its OffsetIndex."""
+        offset_index = (self.offset_indexes != 0) & (self.offset_index_bytes != 0)
+        return np.asarray(offset_index & (self.column_indexes != 0) & (self.column_index_bytes != 0))
+
+
+def recorded_pages(stats: Sequence[PageEncodingStats] | None, encodings: Sequence[int]) -> RecordedPages:
+    """Return what the ``encoding_stats`` of a chunk say, or if they are missing, its encodings."""
+    if not stats:
+        has_dictionary = any(encoding in DICTIONARY_ENCODINGS for encoding in encodings)
+        use = DictionaryUse.SOME_PAGES if has_dictionary else DictionaryUse.NEVER
+        return RecordedPages(UNKNOWN, UNKNOWN, use, False, encodings)
+    data_pages = sum(stat.count for stat in stats if stat.page_type in DATA_PAGES)
+    dictionary_pages = sum(stat.count for stat in stats if stat.page_type == PageType.DICTIONARY_PAGE)
+    needs = {
+        stat.encoding in DICTIONARY_ENCODINGS for stat in stats if stat.page_type in DATA_PAGES and stat.count
+    }
+    use = DictionaryUse.ALWAYS if True in needs else DictionaryUse.NEVER
+    if len(needs) == 2:
+        use = DictionaryUse.SOME_PAGES
+    others = [
+        (stat.page_type, stat.count) for stat in stats if stat.count and stat.page_type not in DATA_PAGES
+    ]
+    needed = [(PageType.DICTIONARY_PAGE, 1)] if use is DictionaryUse.ALWAYS else []
+    return RecordedPages(data_pages, dictionary_pages, use, data_pages == 1 and others == needed, encodings)
+
+
+def padded(footer: Footer, outlines: list[ChunkOutlines]) -> list[ChunkOutlines]:
+    """Return whole chunks with the bytes behind them that their values may need.
+
+    Before 1.2.9, parquet-mr left the header of the dictionary page out of the size of a chunk (PARQUET-816).
+    """
+    name, version = parse_writer(footer.created_by)
+    if name != "parquet-mr" or version >= (1, 2, 9):
+        return outlines
+    end = footer.start
+    return [replace(of_leaf, stops=np.minimum(of_leaf.stops + _PADDING_BYTES, end)) for of_leaf in outlines]
+
+
+@dataclass(frozen=True)
+class ChunkPlan:
+    """The byte ranges to read of one column chunk.
+
+    Attributes:
+        leaf: The chunk's leaf.
+        pages: The data pages to read, with adjacent pages merged and without the dictionary page.
+        num_bytes: Number of bytes of the data pages.
+        page_starts: Offset of each data page within the concatenated bytes of ``pages``.
+        page_rows: Number of rows in each data page.
+        covered: The rows in these pages, relative to the row group.
+        dictionary: The dictionary page, if the chunk has one.
+        dictionary_use: Whether the pages need it.
+        total_pages: Number of data pages in the chunk; `UNKNOWN` if the footer does not have it.
+        whole: Whether this is the whole chunk, because the locations of its pages are unknown or not needed.
+        has_dictionary_within: Whether the pages are known to include the dictionary page.
+        page_ordinals: Ordinal of each data page in the chunk; empty for a whole chunk.
+    """
+
+    leaf: Leaf
+    pages: tuple[ByteRange, ...]
+    num_bytes: int
+    page_starts: list[int]
+    page_rows: list[int]
+    covered: RowSelection
+    dictionary: ByteRange | None
+    dictionary_use: DictionaryUse
+    total_pages: int
+    whole: bool = False
+    has_dictionary_within: bool = False
+    page_ordinals: Sequence[int] = ()
+
+
+class ChosenPages(NamedTuple):
+    """The pages of a chunk that contain some rows.
+
+    Attributes:
+        ordinals: Their ordinals.
+        num_rows: Number of rows in each of them.
+        covered: Their rows, relative to the row group.
+    """
+
+    ordinals: npt.NDArray[np.int64]
+    num_rows: list[int]
+    covered: RowSelection
+
+
+class PageChooser:
+    """Chooses the pages that contain some rows, once for all chunks of a row group with the same pages.
+
+    Args:
+        rows: The rows, relative to the row group.
+    """
+
+    def __init__(self, rows: RowSelection) -> None:
+        self.rows = rows
+        self._chosen: dict[PageRows, ChosenPages] = {}
+
+    def choose(self, pages: PageRows) -> ChosenPages:
+        """Return the pages that contain some of the rows."""
+        found = self._chosen.get(pages)
+        if found is None:
+            ordinals = self.rows.overlaps(pages.starts, pages.stops).nonzero()[0]
+            starts, stops = pages.starts[ordinals], pages.stops[ordinals]
+            covered = RowSelection.union_of(starts, stops)
+            found = self._chosen[pages] = ChosenPages(ordinals, (stops - starts).tolist(), covered)
+        return found
+
+
+def plan_chunk(
+    leaf: Leaf,
+    outlines: ChunkOutlines,
+    row_group: int,
+    locations: PageLocations | None,
+    num_rows: int,
+    chooser: PageChooser,
+    *,
+    is_unpruned: bool = False,
+) -> ChunkPlan:
+    """Plan to read the pages of a chunk that contain some rows.
+
+    Args:
+        leaf: The chunk's leaf.
+        outlines: The leaf's chunks, of which this one is sound.
+        row_group: Ordinal of the row group.
+        locations: The locations of its pages; None if they are unknown or not needed, so that the whole chunk
+            is read.
+        num_rows: Number of rows in the row group.
+        chooser: The rows to read.
+        is_unpruned: No row of the row group was excluded with a page index. If all pages are needed, the
+            chunk is then read as a whole. Otherwise, the pages are compared with their locations.
+    """
+    chunk = ByteRange(int(outlines.starts[row_group]), int(outlines.stops[row_group]))
+    counts, total_pages = outlines.pages[row_group], outlines.pages[row_group].data
+    # of a chunk with a single page
+    has_dictionary_within = counts.is_single and counts.dictionary_use is DictionaryUse.ALWAYS
+    if locations is not None:
+        total_pages = len(locations.offsets)
+        chosen = chooser.choose(locations.rows)
+        starts = locations.offsets[chosen.ordinals]
+        sizes = locations.sizes_bytes[chosen.ordinals]
+        merged: list[ByteRange] = []
+        for start, stop in zip(starts.tolist(), (starts + sizes).tolist(), strict=True):
+            if merged and merged[-1].stop == start:
+                merged[-1] = ByteRange(merged[-1].start, stop)
+            else:
+                merged.append(ByteRange(start, stop))
+        first_page = int(locations.offsets[0])
+        dictionary = ByteRange(chunk.start, first_page) if chunk.start < first_page <= chunk.stop else None
+        use = DictionaryUse.NEVER if dictionary is None else counts.dictionary_use
+        is_whole = is_unpruned and len(merged) == 1 and len(starts) == total_pages
+        if is_whole:
+            has_dictionary_within = use is DictionaryUse.ALWAYS and first_page == merged[0].start
+            start = chunk.start if has_dictionary_within else merged[0].start
+            is_whole = (start, merged[0].stop) == chunk
+        if not is_whole:
+            return ChunkPlan(
+                leaf,
+                tuple(merged),
+                int(sizes.sum()),
+                (sizes.cumsum() - sizes).tolist(),
+                chosen.num_rows,
+                chosen.covered,
+                dictionary,
+                use,
+                total_pages,
+                page_ordinals=chosen.ordinals.tolist(),
+            )
+    return ChunkPlan(
+        leaf,
+        (chunk,),
+        chunk.length,
+        [],
+        [],
+        RowSelection.all(num_rows),
+        None,
+        DictionaryUse.NEVER,
+        total_pages,
+        whole=True,
+        has_dictionary_within=has_dictionary_within,
+    )
+
+
+def dictionary_range(meta: ColumnMetaData, locations: PageLocations | None) -> ByteRange | None:
+    """Return the range of a chunk's dictionary page, which precedes its data pages; None if there is none.
+
+    Args:
+        meta: The footer's metadata of the chunk.
+        locations: The locations of its pages; None to use the offsets in the footer.
+    """
+    start, stop = chunk_range(meta)
+    first_page = meta.data_page_offset if locations is None else int(locations.offsets[0])
+    return ByteRange(start, first_page) if start < first_page <= stop else None

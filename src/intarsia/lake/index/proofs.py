@@ -1,0 +1,319 @@
+"""What a lake index proves about the files of a family, and the aggregates that it answers for them.
+
+The facts are proofs whose granules are the files. Files in which all rows match may be answered as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from intarsia.arrow.comparison import compares_alike, comparison_type
+from intarsia.errors import IndexPayloadError, IntarsiaError
+from intarsia.file import Ignored
+from intarsia.format.enums import Type
+from intarsia.format.footer import Leaf
+from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, call_index
+from intarsia.indexes.summaries import sum_type, summary_schema
+from intarsia.lake.index.folder import ignored_segment
+from intarsia.lake.index.segment import Family, FileBounds, Gathered
+from intarsia.predicate import Condition, Path
+from intarsia.read.aggregate.answers import Needs, as_data_type, summarize_bounds
+from intarsia.read.aggregate.result import Question
+from intarsia.read.file_names import FileNames
+from intarsia.rows.bounds import Bools, certainly_matches, might_match
+from intarsia.rows.selection import RowSelection
+
+_Result = TypeVar("_Result")
+
+
+class FamilyProofs:
+    """The proofs about the files of a family.
+
+    Attributes:
+        faults: Why structures were ignored.
+    """
+
+    def __init__(self, family: Family) -> None:
+        self.family = family
+        self.faults: list[Ignored] = []
+        self._columns: dict[Path, list[Gathered]] = {}
+
+    @property
+    def bounds(self) -> BoundsProof:
+        """The bounds of the columns, which are read together with the family."""
+        return BoundsProof(self)
+
+    def gathered(self, paths: frozenset[Path]) -> list[GatheredProof]:
+        """Return the structures on some columns."""
+        found = [self.call(partial(self.family.gathered, path)) or [] for path in sorted(paths)]
+        return [GatheredProof(self, structure) for of_column in found for structure in of_column]
+
+    def call(self, call: Callable[[], _Result]) -> _Result | None:
+        """Call a structure, or ignore it with a fault."""
+        try:
+            return call_index(call)
+        except (IntarsiaError, OSError) as error:
+            self.faults.append(ignored_segment(self.family.path, error))
+            return None
+
+
+class BoundsProof:
+    """The bounds of the values of each file."""
+
+    name = "statistics"
+    is_lookup = False
+    counts_pages = False
+
+    def __init__(self, proofs: FamilyProofs) -> None:
+        self._proofs = proofs
+        self._found: dict[Path, FileBounds | None] = {}
+
+    def reach(self, condition: Condition) -> Bools | None:
+        """Return every file, if the column has bounds."""
+        path, family = condition.path, self._proofs.family
+        leaf = family.schema.leaves_by_path.get(path)
+        if leaf is None or not leaf.is_flat:
+            return None
+        if path not in self._found:
+            self._found[path] = self._proofs.call(partial(family.bounds, path))
+        found = self._found[path]
+        return None if found is None else np.ones(len(found.bounds), dtype=bool)
+
+    def cost(self, wanted: Wanted) -> ProofCost:  # noqa: ARG002
+        """Return zero: they have been read."""
+        return ProofCost(0, 0)
+
+    def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:  # noqa: ARG002
+        """Evaluate conditions on the bounds."""
+        for condition in wanted:
+            found = self._found[condition.path]
+            if found is not None:
+                judged = self._proofs.call(partial(_judge, condition, found))
+                if judged is not None:
+                    yield judged
+
+
+def _judge(condition: Condition, found: FileBounds) -> Verdict:
+    possible, certain = might_match(condition, found.bounds), certainly_matches(condition, found.bounds)
+    return Verdict(condition, RowSelection.from_mask(possible), RowSelection.from_mask(certain))
+
+
+class GatheredProof:
+    """A structure of digests of embedded indexes."""
+
+    is_lookup = False
+    counts_pages = False
+
+    def __init__(self, proofs: FamilyProofs, structure: Gathered) -> None:
+        self._proofs = proofs
+        self._structure = structure
+        self._costs: dict[Condition, int | None] = {}
+        self.name = structure.name
+
+    def reach(self, condition: Condition) -> Bools | None:
+        """Return the files that the structure covers."""
+        if condition.path != self._structure.column or self._cost_of(condition) is None:
+            return None
+        reach = np.zeros(len(self._proofs.family.positions), dtype=bool)
+        reach[self._structure.files] = True
+        return reach
+
+    def _cost_of(self, condition: Condition) -> int | None:
+        if condition not in self._costs:
+            call = partial(self._structure.index.cost_bytes, condition)
+            self._costs[condition] = self._proofs.call(lambda: int(call()))
+        return self._costs[condition]
+
+    def cost(self, wanted: Wanted) -> ProofCost:
+        """Return the bytes that the evaluation of the conditions reads; each is evaluated separately."""
+        costs = [self._cost_of(condition) or 0 for condition in wanted]
+        return ProofCost(sum(costs), 0, part_bytes=min(costs))
+
+    def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
+        """Evaluate the conditions that cost less than reading the files that they could exclude."""
+        for condition, files in wanted.items():
+            cost = self._cost_of(condition) or 0
+            if cost < sum(map(savings.bytes_of, np.flatnonzero(files).tolist())):
+                yield self._evaluated(condition)
+
+    def _evaluated(self, condition: Condition) -> Verdict:
+        index = self._structure.index
+        possible = self._proofs.call(lambda: self._checked(index.candidate_files(condition)))
+        certain = self._proofs.call(lambda: self._checked(index.certain_files(condition)))
+        return Verdict(condition, self._rows(possible, others=True), self._rows(certain, others=False))
+
+    def _rows(self, answer: Bools | None, *, others: bool) -> RowSelection | None:
+        if answer is None:
+            return None
+        mask = np.full(len(self._proofs.family.positions), others)
+        mask[self._structure.files] = answer
+        return RowSelection.from_mask(mask)
+
+    def _checked(self, answer: Bools | None) -> Bools | None:
+        """Check the result of a structure, whose class may come from any package.
+
+        Raises:
+            IndexPayloadError: If it is not one boolean for each file.
+        """
+        structure = self._structure
+        if answer is not None and (answer.dtype != np.bool_ or answer.shape != structure.files.shape):
+            raise IndexPayloadError(
+                f"{structure.name} returned {answer.shape} files, not {structure.files.shape}",
+                reason="other-files",
+            )
+        return answer
+
+
+# --- aggregates ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class FileAnswers:
+    """The answers to all questions for some files of a family.
+
+    Attributes:
+        files: The positions of the answered files in the family.
+        summaries: For each question, a summary of these files.
+        sources: The index that answered each question, and its column; without those that need none.
+    """
+
+    files: np.ndarray
+    summaries: dict[Question, pa.Table]
+    sources: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """A summary for each file of a family, where it is exact."""
+
+    source: tuple[str, str] | None
+    is_exact: Bools
+    summaries: pa.Table
+
+
+def answer_files(
+    family: Family,
+    certain: Bools,
+    questions: Sequence[Question],
+    constant: frozenset[tuple[str, ...]],
+    names: FileNames | None = None,
+) -> FileAnswers | None:
+    """Answer questions for the files of a family in which all rows match.
+
+    Args:
+        family: The family.
+        certain: The files in which all rows match.
+        questions: The questions.
+        constant: Paths of columns that are not read from files, such as partition columns.
+        names: The names of the columns in the files; None if they are those of the table.
+
+    Returns:
+        The answers for the files for which all questions can be answered; None if there are none.
+    """
+    answered = certain
+    found: dict[Question, _Found] = {}
+    for question in questions:
+        source = _answer(family, question, answered, constant, names)
+        if source is None:
+            return None
+        found[question] = source
+        answered = answered & source.is_exact
+        if not answered.any():
+            return None
+    keep = pa.array(answered)
+    return FileAnswers(
+        np.flatnonzero(answered),
+        {question: source.summaries.filter(keep) for question, source in found.items()},
+        tuple(dict.fromkeys(source.source for source in found.values() if source.source is not None)),
+    )
+
+
+def _answer(
+    family: Family,
+    question: Question,
+    wanted: Bools,
+    constant: frozenset[tuple[str, ...]],
+    names: FileNames | None,
+) -> _Found | None:
+    column = question.column
+    num_rows = family.num_rows
+    if column is None:
+        nothing, zeros = pa.nulls(len(num_rows)), pa.array(np.zeros_like(num_rows))
+        columns = [nothing, nothing, nothing, pa.array(num_rows), zeros, zeros]
+        counts = pa.table(columns, schema=summary_schema(pa.null()))
+        return _Found(None, np.ones(len(num_rows), dtype=bool), counts)
+    path = column.path if names is None else names.path(column.path)
+    if path in constant:
+        return None
+    leaf = family.schema.leaves_by_path.get(path)
+    if leaf is None or not leaf.is_flat or leaf.ordinal not in family.schema.leaf_types:
+        return None
+    file_type = comparison_type(family.schema.leaf_types[leaf.ordinal])
+    if question.data_type != pa.null() and not compares_alike(file_type, question.data_type):
+        return None
+    best: _Found | None = None
+    for source in _sources(family, question, leaf, file_type):
+        if best is None or (source.is_exact & wanted).sum() > (best.is_exact & wanted).sum():
+            best = source
+        if (best.is_exact | ~wanted).all():
+            break
+    return best
+
+
+def _sources(family: Family, question: Question, leaf: Leaf, file_type: pa.DataType) -> Iterator[_Found]:
+    needs = Needs.of(question.functions)
+    try:
+        if not needs.sum and leaf.type != Type.INT96:
+            result = call_index(partial(_by_bounds, family, question, leaf, file_type, needs))
+            if result is not None:
+                yield result
+        for structure in call_index(partial(family.gathered, leaf.path)):
+            result = call_index(partial(_by_structure, structure, family, question, leaf, file_type, needs))
+            if result is not None:
+                yield result
+    except (IntarsiaError, OSError):
+        return  # the file itself answers
+
+
+def _by_bounds(
+    family: Family, question: Question, leaf: Leaf, file_type: pa.DataType, needs: Needs
+) -> _Found | None:
+    bounds = family.bounds(leaf.path)
+    if bounds is None:
+        return None
+    granules = summarize_bounds("statistics", bounds.bounds, bounds.exact, file_type, needs)
+    summaries = as_data_type(granules.summaries, question.data_type)
+    return _Found(("statistics", leaf.name), granules.is_exact, summaries)
+
+
+def _by_structure(
+    structure: Gathered,
+    family: Family,
+    question: Question,
+    leaf: Leaf,
+    file_type: pa.DataType,
+    needs: Needs,
+) -> _Found | None:
+    if needs.sum and sum_type(file_type) == pa.null():
+        return None
+    summarized = structure.index.file_summaries(leaf.name)
+    if summarized is None or summarized[0].schema != summary_schema(file_type):
+        return None
+    table, exact = summarized
+    if not len(table) == len(exact) == len(structure.files):
+        raise IndexPayloadError(f"{structure.name} has summaries of other files", reason="other-files")
+    num_rows = family.num_rows
+    if (table["num_rows"].to_numpy() != num_rows[structure.files]).any():
+        raise IndexPayloadError(f"{structure.name} has summaries of other rows", reason="other-rows")
+    is_exact = np.zeros(len(num_rows), dtype=bool)
+    is_exact[structure.files] = exact if needs.bounds else True
+    positions = np.full(len(is_exact), -1)
+    positions[structure.files] = np.arange(len(structure.files))
+    spread = table.take(pa.array(positions, mask=positions < 0))
+    return _Found((structure.name, leaf.name), is_exact, as_data_type(spread, question.data_type))

@@ -1,0 +1,277 @@
+"""Jobs on each file of a lake: `describe`, `detach` and `verify`; and `report_frame`."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from intarsia.check.inspection import inspect
+from intarsia.check.verification import Finding, VerifyReport
+from intarsia.check.verification import verify as verify_file
+from intarsia.embed.original import detach_file
+from intarsia.embed.report import DetachReport, IndexReport, Progress, RestoreReport
+from intarsia.lake.each_file import FileFailure
+from intarsia.read.amounts import count
+from intarsia.spark.job import act_on_files, reporter
+from intarsia.spark.listing import Source, list_lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_TEXTS = pa.list_(pa.string())
+
+#: The columns of `describe`.
+_DESCRIPTION = pa.schema(
+    [
+        ("path", pa.string()),
+        ("size_bytes", pa.int64()),
+        ("created_by", pa.string()),
+        ("rows", pa.int64()),
+        ("row_groups", pa.int32()),
+        ("columns", pa.int32()),
+        ("chunks", pa.int64()),
+        ("chunks_with_page_index", pa.int64()),
+        ("chunks_with_bloom_filter", pa.int64()),
+        ("indexes", _TEXTS),
+        ("index_bytes", pa.int64()),
+        ("ignored", _TEXTS),
+        ("error", pa.string()),
+    ]
+)
+
+#: The columns of `report_frame`.
+_OUTCOME = pa.schema(
+    [
+        ("path", pa.string()),
+        ("bytes_before", pa.int64()),
+        ("bytes_after", pa.int64()),
+        ("built", _TEXTS),
+        ("kept", _TEXTS),
+        ("notes", _TEXTS),
+        ("error", pa.string()),
+        ("code", pa.string()),
+        ("seconds", pa.float64()),
+    ]
+)
+
+
+def describe(spark: SparkSession, path: Source, *, progress: Progress | bool = True) -> DataFrame:
+    """Return a row for each file of a lake: its size, rows and indexes. The job runs immediately.
+
+    Args:
+        spark: The session; classic or Connect.
+        path: As for `index`.
+        progress: As for `index`.
+
+    Returns:
+        A DataFrame with the columns ``path``, ``size_bytes``, ``created_by``, ``rows``, ``row_groups``,
+        ``columns`` (leaves), ``chunks``, ``chunks_with_page_index``, ``chunks_with_bloom_filter``,
+        ``indexes`` (names of embedded indexes), ``index_bytes`` (of embedded indexes, page indexes and Bloom
+        filters), ``ignored`` (indexes, with the reason) and ``error`` (of files that cannot be read).
+
+    Raises:
+        FileNotFoundError: If the path does not exist.
+
+    Example:
+        >>> from intarsia import spark as ias
+        >>> files = ias.describe(spark, "lake/")  # doctest: +SKIP
+        >>> files.where("size(indexes) = 0").select("path").show()  # doctest: +SKIP
+    """
+    lake = list_lake(spark, path)
+    # footers are read, so the length of a file has little influence
+    sizes = dict.fromkeys(lake.sizes, 1)
+    done, failed = act_on_files(spark, sizes, _description, reporter(progress, "files"), "describing")
+    rows = [{"path": file, **values} for file, values in done.items()]
+    rows += [{"path": failure.path, "error": failure.reason} for failure in failed]
+    rows.sort(key=lambda row: row["path"])
+    return spark.createDataFrame(pa.Table.from_pylist(rows, _DESCRIPTION))
+
+
+def _description(path: str) -> dict[str, Any]:
+    inspection = inspect(path)
+    chunks = [chunk for group in inspection.row_groups for chunk in group.columns]
+    sizes = inspection.sizes
+    directory = inspection.directory
+    return {
+        "size_bytes": inspection.size_bytes,
+        "created_by": inspection.created_by,
+        "rows": inspection.num_rows,
+        "row_groups": len(inspection.row_groups),
+        "columns": len(inspection.schema),
+        "chunks": len(chunks),
+        "chunks_with_page_index": sum(chunk.has_offset_index for chunk in chunks),
+        "chunks_with_bloom_filter": sum(chunk.bloom_filter is not None for chunk in chunks),
+        "indexes": [entry.name for entry in directory.entries] if directory and directory.is_trusted else [],
+        "index_bytes": sizes.column_indexes
+        + sizes.offset_indexes
+        + sizes.bloom_filters
+        + sizes.embedded_indexes,
+        "ignored": [f"{note.index}: {note.reason}" for note in inspection.ignored],
+    }
+
+
+def report_frame(spark: SparkSession, report: IndexReport) -> DataFrame:
+    """Return the outcomes of `index` as a DataFrame, with a row for each file.
+
+    Args:
+        spark: The session.
+        report: The report.
+
+    Returns:
+        A DataFrame with the columns ``path``, ``bytes_before``, ``bytes_after``, ``built``, ``kept``,
+        ``notes`` (as texts), ``error``, ``code`` and ``seconds``.
+
+    Example:
+        >>> report = ias.index(spark, "lake/", ia.PageIndex())  # doctest: +SKIP
+        >>> ias.report_frame(spark, report).where("error IS NOT NULL").show()  # doctest: +SKIP
+    """
+    rows = [
+        {name: getattr(file, name) for name in _OUTCOME.names}
+        | {
+            "notes": [
+                f"{note['index']}{' of ' + note['column'] if note.get('column') else ''}: {note['reason']}"
+                for note in file.notes
+            ]
+        }
+        for file in report.per_file
+    ]
+    return spark.createDataFrame(pa.Table.from_pylist(rows, _OUTCOME))
+
+
+def detach(spark: SparkSession, path: Source, *, progress: Progress | bool = True) -> RestoreReport:
+    """Restore the original of each Parquet file of a lake, if indexes are attached to it.
+
+    Bad files are reported; the rest are still restored. The job can be stopped and run again at any time.
+
+    Args:
+        spark: The session; classic or Connect.
+        path: As for `index`.
+        progress: As for `index`.
+
+    Returns:
+        The same report as that of `intarsia.detach` over many files.
+
+    Raises:
+        FileNotFoundError: If the path does not exist.
+
+    Example:
+        >>> from intarsia import spark as ias
+        >>> print(ias.detach(spark, "lake/"))  # doctest: +SKIP
+        12 of 12 files restored, 1.4 MB removed
+    """
+    started = time.perf_counter()
+    lake = list_lake(spark, path)
+    done, failed = act_on_files(spark, lake.sizes, _detach, reporter(progress, "files"), "detaching")
+    reports = [DetachReport(**{**values, "removed": tuple(values["removed"])}) for values in done.values()]
+    return RestoreReport(tuple(reports), tuple(failed), time.perf_counter() - started, lake.others)
+
+
+def _detach(path: str) -> dict[str, Any]:
+    return asdict(detach_file(path))
+
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class LakeVerifyReport:
+    """The report of `intarsia.spark.verify`; ``str(report)`` returns a summary.
+
+    Attributes:
+        per_file: The report of each file that could be read, ordered by path.
+        failed: The files that could not be read: ``path``, ``error``, ``reason``.
+        seconds: Total time taken.
+        files_other: Number of files in the folders that are not Parquet and were ignored.
+    """
+
+    per_file: tuple[VerifyReport, ...] = field(repr=False)
+    failed: tuple[FileFailure, ...]
+    seconds: float
+    files_other: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether all files could be read, and no finding is an error."""
+        return not self.failed and all(report.ok for report in self.per_file)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings of all files."""
+        return tuple(finding for report in self.per_file for finding in report.findings)
+
+    @property
+    def checked(self) -> Mapping[str, int]:
+        """The number of structures checked, by kind."""
+        return dict(sorted(sum((Counter(report.checked) for report in self.per_file), Counter()).items()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as a JSON object, like that of ``intarsia verify --json``."""
+        return {
+            "files": len(self.per_file) + len(self.failed),
+            "other_files": self.files_other,
+            "ok": self.ok,
+            "failed": [failure.to_dict() for failure in self.failed],
+            "reports": [report.to_dict() for report in self.per_file],
+        }
+
+    def __str__(self) -> str:
+        bad = sum(not report.ok for report in self.per_file)
+        head = f"{count(len(self.per_file), 'file')} checked in {self.seconds:.1f} s, "
+        head += f"{bad:,} with errors" if bad else "no errors"
+        head += f"; {len(self.failed):,} failed" if self.failed else ""
+        lines = [f"failed: {failure.path}: {failure.reason}" for failure in self.failed]
+        lines += map(str, self.findings)
+        more = [f"… and {len(lines) - _SHOWN:,} more"] if len(lines) > _SHOWN else []
+        return "\n".join([head, *lines[:_SHOWN], *more])
+
+
+def verify(
+    spark: SparkSession,
+    path: Source,
+    *,
+    quick: bool = False,
+    sample: int | None = None,
+    seed: int = 0,
+    progress: Progress | bool = True,
+) -> LakeVerifyReport:
+    """Check statistics, page indexes, Bloom filters and embedded indexes of each file against its data.
+
+    Args:
+        spark: The session; classic or Connect.
+        path: As for `index`.
+        quick: Read no data pages; see `intarsia.verify`.
+        sample: Read this many column chunks of each file, drawn at random.
+        seed: Seed for ``sample``.
+        progress: As for `index`.
+
+    Returns:
+        The reports of all files; ``report.ok`` is False if one has an error or could not be read.
+
+    Raises:
+        FileNotFoundError: If the path does not exist.
+        ValueError: If ``sample`` is less than 1, or combined with ``quick``.
+
+    Example:
+        >>> from intarsia import spark as ias
+        >>> ias.verify(spark, "lake/", sample=10).ok  # doctest: +SKIP
+        True
+    """
+    if sample is not None and (quick or sample < 1):
+        raise ValueError(f"sample is {sample!r}; it must be 1 or more, and cannot be combined with quick")
+    started = time.perf_counter()
+    lake = list_lake(spark, path)
+
+    def act(path: str) -> dict[str, Any]:
+        return asdict(verify_file(path, quick=quick, sample=sample, seed=seed))
+
+    done, failed = act_on_files(spark, lake.sizes, act, reporter(progress, "files"), "verifying")
+    reports = [
+        VerifyReport(**{**values, "findings": tuple(Finding(**found) for found in values["findings"])})
+        for values in done.values()
+    ]
+    return LakeVerifyReport(tuple(reports), tuple(failed), time.perf_counter() - started, lake.others)

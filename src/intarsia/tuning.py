@@ -1,0 +1,186 @@
+"""Constants that weigh costs: what is read, decoded and planned together, and when an index pays.
+
+They change how long a query takes, never its answer. They were measured with ``make bench`` on two cores.
+Limits that protect memory are where the memory is allocated.
+"""
+
+# --- Reads -------------------------------------------------------------------------------------------
+
+#: Limit on the bytes between ranges, read in the same requests, that are kept in memory.
+MAX_GAP_BYTES = 2 << 20
+
+#: Number of concurrent requests for ranges of objects.
+REQUESTS_AT_ONCE = 32
+
+#: Number of bytes read at the end of a remote file, which usually contain the whole footer.
+REMOTE_TAIL_BYTES = 64 * 1024
+
+#: Number of bytes before the footer of a remote file that are read together as soon as some of them are
+#: needed. They contain the page index and, in many files, all other indexes. A lookup in one object needs
+#: several of them, one after the other. A round trip to a store takes 20 to 100 ms, in which a connection
+#: transfers 1 MiB or more. Objects that are planned together (`intarsia.file.joined`) are read without this
+#: zone, because most of them are excluded by one index.
+REMOTE_INDEX_BYTES = 256 * 1024
+
+#: Limit on the bytes that are read, with the gaps between pages, and kept in memory until the file is read.
+MAX_PREFETCHED_BYTES = 2 << 20
+
+#: Limit on the column chunks: each has an OffsetIndex to parse, even if its rows are not needed.
+MAX_PREFETCHED_CHUNKS = 1_000
+
+#: The approximate cost of a lookup in an index that is probed, and of each further value.
+PROBE_BYTES = 8 * 1024
+PROBED_VALUE_BYTES = 1024
+
+#: Smaller streams are decompressed in the calling thread, because waking another one takes longer.
+THREADED_STREAM_BYTES = 1 << 20
+
+# --- Planning ----------------------------------------------------------------------------------------
+
+#: The cost of a request to a local file, in bytes that could be read in that time.
+LOCAL_REQUEST_BYTES = 1 << 12
+
+#: The cost of decoding a page, in bytes that could be read in that time.
+PAGE_BYTES = 1 << 14
+
+#: An index is read for estimates only if its size is at most 1/8 of the candidates' bytes.
+ESTIMATE_PART = 8
+
+#: A condition that keeps a larger share of the rows saves few pages of other columns.
+SELECTIVE_SHARE = 0.25
+
+#: After each part, this many times as many rows are read.
+FIRST_ROWS_GROWTH = 2
+
+#: Number of dictionary pages that are decoded concurrently.
+DICTIONARIES_AT_ONCE = 2
+
+#: The maximum number of dictionary pages that a thread decodes at a time.
+DICTIONARIES_PER_TASK = 32
+
+#: Reading and decoding a page of a local file costs at least as much as reading this many bytes of data.
+DICTIONARY_BYTES = 1 << 14
+
+#: A scan of a row group in which no row matches reads only the predicate's columns. Decoding and comparing
+#: them takes as long as reading this many more bytes of a local file, plus some for each row, to a maximum.
+SCAN_BYTES = 1 << 14
+SCAN_ROW_BYTES = 16
+MAX_SCAN_BYTES = 1 << 17
+
+#: A dictionary page may contain the value, so a page that has to be decoded must be this many times smaller
+#: than the possible savings.
+DICTIONARY_GAIN = 4
+
+#: Searching the bytes of a page takes this many times as long as a scan of as many bytes. Most of the time is
+#: spent in decompressing a page, which a scan does again if the page contains the value.
+DICTIONARY_SEARCH = 4 / 3
+
+#: If the first pages all contain the bytes that are searched for, no other pages are searched.
+TRIAL_DICTIONARIES = 16
+
+#: If a smaller share of a row group's rows is left, another index has excluded the others. The rest probably
+#: contains the value, so the dictionary page must be smaller again by `DICTIONARY_GAIN`.
+MIN_EXCLUDED_SHARE = 1 / 4
+
+#: The least probability that a dictionary excludes its row group, in computations of cost.
+MIN_CHANCE = 1e-6
+
+# --- Decoding ----------------------------------------------------------------------------------------
+
+#: Up to this size, the bytes are copied in front of the footer, which takes less time than to parse it apart.
+COPIED_BYTES = 1 << 17
+
+#: From this size on, columns are decoded in parallel.
+THREADED_BYTES = 1 << 20
+
+#: At least this many columns are decoded in parallel from a quarter of `THREADED_BYTES` on.
+SEVERAL_COLUMNS = 4
+
+#: Up to this many ranges, slices are joined; for more ranges, rows are taken by their ordinals.
+SLICED_RANGES = 8
+
+#: If fewer than one value in this many is selected, values are taken by their ordinals, otherwise by a mask.
+TAKEN_PART = 4
+
+#: If fewer than one row in this many is needed, texts with few distinct values are decoded to dictionaries.
+SPARSE_PART = 4
+
+#: If at most one in this many rows matches, the rows are selected by their positions.
+FEW_MATCHES_PART = 64
+
+#: Maximum size of a run of several row groups in bytes, both compressed and uncompressed.
+RUN_BYTES = 8 << 20
+
+#: Maximum number of rows in a run of several row groups.
+RUN_ROWS = 1 << 18
+
+#: Maximum uncompressed size of a row group of which some pages are read together with those of others.
+SMALL_GROUP_BYTES = 1 << 20
+
+#: At most this many row groups that are proven to match do not interrupt a run, if reading the predicate's
+#: columns takes at most this many bytes of each.
+ISLAND_GROUPS = 16
+ISLAND_BYTES = 1 << 12
+
+#: Maximum number of row groups, or runs of small ones, that are decoded concurrently (contract C7).
+RUNS_AT_ONCE = 2
+
+#: At most this many row groups, with fewer than this many bytes, are decoded serially, because starting a
+#: thread takes longer.
+SERIAL_ROW_GROUPS = 2
+CONCURRENT_BYTES = 1 << 20
+
+#: Partial results are merged when they have more rows than this, and than twice the distinct values; or when
+#: there are many of them.
+MERGED_ROWS = 1 << 20
+MERGED_PIECES = 64
+
+#: At most this many summaries are kept for each question before they are merged.
+MERGED_SUMMARIES = 1_024
+
+# --- Many files --------------------------------------------------------------------------------------
+
+#: Number of files opened concurrently in an object store, where each needs a request.
+REMOTE_FILES_AT_ONCE = 32
+
+#: Number of files opened concurrently on a local disk.
+LOCAL_FILES_AT_ONCE = 2
+
+#: Number of local footers that a thread reads at a time: passing one to a thread takes as long as reading it.
+LOCAL_FILES_PER_TASK = 64
+
+#: The maximum number of files in an axis, and of bytes of their metadata in memory.
+AXIS_FILES = 1_024
+AXIS_BYTES = 64 << 20
+
+#: The maximum number of bytes of dictionary pages to keep for reading the files that are left.
+KEPT_DICTIONARY_BYTES = 64 << 20
+
+#: The rows of a file are read in the thread that plans it if this takes at most this many bytes. They are in
+#: memory until the caller takes them.
+SMALL_FILE_BYTES = 1 << 20
+
+#: Limits on a stretch: the bytes to read of its files, and their number.
+STRETCH_BYTES = 4 << 20
+STRETCH_FILES = 64
+
+#: Number of objects that are read at the same time in stretches, each with a request or more.
+OBJECTS_AT_ONCE = 64
+
+#: With a limit and a predicate, this many files are planned and read one by one, the others together.
+FIRST_FILES = 8
+
+#: A lake index is updated automatically if it lacks at most this many files, or this part of them.
+MAX_REFRESHED_FILES = 32
+REFRESHED_PART = 10
+
+#: Files with larger payloads are not added automatically, and at most this many files are read to merge
+#: segments.
+MAX_REFRESHED_BYTES = 16 << 20
+MAX_MERGED_FILES = 512
+
+#: An automatic update rewrites segments with more stale entries; a build rewrites all with any.
+MAX_STALE_PART = 0.5
+
+#: A listing is not checked again within this time.
+LISTING_SECONDS = 1.0
