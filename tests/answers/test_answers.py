@@ -26,7 +26,7 @@ from tests.reading.exact import leaf_at
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@settings(max_examples=examples(80))
+@settings(max_examples=examples(80, deep=1_200))
 @given(data=st.data())
 def test_answers(tmp_path_factory, shape, data):
     folder = tmp_path_factory.getbasetemp() / "answers" / shape
