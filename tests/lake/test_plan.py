@@ -166,7 +166,6 @@ def shift_one_page(index):
     return index._replace(page_locations=pages)
 
 
-@pytest.mark.xfail(reason="pyarrow pickles a time as a Python value, which has no nanoseconds")
 def test_a_copy_of_a_split_compares_nanoseconds(tmp_path):
     pq.write_table(pa.table({"t": pa.array([0], pa.time64("ns"))}), tmp_path / "x.parquet")
     splits = ia.open(tmp_path).plan(ia.Comparison("t", "<>", pa.scalar(1, pa.time64("ns"))))

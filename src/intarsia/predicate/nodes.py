@@ -12,7 +12,9 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, TypeVar
+
+import pyarrow as pa
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.literals import render_literal
@@ -129,6 +131,33 @@ class Not(_Tree):
     child: Predicate
 
 
+class _Pickled(NamedTuple):
+    """A literal with nanoseconds, which pyarrow would pickle as a Python value without them."""
+
+    values: pa.Array
+
+    @staticmethod
+    def of(literal: object) -> object:
+        """Return the form in which a literal is pickled."""
+        has_nanoseconds = isinstance(literal, (pa.Time64Scalar, pa.TimestampScalar, pa.DurationScalar))
+        return _Pickled(pa.repeat(literal, 1)) if has_nanoseconds else literal
+
+    @staticmethod
+    def restored(literal: object) -> object:
+        """Return a literal from the form in which it was pickled."""
+        return literal.values[0] if isinstance(literal, _Pickled) else literal
+
+
+def _unpickled(node: Callable[..., Any], *fields: Any) -> Any:
+    found = [
+        tuple(map(_Pickled.restored, field))
+        if isinstance(field, tuple) and not isinstance(field, _Pickled)
+        else _Pickled.restored(field)
+        for field in fields
+    ]
+    return node(*found)
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """A comparison of a column, or a `Call`, with a literal. NULL if either is NULL.
@@ -149,6 +178,9 @@ class Comparison:
 
     def __str__(self) -> str:
         return f"{render_column(self.column)} {self.op} {render_literal(self.value)}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (Comparison, self.column, self.op, _Pickled.of(self.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +218,9 @@ class In:
     def __str__(self) -> str:
         values = ", ".join(render_literal(value) for value in self.values)
         return f"{render_column(self.column)} {'NOT ' if self.negated else ''}IN ({values})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (In, self.column, tuple(map(_Pickled.of, self.values)), self.negated)
 
 
 @dataclass(frozen=True, slots=True)
