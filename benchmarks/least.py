@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import groupby
 
 import numpy as np
-from intarsia.file.chunk_plan import DictionaryUse, dictionary_range, dictionary_use
 
 import intarsia as ia
 from benchmarks.queries import Query
 from intarsia.file import ChunkKey, ParquetInput
+from intarsia.file.chunks import DictionaryUse, dictionary_range
 from intarsia.format.footer import Leaf, chunk_range
 
 
@@ -52,5 +52,6 @@ def _bytes_of_rows(file: ParquetInput, row_group: int, leaf: Leaf, rows: np.ndar
         return stop - start
     pages = np.unique(np.searchsorted(locations.rows.starts, rows, side="right") - 1)
     dictionary = dictionary_range(meta, locations)
-    needed = dictionary is not None and dictionary_use(meta) is not DictionaryUse.NEVER
+    (outlines,) = file.metadata.outlines([leaf])
+    needed = outlines.pages[row_group].dictionary_use is not DictionaryUse.NEVER
     return int(locations.sizes_bytes[pages].sum()) + (dictionary.length if dictionary and needed else 0)
