@@ -216,18 +216,15 @@ class AxisPlan:
         rows = JoinedRows(start, stop, self._pages_by_file.get(position, {}))
         return self.plan.of_file(rows, self.joined.parts[position].metadata.contradictions)
 
-    def of_files(self, positions: Sequence[int], entries: Sequence[DataFile]) -> tuple[FileQuery, FilePlan]:
+    def of_files(self, among: Bools, entries: Sequence[DataFile]) -> tuple[FileQuery, FilePlan]:
         """Return the query and the plan of some of the files; the rows of the others count as deleted.
 
         Args:
-            positions: The positions of the files in the axis, ascending.
-            entries: The files.
+            among: Which files of the axis are meant.
+            entries: These files.
         """
-        edges = self.joined.row_edges
-        is_other = np.ones(len(self.parts), dtype=bool)
-        is_other[positions] = False
-        deleted = [self.joined.rows_of(is_other)]
-        for position, entry in zip(positions, entries, strict=True):
+        edges, deleted = self.joined.row_edges, [self.joined.rows_of(~among)]
+        for position, entry in zip(np.flatnonzero(among).tolist(), entries, strict=True):
             if entry.deletes is not None:
                 start, stop = edges[position : position + 2].tolist()
                 deleted.append(entry.deleted_rows().clip(0, stop - start).shift(start))

@@ -200,9 +200,8 @@ class FirstRows:
     def _search_axis(self, axis: AxisPlan) -> bool:
         """Search files as one; return False if they have to be searched one by one."""
         rows_before = self._top.rows
-        positions = np.flatnonzero(axis.is_left)
-        entries = [self._table.files[ordinal] for ordinal in axis.ordinals[positions].tolist()]
-        query, plan = axis.of_files(positions.tolist(), entries)
+        entries = [self._table.files[ordinal] for ordinal in axis.ordinals[axis.is_left].tolist()]
+        query, plan = axis.of_files(axis.is_left, entries)
         search = AxisSearch(query, plan, axis.ordinals, partial(self._bind, axis.ordinals, query))
         try:
             search.search(self._key, self._top)
@@ -234,13 +233,12 @@ class FirstRows:
 
     def _outcome(self, search: AxisSearch) -> FileOutcome:
         """Return the counts of a search, and the rows that each index and the order excluded."""
-        plan, edges = search.plan, search.edges
+        plan = search.plan
         is_counted = isinstance(search.file, JoinedInput)  # when the files were planned
         plan = replace(
             plan, steps=tuple(search.steps(self._key)), index_bytes=0 if is_counted else plan.index_bytes
         )
-        files_read = int(np.count_nonzero(search.done.overlaps(edges[:-1], edges[1:])))
-        return FileOutcome(plan, search.counts, files_read=files_read)
+        return FileOutcome(plan, search.counts, files_read=search.query.num_files_with(search.done))
 
     # --- the rows ----------------------------------------------------------------------------------
 

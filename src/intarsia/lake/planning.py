@@ -135,11 +135,11 @@ class Stretch:
                 raises the same error where the caller expects it.
             OSError: If a file cannot be read.
         """
-        query, plan = self.axis.of_files(self.positions, self.entries)
-        query = replace(query, file=JoinedInput(self.axis.joined))  # what it keeps is dropped with it
-        plan = prefetch(query, plan)
         among = np.zeros(len(self.axis.parts), dtype=bool)
         among[self.positions] = True
+        query, plan = self.axis.of_files(among, self.entries)
+        query = replace(query, file=JoinedInput(self.axis.joined))  # what it keeps is dropped with it
+        plan = prefetch(query, plan)
         is_counted = counts_certain and not plan.certain.is_empty
         pieces = list(read_rows(query, plan)) if does is Ahead.READ and not is_counted else None
         return OpenPlan(self.entries[0].path, query, plan, pieces, among)
@@ -168,29 +168,38 @@ def stretches(
         is_alone: Returns whether a file is planned by itself.
     """
     total = sum(int(part.axis.read_bytes[part.position]) for part in known.values())
-    positions: list[int] = []
-    entries: list[DataFile] = []
-    axis, num_bytes, most = None, 0, 0
+    found: list[tuple[PlannedPart, DataFile]] = []
+    num_bytes = 0
     for entry in files:
         part = known.get(entry.path)
-        alone = part is None or is_alone(part)
+        if part is not None and is_alone(part):
+            part = None
         own = 0 if part is None else int(part.axis.read_bytes[part.position])
-        is_full = len(entries) == STRETCH_FILES or num_bytes + own > most
-        if entries and (alone or part is None or part.axis is not axis or is_full):
-            assert axis is not None
-            yield Stretch(axis, positions, entries) if len(entries) > 1 else entries[0]
-            positions, entries, num_bytes = [], [], 0
-        if alone or part is None:
+        if found and (part is None or not _has_room(found, part, num_bytes + own, total // at_once)):
+            yield _stretch_of(found)
+            found, num_bytes = [], 0
+        if part is None:
             yield entry
-            continue
-        axis = part.axis
-        most = MAX_PREFETCHED_BYTES if axis.joined.is_remote else min(STRETCH_BYTES, total // at_once)
-        positions.append(part.position)
-        entries.append(entry)
-        num_bytes += own
-    if entries:
-        assert axis is not None
-        yield Stretch(axis, positions, entries) if len(entries) > 1 else entries[0]
+        else:
+            found.append((part, entry))
+            num_bytes += own
+    if found:
+        yield _stretch_of(found)
+
+
+def _has_room(
+    found: Sequence[tuple[PlannedPart, DataFile]], part: PlannedPart, num_bytes: int, share: int
+) -> bool:
+    """Return whether a file can follow others in a stretch that then has a number of bytes."""
+    axis = found[0][0].axis
+    most = MAX_PREFETCHED_BYTES if axis.joined.is_remote else min(STRETCH_BYTES, share)
+    return part.axis is axis and len(found) < STRETCH_FILES and num_bytes <= most
+
+
+def _stretch_of(found: Sequence[tuple[PlannedPart, DataFile]]) -> Item:
+    if len(found) == 1:
+        return found[0][1]
+    return Stretch(found[0][0].axis, [part.position for part, _ in found], [entry for _, entry in found])
 
 
 def plan_files(

@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from intarsia.arrow.owned_rows import take_values
 from intarsia.file import ParquetInput
+from intarsia.file.claims import check_row_count
+from intarsia.file.metadata import naming_errors
 from intarsia.format.arrow_stream import ExpansionBudget
 from intarsia.format.footer import Leaf
 from intarsia.indexes.embedded import EmbeddedIndexes, KeptIndexes
@@ -131,25 +133,18 @@ class FileQuery:
         """
         value = self.constants[path]
         data_type = value.type if data_type is None else data_type
-        if isinstance(value, pa.Scalar):
-            if not value.is_valid:
-                return pa.nulls(rows.num_rows, data_type)
-            if not pa.types.is_dictionary(data_type):
-                return pa.repeat(value, rows.num_rows)
-            files, value = pa.repeat(pa.scalar(0), rows.num_rows), pa.array([value.as_py()], value.type)
-        else:
-            counts = rows.count_between(self.file.extent.row_edges)
-            files = pa.array(np.repeat(np.arange(len(value)), counts))
-        if pa.types.is_dictionary(data_type):
-            value = value.dictionary_encode().cast(data_type)
-        return take_values(value, files)
+        is_dictionary = pa.types.is_dictionary(data_type)
+        if isinstance(value, pa.Scalar) and not (value.is_valid and is_dictionary):
+            return pa.repeat(value, rows.num_rows) if value.is_valid else pa.nulls(rows.num_rows, data_type)
+        values = self.constants_by_file.values[path]
+        files = np.repeat(np.arange(len(values)), rows.count_between(self.file.extent.row_edges))
+        return take_values(values.dictionary_encode().cast(data_type) if is_dictionary else values, files)
 
     def constant_counts(self, path: Path, rows: RowSelection) -> tuple[pa.Array, pa.Array]:
         """Return the value of a constant column in each file with some of the rows, and their number."""
-        value, counts = self.constants[path], rows.count_between(self.file.extent.row_edges)
-        values = pa.array([value.as_py()], value.type) if isinstance(value, pa.Scalar) else value
+        counts = rows.count_between(self.file.extent.row_edges)
         files = np.flatnonzero(counts)
-        return take_values(values, files), pa.array(counts[files], pa.int64())
+        return take_values(self.constants_by_file.values[path], files), pa.array(counts[files], pa.int64())
 
     def result(
         self, rows: pa.Table, numbers: RowSelection, columns: Sequence[OutputColumn], schema: pa.Schema
@@ -208,6 +203,27 @@ class FileQuery:
     def num_row_groups(self) -> int:
         """Number of row groups of the file."""
         return len(self.file.footer.metadata.row_groups)
+
+    def check_row_counts(self, rows: RowSelection, leaf: Leaf | None = None) -> None:
+        """Refuse rows for which a column has no values, according to the footer; reads nothing.
+
+        Args:
+            rows: The rows.
+            leaf: The column; None for any that is not nested.
+
+        Raises:
+            CorruptFileError: If a row group has another number of values than rows.
+        """
+        footer = self.file.footer
+        leaf = leaf or next((one for one in footer.leaves if one.is_flat), None)
+        if leaf is None:
+            return
+        (outlines,) = self.file.metadata.outlines([leaf])
+        equal = outlines.is_sound & (outlines.num_values == np.diff(footer.row_group_starts))
+        for group in self.groups_with(rows):
+            if not equal[group]:
+                with naming_errors(self.file.path_of(group)):
+                    check_row_count(footer, group, leaf)
 
     def num_files_with(self, rows: RowSelection) -> int:
         """Return the number of files that have some of the rows."""

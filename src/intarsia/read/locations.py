@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.file import ChunkKey
-from intarsia.file.claims import check_row_count
 from intarsia.format.footer import Leaf
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, current_plan
@@ -68,10 +67,7 @@ def matching_rows(query: FileQuery, plan: FilePlan) -> tuple[RowSelection, FileO
 
 def _matching_rows(query: FileQuery, plan: FilePlan) -> tuple[RowSelection, FileOutcome]:
     known = plan.proven & plan.candidates
-    flat = next((leaf for leaf in query.file.footer.leaves if leaf.is_flat), None)
-    for group in query.groups_with(known) if flat is not None else ():
-        assert flat is not None
-        check_row_count(query.file.footer, group, flat)
+    query.check_row_counts(known)
     counts = ReadCounts(rows_candidate=known.num_rows, rows_matched=known.num_rows)
     found = known
     for piece in read_known_rows(query, plan, plan.candidates - known):

@@ -16,9 +16,6 @@ import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import compares_alike, comparison_array, comparison_type, sortable_type
 from intarsia.errors import CorruptFileError, IndexPayloadError, UnsupportedFeatureError
-from intarsia.file.claims import check_row_count
-from intarsia.file.metadata import naming_errors
-from intarsia.format.footer import Leaf
 from intarsia.indexes.base import GranuleValues
 from intarsia.indexes.granules import covered_granules, granule_rows
 from intarsia.indexes.proof import call_index
@@ -110,7 +107,7 @@ class ValueCounts:
         if constant is None:
             pieces, known, answered = self._by_indexes(query, path, certain)
         else:
-            _check_row_counts(query, certain)
+            query.check_row_counts(certain)
             pieces, known, answered = [self._repeated(query, path, certain)], certain, []
         counts = ReadCounts(index_bytes=query.file.source.counts.bytes - before)
         try:
@@ -175,7 +172,7 @@ class ValueCounts:
             known = known | granule_rows(index.edges, answers)
             answered.append(PruneStep(entry.name, ".".join(path), left, certain - known))
         if not known.is_empty:
-            _check_row_counts(query, known, leaf)
+            query.check_row_counts(known, leaf)
         return pieces, known, answered
 
     def _listed(self, granule_values: GranuleValues, wanted: Bools) -> tuple[pa.Table, Bools]:
@@ -246,13 +243,3 @@ def _condensed(pieces: list[pa.Table]) -> list[pa.Table]:
     if sum(piece.num_rows for piece in pieces) > max(MERGED_ROWS, 2 * pieces[0].num_rows):
         return [_grouped(pieces)]
     return [pieces[0], _grouped(pieces[1:])] if len(pieces) > MERGED_PIECES else pieces
-
-
-def _check_row_counts(query: FileQuery, rows: RowSelection, leaf: Leaf | None = None) -> None:
-    """Refuse rows for which a column has no values, according to the footer; reads nothing."""
-    footer = query.file.footer
-    leaf = leaf or next((one for one in footer.leaves if one.is_flat), None)
-    if leaf is not None:
-        for group in query.groups_with(rows):
-            with naming_errors(query.file.path_of(group)):
-                check_row_count(footer, group, leaf)

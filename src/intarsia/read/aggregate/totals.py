@@ -12,9 +12,6 @@ import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_array
 from intarsia.errors import CorruptFileError
-from intarsia.file.claims import check_row_count
-from intarsia.file.metadata import naming_errors
-from intarsia.format.footer import Leaf
 from intarsia.indexes.summaries import merge_summaries, one_summary, summarize
 from intarsia.read.aggregate.answers import Answer, Needs, QueriedColumn, answer, confirmed
 from intarsia.read.aggregate.result import Question, questions
@@ -165,29 +162,17 @@ class _FileReading:
         certain, query = self._certain, self._query
         column = None if question.column is None else query.own(question.column)
         if column is None or column.path in query.constants:
-            flat = next((leaf for leaf in query.file.footer.leaves if leaf.is_flat), None)
-            if flat is not None:
-                self._check_row_counts(flat, certain)
+            query.check_row_counts(certain)
             return Answer(certain, _constants(query, question, certain), [])
         leaf = query.file.leaves_by_path.get(column.path)
         if leaf is None or leaf.ordinal not in query.file.leaf_types or certain.is_empty:
             return Answer(RowSelection.none(), [], [])
-        self._check_row_counts(leaf, certain)
+        query.check_row_counts(certain, leaf)
         needs = Needs.of(question.functions)
         assert question.column is not None
         cost_bytes = query.for_columns([question.column]).estimated_bytes
         queried = QueriedColumn(query.file, query.embedded, leaf, question.data_type, needs, cost_bytes)
         return answer(queried, self._plan.candidates, certain)
-
-    def _check_row_counts(self, leaf: Leaf, rows: RowSelection) -> None:
-        """Refuse rows for which a column has no values, according to the footer; reads nothing."""
-        file = self._query.file
-        (outlines,) = file.metadata.outlines([leaf])
-        equal = outlines.is_sound & (outlines.num_values == np.diff(file.footer.row_group_starts))
-        for group in self._query.groups_with(rows):
-            if not equal[group]:
-                with naming_errors(file.path_of(group)):
-                    check_row_count(file.footer, group, leaf)
 
     def _read(
         self, rows: RowSelection, requested: Sequence[Question]
