@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from decimal import Decimal
 from fractions import Fraction
@@ -59,6 +60,8 @@ def exact(value, kind):
         kind = kind.value_type
     if isinstance(kind, pa.UuidType):
         return value.bytes
+    if isinstance(value, dt.timedelta):  # pyarrow refuses the shortest duration, which it has returned
+        return oracle.literal(value, kind)
     return oracle.exact_values(pa.array([value], comparison_type(kind)))[0]
 
 
