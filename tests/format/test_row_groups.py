@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from intarsia.errors import CorruptFileError
 from intarsia.format import thrift
-from intarsia.format.row_groups import ColumnChunks, FooterBytes, parse_file_metadata
+from intarsia.format.row_groups import ColumnChunks, FooterBytes, outlines_of_chunks, parse_file_metadata
 from intarsia.format.structs import ColumnChunk, FileMetaData, OutlineOfChunk, OutlineOfMetaData, RowGroup
 from tests.effort import examples
 from tests.format.test_thrift import instances
@@ -51,10 +51,11 @@ def lazily(raw, access=one_by_one):
         return None
 
 
-def outlines(columns):
+def outlines(group):
     """The offsets and counts of all chunks of a row group."""
     found = []
-    for chunk in columns.outlines(range(len(columns))):
+    (chunks,) = outlines_of_chunks([group], range(len(group.columns)))
+    for chunk in chunks:
         meta = chunk.meta_data
         found.append([getattr(chunk, name) for name in OutlineOfChunk._fields if name != "meta_data"])
         found.append(None if meta is None else [getattr(meta, name) for name in OutlineOfMetaData._fields])
@@ -68,9 +69,9 @@ def test_the_same_as_at_once(metadata):
     assert lazily(raw) == lazily(raw, list) == metadata
     found = parse_file_metadata(footer_bytes(raw))
     assert all(isinstance(group.columns, ColumnChunks) for group in found.row_groups)
-    unparsed = [outlines(group.columns) for group in found.row_groups]
+    unparsed = [outlines(group) for group in found.row_groups]
     assert thrift.serialize(found) == raw
-    assert [outlines(group.columns) for group in found.row_groups] == unparsed
+    assert [outlines(group) for group in found.row_groups] == unparsed
 
 
 @settings(max_examples=examples(150))

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
+from intarsia.file.chunks import recorded_pages
 from intarsia.format.enums import Encoding, PageType
 from intarsia.format.footer import chunk_range
 from intarsia.format.pages import walk_pages
-from intarsia.format.structs import ColumnMetaData, PageEncodingStats
+from intarsia.format.structs import PageEncodingStats
 from intarsia.indexes.dictionary import Dictionaries, DictionaryLimits
-from intarsia.indexes.dictionary_page import is_all_dictionary
 from intarsia.indexes.proof import split_batches
 from intarsia.predicate import (
     BoundCompare,
@@ -317,8 +317,7 @@ _PLAIN, _OLD, _NEW, _RLE = Encoding.PLAIN, Encoding.PLAIN_DICTIONARY, Encoding.R
 )
 def test_proof_that_all_pages_use_the_dictionary(encodings, stats, proven):
     given_stats = None if stats is None else [PageEncodingStats(*stat) for stat in stats]
-    meta = ColumnMetaData(6, encodings, 0, 9, 9, 9, 4, 4, path_in_schema=["x"], encoding_stats=given_stats)
-    assert is_all_dictionary(meta) is proven
+    assert recorded_pages(given_stats, encodings).is_all_dictionary is proven
 
 
 # --- damage ---

@@ -14,6 +14,7 @@ from intarsia.embed.chunk import locate_pages
 from intarsia.embed.leaf_values import may_be_dictionary
 from intarsia.errors import CorruptFileError, IndexBuildError, PredicateError
 from intarsia.file import ChunkKey, ParquetInput
+from intarsia.file.chunks import recorded_pages
 from intarsia.file.claims import check_claims, check_values
 from intarsia.file.fetch import PageCache
 from intarsia.file.synthetic import Segments, decode
@@ -22,7 +23,6 @@ from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.pages import walk_pages
 from intarsia.format.structs import OffsetIndex
-from intarsia.indexes.dictionary_page import is_all_dictionary
 from intarsia.indexes.layout import Layout
 from intarsia.predicate.columns import resolve_column
 from intarsia.predicate.nodes import ColumnName
@@ -116,7 +116,7 @@ class FileColumns:
                 continue
             meta = self._file.footer.chunk_metadata(row_group, leaf)  # raises if it cannot be parsed
             # pyarrow can also build a dictionary from plain pages, but that is slow
-            as_dictionary = encoded and is_all_dictionary(meta)
+            as_dictionary = encoded and recorded_pages(meta.encoding_stats, meta.encodings).is_all_dictionary
             for chunk in self._read(row_group, leaf, as_dictionary=as_dictionary).chunks:
                 yield row, chunk
                 row += len(chunk)

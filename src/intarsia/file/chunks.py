@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from intarsia.file.trust import parse_writer
-from intarsia.format.enums import DATA_PAGES, DICTIONARY_ENCODINGS, PageType
+from intarsia.format.enums import DATA_PAGES, DICTIONARY_ENCODINGS, Encoding, PageType
 from intarsia.format.footer import Footer, Leaf, chunk_range
 from intarsia.format.page_index import PageLocations, PageRows
 from intarsia.format.structs import ColumnMetaData, PageEncodingStats
@@ -23,6 +23,9 @@ _PADDING_BYTES = 100
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
+
+#: The encodings of a chunk that has only dictionary-encoded values.
+_DICTIONARY_AND_LEVELS = frozenset((Encoding.PLAIN_DICTIONARY, Encoding.RLE, Encoding.BIT_PACKED))
 
 #: Replaces a number of pages that the writer did not record.
 UNKNOWN = -1
@@ -45,6 +48,10 @@ class RecordedPages(NamedTuple):
         dictionary_use: Whether the data pages need the dictionary page.
         is_single: Whether the chunk is one data page, and the dictionary page that it needs, if it has one.
             Any of its rows then take the whole chunk, so that the locations of its pages are not needed.
+        is_all_dictionary: Whether all data pages are proven to be dictionary-encoded. ``encoding_stats``
+            prove it. Without them, as in parquet-java, ``PLAIN_DICTIONARY`` proves it if the only other
+            encodings are those of levels. ``RLE_DICTIONARY`` proves nothing, because its dictionary page is
+            ``PLAIN``.
         encodings: The encodings of pages and levels.
     """
 
@@ -52,6 +59,7 @@ class RecordedPages(NamedTuple):
     dictionary: int
     dictionary_use: DictionaryUse
     is_single: bool
+    is_all_dictionary: bool
     encodings: Sequence[int]
 
 
@@ -75,6 +83,7 @@ class ChunkOutlines:
         offset_index_bytes: Its length.
         column_indexes: Byte offset of the ColumnIndex; 0 without one.
         column_index_bytes: Its length.
+        page_index_bytes: Bytes of both, without one whose location is outside the file.
     """
 
     is_sound: Bools
@@ -91,6 +100,7 @@ class ChunkOutlines:
     offset_index_bytes: Int64s
     column_indexes: Int64s
     column_index_bytes: Int64s
+    page_index_bytes: Int64s
 
     @property
     def has_offset_index(self) -> Bools:
@@ -109,7 +119,8 @@ def recorded_pages(stats: Sequence[PageEncodingStats] | None, encodings: Sequenc
     if not stats:
         has_dictionary = any(encoding in DICTIONARY_ENCODINGS for encoding in encodings)
         use = DictionaryUse.SOME_PAGES if has_dictionary else DictionaryUse.NEVER
-        return RecordedPages(UNKNOWN, UNKNOWN, use, False, encodings)
+        is_all = Encoding.PLAIN_DICTIONARY in encodings and _DICTIONARY_AND_LEVELS.issuperset(encodings)
+        return RecordedPages(UNKNOWN, UNKNOWN, use, False, is_all, encodings)
     data_pages = sum(stat.count for stat in stats if stat.page_type in DATA_PAGES)
     dictionary_pages = sum(stat.count for stat in stats if stat.page_type == PageType.DICTIONARY_PAGE)
     needs = {
@@ -122,7 +133,9 @@ def recorded_pages(stats: Sequence[PageEncodingStats] | None, encodings: Sequenc
         (stat.page_type, stat.count) for stat in stats if stat.count and stat.page_type not in DATA_PAGES
     ]
     needed = [(PageType.DICTIONARY_PAGE, 1)] if use is DictionaryUse.ALWAYS else []
-    return RecordedPages(data_pages, dictionary_pages, use, data_pages == 1 and others == needed, encodings)
+    is_single = data_pages == 1 and others == needed
+    is_all = use is DictionaryUse.ALWAYS
+    return RecordedPages(data_pages, dictionary_pages, use, is_single, is_all, encodings)
 
 
 def padded(footer: Footer, outlines: list[ChunkOutlines]) -> list[ChunkOutlines]:

@@ -27,7 +27,7 @@ from intarsia.file.synthetic import Segments, SyntheticSchema, decode
 from intarsia.format.enums import PageType
 from intarsia.format.footer import Leaf
 from intarsia.format.pages import PAGE_CHECKSUM, Page, check_value_counts, pages_at
-from intarsia.format.row_groups import ColumnChunks
+from intarsia.format.row_groups import outlines_of_chunks
 from intarsia.format.structs import PageEncodingStats, RowGroup
 from intarsia.rows.selection import RowSelection, union
 from intarsia.storage import ByteRange
@@ -57,13 +57,8 @@ def outlines_of(
     rows: list[tuple[int, ...]] = []
     pages: list[RecordedPages] = []
     known: dict[tuple[Sequence[PageEncodingStats], Sequence[int]], RecordedPages] = {}
-    for group in groups:
-        chunks = group.columns
-        for chunk in (
-            chunks.outlines(ordinals)
-            if isinstance(chunks, ColumnChunks)
-            else map(chunks.__getitem__, ordinals)
-        ):
+    for of_group in outlines_of_chunks(groups, ordinals):
+        for chunk in of_group:
             meta = chunk.meta_data
             of_chunk: tuple[int, ...] = _UNSOUND
             encodings = tuple(meta.encodings or ()) if meta is not None else ()
@@ -104,12 +99,16 @@ def outlines_of(
     columns = np.ascontiguousarray(table.T)
     starts, stops, _, num_values, *_ = columns
     is_sound = (starts >= 0) & (starts <= stops) & (stops <= file_length) & (num_values >= 0)
+    page_index_bytes = np.zeros_like(starts)
+    for first, length in (columns[-4:-2], columns[-2:]):
+        is_inside = (first > 0) & (length > 0) & (first <= file_length) & (length <= file_length - first)
+        page_index_bytes += np.where(is_inside, length, 0)
     width = len(leaves)
     return [
         ChunkOutlines(
             is_sound[position],
             pages[position::width],
-            *list(columns[:, position]),
+            *[of_leaves[position] for of_leaves in (*columns, page_index_bytes)],
         )
         for position in range(width)
     ]

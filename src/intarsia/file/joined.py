@@ -151,6 +151,10 @@ class JoinedMetadata(FileMetadata):
             for found in outlines_of(groups, leaves, lengths)
         ]
 
+    def chunks_of(self, leaf: Leaf) -> list[ColumnChunk]:
+        """See `FileMetadata`."""
+        return [chunk for part in self.parts for chunk in part.metadata.chunks_of(leaf)]
+
     def part_at(self, offset: int) -> int:
         """Return the ordinal of the file that has the byte at an offset."""
         return bisect_right(self.starts, offset) - 1

@@ -21,7 +21,8 @@ from intarsia.file.synthetic import decode_errors, footer_parts
 from intarsia.format.directory import Directory, FoundDirectory, find_directory
 from intarsia.format.footer import Footer, Leaf, parse_footer, with_column_paths
 from intarsia.format.page_index import PageLocations, PageRows
-from intarsia.format.structs import ColumnIndex
+from intarsia.format.row_groups import chunks_of_leaf
+from intarsia.format.structs import ColumnChunk, ColumnIndex
 
 _Derived = TypeVar("_Derived")
 
@@ -197,6 +198,15 @@ class FileMetadata:
 
     def _outlined(self, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
         return outlines_of(self.footer.metadata.row_groups, leaves, self.footer.file_length)
+
+    def chunks_of(self, leaf: Leaf) -> list[ColumnChunk]:
+        """Return the chunks of a leaf in all row groups; if files are joined, with the offsets in their file.
+
+        Raises:
+            CorruptFileError: If a chunk is damaged.
+        """
+        with naming_errors(self.path):
+            return chunks_of_leaf(self.footer.metadata.row_groups, leaf.ordinal)
 
     def page_counts(self, leaves: Sequence[Leaf]) -> npt.NDArray[np.int64]:
         """Return the number of data pages of each leaf in each row group; `UNKNOWN` if it is not known.

@@ -177,7 +177,10 @@ class ParquetInput:
             leaf: The column.
             arrow_type: Its Arrow type; None if it is unknown.
         """
-        return Trust(self.footer, leaf, arrow_type, self.metadata.directory_of_trust)
+        return self.metadata.derived(
+            ("trust", leaf.ordinal, arrow_type),
+            lambda: Trust(self.footer, leaf, arrow_type, self.metadata.directory_of_trust),
+        )
 
     def distrust(self, index: str, reason: str, code: str) -> None:
         """Record that an index is ignored, and why: in words, and as a code."""
@@ -303,11 +306,6 @@ class ParquetInput:
             else:
                 found[struct, key] = ByteRange(start, start + num_bytes)
         return found
-
-    def contains_range(self, row_group: int, location: ByteRange) -> bool:
-        """Return whether a range is not empty and in the body of the file that has a row group."""
-        part, _, shift = self.metadata.part_of(row_group)
-        return part.footer.contains_range(location.start - shift, location.stop - shift)
 
     def _keep_locations(
         self, key: ChunkKey, outlines: ChunkOutlines, data: bytes, table: LocationTable | None

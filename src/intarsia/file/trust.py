@@ -70,7 +70,7 @@ class _Case(NamedTuple):
     Attributes:
         footer: The file's footer.
         leaf: The column.
-        meta: The metadata of a chunk; None for all chunks.
+        meta: The metadata of a chunk; None for all chunks. A rule that applies to one chunk applies to all.
         arrow_type: The column's Arrow type; None if it is unknown.
     """
 
@@ -270,6 +270,17 @@ class Trust:
             claim: The claim.
             meta: The metadata of a chunk; None for all chunks.
         """
+        if claim not in self._doubts:
+            self._doubts[claim] = self._doubt(claim, None)
+        found = self._doubts[claim]
+        return found if found is None or meta is None else self._doubt(claim, meta)
+
+    @cached_property
+    def _doubts(self) -> dict[Claim, str | None]:
+        """The doubts about claims that have been decided for all chunks."""
+        return {}
+
+    def _doubt(self, claim: Claim, meta: ColumnMetaData | None) -> str | None:
         found = self._doubt_of_format(claim)
         return self.doubt_of_writer(claim, meta) if found is None else found
 

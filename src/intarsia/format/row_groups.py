@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, overload
+from itertools import groupby, islice
+from typing import Any, NamedTuple, cast, overload
 
 from intarsia.errors import CorruptFileError
 from intarsia.format import thrift
@@ -30,7 +31,7 @@ _VERSION, _SCHEMA, _NUM_ROWS, _ROW_GROUPS, _COLUMNS = 0x15, 0x19, 0x16, 0x19, 0x
 _NO_SCHEMA, _NO_ROW_GROUPS = bytes([_SCHEMA, thrift.STRUCT]), bytes([_ROW_GROUPS, thrift.STRUCT])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FooterBytes:
     """The bytes of a footer.
 
@@ -100,35 +101,9 @@ class ColumnChunks(Sequence[ColumnChunk]):
 
     __hash__ = None  # type: ignore[assignment]  # like a list
 
-    def outlines(self, ordinals: Sequence[int]) -> Sequence[OutlineOfChunk | ColumnChunk]:
-        """Return the offsets and counts of chunks, given by ordinal, without parsing the chunks again."""
-        if self._parsed.keys() >= set(ordinals):
-            return [self._parsed[ordinal] for ordinal in ordinals]
-        raw, last = self._footer.raw, max(ordinals, default=0)
-        try:
-            if len(self._edges) == 1 and len(ordinals) > last // 2:
-                # parsing the chunks sequentially also finds their offsets
-                found, edges = thrift.parse_structs(OutlineOfChunk, raw, self._edges[0], last + 1)
-                self._edges = edges[:-1]
-                return [found[ordinal] for ordinal in ordinals]
-            edges = self._edges_up_to(last)
-            return thrift.parse_structs_at(OutlineOfChunk, raw, [edges[ordinal] for ordinal in ordinals])
-        except CorruptFileError as error:
-            error.offset = self._footer.start + (error.offset or 0)
-            raise
-
-    def _edges_up_to(self, ordinal: int) -> list[int]:
-        """Return the offsets of at least the chunks up to ``ordinal``, without skipping over all others."""
-        edges = self._edges
-        if len(edges) <= ordinal:
-            # at least doubled each time, so that sequential access is as fast as finding all offsets at once
-            length = min(self._count, max(ordinal + 1, 2 * len(edges)))
-            more = thrift.struct_edges(self._footer.raw, edges[-1], length - len(edges))
-            edges = self._edges = [*edges, *more[1:]]  # not in place, because several threads may do this
-        return edges
-
     def _parse(self, ordinal: int) -> ColumnChunk:
-        start = self._edges_up_to(ordinal)[ordinal]
+        _find_edges([self], ordinal)
+        start = self._edges[ordinal]
         try:
             chunk, _ = thrift.parse(ColumnChunk, self._footer.raw, start)
             self._footer.check(chunk, self._row_group)
@@ -137,6 +112,79 @@ class ColumnChunks(Sequence[ColumnChunk]):
             raise
         self._parsed[ordinal] = chunk
         return chunk
+
+
+def _find_edges(columns: Sequence[ColumnChunks], ordinal: int) -> None:
+    """Find the offsets of the chunks up to one in row groups of one footer."""
+    short = [one for one in columns if len(one._edges) <= ordinal]
+    if not short:
+        return
+    # at least doubled each time, so that sequential access is as fast as finding all offsets at once
+    counts = [min(one._count, max(ordinal + 1, 2 * len(one._edges))) - len(one._edges) for one in short]
+    found = thrift.struct_edges(short[0]._footer.raw, [one._edges[-1] for one in short], counts)
+    for one, more in zip(short, found, strict=True):
+        one._edges = [*one._edges, *more[1:]]  # not in place, because several threads may do this
+
+
+def chunks_of_leaf(groups: Sequence[RowGroup], ordinal: int) -> list[ColumnChunk]:
+    """Return the chunks of one leaf in the row groups of a footer, which are parsed together.
+
+    Raises:
+        CorruptFileError: If the bytes of one of them are not a chunk, or contradict the file.
+    """
+    columns = [group.columns for group in groups]
+    unknown = [one for one in columns if isinstance(one, ColumnChunks) and ordinal not in one._parsed]
+    with contextlib.suppress(CorruptFileError):  # accessing the damaged chunk raises the error
+        _find_edges(unknown, ordinal)
+        raw = unknown[0]._footer.raw if unknown else b""
+        found = thrift.parse_structs_at(ColumnChunk, raw, [one._edges[ordinal] for one in unknown])
+        for one, chunk in zip(unknown, found, strict=True):
+            one._footer.check(chunk, one._row_group)
+            one._parsed[ordinal] = chunk
+    return [one[ordinal] for one in columns]
+
+
+def outlines_of_chunks(
+    groups: Sequence[RowGroup], ordinals: Sequence[int]
+) -> list[Sequence[OutlineOfChunk | ColumnChunk]]:
+    """Return the offsets and counts of chunks, given by ordinal, for each of the row groups.
+
+    Chunks that have been parsed are not parsed again, and those of one footer are parsed together.
+    """
+    found: list[Sequence[OutlineOfChunk | ColumnChunk]] = []
+    for footer, same in groupby([group.columns for group in groups], _footer_of):
+        if footer is None:
+            found += [[one[ordinal] for ordinal in ordinals] for one in same]
+            continue
+        try:
+            found += _outlines(footer, cast("list[ColumnChunks]", list(same)), ordinals)
+        except CorruptFileError as error:
+            error.offset = footer.start + (error.offset or 0)
+            raise
+    return found
+
+
+def _footer_of(columns: Sequence[ColumnChunk]) -> FooterBytes | None:
+    return columns._footer if isinstance(columns, ColumnChunks) else None
+
+
+def _outlines(
+    footer: FooterBytes, columns: Sequence[ColumnChunks], ordinals: Sequence[int]
+) -> Iterable[Sequence[OutlineOfChunk | ColumnChunk]]:
+    wanted, last = set(ordinals), max(ordinals, default=0)
+    if all(one._parsed.keys() >= wanted for one in columns):
+        return [[one._parsed[ordinal] for ordinal in ordinals] for one in columns]
+    if len(ordinals) > last // 2 and all(len(one._edges) == 1 for one in columns):
+        found = []
+        for one in columns:  # parsing the chunks sequentially also finds their offsets
+            chunks, edges = thrift.parse_structs(OutlineOfChunk, footer.raw, one._edges[0], last + 1)
+            one._edges = edges[:-1]
+            found.append([chunks[ordinal] for ordinal in ordinals])
+        return found
+    _find_edges(columns, last)
+    offsets = [one._edges[ordinal] for one in columns for ordinal in ordinals]
+    parsed = iter(thrift.parse_structs_at(OutlineOfChunk, footer.raw, offsets))
+    return [list(islice(parsed, len(ordinals))) for _ in columns]
 
 
 def parse_file_metadata(footer: FooterBytes) -> FileMetaData:

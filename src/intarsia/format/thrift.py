@@ -96,31 +96,35 @@ def struct_parser(cls: type[S], data: bytes) -> Callable[[int], tuple[S, int]]:
     return parse_at
 
 
-def struct_edges(data: bytes, offset: int, count: int) -> list[int]:
+def struct_edges(data: bytes, offsets: Sequence[int], counts: Sequence[int]) -> list[list[int]]:
     """Find the edges of consecutive structs without parsing their fields.
 
     Args:
-        data: Bytes that contain the structs; more bytes may follow them.
-        offset: The offset of the first struct in ``data``.
-        count: The number of structs.
+        data: Bytes that contain the structs.
+        offsets: The offsets of the first struct of each sequence.
+        counts: The number of structs of each sequence.
 
     Returns:
-        ``count + 1`` offsets: the start of each struct, and the end of the last one.
+        For each sequence its number of structs and one more offsets: the start of each struct, and the end
+        of the last one.
 
     Raises:
         CorruptFileError: If there are fewer structs.
     """
-    source, buffer = _source(data, offset)
-    decode, tell = fastbinary.decode_compact, buffer.tell
+    source, buffer = _source(data, 0)
+    decode, seek, tell = fastbinary.decode_compact, buffer.seek, buffer.tell
     target, no_fields = object(), [object, ()]
-    edges = [offset]
-    try:
-        for _ in range(count):
-            decode(target, source, no_fields)
-            edges.append(tell())
-    except _DECODE_ERRORS as error:
-        raise _refusal("struct", error, edges[-1]) from error
-    return edges
+    found = []
+    for offset, count in zip(offsets, counts, strict=True):
+        edges = [seek(offset)]
+        found.append(edges)
+        try:
+            for _ in range(count):
+                decode(target, source, no_fields)
+                edges.append(tell())
+        except _DECODE_ERRORS as error:
+            raise _refusal("struct", error, edges[-1]) from error
+    return found
 
 
 def _source(data: bytes, offset: int) -> tuple[SimpleNamespace, BytesIO]:

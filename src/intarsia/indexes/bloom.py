@@ -279,8 +279,5 @@ def filter_exists(file: ParquetInput, leaf: Leaf) -> Bools:
 
 
 def _find_filters(file: ParquetInput, leaf: Leaf) -> Bools:
-    exists = np.zeros(len(file.footer.metadata.row_groups), dtype=bool)
-    for row_group, group in enumerate(file.footer.metadata.row_groups):
-        meta = group.columns[leaf.ordinal].meta_data
-        exists[row_group] = meta is not None and bool(meta.bloom_filter_offset)
-    return exists
+    metas = [chunk.meta_data for chunk in file.metadata.chunks_of(leaf)]
+    return np.array([meta is not None and bool(meta.bloom_filter_offset) for meta in metas], dtype=bool)

@@ -16,11 +16,11 @@ from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import ColumnIndex
 from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, evaluate_conditions
 from intarsia.indexes.statistics import bounds_of_keys, column_statistics, exact_bounds, judge_bounds
+from intarsia.predicate import Path
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, boundary_order
 from intarsia.rows.ordering import Ordering
 from intarsia.rows.selection import RowSelection
-from intarsia.storage import ByteRange
 
 #: The bounds of pages of a column, and the rows of the other row groups.
 _Pages: TypeAlias = tuple[Bounds, RowSelection]
@@ -58,17 +58,17 @@ class ColumnIndexes:
 
         Those with an invalid location cost nothing, because they are ignored with a note.
         """
-        num_bytes = 0
-        keys = self._keys(wanted)
-        for row_group, ordinal in keys:
-            chunk = self._file.footer.metadata.row_groups[row_group].columns[ordinal]
-            for start, length in (
-                (chunk.column_index_offset or 0, chunk.column_index_length or 0),
-                (chunk.offset_index_offset or 0, chunk.offset_index_length or 0),
-            ):
-                if self._file.contains_range(row_group, ByteRange(start, start + length)):
-                    num_bytes += length
-        return ProofCost(num_bytes, 2 * len(keys))
+        groups_of: dict[Path, Bools] = {}
+        for condition, row_groups in wanted.items():
+            groups_of[condition.path] = row_groups | groups_of.get(condition.path, False)
+        leaves = [self._file.leaves_by_path[path] for path in groups_of]
+        num_bytes = num_chunks = 0
+        for outlines, row_groups in zip(
+            self._file.metadata.outlines(leaves), groups_of.values(), strict=True
+        ):
+            num_bytes += int(outlines.page_index_bytes[row_groups].sum())
+            num_chunks += int(row_groups.sum())
+        return ProofCost(num_bytes, 2 * num_chunks)
 
     def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
         """Read the missing parts of the page index, and evaluate conditions with it."""

@@ -12,7 +12,6 @@ import pyarrow as pa
 from intarsia.arrow.nested import field_values
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import ParquetInput
-from intarsia.file.chunks import DictionaryUse, recorded_pages
 from intarsia.file.claims import plain_bytes
 from intarsia.file.decompress import decompress
 from intarsia.file.synthetic import Segments, decode
@@ -40,34 +39,12 @@ _MAX_RFIND_BYTES = 64
 #: A page with a match contains all byte strings of at least one of these alternatives.
 SoughtBytes: TypeAlias = "tuple[tuple[bytes, ...], ...]"
 
-#: The encodings of a chunk that has only dictionary-encoded values.
-_DICTIONARY_AND_LEVELS = {Encoding.PLAIN_DICTIONARY, Encoding.RLE, Encoding.BIT_PACKED}
-
 
 def readable_dictionaries(file: ParquetInput, leaf: Leaf) -> Bools:
     """Return whether each chunk of a leaf can be read here and has all of its values in its dictionary."""
-    readable = np.zeros(len(file.footer.metadata.row_groups), dtype=bool)
-    for row_group, group in enumerate(file.footer.metadata.row_groups):
-        chunk = group.columns[leaf.ordinal]
-        if chunk.meta_data is not None and not chunk.file_path and chunk.crypto_metadata is None:
-            readable[row_group] = is_all_dictionary(chunk.meta_data)
-    return readable
-
-
-def is_all_dictionary(meta: ColumnMetaData) -> bool:
-    """Return whether all data pages of a chunk are proven to be dictionary-encoded.
-
-    ``encoding_stats`` prove it. Without them, as in parquet-java, ``PLAIN_DICTIONARY`` proves it if the only
-    other encodings are those of levels. ``RLE_DICTIONARY`` proves nothing, because its dictionary page is
-    ``PLAIN``.
-
-    Args:
-        meta: The metadata of the chunk.
-    """
-    if meta.encoding_stats:
-        return recorded_pages(meta.encoding_stats, ()).dictionary_use is DictionaryUse.ALWAYS
-    encodings = set(meta.encodings)
-    return Encoding.PLAIN_DICTIONARY in encodings and encodings <= _DICTIONARY_AND_LEVELS
+    (outlines,) = file.metadata.outlines([leaf])
+    is_all = [pages.is_all_dictionary for pages in outlines.pages]
+    return np.asarray(outlines.is_sound & np.array(is_all, dtype=bool))
 
 
 def value_bytes(leaf: Leaf) -> int:

@@ -101,19 +101,20 @@ def statistics_bounds(file: ParquetInput, leaf: Leaf, ordering: Ordering | None)
     bounded: list[int] = []
     trust = file.trust(leaf)
     contradicted = {one.row_group for one in file.metadata.contradictions if one.leaf == leaf.ordinal}
-    for ordinal, group in enumerate(footer.metadata.row_groups):
-        meta = group.columns[leaf.ordinal].meta_data
+    num_rows = np.diff(footer.row_group_starts).tolist()
+    for ordinal, (chunk, rows) in enumerate(zip(file.metadata.chunks_of(leaf), num_rows, strict=True)):
+        meta = chunk.meta_data
         if meta is None or ordinal in contradicted:
             continue
-        nulls = trust.null_count(meta, group.num_rows).value
+        nulls = trust.null_count(meta, rows).value
         if nulls is not None:
             null_counts[ordinal] = nulls
-            all_null[ordinal] = nulls == group.num_rows
+            all_null[ordinal] = nulls == rows
         statistics, pair = meta.statistics, trust.bounds(meta).value
         if (
             statistics is not None
             and statistics.nan_count is not None
-            and 0 <= statistics.nan_count <= group.num_rows
+            and 0 <= statistics.nan_count <= rows
             and nan_counts[ordinal]
         ):
             nan_counts[ordinal] = statistics.nan_count
