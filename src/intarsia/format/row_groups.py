@@ -106,12 +106,18 @@ class ColumnChunks(Sequence[ColumnChunk]):
         start = self._edges[ordinal]
         try:
             chunk, _ = thrift.parse(ColumnChunk, self._footer.raw, start)
-            self._footer.check(chunk, self._row_group)
+            self._check_and_keep(ordinal, chunk)
         except CorruptFileError as error:
             error.offset = self._footer.start + start
             raise
-        self._parsed[ordinal] = chunk
         return chunk
+
+    def _check_and_keep(self, ordinal: int, chunk: ColumnChunk) -> None:
+        self._footer.check(chunk, self._row_group)
+        self._parsed[ordinal] = chunk
+
+    def _keep_edges(self, edges: list[int]) -> None:
+        self._edges = edges
 
 
 def _find_edges(columns: Sequence[ColumnChunks], ordinal: int) -> None:
@@ -119,11 +125,15 @@ def _find_edges(columns: Sequence[ColumnChunks], ordinal: int) -> None:
     short = [one for one in columns if len(one._edges) <= ordinal]
     if not short:
         return
+    known = [one._edges for one in short]  # once, because several threads may do this
     # at least doubled each time, so that sequential access is as fast as finding all offsets at once
-    counts = [min(one._count, max(ordinal + 1, 2 * len(one._edges))) - len(one._edges) for one in short]
-    found = thrift.struct_edges(short[0]._footer.raw, [one._edges[-1] for one in short], counts)
-    for one, more in zip(short, found, strict=True):
-        one._edges = [*one._edges, *more[1:]]  # not in place, because several threads may do this
+    counts = [
+        min(one._count, max(ordinal + 1, 2 * len(edges))) - len(edges)
+        for one, edges in zip(short, known, strict=True)
+    ]
+    found = thrift.struct_edges(short[0]._footer.raw, [edges[-1] for edges in known], counts)
+    for one, edges, more in zip(short, known, found, strict=True):
+        one._keep_edges([*edges, *more[1:]])
 
 
 def chunks_of_leaf(groups: Sequence[RowGroup], ordinal: int) -> list[ColumnChunk]:
@@ -139,8 +149,7 @@ def chunks_of_leaf(groups: Sequence[RowGroup], ordinal: int) -> list[ColumnChunk
         raw = unknown[0]._footer.raw if unknown else b""
         found = thrift.parse_structs_at(ColumnChunk, raw, [one._edges[ordinal] for one in unknown])
         for one, chunk in zip(unknown, found, strict=True):
-            one._footer.check(chunk, one._row_group)
-            one._parsed[ordinal] = chunk
+            one._check_and_keep(ordinal, chunk)
     return [one[ordinal] for one in columns]
 
 
@@ -178,7 +187,7 @@ def _outlines(
         found = []
         for one in columns:  # parsing the chunks sequentially also finds their offsets
             chunks, edges = thrift.parse_structs(OutlineOfChunk, footer.raw, one._edges[0], last + 1)
-            one._edges = edges[:-1]
+            one._keep_edges(edges[:-1])
             found.append([chunks[ordinal] for ordinal in ordinals])
         return found
     _find_edges(columns, last)

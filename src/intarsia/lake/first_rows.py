@@ -38,7 +38,7 @@ from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, plan_file
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import read_known_rows
-from intarsia.read.first_rows import AxisSearch
+from intarsia.read.first_rows import AxisSearch, MatchingGroups
 from intarsia.read.output_columns import OutputColumn, concat_rows
 from intarsia.read.page_states import pages_read
 from intarsia.read.report import FileOutcome, ScanReport
@@ -109,6 +109,7 @@ class FirstRows:
         self._binder = TableBinder(table, where, searched)
         self._planner = Planner(table, self._binder, report, snapshot)
         self._searches: list[_Searched] = []
+        self._groups = MatchingGroups()
 
     def rows(self) -> pa.Table:
         """Return the rows in order."""
@@ -124,11 +125,14 @@ class FirstRows:
         is_known = np.zeros_like(pending) if known is None else known.is_known
         members = [] if known is None else list(known.families())
         threshold: Predicate | None = None
+        num_searched = 0
         while pending.any():
-            batch = self._best_known(members, pending & is_known)
+            # each batch has as many files as all before it: single files take five times as long
+            batch = self._best_known(members, pending & is_known, num_searched)
             # the others have no bounds before their footers are read
             batch = batch or np.flatnonzero(pending & ~is_known)[:AXIS_FILES].tolist()
             pending[batch] = False
+            num_searched += len(batch)
             self._search(batch)
             if (pending & ~is_known).any() and not self._top.num_missing:
                 rest = np.flatnonzero(pending & ~is_known)[:AXIS_FILES].tolist()
@@ -148,8 +152,14 @@ class FirstRows:
 
     # --- the order of files ------------------------------------------------------------------------
 
-    def _best_known(self, members: Sequence[FamilyFiles], among: Bools) -> list[int]:
-        """Return the best files by the bounds in a lake index; see `SortKey.next_granules`."""
+    def _best_known(self, members: Sequence[FamilyFiles], among: Bools, least: int) -> list[int]:
+        """Return the best files by the bounds in a lake index; see `SortKey.next_granules`.
+
+        Args:
+            members: The files that the lake index knows.
+            among: The files that may be returned.
+            least: The minimum number of files, if there are as many.
+        """
         parts: list[Ranks] = []
         ordinals: list[np.ndarray] = []
         num_rows: list[np.ndarray] = []
@@ -161,7 +171,8 @@ class FirstRows:
             return list(map(int, np.flatnonzero(among)[:AXIS_FILES]))
         files, counts = np.concatenate(ordinals), np.concatenate(num_rows)
         missing = max(self._top.num_missing, 1)
-        best = self._key.next_granules(parts, counts, missing, missing)
+        mean_rows = int(counts.sum()) // max(1, int(np.count_nonzero(counts)))
+        best = self._key.next_granules(parts, counts, missing, max(missing, least * mean_rows))
         found: list[int] = files[best][:AXIS_FILES].tolist()
         if not found:  # files without rows
             found = np.flatnonzero(among)[:AXIS_FILES].tolist()
@@ -202,7 +213,9 @@ class FirstRows:
         rows_before = self._top.rows
         entries = [self._table.files[ordinal] for ordinal in axis.ordinals[axis.is_left].tolist()]
         query, plan = axis.of_files(axis.is_left, entries)
-        search = AxisSearch(query, plan, axis.ordinals, partial(self._bind, axis.ordinals, query))
+        search = AxisSearch(
+            query, plan, axis.ordinals, partial(self._bind, axis.ordinals, query), self._groups
+        )
         try:
             search.search(self._key, self._top)
         except (ObjectStoreError, QueryTimeoutError):
@@ -221,7 +234,7 @@ class FirstRows:
             with opened.named_errors():
                 query = self._binder.query(entry, opened)
                 bind = partial(self._bind, ordinals, query)
-                search = AxisSearch(query, plan_file(query, reads=False), ordinals, bind)
+                search = AxisSearch(query, plan_file(query, reads=False), ordinals, bind, self._groups)
                 search.search(self._key, self._top)
             self._report.add_file(query, self._outcome(search))
             self._searches.append(_Searched(search, opened.source.identity, file_identity(opened)))

@@ -37,6 +37,24 @@ BindTo: TypeAlias = "Callable[[Predicate], Bound | None]"
 
 
 @dataclass(eq=False)
+class MatchingGroups:
+    """The row groups in which a condition was searched without a threshold, in all axes of a table.
+
+    Attributes:
+        searched: Their number.
+        matching: The number of those with rows that match.
+    """
+
+    searched: int = 0
+    matching: int = 0
+
+    @property
+    def are_few(self) -> bool:
+        """Whether indexes may exclude many row groups."""
+        return 2 * self.matching <= self.searched
+
+
+@dataclass(eq=False)
 class AxisSearch:
     """A search in one file, or in several that are laid end to end.
 
@@ -45,6 +63,7 @@ class AxisSearch:
         plan: The plan of the query.
         ordinals: The ordinal of each file in the table.
         bind: Binds the condition that a row precedes those that have been found.
+        groups: The row groups with rows that match, which is learnt once for all axes.
         done: The rows that were read, or excluded by indexes in its course.
         excluded: The rows that these indexes excluded, by the name of the index and the column.
         counts: The counts of the reads.
@@ -54,6 +73,7 @@ class AxisSearch:
     plan: FilePlan
     ordinals: Rows
     bind: BindTo
+    groups: MatchingGroups
     done: RowSelection = field(default_factory=RowSelection.none)
     excluded: dict[tuple[str, str], RowSelection] = field(default_factory=dict)
     counts: ReadCounts = field(default_factory=ReadCounts)
@@ -88,7 +108,6 @@ class AxisSearch:
     def _search(self, key: SortKey, top: TopRows) -> None:
         threshold, better, least = None, None, 1
         left = self.plan.candidates
-        num_searched = num_matching = 0
         while True:
             if top.condition is not None and top.condition != threshold:
                 threshold = top.condition
@@ -101,19 +120,20 @@ class AxisSearch:
             before = self.file.source.counts.bytes
             # only without a condition do bounds say how many granules have enough rows
             rows = self._next_rows(key, left, top.num_missing if self.query.predicate is None else 1, least)
-            # where most row groups have rows that match, indexes exclude few of them
-            uses_indexes = self.query.predicate is not None and 2 * num_matching <= num_searched
+            uses_indexes = self.query.predicate is not None and self.groups.are_few
             wanted = self._with_indexes(rows) if uses_indexes else rows
             self.counts += ReadCounts(index_bytes=self.file.source.counts.bytes - before)
             if better is None:
-                num_searched += len(self.query.groups_with(wanted))
+                self.groups.searched += len(self.query.groups_with(wanted))
             for piece in self._read(key, better, wanted):
                 self.counts += piece.counts
                 numbers = piece.numbers.rows()
-                num_matching += 0 if better is not None else len(self.query.groups_with(piece.numbers))
+                if better is None:
+                    self.groups.matching += len(self.query.groups_with(piece.numbers))
                 files = self.files_of(numbers)
                 top.add(self._values(key, piece), self.ordinals[files], numbers - self.edges[files])
-            self.done, left, least = self.done | rows, left - rows, FIRST_ROWS_GROWTH * least
+            self.done, left = self.done | rows, left - rows
+            least = FIRST_ROWS_GROWTH * max(least, rows.num_rows)
 
     def _with_indexes(self, rows: RowSelection) -> RowSelection:
         """Return those of some rows that might match the condition of the scan, by all indexes."""
