@@ -53,6 +53,11 @@ class MatchingGroups:
         """Whether indexes may exclude many row groups."""
         return 2 * self.matching <= self.searched
 
+    def add(self, searched: int = 0, matching: int = 0) -> None:
+        """Count row groups."""
+        self.searched += searched
+        self.matching += matching
+
 
 @dataclass(eq=False)
 class AxisSearch:
@@ -124,12 +129,12 @@ class AxisSearch:
             wanted = self._with_indexes(rows) if uses_indexes else rows
             self.counts += ReadCounts(index_bytes=self.file.source.counts.bytes - before)
             if better is None:
-                self.groups.searched += len(self.query.groups_with(wanted))
+                self.groups.add(searched=len(self.query.groups_with(wanted)))
             for piece in self._read(key, better, wanted):
                 self.counts += piece.counts
                 numbers = piece.numbers.rows()
                 if better is None:
-                    self.groups.matching += len(self.query.groups_with(piece.numbers))
+                    self.groups.add(matching=len(self.query.groups_with(piece.numbers)))
                 files = self.files_of(numbers)
                 top.add(self._values(key, piece), self.ordinals[files], numbers - self.edges[files])
             self.done, left = self.done | rows, left - rows
