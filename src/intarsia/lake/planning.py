@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import partial
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -229,7 +228,10 @@ def plan_files(
     """
     turns = _Turns(OBJECTS_AT_ONCE)
 
-    def plan(entry: DataFile) -> OpenPlan:
+    def plan(entry: Item) -> OpenPlan:
+        if isinstance(entry, Stretch):
+            with turns.take(len(entry.entries) if entry.entries[0].is_remote else 0):
+                return entry.open(does, counts_certain=counts_certain)
         part = None if known is None else known.get(entry.path)
         file = open_file(entry)
         try:
@@ -246,23 +248,17 @@ def plan_files(
             file.close()
             raise
 
-    def work(item: Item) -> list[Planned]:
-        if isinstance(item, DataFile):
-            return [(item, done(plan, item))]
-        with turns.take(len(item.entries) if item.entries[0].is_remote else 0):
-            found = done(partial(Stretch.open, does=does, counts_certain=counts_certain), item)
-        error = found.exception()
-        if isinstance(error, (IntarsiaError, OSError)) and not isinstance(error, _OF_THE_STORE):
-            return [(entry, done(plan, entry)) for entry in item.entries]
-        return [(item.entries[0], found)]
-
-    with contextlib.closing(ahead(work, items, at_once, _close)) as results:
-        for _, future in results:
-            plans = iter(future.result())
-            try:
-                yield from plans
-            finally:
-                _close(plans)
+    with contextlib.closing(ahead(plan, items, at_once, _close)) as results:
+        for item, future in results:
+            if isinstance(item, DataFile):
+                yield item, future
+                continue
+            error = future.exception()
+            if isinstance(error, (IntarsiaError, OSError)) and not isinstance(error, _OF_THE_STORE):
+                for entry in item.entries:
+                    yield entry, done(plan, entry)
+            else:
+                yield item.entries[0], future
 
 
 class _Turns:
@@ -287,10 +283,8 @@ class _Turns:
                 self._changed.notify_all()
 
 
-def _close(plans: Iterable[Planned]) -> None:
-    for _, future in plans:
-        if future.exception() is None:
-            future.result().query.close()
+def _close(opened: OpenPlan) -> None:
+    opened.query.close()
 
 
 def _read_small(query: FileQuery, plan: FilePlan) -> Iterable[Piece] | None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from functools import partial
-from typing import Any, Literal, TypeAlias
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.planner import Planner
-from intarsia.lake.planning import Ahead, IsAlone, OpenPlan, Planned, plan_files, stretches
+from intarsia.lake.planning import Ahead, IsAlone, Item, OpenPlan, PlannedPart, plan_files, stretches
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.aggregate import Totals
@@ -30,6 +31,26 @@ OnError: TypeAlias = Literal["raise", "skip"]
 _BAD_FILE_ERRORS = (CorruptFileError, FileNotFoundError, ReplacedWhileReadError)
 
 
+#: The outcomes of the last files are added to the report when it is asked for, which few callers do.
+_MAX_WAITING = 8
+
+
+class _Portion(NamedTuple):
+    """Files that are planned together.
+
+    Attributes:
+        items: The files, of which several may be read as one.
+        known: The plans of those that are parts of an axis, by path.
+        at_once: The number of threads.
+        does: What is done ahead of the caller.
+    """
+
+    items: Iterable[Item]
+    known: Mapping[str, PlannedPart]
+    at_once: int
+    does: Ahead
+
+
 class QueryRun:
     """One run of a query.
 
@@ -42,7 +63,7 @@ class QueryRun:
         **fields: Other attributes of the report.
 
     Attributes:
-        report: What the run read and skipped, and why.
+        snapshot: As given.
     """
 
     def __init__(
@@ -60,22 +81,37 @@ class QueryRun:
         self.snapshot = snapshot
         self._is_limited = is_limited
         self._on_error = on_error
-        self.report = ScanReport(
+        self._report = ScanReport(
             files_total=len(table.files),
             files_other=len(table.other_files),
             reads=snapshot.reads,
             **fields,
         )
+        self._waiting: deque[tuple[OpenPlan, FileOutcome]] = deque()
+
+    @property
+    def report(self) -> ScanReport:
+        """What the run read and skipped, and why."""
+        self._report_until(0)
+        return self._report
+
+    def _report_until(self, num_waiting: int) -> None:
+        """Add the outcomes of files to the report until a number of them are left."""
+        while len(self._waiting) > num_waiting:
+            opened, outcome = self._waiting.popleft()
+            with self.skipping(opened.path):
+                self._report.add_file(opened.query, outcome, opened.among)
 
     @contextlib.contextmanager
     def reporting(self) -> Generator[ScanReport, None, None]:
         """Complete the report after the block, and warn of what is in it."""
-        started, report = time.perf_counter(), self.report
+        started, report = time.perf_counter(), self._report
         try:
             yield report
         finally:
             report.add_time(started)
-            warn_of_ignored(report.ignored)
+            waiting = [note for opened, _ in self._waiting for note in opened.query.file.ignored]
+            warn_of_ignored(dict.fromkeys([*report.ignored, *waiting]))
             warn_of_failed(report.files_failed)
 
     @contextlib.contextmanager
@@ -86,7 +122,7 @@ class QueryRun:
         except _BAD_FILE_ERRORS as error:
             if self._on_error == "raise":
                 raise
-            self.report.add_failed(path, error)
+            self._report.add_failed(path, error)
 
     @contextlib.contextmanager
     def each_file(
@@ -118,7 +154,7 @@ class QueryRun:
             is_alone: Returns whether a file is read by itself; None to read all files by themselves.
         """
         planned = self.planned_files(columns, totals, does=does, is_alone=is_alone)
-        with self.reporting() as report, contextlib.closing(planned) as files:
+        with self.reporting(), contextlib.closing(planned) as files:
             for _, opened in files:
                 outcome = FileOutcome(opened.plan)
 
@@ -129,8 +165,11 @@ class QueryRun:
                 try:
                     yield opened, record
                 finally:
-                    with self.skipping(opened.path):
-                        report.add_file(opened.query, outcome, opened.among)
+                    self._waiting.append((replace(opened, pieces=None), outcome))
+                    holds_bytes = opened.query.file.source.coalesce_bytes or outcome.plan.dictionary_pages
+                    is_single = opened.among is None and not holds_bytes
+                    may_wait = is_single and not self.snapshot.reads.are_nested
+                    self._report_until(_MAX_WAITING if may_wait else 0)
 
     def planned_files(
         self,
@@ -148,7 +187,7 @@ class QueryRun:
             does: See `plan_files`.
             is_alone: See `each_plan`.
         """
-        table, snapshot, report = self._table, self.snapshot, self.report
+        table, snapshot, report = self._table, self.snapshot, self._report
         binder = self._binder if columns is None else self._binder.for_columns(columns)
         questions = None if totals is None else totals.questions
         planner = Planner(table, binder, report, snapshot)
@@ -156,41 +195,41 @@ class QueryRun:
         for answers in survivors.answers:
             assert totals is not None
             totals.add_summaries(answers.summaries)
-        plan = partial(
-            plan_files, binder=binder, open_file=snapshot.open, does=does, counts_certain=totals is not None
-        )
-        planned = self._plan_survivors(planner, survivors.files, plan, is_alone)
-        with contextlib.closing(planned):
-            for entry, future in planned:
-                with self.skipping(entry.path):
-                    outcome = future.result()
-                if report.has_failed(entry.path):
-                    continue
-                try:
-                    yield entry, outcome
-                finally:
-                    if outcome.among is None:
-                        snapshot.remember(entry, outcome.query.file)
-                    outcome.query.close()
+        for items, known, at_once, here in self._portions(planner, survivors.files, does, is_alone):
+            planned = plan_files(
+                items,
+                binder,
+                snapshot.open,
+                at_once,
+                does=here,
+                counts_certain=totals is not None,
+                known=known,
+            )
+            with contextlib.closing(planned):
+                for entry, future in planned:
+                    with self.skipping(entry.path):
+                        outcome = future.result()
+                    if report.has_failed(entry.path):
+                        continue
+                    try:
+                        yield entry, outcome
+                    finally:
+                        if outcome.among is None:
+                            snapshot.remember(entry, outcome.query.file)
+                        outcome.query.close()
 
-    def _plan_survivors(
-        self,
-        planner: Planner,
-        survivors: Sequence[int],
-        plan: Callable[..., Generator[Planned, None, None]],
-        is_alone: IsAlone | None,
-    ) -> Generator[Planned, None, None]:
-        """Plan the files to open; with a limit, first those that may suffice, one by one."""
+    def _portions(
+        self, planner: Planner, survivors: Sequence[int], does: Ahead, is_alone: IsAlone | None
+    ) -> Iterator[_Portion]:
+        """Yield the files to open; with a limit, first those that may suffice, one by one."""
         table = self._table
         files, known = planner.planned(survivors, reads=not self._is_limited)
         table.cache.drop_tails()
         if self._is_limited:
             num_first = len(files) if self._binder.predicate is None else FIRST_FILES
-            first = [table.files[ordinal] for ordinal in files[:num_first]]
-            yield from plan(first, at_once=1, does=Ahead.PLAN, known=known)
-            files = files[num_first:]
-            files, known = planner.planned(files)
+            yield _Portion([table.files[ordinal] for ordinal in files[:num_first]], known, 1, Ahead.PLAN)
+            files, known = planner.planned(files[num_first:])
         left = [table.files[ordinal] for ordinal in files]
         at_once = min(table.files_at_once, max(len(left), 1))
         items = left if is_alone is None else stretches(left, known, at_once, is_alone)
-        yield from plan(items, at_once=at_once, known=known)
+        yield _Portion(items, known, at_once, does)

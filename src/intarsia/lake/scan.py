@@ -125,7 +125,7 @@ class Scan(QueryResult):
 
         def batches() -> Generator[pa.RecordBatch, None, None]:
             self._run = run
-            yield from _to_batches(self._tables(run, whole_files=False, runs_at_once=runs_at_once))
+            yield from self._batches(run, whole_files=False, runs_at_once=runs_at_once)
 
         return run.snapshot.in_steps(batches())
 
@@ -151,8 +151,8 @@ class Scan(QueryResult):
                 skipped.
         """
         with self._running() as run:
-            tables = self._tables(run, whole_files=True, runs_at_once=RUNS_AT_ONCE)
-            return pa.Table.from_batches(_to_batches(tables), schema=self.schema)
+            batches = self._batches(run, whole_files=True, runs_at_once=RUNS_AT_ONCE)
+            return pa.Table.from_batches(batches, schema=self.schema)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Run the scan, and yield batches row group by row group."""
@@ -428,9 +428,11 @@ class Scan(QueryResult):
                 pieces = list(sample_rows(sizes, files, n, seed, self.columns, self.schema))
         return concat_rows([no_rows(self.schema), *pieces])
 
-    def _tables(self, run: QueryRun, *, whole_files: bool, runs_at_once: int) -> Iterator[pa.Table]:
+    def _batches(
+        self, run: QueryRun, *, whole_files: bool, runs_at_once: int
+    ) -> Generator[pa.RecordBatch, None, None]:
         if self._key is not None:
-            yield self._first_rows(run, self._key)
+            yield from to_batches(self._first_rows(run, self._key))
             return
         left = self._limit
         # a caller that may stop early gets the rows of one file after the other
@@ -455,7 +457,7 @@ class Scan(QueryResult):
                     for table in rows:
                         if left is not None:
                             left -= table.num_rows
-                        yield table
+                        yield from to_batches(table)
                 if left == 0:
                     return
 
@@ -505,8 +507,3 @@ class Scan(QueryResult):
 
 def _never(_: PlannedPart) -> bool:
     return False
-
-
-def _to_batches(tables: Iterator[pa.Table]) -> Generator[pa.RecordBatch, None, None]:
-    for table in tables:
-        yield from to_batches(table)

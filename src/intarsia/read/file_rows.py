@@ -65,7 +65,7 @@ class Piece:
 def read_rows(
     query: FileQuery, plan: FilePlan, limit: int | None = None, *, runs_at_once: int = 1
 ) -> Iterator[Piece]:
-    """Yield the matching rows in the order of the file.
+    """Return the matching rows in the order of the file, which are read when they are taken.
 
     If a page index is found to be wrong, its row group is read again without it.
 
@@ -79,12 +79,13 @@ def read_rows(
     candidates = plan.candidates
     if query.predicate is None and limit is not None:
         candidates = candidates.head(limit)
-    if not candidates.is_empty:
-        yield from PlanReader(query, plan).pieces(candidates, limit, runs_at_once)
+    return (
+        iter(()) if candidates.is_empty else PlanReader(query, plan).pieces(candidates, limit, runs_at_once)
+    )
 
 
 def read_known_rows(query: FileQuery, plan: FilePlan, rows: RowSelection) -> Iterator[Piece]:
-    """Yield the matching rows among some rows, for callers that handle the other candidates themselves.
+    """Return the matching rows among some rows, for callers that handle the other candidates themselves.
 
     Up to `RUNS_AT_ONCE` runs of row groups are read concurrently.
 
@@ -98,7 +99,7 @@ def read_known_rows(query: FileQuery, plan: FilePlan, rows: RowSelection) -> Ite
             rows may be wrong, too.
     """
     wanted = plan.candidates & rows
-    yield from PlanReader(query, plan, recovers=False).pieces(wanted, at_once=RUNS_AT_ONCE)
+    return PlanReader(query, plan, recovers=False).pieces(wanted, at_once=RUNS_AT_ONCE)
 
 
 def read_whole_file(query: FileQuery) -> Piece:

@@ -61,6 +61,11 @@ class QueryReads:
         self.__init__()  # type: ignore[misc]
         self.requests, self.bytes, self.index_bytes = state
 
+    @property
+    def are_nested(self) -> bool:
+        """Whether they are a part of the reads of another query."""
+        return self._outer is not None
+
     def add(self, requests: int = 0, num_bytes: int = 0, index_bytes: int = 0) -> None:
         """Add to the counts."""
         with self._lock:
