@@ -7,7 +7,7 @@ import pytest
 
 import intarsia
 from intarsia import errors
-from intarsia.lake.each_file import FileFailure
+from intarsia.lake.data_file import FileFailure
 from intarsia.read.report import FailedFile
 
 CLASS = re.compile(r"^ *class (\w+)\(([^)]*)\)", re.MULTILINE)

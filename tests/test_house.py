@@ -155,7 +155,7 @@ def test_a_wrong_page_index_is_recovered_from_in_one_place():
                         places[name.id].append(path)
     assert places == {
         "PageIndexMismatchError": ["read/run_columns.py"],
-        "WrongPageIndexError": ["read/retry.py"],
+        "WrongPageIndexError": ["read/file_plan.py"],
     }
 
 

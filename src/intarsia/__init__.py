@@ -92,8 +92,7 @@ from intarsia.predicate import (
 )
 from intarsia.read.aggregate import Aggregate
 from intarsia.read.approximate import ApproximateCount
-from intarsia.read.counts import PageCounts
-from intarsia.read.pruned_by import PrunedBy
+from intarsia.read.counts import PageCounts, PrunedBy
 from intarsia.read.report import ScanReport
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.embed.blobs import INLINE_BYTES
+from intarsia.embed.structures import INLINE_BYTES
 from intarsia.embed.tail import FooterEdit
 from intarsia.format.blob import checksum
 from intarsia.format.directory import KEY

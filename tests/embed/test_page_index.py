@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from intarsia.embed import PageIndex, attach
 from intarsia.errors import CorruptFileError
-from intarsia.file.decompress import decompress
+from intarsia.file.claims import decompress
 from intarsia.format import thrift
 from intarsia.format.enums import BoundaryOrder, CompressionCodec, Encoding, PageType
 from intarsia.format.structs import (

@@ -17,9 +17,8 @@ from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format import bloom
 from intarsia.indexes import bloom_granule
 from intarsia.indexes.bloom_granule import OpenBloomGranule
-from intarsia.indexes.layout import Layout
+from intarsia.indexes.layout import Layout, parameters
 from intarsia.indexes.lookups import is_lookup
-from intarsia.indexes.parameters import parameters
 from intarsia.predicate import bind, conditions
 from intarsia.rows.selection import RowSelection
 from tests.indexes.probing import noticed_damage, pages_of

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes.distinct import MAX_GRANULE_BYTES
-from intarsia.indexes.layout import Layout
-from intarsia.indexes.parameters import parameters
+from intarsia.indexes.layout import Layout, parameters
 from intarsia.predicate import bind, condition_mask, conditions, parse_sql
 from intarsia.rows.selection import RowSelection
 from tests.predicate import strategies

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes import ngram
-from intarsia.indexes.layout import Layout
-from intarsia.indexes.parameters import parameters
+from intarsia.indexes.layout import Layout, parameters
 from intarsia.predicate import Comparison, In, Like, RegexpLike, bind, conditions
 from intarsia.rows.selection import RowSelection
 from tests.indexes.probing import pages_of

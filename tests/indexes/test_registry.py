@@ -17,7 +17,7 @@ from tests.verify.damage import change_directory
 BROKEN = {
     "absent": ("nowhere.at.all:Absent", "ModuleNotFoundError"),
     "typo": ("intarsia.indexes.distinct:Distinkt", "AttributeError"),
-    "function": ("intarsia.indexes.parameters:parameters", "class"),
+    "function": ("intarsia.indexes.layout:parameters", "class"),
     "underived": ("intarsia.indexes.layout:Layout", "does not derive from intarsia.indexes.Index"),
     "other": ("intarsia.indexes.distinct:Distinct", "'distinct'"),
 }

@@ -17,9 +17,8 @@ from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.indexes import rowmap
 from intarsia.indexes.base import PayloadBytes
-from intarsia.indexes.layout import Layout
+from intarsia.indexes.layout import Layout, parameters
 from intarsia.indexes.lookups import is_lookup
-from intarsia.indexes.parameters import parameters
 from intarsia.predicate import Comparison, bind, conditions
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange

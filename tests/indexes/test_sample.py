@@ -11,8 +11,7 @@ import intarsia as ia
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.indexes.embedded import EmbeddedIndexes
-from intarsia.indexes.layout import Layout
-from intarsia.indexes.parameters import parameters
+from intarsia.indexes.layout import Layout, parameters
 from intarsia.indexes.sample import Sample, draw
 from intarsia.predicate import bind, conditions, parse_sql
 from intarsia.testing import MemoryColumns

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.errors import IndexBuildError, IndexPayloadError
-from intarsia.indexes.layout import Layout
-from intarsia.indexes.parameters import parameters
+from intarsia.indexes.layout import Layout, parameters
 from intarsia.predicate import bind, conditions
 from intarsia.rows.selection import RowSelection
 from tests.indexes.test_distinct import Values, find, opened, rows_where

@@ -15,11 +15,10 @@ import intarsia as ia
 from intarsia.file import ParquetInput
 from intarsia.format.structs import OffsetIndex
 from intarsia.predicate import bind, parse_sql
-from intarsia.read.file_plan import plan_file
+from intarsia.read.file_plan import WrongPageIndexError, plan_file
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import read_known_rows, read_rows
 from intarsia.read.output_columns import output_columns
-from intarsia.read.retry import WrongPageIndexError
 from intarsia.storage import LocalFile
 from tests.lake.test_metadata_cache import settle
 from tests.reading.surgery import Patient

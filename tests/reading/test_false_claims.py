@@ -11,8 +11,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.errors import CorruptFileError
-from intarsia.file.claims import check_values, is_plausible
-from intarsia.file.decompress import decompress
+from intarsia.file.claims import check_values, decompress, is_plausible
 from intarsia.format import thrift
 from intarsia.format.enums import CompressionCodec, Encoding, FieldRepetitionType, PageType, Type
 from intarsia.format.footer import MAGIC, schema_leaves

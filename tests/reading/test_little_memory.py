@@ -16,7 +16,7 @@ PROGRAM = """
 import resource, sys
 import pyarrow as pa
 import intarsia as ia
-from intarsia.file.decompress import decompress
+from intarsia.file.claims import decompress
 from intarsia.format.enums import CompressionCodec
 
 pa.set_memory_pool(pa.system_memory_pool())  # other pools have reserved more than they use

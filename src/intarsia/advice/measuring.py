@@ -32,16 +32,13 @@ from intarsia.lake.planner import Planner
 from intarsia.lake.table import Table
 from intarsia.predicate import Bound, Condition, conditions
 from intarsia.read.counts import ReadCounts
-from intarsia.read.file_plan import FilePlan, count_planned, plan_file
+from intarsia.read.file_plan import FilePlan, count_planned, plan_file, retry_without_wrong_index
 from intarsia.read.file_query import FileQuery
-from intarsia.read.file_rows import read_rows
+from intarsia.read.file_rows import read_rows, rehearse
 from intarsia.read.locations import matching_rows
 from intarsia.read.output_columns import output_columns
-from intarsia.read.page_states import pages_read
-from intarsia.read.pages_read import PagesRead
-from intarsia.read.rehearsal import rehearse
+from intarsia.read.page_states import PagesRead
 from intarsia.read.report import ScanReport
-from intarsia.read.retry import retry_without_wrong_index
 from intarsia.rows.selection import RowSelection
 
 #: Row counts that are extrapolated from a sample may be too small by this factor.
@@ -92,7 +89,7 @@ def _read_cost(query: FileQuery, matching: Callable[[Bound], RowSelection]) -> Q
 
 def _cost(query: FileQuery, counts: ReadCounts, num_bytes: int) -> QueryCost:
     return QueryCost(
-        num_bytes, sum(pages_read(query)), counts.row_groups, counts.rows_candidate, counts.row_groups > 0
+        num_bytes, sum(query.pages_read()), counts.row_groups, counts.rows_candidate, counts.row_groups > 0
     )
 
 

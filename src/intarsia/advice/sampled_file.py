@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from intarsia.embed.attach import Attachment
-from intarsia.embed.blobs import Blob
 from intarsia.embed.chunk import ChunkState
 from intarsia.embed.original import ExtendedSource, find_original
-from intarsia.embed.structures import Attachable
+from intarsia.embed.structures import Attachable, Blob
 from intarsia.embed.tail import FooterEdit, footer_pieces, lay_out
 from intarsia.errors import IntarsiaError
 from intarsia.file import ChunkKey, ParquetInput

@@ -17,9 +17,14 @@ from intarsia.lake.query_run import OnError
 from intarsia.lake.scan import Scan
 from intarsia.lake.table import Table
 from intarsia.predicate import Predicate, find_column
-from intarsia.read.aggregate import calls as aggregate_calls
-from intarsia.read.aggregate.calls import APPROX_DISTINCT, AggregateCall
-from intarsia.read.aggregate.result import AVERAGE_DIGITS, ROWS, questions
+from intarsia.read.aggregate import result as aggregates
+from intarsia.read.aggregate.result import (
+    APPROX_DISTINCT,
+    AVERAGE_DIGITS,
+    ROWS,
+    AggregateCall,
+    questions,
+)
 from intarsia.read.output_columns import OutputColumn, output_columns
 from intarsia.read.report import ScanReport
 
@@ -46,7 +51,7 @@ def parse_calls(texts: Sequence[str]) -> list[AggregateCall]:
         UsageError: If a text contains anything but aggregates, or an unknown function.
     """
     try:
-        return aggregate_calls.parse_calls(texts)
+        return aggregates.parse_calls(texts)
     except PredicateError as error:
         raise UsageError(f"--aggregate: {error.message}", reason=error.reason) from error
 

@@ -12,8 +12,8 @@ from intarsia.cli.terminal import ShowDone, print_json, printable, progress, red
 from intarsia.read.amounts import count
 
 if TYPE_CHECKING:
+    from intarsia.lake.data_file import FileFailure, FileResults
     from intarsia.lake.discovery import FoundFiles
-    from intarsia.lake.each_file import FileFailure, FileResults
     from intarsia.storage import StorageOptions
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ def for_each(label: str, paths: Sequence[str], act: Callable[[str, ShowDone], T]
         paths: The files.
         act: Called with a file, and with a function to report the fraction done.
     """
-    from intarsia.lake.each_file import for_each_file
+    from intarsia.lake.data_file import for_each_file
 
     with progress(label, len(paths)) as show:
         return for_each_file(paths, act, show)

@@ -13,7 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
-from intarsia.embed.blobs import (
+from intarsia.embed.chunk import PagesNeededError
+from intarsia.embed.column_data import FileColumns
+from intarsia.embed.original import Original, find_original
+from intarsia.embed.parts import BuiltParts, Part
+from intarsia.embed.report import AttachReport, Note, Progress, no_progress, summarize
+from intarsia.embed.structures import (
+    STANDARD,
+    Attachable,
+    Attachables,
+    StructureCompleter,
     build_blob,
     carried_blobs,
     check_parameters,
@@ -21,12 +30,6 @@ from intarsia.embed.blobs import (
     same_index,
     shortfall_of,
 )
-from intarsia.embed.chunk import PagesNeededError
-from intarsia.embed.column_data import FileColumns
-from intarsia.embed.original import Original, find_original
-from intarsia.embed.parts import BuiltParts, Part
-from intarsia.embed.report import AttachReport, Note, Progress, no_progress, summarize
-from intarsia.embed.structures import STANDARD, Attachable, Attachables, StructureCompleter
 from intarsia.embed.tail import lay_out
 from intarsia.errors import (
     ChangedMeanwhileError,

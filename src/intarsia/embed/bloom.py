@@ -26,7 +26,7 @@ from intarsia.format.bloom import (
 )
 from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf
-from intarsia.indexes.parameters import check_fpp
+from intarsia.indexes.layout import check_fpp
 from intarsia.predicate.columns import find_column
 from intarsia.predicate.nodes import ColumnName
 from intarsia.storage import ByteRange

@@ -16,7 +16,7 @@ from intarsia.embed.leaf_values import LeafReader, may_be_dictionary
 from intarsia.embed.report import Reason
 from intarsia.errors import CorruptFileError, IndexBuildError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.decompress import decompress
+from intarsia.file.claims import decompress
 from intarsia.format.enums import Type
 from intarsia.format.footer import Footer, Leaf, chunk_range
 from intarsia.format.levels import PageLevels, levels_are_compressed, page_levels

@@ -30,9 +30,8 @@ from intarsia.errors import (
     RunInterrupted,
 )
 from intarsia.file import ParquetInput
-from intarsia.lake.data_file import DataFile
+from intarsia.lake.data_file import DataFile, FileFailure, FileResults, ShowDone, for_each_file
 from intarsia.lake.discovery import FoundFiles, find_files, is_table_url
-from intarsia.lake.each_file import FileFailure, FileResults, ShowDone, for_each_file
 from intarsia.lake.index.folder import Location
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate.columns import find_column

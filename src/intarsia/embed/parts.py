@@ -16,11 +16,10 @@ from typing import NamedTuple
 import pyarrow as pa
 import xxhash
 
-from intarsia.embed.blobs import planned_entry, same_index
 from intarsia.embed.chunk import Outcome
 from intarsia.embed.column_data import FileColumns
 from intarsia.embed.original import Original, find_original
-from intarsia.embed.structures import STANDARD, Attachable, StructureCompleter
+from intarsia.embed.structures import STANDARD, Attachable, StructureCompleter, planned_entry, same_index
 from intarsia.errors import IntarsiaError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.indexes.base import Index, PayloadPart

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from intarsia.errors import IntarsiaError
-from intarsia.lake.each_file import FileFailure
+from intarsia.lake.data_file import FileFailure
 from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from intarsia.embed.blobs import Blob
 from intarsia.embed.chunk import LOCATED, ChunkState, chunks_of, without_bounds
 from intarsia.embed.original import Original, states_of
 from intarsia.embed.report import Note
+from intarsia.embed.structures import Blob
 from intarsia.errors import CorruptFileError, FormatError, IndexBuildError
 from intarsia.file import ChunkKey
 from intarsia.file.trust import STATISTICS_CLAIMS

@@ -19,8 +19,7 @@ import pyarrow as pa
 from intarsia.arrow.nested import join_columns
 from intarsia.errors import CorruptFileError, FormatError, UnsupportedFeatureError
 from intarsia.file.chunks import ChunkOutlines, ChunkPlan, Int64s, RecordedPages, recorded_pages
-from intarsia.file.claims import check_dictionary_size, check_values, is_plausible
-from intarsia.file.decompress import check_expansion
+from intarsia.file.claims import check_dictionary_size, check_expansion, check_values, is_plausible
 from intarsia.file.fetch import FetchedBytes
 from intarsia.file.schema import FileSchema
 from intarsia.file.synthetic import Segments, SyntheticSchema, decode

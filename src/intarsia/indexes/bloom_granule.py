@@ -22,9 +22,8 @@ from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format import bloom
 from intarsia.indexes.base import Index, OpenIndex, PayloadBytes, PayloadSource
 from intarsia.indexes.granules import cut_at_edges, granule_rows
-from intarsia.indexes.layout import ColumnData, Granularity, Layout
+from intarsia.indexes.layout import ColumnData, Granularity, Layout, check_fpp, check_granularity
 from intarsia.indexes.lookups import check_hashable, hash_values, is_lookup, lookup_hashes
-from intarsia.indexes.parameters import check_fpp, check_granularity
 from intarsia.predicate.bound import Condition
 from intarsia.rows.selection import Rows, RowSelection
 from intarsia.storage import ByteRange

@@ -12,8 +12,7 @@ import pyarrow as pa
 from intarsia.arrow.nested import field_values
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import ParquetInput
-from intarsia.file.claims import plain_bytes
-from intarsia.file.decompress import decompress
+from intarsia.file.claims import decompress, plain_bytes
 from intarsia.file.synthetic import Segments, decode
 from intarsia.format import thrift
 from intarsia.format.enums import Encoding, PageType, Type

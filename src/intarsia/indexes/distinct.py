@@ -41,8 +41,14 @@ from intarsia.indexes.granules import (
     refuse_nested,
     serialize_granules,
 )
-from intarsia.indexes.layout import ColumnData, Granularity, Layout
-from intarsia.indexes.parameters import check_choice, check_granularity, check_integer
+from intarsia.indexes.layout import (
+    ColumnData,
+    Granularity,
+    Layout,
+    check_choice,
+    check_granularity,
+    check_integer,
+)
 from intarsia.predicate.bound import BoundNull, Condition
 from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.bounds import Bools

@@ -34,8 +34,7 @@ from intarsia.indexes.granules import (
     parse_granules,
     serialize_granules,
 )
-from intarsia.indexes.layout import ColumnData, Granularity, Layout
-from intarsia.indexes.parameters import check_granularity, check_integer
+from intarsia.indexes.layout import ColumnData, Granularity, Layout, check_granularity, check_integer
 from intarsia.predicate.bound import BoundCompare, BoundIn, BoundNull, BoundPrefix, Condition
 
 #: Bounds are truncated to this many characters of text or bytes of binary, sufficient for an estimate.

@@ -39,8 +39,7 @@ from intarsia.indexes.granules import (
     parse_granules,
     serialize_granules,
 )
-from intarsia.indexes.layout import ColumnData, Granularity, Layout
-from intarsia.indexes.parameters import check_granularity, check_integer
+from intarsia.indexes.layout import ColumnData, Granularity, Layout, check_granularity, check_integer
 from intarsia.predicate.bound import Condition
 from intarsia.rows.selection import Rows
 

@@ -39,9 +39,15 @@ from intarsia.indexes.granules import (
     parse_granules,
     serialize_granules,
 )
-from intarsia.indexes.layout import ColumnData, Granularity, Layout
+from intarsia.indexes.layout import (
+    ColumnData,
+    Granularity,
+    Layout,
+    check_choice,
+    check_granularity,
+    check_integer,
+)
 from intarsia.indexes.lookups import MAX_LOOKUPS
-from intarsia.indexes.parameters import check_choice, check_granularity, check_integer
 from intarsia.predicate.bound import (
     BoundCompare,
     BoundIn,

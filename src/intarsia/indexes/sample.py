@@ -20,8 +20,7 @@ from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.format.arrow_stream import check_expanded
 from intarsia.indexes.base import Index, OpenIndex
 from intarsia.indexes.granules import open_stream
-from intarsia.indexes.layout import ColumnData, Layout
-from intarsia.indexes.parameters import check_integer
+from intarsia.indexes.layout import ColumnData, Layout, check_integer
 from intarsia.predicate.bound import Condition, Path
 from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.selection import Rows

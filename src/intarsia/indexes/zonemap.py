@@ -36,8 +36,7 @@ from intarsia.indexes.granules import (
     refuse_nested,
     serialize_granules,
 )
-from intarsia.indexes.layout import ColumnData, Granularity, Layout
-from intarsia.indexes.parameters import check_granularity
+from intarsia.indexes.layout import ColumnData, Granularity, Layout, check_granularity
 from intarsia.indexes.summaries import GranuleSummaries, merge_summaries, summarize, summary_schema
 from intarsia.predicate.bound import BoundMatch, BoundNull, Condition
 from intarsia.rows.bounds import Bools, Bounds, boundary_order, certainly_matches, might_match

@@ -32,7 +32,7 @@ from intarsia.predicate import Path
 from intarsia.read.ahead import ahead
 from intarsia.read.file_plan import FilePlan, JoinedRows, without_deleted
 from intarsia.read.file_query import FileQuery, leaves_under
-from intarsia.read.pages_read import PagesRead
+from intarsia.read.page_states import PagesRead
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import union
 from intarsia.tuning import AXIS_BYTES, AXIS_FILES

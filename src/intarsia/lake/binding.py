@@ -25,9 +25,8 @@ from intarsia.predicate import (
     find_column,
     has_calls,
 )
-from intarsia.read.file_names import FileNames
 from intarsia.read.file_query import FileQuery
-from intarsia.read.output_columns import OutputColumn, refuse_repeated, type_at
+from intarsia.read.output_columns import FileNames, OutputColumn, refuse_repeated, type_at
 from intarsia.read.pruner import PruneStep, over_files
 from intarsia.rows.bounds import Bools
 

@@ -21,7 +21,7 @@ from intarsia.lake.data_file import DataFile, DeletedRows
 from intarsia.lake.log_statistics import LogStatistics
 from intarsia.lake.partitions import Partitions
 from intarsia.predicate import Path
-from intarsia.read.file_names import FileNames
+from intarsia.read.output_columns import FileNames
 
 #: The key of the field id in the metadata of an Arrow field.
 FIELD_ID = b"PARQUET:field_id"

@@ -35,14 +35,12 @@ from intarsia.lake.split import file_identity
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Bound, Predicate
 from intarsia.read.counts import ReadCounts
-from intarsia.read.file_plan import FilePlan, plan_file
+from intarsia.read.file_plan import FilePlan, plan_file, retry_without_wrong_index
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import read_known_rows
 from intarsia.read.first_rows import AxisSearch, MatchingGroups
 from intarsia.read.output_columns import OutputColumn, concat_rows
-from intarsia.read.page_states import pages_read
 from intarsia.read.report import FileOutcome, ScanReport
-from intarsia.read.retry import retry_without_wrong_index
 from intarsia.read.sort_key import Ranks, SortKey, TopRows
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
@@ -294,7 +292,7 @@ class FirstRows:
     def _read(self, search: AxisSearch, file: ParquetInput, wanted: RowSelection) -> pa.Table:
         query = replace(search.query, file=file, predicate=None).for_columns(self._columns)
         everything = RowSelection.all(file.footer.num_rows)
-        before = pages_read(query)
+        before = query.pages_read()
 
         def read() -> tuple[list[pa.Table], ReadCounts]:
             wrong = file.metadata.contradictions

@@ -25,8 +25,7 @@ from intarsia.lake.split import Split, SplitQuery, file_identity, make_splits
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Predicate
 from intarsia.read.aggregate import Aggregate, Totals
-from intarsia.read.aggregate.calls import Requested, requested_functions
-from intarsia.read.aggregate.result import ROWS
+from intarsia.read.aggregate.result import ROWS, Requested, requested_functions
 from intarsia.read.ahead import ahead
 from intarsia.read.approximate import ApproximateCount, DistinctValues, FileSize, sample_rows
 from intarsia.read.counts import ReadCounts

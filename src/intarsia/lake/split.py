@@ -13,11 +13,10 @@ from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import FileMetadata, ParquetInput
 from intarsia.lake.data_file import DataFile
 from intarsia.predicate import Path, Predicate, bind
-from intarsia.read.file_names import FileNames
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import read_rows
-from intarsia.read.output_columns import OutputColumn, concat_rows
+from intarsia.read.output_columns import FileNames, OutputColumn, concat_rows
 from intarsia.read.report import warn_of_ignored
 from intarsia.rows.selection import RowSelection
 from intarsia.tuning import RUNS_AT_ONCE

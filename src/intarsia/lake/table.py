@@ -17,7 +17,7 @@ from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Parameters, Where, parse_predicate
 from intarsia.read import amounts
 from intarsia.read.aggregate import Aggregate
-from intarsia.read.aggregate.calls import Requested
+from intarsia.read.aggregate.result import Requested
 from intarsia.read.approximate import ApproximateCount
 from intarsia.read.report import ScanReport
 

@@ -24,7 +24,7 @@ from intarsia.lake.partitions import Partitions, PartitionTypes
 from intarsia.lake.schema import SchemaOf, table_schema
 from intarsia.lake.snapshot import Snapshot, TableCache
 from intarsia.read.ahead import ahead
-from intarsia.read.file_names import FileNames
+from intarsia.read.output_columns import FileNames
 from intarsia.read.report import warn_caller
 from intarsia.storage import IoCounts, ObjectIdentity
 from intarsia.storage.running_query import Deadline

@@ -26,7 +26,7 @@ from intarsia.predicate.bound import (
     fold,
 )
 from intarsia.predicate.columns import Column, resolve_column
-from intarsia.predicate.functions import arithmetic, casts, moments, refuse_argument, text
+from intarsia.predicate.functions import arithmetic, casts, moments, refuse_argument
 from intarsia.predicate.nodes import ARITHMETIC, Call, Constant, Leaf, Predicate, dotted, fold_nodes
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ _Maker = Callable[[Call, Column], Function | None]
 _FUNCTIONS: Final[dict[str, _Maker]] = {
     **dict.fromkeys(ARITHMETIC, arithmetic.arithmetic),
     "abs": arithmetic.absolute,
-    **dict.fromkeys(("lower", "upper", "length", "substr"), text.text_function),
+    **dict.fromkeys(("lower", "upper", "length", "substr"), casts.text_function),
     **dict.fromkeys(("year", "quarter", "month", "day", "hour", "minute"), moments.date_part),
     "date": moments.date,
     "date_trunc": moments.date_trunc,

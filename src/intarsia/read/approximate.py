@@ -26,14 +26,13 @@ from intarsia.indexes.proof import call_index
 from intarsia.indexes.sample import draw
 from intarsia.predicate import Path
 from intarsia.read.counts import ReadCounts
-from intarsia.read.file_plan import FilePlan, current_plan
+from intarsia.read.file_plan import FilePlan, current_plan, retry_without_wrong_index
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import read_known_rows, read_rows
 from intarsia.read.matching import select_columns
 from intarsia.read.output_columns import OutputColumn, concat_rows
 from intarsia.read.pruner import PruneStep
 from intarsia.read.report import FileOutcome, ScanReport
-from intarsia.read.retry import retry_without_wrong_index
 from intarsia.rows.selection import Rows, RowSelection
 
 #: A function that adds the outcome of one file to the report.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 
-from intarsia.file import ChunkKey
+from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunks import ChunkOutlines, ChunkPlan, DictionaryUse, PageChooser, plan_chunk
 from intarsia.file.metadata import Contradiction
 from intarsia.format.footer import Leaf
@@ -313,3 +314,36 @@ def load_locations(
     index_bytes = file.load_page_index(missing)
     # also of single pages: rows may have been excluded with these locations, so pages are compared with them
     return [file.locations(key) for key in keys], index_bytes
+
+
+_Result = TypeVar("_Result")
+
+
+class WrongPageIndexError(Exception):
+    """The pages of a row group contradict its page index.
+
+    Attributes:
+        row_group: Ordinal of the row group.
+    """
+
+    def __init__(self, row_group: int, reason: str) -> None:
+        super().__init__(reason)
+        self.row_group = row_group
+
+
+def retry_without_wrong_index(file: ParquetInput, work: Callable[[], _Result]) -> _Result:
+    """Call a function, and call it again without the page index of a row group that is found to be wrong.
+
+    Args:
+        file: The file that is read.
+        work: A function that plans and reads from the beginning.
+
+    Raises:
+        CorruptFileError: If the file is damaged.
+    """
+    while True:
+        try:
+            with file.named_errors():
+                return work()
+        except WrongPageIndexError as error:  # noqa: PERF203  (the loop is the retry)
+            file.metadata.distrust_page_index(error.row_group, str(error))

@@ -19,9 +19,8 @@ from intarsia.format.footer import Leaf
 from intarsia.indexes.embedded import EmbeddedIndexes, KeptIndexes
 from intarsia.predicate import Bound, BoundConstant, Path
 from intarsia.predicate.bound import conditions
-from intarsia.read.file_names import FileNames
-from intarsia.read.output_columns import OutputColumn
-from intarsia.read.pages_read import PagesRead
+from intarsia.read.output_columns import FileNames, OutputColumn
+from intarsia.read.page_states import PagesRead, PageStates
 from intarsia.read.pruner import Constants
 from intarsia.rows.selection import RowSelection
 
@@ -229,6 +228,10 @@ class FileQuery:
         """Return the number of files that have some of the rows."""
         edges = self.file.extent.row_edges
         return int(np.count_nonzero(rows.overlaps(edges[:-1], edges[1:])))
+
+    def pages_read(self) -> list[int]:
+        """Return the number of pages of each leaf that were read."""
+        return PageStates(self.file, self.leaves, self.pages).read
 
     # --- the cost of rows --------------------------------------------------------------------------
 

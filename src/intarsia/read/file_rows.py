@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -19,12 +19,13 @@ import pyarrow as pa
 from intarsia.arrow.owned_rows import own_rows
 from intarsia.errors import FormatError
 from intarsia.file.chunks import Bools, Int64s
+from intarsia.predicate import Bound
+from intarsia.predicate.bound import conjoin
 from intarsia.read.ahead import ahead
 from intarsia.read.counts import ReadCounts
-from intarsia.read.file_plan import FilePlan
+from intarsia.read.file_plan import FilePlan, WrongPageIndexError, retry_without_wrong_index
 from intarsia.read.file_query import FileQuery
 from intarsia.read.matching import RowReader, select_columns
-from intarsia.read.retry import WrongPageIndexError, retry_without_wrong_index
 from intarsia.read.run_columns import RunColumns
 from intarsia.read.runs import Run, Runs, run_of_group
 from intarsia.rows.selection import RowSelection
@@ -280,3 +281,19 @@ class PlanReader:
         if found == self._plan.contradictions:
             return False
         return not {one.row_group for one in found - self._plan.contradictions}.isdisjoint(groups.tolist())
+
+
+def rehearse(query: FileQuery, plan: FilePlan, matching: Callable[[Bound], RowSelection]) -> ReadCounts:
+    """Fetch the pages that `read_rows` fetches, as the source of the file counts them.
+
+    Args:
+        query: The query.
+        plan: The plan of the query.
+        matching: A function that returns the rows of the file that match a predicate.
+
+    Returns:
+        The counts of the row groups and rows. The pages are added to those of the query.
+    """
+    matches = [matching(conjoin(plan.stages[: number + 1])) for number in range(len(plan.stages))]
+    pieces = PlanReader(query, plan, matches=matches).pieces(plan.candidates)
+    return sum((piece.counts for piece in pieces), ReadCounts())

@@ -21,12 +21,11 @@ from intarsia.indexes.statistics import RowGroupStatistics, column_statistics
 from intarsia.predicate import Bound, Path, Predicate
 from intarsia.predicate.bound import conjoin
 from intarsia.read.counts import ReadCounts
-from intarsia.read.file_plan import FilePlan, plan_file
+from intarsia.read.file_plan import FilePlan, plan_file, retry_without_wrong_index
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import Piece, read_known_rows
 from intarsia.read.prune import prune
 from intarsia.read.pruner import Pruner, PruneStep, compares
-from intarsia.read.retry import retry_without_wrong_index
 from intarsia.read.sort_key import SortKey, TopRows
 from intarsia.rows.bounds import Bounds
 from intarsia.rows.selection import Rows, RowSelection

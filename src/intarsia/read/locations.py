@@ -8,12 +8,11 @@ import pyarrow as pa
 from intarsia.file import ChunkKey
 from intarsia.format.footer import Leaf
 from intarsia.read.counts import ReadCounts
-from intarsia.read.file_plan import FilePlan, current_plan
+from intarsia.read.file_plan import FilePlan, current_plan, retry_without_wrong_index
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.file_rows import read_known_rows
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.report import FileOutcome
-from intarsia.read.retry import retry_without_wrong_index
 from intarsia.rows.selection import Rows, RowSelection
 
 #: The columns of the result of `locate_rows`.

@@ -1,15 +1,17 @@
-"""The columns of a result: resolving names to fields of a schema, and building arrays of their types."""
+"""The columns of a result: their fields in a schema, their names in one file, and arrays of their types."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import pyarrow as pa
 
 from intarsia.arrow.nested import field_type
 from intarsia.errors import UnsupportedFeatureError
-from intarsia.predicate import Path, find_column
+from intarsia.predicate import Bound, Path, find_column
+from intarsia.predicate.bound import renamed
 
 
 @dataclass(frozen=True)
@@ -83,3 +85,101 @@ def concat_rows(tables: Sequence[pa.Table]) -> pa.Table:
     if tables[0].num_columns == 0:
         return rows_without_columns(sum(table.num_rows for table in tables))
     return pa.concat_tables(tables)
+
+
+@dataclass(frozen=True)
+class FileNames:
+    """The names that files with one schema have for the columns of a table.
+
+    Predicates, columns and constants of a table are converted once to the names of the file, so that indexes,
+    reports and reading use only one set of names.
+
+    Attributes:
+        own: The schema of the file.
+        fields: For each field of the file, the same field with the names of the table, even inside nested
+            types; None if the table does not have it.
+    """
+
+    own: pa.Schema
+    fields: tuple[pa.Field | None, ...]
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of the table that the file has: the names of the table, the types of the file."""
+        return pa.schema([field for field in self.fields if field is not None])
+
+    @cached_property
+    def _ordinals(self) -> Mapping[str, int]:
+        return {field.name: ordinal for ordinal, field in enumerate(self.fields) if field is not None}
+
+    @cached_property
+    def _absent(self) -> str:
+        """A name that no field of the file has: it is longer than all of them."""
+        return max(self.own.names, key=len, default="") + "\0"
+
+    def _find(self, path: Path) -> tuple[Path, pa.DataType] | None:
+        """Return the path in the file, and the type of the file with the names of the table."""
+        ordinal = self._ordinals.get(path[0])
+        if ordinal is None:
+            return None
+        field = self.fields[ordinal]
+        assert field is not None
+        own_type, named_type, found = self.own.field(ordinal).type, field.type, [self.own.field(ordinal).name]
+        for name in path[1:]:
+            child = named_type.get_field_index(name) if pa.types.is_struct(named_type) else -1
+            if child < 0:
+                return None
+            found.append(own_type.field(child).name)
+            own_type, named_type = own_type.field(child).type, named_type.field(child).type
+        return tuple(found), named_type
+
+    def path(self, path: Path) -> Path:
+        """Return the path in the file of a path in the table; for a missing column, an unused path.
+
+        Example:
+            >>> own = pa.schema({"a": pa.int8(), "b": pa.int8()})
+            >>> names = FileNames(own, (pa.field("b", pa.int8()), None))
+            >>> names.path(("b",)), names.path(("a",)) in [("a",), ("b",)]
+            (('a',), False)
+        """
+        found = self._find(path)
+        return (self._absent, *path) if found is None else found[0]
+
+    def column(self, column: OutputColumn) -> OutputColumn:
+        """Return a column of the table with its path in the file."""
+        found = self._find(column.path)
+        if found is None:
+            return replace(column, path=self.path(column.path))
+        path, named_type = found
+        return replace(column, path=path, named_type=named_type if pa.types.is_nested(named_type) else None)
+
+    def shown(self, name: str) -> str:
+        """Return the dotted name in the table of a leaf or a field of the file, for reports.
+
+        Example:
+            >>> own = pa.schema({"a": pa.struct({"x": pa.int8()})})
+            >>> names = FileNames(own, (pa.field("b", pa.struct({"y": pa.int8()})),))
+            >>> names.shown("a.x"), names.shown("other")
+            ('b.y', 'other')
+        """
+        return self._shown.get(name, name)
+
+    @cached_property
+    def _shown(self) -> Mapping[str, str]:
+        found: dict[str, str] = {}
+
+        def add(own: pa.Field, named: pa.Field, own_prefix: str, named_prefix: str) -> None:
+            own_name, named_name = own_prefix + own.name, named_prefix + named.name
+            found[own_name] = named_name
+            if pa.types.is_struct(own.type):
+                for own_child, named_child in zip(own.type, named.type, strict=True):
+                    add(own_child, named_child, f"{own_name}.", f"{named_name}.")
+
+        for own, named in zip(self.own, self.fields, strict=True):
+            if named is not None:
+                add(own, named, "", "")
+        return found
+
+    def predicate(self, bound: Bound) -> Bound:
+        """Return a predicate of the table with the paths of the file."""
+        return renamed(bound, self.path)

@@ -18,12 +18,11 @@ import numpy as np
 from intarsia.errors import IntarsiaError, IntarsiaWarning
 from intarsia.file import Ignored
 from intarsia.read.amounts import count
-from intarsia.read.counts import PageCounts, ReadCounts
+from intarsia.read.counts import PageCounts, PrunedBy, ReadCounts
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.hint import Hint
-from intarsia.read.page_states import PageStates, pages_read
-from intarsia.read.pruned_by import PrunedBy
+from intarsia.read.page_states import PageStates
 from intarsia.read.pruner import PruneStep
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
@@ -294,7 +293,7 @@ class ScanReport:
             counts: The counts of the reads.
             read_before: The number of pages of each leaf that had been read before.
         """
-        for leaf, before, read in zip(query.leaves, read_before, pages_read(query), strict=True):
+        for leaf, before, read in zip(query.leaves, read_before, query.pages_read(), strict=True):
             self.pages.setdefault(query.shown(leaf.name), PageCounts()).add_read(read - before)
         self._add_counts(counts)
 

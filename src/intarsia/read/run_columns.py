@@ -17,9 +17,8 @@ from intarsia.file.decode import LeafPlan, PageIndexMismatchError, decode_rows, 
 from intarsia.file.fetch import FetchedBytes, PageCache
 from intarsia.file.metadata import naming_errors
 from intarsia.format.footer import Leaf
-from intarsia.read.file_plan import add_planned, load_locations, plan_chunks
+from intarsia.read.file_plan import WrongPageIndexError, add_planned, load_locations, plan_chunks
 from intarsia.read.file_query import FileQuery, leaves_under
-from intarsia.read.retry import WrongPageIndexError
 from intarsia.read.runs import Run
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, coalesce

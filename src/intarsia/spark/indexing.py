@@ -19,9 +19,8 @@ from intarsia.embed.report import IndexedFile, IndexReport, Progress
 from intarsia.embed.structures import Attachable, Attachables
 from intarsia.errors import FilesFailedError, IntarsiaError, RunInterrupted
 from intarsia.file import ParquetInput
-from intarsia.lake.data_file import DataFile
+from intarsia.lake.data_file import DataFile, FileFailure, ShowDone
 from intarsia.lake.discovery import find_files
-from intarsia.lake.each_file import FileFailure, ShowDone
 from intarsia.lake.index.folder import Location
 from intarsia.spark.job import MIN_TASKS, TASK_BYTES, TaskProgress, collect_rows, reporter, run_on_files
 from intarsia.spark.listing import Source, list_lake

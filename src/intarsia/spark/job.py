@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from intarsia.embed.report import Progress, no_progress
 from intarsia.errors import IntarsiaError
-from intarsia.lake.each_file import FileFailure
+from intarsia.lake.data_file import FileFailure
 from intarsia.spark.sessions import is_connect, map_in_arrow
 
 if TYPE_CHECKING:

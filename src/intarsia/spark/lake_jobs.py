@@ -15,7 +15,7 @@ from intarsia.check.verification import Finding, VerifyReport
 from intarsia.check.verification import verify as verify_file
 from intarsia.embed.original import detach_file
 from intarsia.embed.report import DetachReport, IndexReport, Progress, RestoreReport
-from intarsia.lake.each_file import FileFailure
+from intarsia.lake.data_file import FileFailure
 from intarsia.read.amounts import count
 from intarsia.spark.job import act_on_files, reporter
 from intarsia.spark.listing import Source, list_lake

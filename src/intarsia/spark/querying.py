@@ -14,7 +14,7 @@ from intarsia.embed.report import Progress
 from intarsia.errors import ColumnNotFoundError, FilesFailedError, PredicateError, UnsupportedFeatureError
 from intarsia.indexes.distinct_counter import MAX_LG_CONFIG_K, DistinctCounter
 from intarsia.lake.binding import TableBinder
-from intarsia.lake.each_file import FileFailure
+from intarsia.lake.data_file import FileFailure
 from intarsia.lake.opening import open as open_table
 from intarsia.lake.planner import Planner
 from intarsia.lake.query_run import OnError
@@ -22,7 +22,7 @@ from intarsia.lake.shared_aggregate import SharedAggregate
 from intarsia.lake.table import Table
 from intarsia.predicate import In, Predicate, Where, parse_predicate
 from intarsia.read.aggregate import Aggregate
-from intarsia.read.aggregate.calls import Requested, requested_functions
+from intarsia.read.aggregate.result import Requested, requested_functions
 from intarsia.read.report import ScanReport
 from intarsia.spark.job import act_on_files, reporter
 from intarsia.spark.listing import LakeFiles, Source, list_lake

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from intarsia.embed import Bloom, PageIndex, Statistics
 from intarsia.embed.structures import STANDARD, Attachable
 from intarsia.errors import IndexBuildError
-from intarsia.indexes.parameters import parameters
+from intarsia.indexes.layout import parameters
 from intarsia.indexes.registry import GROUP, find_index_class, why_unknown
 
 #: An index in the form that is sent to executors: kind and JSON parameters, or a standard structure as it is.

@@ -23,8 +23,7 @@ from intarsia.testing.checks import (
     check_random_layouts,
 )
 from intarsia.testing.contract import IndexContract, check_index
-from intarsia.testing.damage import check_damage, check_probed_damage
-from intarsia.testing.files import check_file, check_registered
+from intarsia.testing.files import check_damage, check_file, check_probed_damage, check_registered
 from intarsia.testing.gathered import check_gathered, check_gathered_damage
 from intarsia.testing.memory import MemoryColumns
 from intarsia.testing.questions import awkward_values, questions

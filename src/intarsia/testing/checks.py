@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from intarsia.errors import IndexBuildError, IntarsiaError, PredicateError
 from intarsia.indexes.base import Index, OpenIndex, PayloadBytes, defines, prunes
-from intarsia.indexes.parameters import parameters
+from intarsia.indexes.layout import parameters
 from intarsia.predicate import BoundFunction, Condition, bind, condition_mask, conditions, parse_sql
 from intarsia.rows.selection import RowSelection
 from intarsia.testing.memory import Case, Draw, MemoryColumns, fixed_cases, random_case

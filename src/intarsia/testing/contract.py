@@ -14,8 +14,7 @@ from intarsia.testing.checks import (
     check_prunes,
     check_random_layouts,
 )
-from intarsia.testing.damage import check_damage, check_probed_damage
-from intarsia.testing.files import check_file, check_registered
+from intarsia.testing.files import check_damage, check_file, check_probed_damage, check_registered
 from intarsia.testing.gathered import check_gathered, check_gathered_damage
 
 

@@ -34,7 +34,7 @@ from intarsia.testing.checks import (
     variants,
     with_matches,
 )
-from intarsia.testing.damage import damage, flipped
+from intarsia.testing.files import damage, flipped
 from intarsia.testing.memory import Case, Draw, MemoryColumns, fixed_cases, random_case
 
 #: The number of files of a random lake.

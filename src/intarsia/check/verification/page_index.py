@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from intarsia.check.verification.bounds import are_comparable, check_boundary_order, check_bounds
 from intarsia.check.verification.chunk import CheckedChunk
 from intarsia.check.verification.findings import Findings
+from intarsia.check.verification.statistics import are_comparable, check_boundary_order, check_bounds
 from intarsia.format.enums import BoundaryOrder
 from intarsia.format.structs import ColumnIndex
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from intarsia.check.values import human_value, shown
-from intarsia.check.verification.bounds import DECLARED_ORDERS, check_boundary_order
 from intarsia.check.verification.chunk import read_page_index
 from intarsia.check.verification.findings import Findings
 from intarsia.check.verification.page_index import add_without_offset_index, has_equal_lengths
 from intarsia.check.verification.pages import locate_bits
+from intarsia.check.verification.statistics import DECLARED_ORDERS, check_boundary_order
 from intarsia.embed.leaf_values import LeafReader
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import ParquetInput

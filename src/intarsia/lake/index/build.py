@@ -18,8 +18,7 @@ from intarsia.indexes.base import GatheredPart
 from intarsia.indexes.filter_matrix import gather_filters
 from intarsia.indexes.granules import batch_to_bytes
 from intarsia.indexes.proof import call_index
-from intarsia.lake.data_file import DataFile
-from intarsia.lake.each_file import FILE_ERRORS, FileFailure, ShowDone
+from intarsia.lake.data_file import FILE_ERRORS, DataFile, FileFailure, ShowDone
 from intarsia.lake.index.facts import FileFacts, GatheredKey, index_of, read_facts
 from intarsia.lake.index.segment import (
     BLOOM_KIND,

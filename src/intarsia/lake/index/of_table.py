@@ -16,8 +16,7 @@ import numpy.typing as npt
 
 from intarsia.errors import FormatError, IndexBuildError, ListingError
 from intarsia.file import FileMetadata, Ignored, ParquetInput
-from intarsia.lake.data_file import DataFile
-from intarsia.lake.each_file import ShowDone
+from intarsia.lake.data_file import DataFile, ShowDone
 from intarsia.lake.index.build import BuiltSegments, LakeIndexReport, build_segments
 from intarsia.lake.index.facts import Stamps, opened_stamp, wait_until_settled
 from intarsia.lake.index.folder import (

@@ -25,7 +25,7 @@ from intarsia.lake.index.segment import Family, FileBounds, Gathered
 from intarsia.predicate import Condition, Path
 from intarsia.read.aggregate.answers import Needs, as_data_type, summarize_bounds
 from intarsia.read.aggregate.result import Question
-from intarsia.read.file_names import FileNames
+from intarsia.read.output_columns import FileNames
 from intarsia.rows.bounds import Bools, certainly_matches, might_match
 from intarsia.rows.selection import RowSelection
 

@@ -16,12 +16,11 @@ from intarsia.indexes.summaries import merge_summaries, one_summary, summarize
 from intarsia.read.aggregate.answers import Answer, Needs, QueriedColumn, answer, confirmed
 from intarsia.read.aggregate.result import Question, questions
 from intarsia.read.counts import ReadCounts
-from intarsia.read.file_plan import FilePlan, current_plan
+from intarsia.read.file_plan import FilePlan, current_plan, retry_without_wrong_index
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import Piece, read_known_rows
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.report import FileOutcome
-from intarsia.read.retry import retry_without_wrong_index
 from intarsia.rows.selection import RowSelection
 from intarsia.tuning import MERGED_SUMMARIES
 

@@ -1,4 +1,15 @@
-"""A table as an I/O source for Polars."""
+"""Lazy scans for Polars: `scan` returns a ``polars.LazyFrame`` whose predicates skip pages.
+
+Needs Polars: ``pip install 'intarsia[polars]'``.
+
+Example:
+    >>> import intarsia as ia, polars as pl, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+    >>> from intarsia.polars import scan
+    >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+    >>> pq.write_table(pa.table({"x": range(1000)}), path)
+    >>> scan(path).filter(pl.col("x") == 42).collect().rows()
+    [(42,)]
+"""
 
 from __future__ import annotations
 
@@ -14,6 +25,8 @@ from intarsia.lake.opening import Source, open
 from intarsia.lake.table import Table
 from intarsia.predicate import Predicate
 from intarsia.predicate.polars_expressions import necessary_conditions
+
+__all__ = ["scan"]
 
 
 def scan(source: Source | Table | TableDataset) -> pl.LazyFrame:
