@@ -163,7 +163,7 @@ class FileColumns:
                 path=self._file.path,
                 column=error.column,
             ) from error
-        leaf = self._file.leaves_by_path.get(path)
+        leaf = self._file.schema.leaves_by_path.get(path)
         if leaf is None or leaf.ordinal not in self._file.leaf_types:
             raise IndexBuildError(
                 f"{self._file.path}: column {column!r} does not have one value per row; name a leaf "

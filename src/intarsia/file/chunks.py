@@ -121,17 +121,22 @@ def recorded_pages(stats: Sequence[PageEncodingStats] | None, encodings: Sequenc
         use = DictionaryUse.SOME_PAGES if has_dictionary else DictionaryUse.NEVER
         is_all = Encoding.PLAIN_DICTIONARY in encodings and _DICTIONARY_AND_LEVELS.issuperset(encodings)
         return RecordedPages(UNKNOWN, UNKNOWN, use, False, is_all, encodings)
-    data_pages = sum(stat.count for stat in stats if stat.page_type in DATA_PAGES)
-    dictionary_pages = sum(stat.count for stat in stats if stat.page_type == PageType.DICTIONARY_PAGE)
-    needs = {
-        stat.encoding in DICTIONARY_ENCODINGS for stat in stats if stat.page_type in DATA_PAGES and stat.count
-    }
+    data_pages = dictionary_pages = 0
+    needs: set[bool] = set()
+    others = []
+    for stat in stats:
+        if stat.page_type in DATA_PAGES:
+            data_pages += stat.count
+            if stat.count:
+                needs.add(stat.encoding in DICTIONARY_ENCODINGS)
+            continue
+        if stat.page_type == PageType.DICTIONARY_PAGE:
+            dictionary_pages += stat.count
+        if stat.count:
+            others.append((stat.page_type, stat.count))
     use = DictionaryUse.ALWAYS if True in needs else DictionaryUse.NEVER
     if len(needs) == 2:
         use = DictionaryUse.SOME_PAGES
-    others = [
-        (stat.page_type, stat.count) for stat in stats if stat.count and stat.page_type not in DATA_PAGES
-    ]
     needed = [(PageType.DICTIONARY_PAGE, 1)] if use is DictionaryUse.ALWAYS else []
     is_single = data_pages == 1 and others == needed
     is_all = use is DictionaryUse.ALWAYS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from intarsia.storage import ByteRange, ByteSource, CachedRanges, CountedSource, coalesce
@@ -27,8 +26,11 @@ class FetchedBytes:
 
     def __init__(self, ranges: Sequence[ByteRange], parts: Sequence[bytes]) -> None:
         self.parts = parts
-        self._starts = [start for start, _ in ranges]
-        self._positions = [0, *itertools.accumulate([stop - start for start, stop in ranges])]
+        self._starts: list[int] = []
+        self._positions = [0]
+        for start, stop in ranges:
+            self._starts.append(start)
+            self._positions.append(self._positions[-1] + stop - start)
 
     def position(self, offset: int) -> int:
         """Return the position of the byte at an offset of the file."""
@@ -85,8 +87,13 @@ class PageCache:
             join: Return a single part. If not, a range has several parts if it was read in several.
         """
         wanted = coalesce(ranges, 0)
-        pieces = [piece for location in wanted for piece in self._kept.pieces(location)]
-        gaps = [location for location, data in pieces if data is None]
+        pieces: list[tuple[ByteRange, bytes | memoryview | None]] = []
+        gaps: list[ByteRange] = []
+        for location in wanted:
+            for piece in self._kept.pieces(location):
+                pieces.append(piece)
+                if piece[1] is None:
+                    gaps.append(piece[0])
         read = self._source.read_ranges(gaps) if gaps else []
         added: list[tuple[ByteRange, bytes | memoryview]] = list(zip(gaps, read, strict=True))
         unused = iter(read)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -180,11 +180,6 @@ class FileMetadata:
     def schema(self) -> FileSchema:
         """The schema as Parquet leaves and Arrow types."""
         return file_schema(self.footer)
-
-    @property
-    def leaves_by_path(self) -> Mapping[tuple[str, ...], Leaf]:
-        """Leaves by path; of equal paths the first."""
-        return self.schema.leaves_by_path
 
     def outlines(self, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
         """Return offsets and counts of the chunks of some leaves in all row groups."""

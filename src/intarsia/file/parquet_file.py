@@ -146,11 +146,6 @@ class ParquetInput:
             return self.schema.arrow
 
     @cached_property
-    def leaves_by_path(self) -> Mapping[tuple[str, ...], Leaf]:
-        """Leaves by path; of equal paths the first."""
-        return self.schema.leaves_by_path
-
-    @cached_property
     def leaf_types(self) -> Mapping[int, pa.DataType]:
         """Arrow type of each leaf outside lists and maps, by ordinal."""
         with self.named_errors():

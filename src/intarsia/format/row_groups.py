@@ -122,16 +122,16 @@ class ColumnChunks(Sequence[ColumnChunk]):
 
 def _find_edges(columns: Sequence[ColumnChunks], ordinal: int) -> None:
     """Find the offsets of the chunks up to one in row groups of one footer."""
-    short = [one for one in columns if len(one._edges) <= ordinal]
-    if not short:
-        return
-    known = [one._edges for one in short]  # once, because several threads may do this
-    # at least doubled each time, so that sequential access is as fast as finding all offsets at once
-    counts = [
-        min(one._count, max(ordinal + 1, 2 * len(edges))) - len(edges)
-        for one, edges in zip(short, known, strict=True)
-    ]
-    found = thrift.struct_edges(short[0]._footer.raw, [edges[-1] for edges in known], counts)
+    short, known, offsets, counts = [], [], [], []
+    for one in columns:
+        edges = one._edges  # once, because several threads may do this
+        if len(edges) <= ordinal:
+            short.append(one)
+            known.append(edges)
+            offsets.append(edges[-1])
+            # at least doubled each time, so that sequential access is as fast as finding all at once
+            counts.append(min(one._count, max(ordinal + 1, 2 * len(edges))) - len(edges))
+    found = thrift.struct_edges(short[0]._footer.raw, offsets, counts) if short else ()
     for one, edges, more in zip(short, known, found, strict=True):
         one._keep_edges([*edges, *more[1:]])
 

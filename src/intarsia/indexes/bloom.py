@@ -73,7 +73,7 @@ class BloomFilters:
 
     def reach(self, condition: Condition) -> Bools | None:
         """Return the row groups in which the condition's column has a filter, if it is a lookup."""
-        leaf = self._file.leaves_by_path.get(condition.path)
+        leaf = self._file.schema.leaves_by_path.get(condition.path)
         if leaf is None or not leaf.is_flat or not is_lookup(condition):
             return None
         reach = filter_exists(self._file, leaf)
@@ -115,7 +115,7 @@ class BloomFilters:
         """Return the filters that could exclude a condition in the row groups where that matters."""
         probes = []
         for condition, row_groups in wanted.items():
-            leaf, hashes = self._file.leaves_by_path[condition.path], self._hashes(condition)
+            leaf, hashes = self._file.schema.leaves_by_path[condition.path], self._hashes(condition)
             ordinals = np.flatnonzero(row_groups).tolist()
             num_values = np.zeros(len(row_groups), dtype=np.int64)
             for row_group in ordinals:
@@ -236,7 +236,7 @@ class BloomFilters:
     def _hashes(self, condition: Condition) -> Hashes:
         """Return the hashes of a lookup, or none if equal values may have several encodings."""
         if condition not in self._known_hashes:
-            leaf = self._file.leaves_by_path[condition.path]
+            leaf = self._file.schema.leaves_by_path[condition.path]
             hashes = stored_hashes(leaf, self._file.leaf_types[leaf.ordinal], condition)
             if hashes is None or self._file.trust(leaf).doubt(Claim.BLOOM_FILTER):
                 hashes = np.empty(0, dtype=np.uint64)

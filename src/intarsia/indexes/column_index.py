@@ -39,7 +39,7 @@ class ColumnIndexes:
 
     def reach(self, condition: Condition) -> Bools | None:
         """Return the row groups whose ColumnIndex could exclude more than their statistics."""
-        leaf = self._file.leaves_by_path.get(condition.path)
+        leaf = self._file.schema.leaves_by_path.get(condition.path)
         if leaf is None or not leaf.is_flat or not self._file.trust(leaf).order_is_known:
             return None
         if leaf.ordinal not in self._reach:
@@ -61,7 +61,7 @@ class ColumnIndexes:
         groups_of: dict[Path, Bools] = {}
         for condition, row_groups in wanted.items():
             groups_of[condition.path] = row_groups | groups_of.get(condition.path, False)
-        leaves = [self._file.leaves_by_path[path] for path in groups_of]
+        leaves = [self._file.schema.leaves_by_path[path] for path in groups_of]
         num_bytes = num_chunks = 0
         for outlines, row_groups in zip(
             self._file.metadata.outlines(leaves), groups_of.values(), strict=True
@@ -79,7 +79,7 @@ class ColumnIndexes:
     def _keys(self, wanted: Wanted) -> list[ChunkKey]:
         keys: dict[ChunkKey, None] = {}
         for condition, row_groups in wanted.items():
-            leaf = self._file.leaves_by_path[condition.path]
+            leaf = self._file.schema.leaves_by_path[condition.path]
             for row_group in np.flatnonzero(row_groups).tolist():
                 keys[ChunkKey(row_group, leaf.ordinal)] = None
         return list(keys)
@@ -96,7 +96,7 @@ class ColumnIndexes:
         self, keys: Iterable[ChunkKey], pages: dict[int, _Pages | None], condition: Condition
     ) -> Verdict:
         """Return the rows of pages that might match, and of row groups that are not evaluated."""
-        ordinal = self._file.leaves_by_path[condition.path].ordinal
+        ordinal = self._file.schema.leaves_by_path[condition.path].ordinal
         if ordinal not in pages:
             pages[ordinal] = self._pages(sorted(key for key in keys if key.leaf == ordinal))
         found = pages[ordinal]

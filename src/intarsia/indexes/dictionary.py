@@ -150,7 +150,7 @@ class Dictionaries:
         If bounds admit a match of ``<`` or ``<>``, the minimum or the maximum itself is a match. A value that
         a Bloom filter admits is most likely present.
         """
-        leaf = self._file.leaves_by_path.get(condition.path)
+        leaf = self._file.schema.leaves_by_path.get(condition.path)
         if leaf is None or not leaf.is_flat or isinstance(condition, BoundNull):
             return None
         reach = self._file.metadata.derived(
@@ -223,7 +223,7 @@ class Dictionaries:
         """Return the location of the dictionary page of each chunk, None if it is unknown."""
         found: dict[ChunkKey, ByteRange | None] = {}
         for condition, row_groups in wanted.items():
-            leaf = self._file.leaves_by_path[condition.path]
+            leaf = self._file.schema.leaves_by_path[condition.path]
             for row_group in np.flatnonzero(row_groups).tolist():
                 key = ChunkKey(row_group, leaf.ordinal)
                 meta = self._file.footer.chunk_metadata(row_group, leaf)
@@ -239,7 +239,7 @@ class Dictionaries:
             locations = self._locate(wanted)
         probes = []
         for condition, row_groups in wanted.items():
-            leaf = self._file.leaves_by_path[condition.path]
+            leaf = self._file.schema.leaves_by_path[condition.path]
             sought = sought_bytes(leaf, self._file.leaf_types[leaf.ordinal], condition)
             found: dict[int, ByteRange] = {}
             num_distinct = np.zeros(len(row_groups), dtype=np.int64)

@@ -63,7 +63,7 @@ class RowGroupStatistics:
 
 def column_statistics(file: ParquetInput, path: Path) -> Bounds | None:
     """Return the statistics of a column as bounds over the row groups; None if it is not a flat leaf."""
-    leaf = file.leaves_by_path.get(path)
+    leaf = file.schema.leaves_by_path.get(path)
     if leaf is None or not leaf.is_flat:
         return None
     return file.metadata.derived(

@@ -200,7 +200,7 @@ class DistinctValues:
 
     def _hashes_alike(self, file: ParquetInput, path: Path) -> bool:
         """Return whether equal values have equal hashes in this file and in the table."""
-        leaf = file.leaves_by_path.get(path)
+        leaf = file.schema.leaves_by_path.get(path)
         data_type = None if leaf is None else file.leaf_types.get(leaf.ordinal)
         return data_type is not None and compares_alike(data_type, self._kind)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ from intarsia.read.pruner import Constants
 from intarsia.rows.selection import RowSelection
 
 _NO_ROWS = RowSelection.none()
+_ORDINAL = attrgetter("ordinal")
 
 
 @dataclass(frozen=True)
@@ -158,13 +160,12 @@ class FileQuery:
         """
         if not columns:
             return rows
-        known = dict(zip([column.path for column in self.columns], rows.columns, strict=True))
-        arrays = [
-            known[path]
-            if (path := self.own(column).path) in known
-            else self.constant_column(path, numbers, field.type)
-            for column, field in zip(columns, schema, strict=True)
-        ]
+        known = {column.path: values for column, values in zip(self.columns, rows.columns, strict=True)}
+        arrays = []
+        for column, data_type in zip(columns, schema.types, strict=True):
+            path = self.own(column).path
+            is_known = path in known
+            arrays.append(known[path] if is_known else self.constant_column(path, numbers, data_type))
         return pa.Table.from_arrays(arrays, schema=schema)
 
     @cached_property
@@ -196,7 +197,7 @@ class FileQuery:
     def leaves(self) -> list[Leaf]:
         """The leaves of the predicate and of the columns to read, in the order of the schema."""
         found = {*leaves_under(self.file, self.predicate_paths), *self.output_leaves}
-        return sorted(found, key=lambda leaf: leaf.ordinal)
+        return sorted(found, key=_ORDINAL)
 
     @property
     def num_row_groups(self) -> int:

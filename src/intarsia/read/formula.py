@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from functools import partial
+from typing import TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -23,7 +24,7 @@ class Junction:
     """AND or OR of terms; a term is the ordinal of a condition or another junction."""
 
     is_and: bool
-    terms: tuple[Term, ...]
+    terms: Sequence[Term]
 
 
 Term: TypeAlias = "int | Junction"
@@ -45,17 +46,13 @@ class Formula:
         ordinals: dict[Condition | BoundConstant, int] = {}
         root = fold(
             predicate,
-            lambda node: _as_term(ordinals.setdefault(node, len(ordinals))),
-            lambda terms: Junction(True, tuple(terms)),
-            lambda terms: Junction(False, tuple(terms)),
+            lambda node: cast("Term", ordinals.setdefault(node, len(ordinals))),
+            partial(Junction, True),
+            partial(Junction, False),
         )
         self.conditions: tuple[Condition | BoundConstant, ...] = tuple(ordinals)
         self.root: Term = root
-        self.terms: tuple[Term, ...] = root.terms if isinstance(root, Junction) and root.is_and else (root,)
-
-
-def _as_term(term: Term) -> Term:
-    return term
+        self.terms: Sequence[Term] = root.terms if isinstance(root, Junction) and root.is_and else (root,)
 
 
 def conditions_of(term: Term) -> Iterator[int]:
@@ -111,7 +108,7 @@ def where_exclusion_matters(
     Returns:
         A mask of row groups for each condition.
     """
-    matters = [np.zeros_like(within) for _ in possible]
+    matters = list(np.zeros((len(possible), len(within)), dtype=bool))
     _mark(_undecided(term, possible, stays), within, matters)
     return matters
 
@@ -122,7 +119,7 @@ class _Undecided:
 
     is_open: Bools
     condition: int | None
-    parts: tuple[_Undecided, ...]
+    parts: Sequence[_Undecided]
     possible: Bools
     stays: Bools
 
@@ -130,7 +127,7 @@ class _Undecided:
 def _undecided(term: Term, possible: Sequence[Bools], stays: Sequence[Bools]) -> _Undecided:
     if isinstance(term, int):
         return _Undecided(possible[term] & ~stays[term], term, (), possible[term], stays[term])
-    parts = tuple(_undecided(part, possible, stays) for part in term.terms)
+    parts = [_undecided(part, possible, stays) for part in term.terms]
     join = all_of if term.is_and else any_of
     possible_here, stays_here = join([part.possible for part in parts]), join([part.stays for part in parts])
     return _Undecided(possible_here & ~stays_here, None, parts, possible_here, stays_here)

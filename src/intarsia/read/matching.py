@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from operator import methodcaller
 
 import pyarrow as pa
 
@@ -42,6 +43,9 @@ class _Found:
         """Return the first rows."""
         values = {path: column.slice(0, num_rows) for path, column in self.values.items()}
         return _Found(self.rows.head(num_rows), values)
+
+
+_PATHS = methodcaller("paths")
 
 
 class RowReader:
@@ -106,10 +110,13 @@ class RowReader:
                 kept = _keep(rows, mask)
             if kept.is_empty:
                 return _Found(kept, {})
-            later = outputs.union(*(stage.paths() for stage in stages[number:]))
-            values = {path: column for path, column in values.items() if path in later}
-            if mask is not None and kept.num_rows < rows.num_rows:
-                values = {path: _narrowed(column, rows, kept, mask) for path, column in values.items()}
+            later = outputs.union(*map(_PATHS, stages[number:]))
+            is_narrowed = mask is not None and kept.num_rows < rows.num_rows
+            values = {
+                path: _narrowed(column, rows, kept, mask) if is_narrowed else column
+                for path, column in values.items()
+                if path in later
+            }
             rows = kept
         return _Found(rows, values)
 
@@ -117,16 +124,18 @@ class RowReader:
         self, condition: Bound, values: Mapping[Path, pa.ChunkedArray], rows: RowSelection
     ) -> pa.BooleanArray:
         query, paths = self._query, condition.paths()
-        columns: dict[Path, pa.ChunkedArray | pa.Array] = {
-            path: query.constant_column(path, rows) for path in paths if path in query.constants
-        }
-        columns |= {path: self._as_compared(path, values[path]) for path in paths & values.keys()}
+        columns: dict[Path, pa.ChunkedArray | pa.Array] = {}
+        for path in paths:
+            if path in query.constants:
+                columns[path] = query.constant_column(path, rows)
+            elif path in values:
+                columns[path] = self._as_compared(path, values[path])
         try:
             return evaluate(condition, columns, rows.num_rows)
         except PredicateError as error:  # a function has no result for a value
-            path = query.file.path
+            name = query.file.path
             raise PredicateError(
-                f"{path}: {error}", reason=error.reason, path=path, column=error.column
+                f"{name}: {error}", reason=error.reason, path=name, column=error.column
             ) from error
 
     def _output(self, found: _Found) -> pa.Table:
@@ -134,12 +143,13 @@ class RowReader:
         query, rows = self._query, found.rows
         if rows.is_empty:
             return select_columns(query, {}, 0)
-        reused = {
-            column.path: found.values[column.path] for column in query.columns if column.path in found.values
-        }
-        missing = leaves_under(
-            query.file, [column.path for column in query.columns if column.path not in reused]
-        )
+        reused, unread = {}, []
+        for column in query.columns:
+            if column.path in found.values:
+                reused[column.path] = found.values[column.path]
+            else:
+                unread.append(column.path)
+        missing = leaves_under(query.file, unread)
         if self._matches is not None:
             self._columns.fetch(missing, rows)
             return select_columns(query, {}, 0)

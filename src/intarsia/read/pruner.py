@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -117,6 +118,10 @@ class _Offer(NamedTuple):
     price: int
 
 
+_REACH = itemgetter(1)
+_PRICE = attrgetter("price")
+
+
 class Pruner:
     """The state of pruning: the rows that might match each condition, which proofs reduce.
 
@@ -214,8 +219,8 @@ class Pruner:
         """Use the cheapest proof that saves more than it costs, until there is none."""
         reaches = [(proof, reach) for proof in proofs if (reach := self._reach(proof))]
         while offers := self._offers(reaches):
-            best = min(offers, key=lambda offer: offer.price)
-            reaches = [(proof, reach) for proof, reach in reaches if proof is not best.proof]
+            best = min(offers, key=_PRICE)
+            reaches = [one for one in reaches if one[0] is not best.proof]
             self._apply(best.proof, best.wanted)
 
     def _reach(self, proof: Proof) -> _Reach:
@@ -238,7 +243,7 @@ class Pruner:
         groups = self._groups
         matters = None
         if any(proof.is_lookup for proof, _ in reaches):
-            matters = self._where_exclusion_matters([reach for _, reach in reaches])
+            matters = self._where_exclusion_matters(list(map(_REACH, reaches)))
         offers = []
         for proof, reach in reaches:
             wanted = self._wanted(reach, groups, matters if proof.is_lookup else None)
@@ -263,14 +268,16 @@ class Pruner:
         return wanted
 
     def _where_exclusion_matters(self, reaches: Sequence[_Reach]) -> list[Bools]:
-        known = [self._state(ordinal) for ordinal in range(len(self._possible))]
-        stays = [fact.is_whole for fact in known]
-        for reach in reaches:
-            for ordinal, within in reach.items():
-                stays[ordinal] = stays[ordinal] & ~(within & known[ordinal].is_open)
-        return where_exclusion_matters(
-            self._formula.root, self._groups, [fact.is_possible for fact in known], stays
-        )
+        possible, stays = [], []
+        for ordinal in range(len(self._possible)):
+            known = self._state(ordinal)
+            staying = known.is_whole
+            for reach in reaches:
+                if ordinal in reach:
+                    staying = staying & ~(reach[ordinal] & known.is_open)
+            possible.append(known.is_possible)
+            stays.append(staying)
+        return where_exclusion_matters(self._formula.root, self._groups, possible, stays)
 
     def _apply(self, proof: Proof, wanted: Wanted) -> None:
         """Use a proof, and combine its results for all conditions."""

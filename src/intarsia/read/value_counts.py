@@ -140,7 +140,7 @@ class ValueCounts:
     ) -> tuple[list[pa.Table], RowSelection, list[PruneStep]]:
         """Return the values of granules within the certain rows, these rows, and the indexes used."""
         file = query.file
-        leaf = file.leaves_by_path.get(path)
+        leaf = file.schema.leaves_by_path.get(path)
         here = None if leaf is None else file.leaf_types.get(leaf.ordinal)
         pieces: list[pa.Table] = []
         known = RowSelection.none()

@@ -96,9 +96,11 @@ class CachedRanges:
 
     def add_apart(self, ranges: Iterable[tuple[ByteRange, bytes | memoryview]]) -> None:
         """Keep the bytes of many ranges, which overlap neither each other nor kept ranges."""
-        added = [(location.start, data) for location, data in ranges]
-        self._ranges = tuple(sorted([*self._ranges, *added], key=_START))
-        self.num_bytes += sum([len(data) for _, data in added])
+        kept = list(self._ranges)
+        for location, data in ranges:
+            kept.append((location.start, data))
+            self.num_bytes += len(data)
+        self._ranges = tuple(sorted(kept, key=_START))
 
     def remove(self, starts: Iterable[int]) -> None:
         """Release parts that `add` has added."""

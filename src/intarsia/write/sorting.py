@@ -114,7 +114,7 @@ def sorting_columns(keys: Sequence[SortKey], file: ParquetInput) -> list[pq.Sort
     for name, direction in keys:
         if pa.types.is_floating(comparison_type(file.arrow_schema.field(name).type)):
             break
-        leaf = file.leaves_by_path.get((name,))
+        leaf = file.schema.leaves_by_path.get((name,))
         if leaf is None:
             break
         out.append(pq.SortingColumn(leaf.ordinal, direction == "descending", False))

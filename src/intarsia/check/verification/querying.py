@@ -85,7 +85,7 @@ def check_columns(file: ParquetInput, opened: OpenedEntry, columns: FileColumns,
     """Query each column; return the number of queries for which the rebuilt index keeps fewer rows."""
     paths, max_batches = opened.entry.columns, None
     if not paths:  # an index of whole rows serves every column; some rows of each suffice
-        leaves = file.leaves_by_path.items() if defines(opened.index, "can_estimate") else ()
+        leaves = file.schema.leaves_by_path.items() if defines(opened.index, "can_estimate") else ()
         paths, max_batches = tuple(path for path, leaf in leaves if leaf.ordinal in file.leaf_types), 1
     return sum(_check_column(file, opened, path, columns, findings, max_batches) for path in paths)
 

@@ -335,7 +335,7 @@ def _digests(file: ParquetInput) -> Iterator[tuple[GatheredKey, bytes]]:
     layout = Layout(file.footer.num_rows, file.footer.row_group_starts, {})
     for entry in embedded.entries:
         index = embedded.index(entry)
-        leaves = [file.leaves_by_path.get(path) for path in entry.columns]
+        leaves = [file.schema.leaves_by_path.get(path) for path in entry.columns]
         if (
             index is None
             or not defines(index, "digest")

@@ -176,7 +176,7 @@ def confirmed(
     starts, stops = edges[:-1], edges[1:]
     # other row groups have no excluded rows, or no candidates
     partly = np.flatnonzero(candidates.overlaps(starts, stops) & ~candidates.covers(starts, stops)).tolist()
-    leaves = [leaf for path in paths if (leaf := file.leaves_by_path.get(path)) is not None]
+    leaves = [leaf for path in paths if (leaf := file.schema.leaves_by_path.get(path)) is not None]
     for leaf in leaves:
         for row_group in partly:
             bounds = index.bounds(ChunkKey(row_group, leaf.ordinal))

@@ -163,7 +163,7 @@ class _FileReading:
         if column is None or column.path in query.constants:
             query.check_row_counts(certain)
             return Answer(certain, _constants(query, question, certain), [])
-        leaf = query.file.leaves_by_path.get(column.path)
+        leaf = query.file.schema.leaves_by_path.get(column.path)
         if leaf is None or leaf.ordinal not in query.file.leaf_types or certain.is_empty:
             return Answer(RowSelection.none(), [], [])
         query.check_row_counts(certain, leaf)
