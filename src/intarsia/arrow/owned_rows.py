@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -149,10 +149,11 @@ def own_rows(rows: Rows) -> Rows:
     if isinstance(rows, pa.ChunkedArray):
         chunks = rows.chunks
         owned = _own_chunks(rows, chunks)
-        return rows if _same(owned, chunks) else pa.chunked_array(owned, type=rows.type)
+        return rows if owned is chunks else pa.chunked_array(owned, type=rows.type)
     columns = rows.columns
-    owned = [own_rows(column) for column in columns]
-    return rows if _same(owned, columns) else type(rows).from_arrays(owned, schema=rows.schema)
+    owned = list(map(own_rows, columns))
+    is_same = all(map(operator.is_, owned, columns))
+    return rows if is_same else type(rows).from_arrays(owned, schema=rows.schema)
 
 
 def to_batches(table: pa.Table, max_rows: int | None = None) -> Iterator[pa.RecordBatch]:
@@ -174,9 +175,8 @@ def to_batches(table: pa.Table, max_rows: int | None = None) -> Iterator[pa.Reco
     """
     for batch in table.to_batches(max_rows):
         columns = batch.columns
-        begun = [column if _begins_at_zero(column) else _rebuilt(column, _unchanged) for column in columns]
-        is_same = _same(begun, columns)
-        yield batch if is_same else pa.RecordBatch.from_arrays(begun, schema=batch.schema)
+        begun = _begun(columns)
+        yield batch if begun is columns else pa.RecordBatch.from_arrays(begun, schema=batch.schema)
 
 
 def needed_bytes(table: pa.Table) -> int:
@@ -190,17 +190,20 @@ def needed_bytes(table: pa.Table) -> int:
     return int(sum(_needed_bytes(chunk) for column in table.columns for chunk in column.chunks))
 
 
-def _same(new: list[Any], old: list[Any]) -> bool:
-    return all(map(operator.is_, new, old))
-
-
 def _own_chunks(column: pa.Array | pa.ChunkedArray, chunks: list[pa.Array]) -> list[pa.Array]:
     """Decide for all chunks of a column together, because they may be slices of the same buffers."""
     buffer_bytes = column.get_total_buffer_size()
     spare_bytes = buffer_bytes - _MIN_BYTES
     if spare_bytes > 0 and spare_bytes > _MAX_RATIO * sum(map(_needed_bytes, chunks)):
         return [_rebuilt(chunk, _copied) for chunk in chunks]
-    return [chunk if _begins_at_zero(chunk) else _rebuilt(chunk, _unchanged) for chunk in chunks]
+    return _begun(chunks)
+
+
+def _begun(arrays: list[pa.Array]) -> list[pa.Array]:
+    """Return arrays with no struct at an offset; the same list if there is none."""
+    if all(map(_begins_at_zero, arrays)):
+        return arrays
+    return [array if _begins_at_zero(array) else _rebuilt(array, _unchanged) for array in arrays]
 
 
 def _needed_bytes(array: pa.Array) -> float:
@@ -239,10 +242,10 @@ def _needed_bytes(array: pa.Array) -> float:
 def _begins_at_zero(array: pa.Array) -> bool:
     """Return whether no struct is at an offset, nor any fixed-size list of structs."""
     data_type = array.type
-    if _is_flat(data_type):
-        return True
     if isinstance(array, pa.ExtensionArray):
         return _begins_at_zero(array.storage)
+    if not data_type.num_fields:
+        return True
     if pat.is_struct(data_type):
         return array.offset == 0 and all(
             _begins_at_zero(array.field(ordinal)) for ordinal in range(data_type.num_fields)

@@ -247,7 +247,7 @@ def plan_chunk(
         is_unpruned: No row of the row group was excluded with a page index. If all pages are needed, the
             chunk is then read as a whole. Otherwise, the pages are compared with their locations.
     """
-    chunk = ByteRange(int(outlines.starts[row_group]), int(outlines.stops[row_group]))
+    chunk_start, chunk_stop = int(outlines.starts[row_group]), int(outlines.stops[row_group])
     counts, total_pages = outlines.pages[row_group], outlines.pages[row_group].data
     # of a chunk with a single page
     has_dictionary_within = counts.is_single and counts.dictionary_use is DictionaryUse.ALWAYS
@@ -263,13 +263,14 @@ def plan_chunk(
             else:
                 merged.append(ByteRange(start, stop))
         first_page = int(locations.offsets[0])
-        dictionary = ByteRange(chunk.start, first_page) if chunk.start < first_page <= chunk.stop else None
+        has_dictionary = chunk_start < first_page <= chunk_stop
+        dictionary = ByteRange(chunk_start, first_page) if has_dictionary else None
         use = DictionaryUse.NEVER if dictionary is None else counts.dictionary_use
         is_whole = is_unpruned and len(merged) == 1 and len(starts) == total_pages
         if is_whole:
             has_dictionary_within = use is DictionaryUse.ALWAYS and first_page == merged[0].start
-            start = chunk.start if has_dictionary_within else merged[0].start
-            is_whole = (start, merged[0].stop) == chunk
+            start = chunk_start if has_dictionary_within else merged[0].start
+            is_whole = (start, merged[0].stop) == (chunk_start, chunk_stop)
         if not is_whole:
             return ChunkPlan(
                 leaf,
@@ -285,8 +286,8 @@ def plan_chunk(
             )
     return ChunkPlan(
         leaf,
-        (chunk,),
-        chunk.length,
+        (ByteRange(chunk_start, chunk_stop),),
+        chunk_stop - chunk_start,
         [],
         [],
         RowSelection.all(num_rows),

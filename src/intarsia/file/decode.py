@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from functools import cached_property
-from operator import add
+from functools import cached_property, partial
+from operator import add, attrgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -115,6 +115,9 @@ def outlines_of(
 
 # --- pages to selected rows ----------------------------------------------------------------------
 
+_LEAF, _NAME, _ROOT = attrgetter("leaf"), attrgetter("name"), attrgetter("root_ordinal")
+_REPETITION = attrgetter("max_repetition_level")
+
 
 class PageIndexMismatchError(Exception):
     """The pages contradict the OffsetIndex, so the row group has to be read without it."""
@@ -193,7 +196,7 @@ def decode_rows(
         texts = [plan.leaf for plan in of_pages if _repeats_texts(schema, plan)] if is_sparse else []
         table = _decode_together(schema, of_pages, fetched, num_rows, texts, checksums=checksums)
         taken = RowTaker(covered, rows)
-        roots = dict.fromkeys([plan.leaf.root_ordinal for plan in of_pages])
+        roots = dict.fromkeys(map(_ROOT, map(_LEAF, of_pages)))
         for root, column in zip(roots, table.columns, strict=True):
             pieces[root].append(taken.of(column))
         for leaf in texts:
@@ -223,7 +226,7 @@ def _covered(
         stops = edges[first.groups + 1]
         return RowSelection.union_of(starts, stops), (stops - starts).tolist()
     shifted = [chunk.covered.shift(start) for chunk, start in zip(first.chunks, starts.tolist(), strict=True)]
-    if not first.chunks[-1].whole and not max([plan.leaf.max_repetition_level for plan in plans]):
+    if not first.chunks[-1].whole and not any(map(_REPETITION, map(_LEAF, plans))):
         # the headers contain the rows of each page, so decoding can stop after the last selected row
         shifted[-1] = shifted[-1].clip(0, int(wanted.stops[-1]))
     return union(shifted), [rows.num_rows for rows in shifted]
@@ -252,13 +255,13 @@ def _decode_together(
     checksums: bool,
 ) -> pa.Table:
     """Decode leaves whose pages have the same rows, and columns of texts to dictionary arrays."""
-    leaves = [plan.leaf for plan in plans]
-    part = schema.part(tuple(dict.fromkeys([leaf.root_ordinal for leaf in leaves])))
-    names = ", ".join([repr(leaf.name) for leaf in leaves])
+    leaves = list(map(_LEAF, plans))
+    part = schema.part(tuple(dict.fromkeys(map(_ROOT, leaves))))
+    names = ", ".join(map(repr, map(_NAME, leaves)))
     expected, claimed = sum(num_rows), num_rows
     try:
-        segments = [_segments(plan, part, fetched) for plan in plans]
-        if len(num_rows) == 1 and max([leaf.max_repetition_level for leaf in leaves]):
+        segments = list(map(partial(_segments, part, fetched), plans))
+        if len(num_rows) == 1 and any(map(_REPETITION, leaves)):
             # more rows than there can be, so that pyarrow decodes all of them
             claimed = [max(expected, *[of_leaf.num_values[0] for of_leaf in segments])]
         table = decode(
@@ -267,7 +270,7 @@ def _decode_together(
             claimed,
             fetched.parts,
             f"the pages of {names}",
-            as_dictionary=[leaf.name for leaf in texts],
+            as_dictionary=list(map(_NAME, texts)),
             checksums=checksums,
             offset_of=fetched.offset,
         )
@@ -298,7 +301,7 @@ def _decode_together(
     return table
 
 
-def _segments(plan: LeafPlan, schema: SyntheticSchema, fetched: FetchedBytes) -> Segments:
+def _segments(schema: SyntheticSchema, fetched: FetchedBytes, plan: LeafPlan) -> Segments:
     """Return the segments of a leaf, whose pages can have the values and rows that they claim."""
     leaf, outlines, groups, chunks = plan.leaf, plan.outlines, plan.groups, plan.chunks
     num_values, codecs = outlines.num_values[groups].tolist(), outlines.codec[groups].tolist()
@@ -378,7 +381,7 @@ def parse_pages(
         PageIndexMismatchError: If the pages are at other offsets.
     """
     data, start = fetched.between(first, first + plan.num_bytes)
-    edges = [start + page for page in (*plan.page_starts, plan.num_bytes)]
+    edges = list(map(start.__add__, (*plan.page_starts, plan.num_bytes)))
     try:
         if dictionary is None:
             return pages_at(data, edges)

@@ -18,6 +18,7 @@ from intarsia.file.chunks import UNKNOWN, ChunkOutlines
 from intarsia.file.decode import outlines_of
 from intarsia.file.schema import FileSchema, file_schema
 from intarsia.file.synthetic import decode_errors, footer_parts
+from intarsia.file.trust import Trust
 from intarsia.format.directory import Directory, FoundDirectory, find_directory
 from intarsia.format.footer import Footer, Leaf, parse_footer, with_column_paths
 from intarsia.format.page_index import PageLocations, PageRows
@@ -132,6 +133,7 @@ class FileMetadata:
         self._column_indexes: dict[ChunkKey, ColumnIndex | None] = {}
         self._outlines: dict[int, ChunkOutlines] = {}
         self._derived: dict[Hashable, Any] = {}
+        self._trust: dict[tuple[int, pa.DataType | None], Trust] = {}
         self._page_index_bytes = 0
         self.contradictions: frozenset[Contradiction] = frozenset()
         self._changing = threading.RLock()
@@ -240,6 +242,18 @@ class FileMetadata:
             self.distrust("intarsia directory", found.reason, found.code)
             return None
         return found.directory
+
+    def trust(self, leaf: Leaf, arrow_type: pa.DataType | None = None) -> Trust:
+        """Return what decides which metadata of a column is trusted.
+
+        Args:
+            leaf: The column.
+            arrow_type: Its Arrow type; None if it is unknown.
+        """
+        key = leaf.ordinal, arrow_type
+        if key not in self._trust:
+            self._trust[key] = Trust(self.footer, leaf, arrow_type, self.directory_of_trust)
+        return self._trust[key]
 
     @property
     def directory_of_trust(self) -> Directory | None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
+from operator import attrgetter
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,7 +18,7 @@ from intarsia.errors import CorruptFileError, FormatError, IntarsiaError
 from intarsia.file.chunks import Bools, ChunkOutlines
 from intarsia.file.metadata import ChunkKey, FileMetadata, Ignored, RawFooter, naming_errors
 from intarsia.file.schema import FileSchema
-from intarsia.file.trust import Claim, Trust
+from intarsia.file.trust import Claim
 from intarsia.format.directory import Directory, FoundDirectory
 from intarsia.format.footer import (
     HEAD_BYTES,
@@ -40,6 +41,9 @@ from intarsia.tuning import REMOTE_INDEX_BYTES, REMOTE_TAIL_BYTES
 
 #: The parts of the page index of a chunk.
 StructName: TypeAlias = Literal["OffsetIndex", "ColumnIndex"]
+
+
+_LEAF = attrgetter("leaf")
 
 
 class Extent(NamedTuple):
@@ -69,6 +73,7 @@ class ParquetInput:
         footer: The footer.
         locations: `FileMetadata.locations`.
         column_index: `FileMetadata.column_index`.
+        trust: `FileMetadata.trust`.
 
     Raises:
         CorruptFileError: If it is not a Parquet file, or is damaged.
@@ -87,6 +92,7 @@ class ParquetInput:
                 self.footer: Footer = self.metadata.footer
             self.locations = self.metadata.locations
             self.column_index = self.metadata.column_index
+            self.trust = self.metadata.trust
             if source.coalesce_bytes:
                 self.keep_indexes()
         except BaseException:
@@ -165,18 +171,6 @@ class ParquetInput:
 
     # --- trust -------------------------------------------------------------------------------------
 
-    def trust(self, leaf: Leaf, arrow_type: pa.DataType | None = None) -> Trust:
-        """Return what decides which metadata of a column is trusted.
-
-        Args:
-            leaf: The column.
-            arrow_type: Its Arrow type; None if it is unknown.
-        """
-        return self.metadata.derived(
-            ("trust", leaf.ordinal, arrow_type),
-            lambda: Trust(self.footer, leaf, arrow_type, self.metadata.directory_of_trust),
-        )
-
     def distrust(self, index: str, reason: str, code: str) -> None:
         """Record that an index is ignored, and why: in words, and as a code."""
         self.metadata.distrust(index, reason, code)
@@ -243,9 +237,9 @@ class ParquetInput:
         offsets = [key for key in {*offset_indexes, *columns} if not metadata.has_loaded("OffsetIndex", key)]
         if not offsets and not columns:
             return 0
-        leaves = [self.footer.leaves[ordinal] for ordinal in {key.leaf for key in (*offsets, *columns)}]
-        of_leaves = zip(leaves, metadata.outlines(leaves), strict=True)
-        outlines = {leaf.ordinal: of_leaf for leaf, of_leaf in of_leaves}
+        ordinals = list(dict.fromkeys(map(_LEAF, (*offsets, *columns))))
+        found_outlines = metadata.outlines(list(map(self.footer.leaves.__getitem__, ordinals)))
+        outlines = dict(zip(ordinals, found_outlines, strict=True))
         located = {
             **self._located("OffsetIndex", offsets, outlines),
             **self._located("ColumnIndex", columns, outlines),

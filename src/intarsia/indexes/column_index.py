@@ -80,7 +80,7 @@ class ColumnIndexes:
         keys: dict[ChunkKey, None] = {}
         for condition, row_groups in wanted.items():
             leaf = self._file.schema.leaves_by_path[condition.path]
-            for row_group in np.flatnonzero(row_groups).tolist():
+            for row_group in row_groups.nonzero()[0].tolist():
                 keys[ChunkKey(row_group, leaf.ordinal)] = None
         return list(keys)
 

@@ -224,7 +224,7 @@ class Dictionaries:
         found: dict[ChunkKey, ByteRange | None] = {}
         for condition, row_groups in wanted.items():
             leaf = self._file.schema.leaves_by_path[condition.path]
-            for row_group in np.flatnonzero(row_groups).tolist():
+            for row_group in row_groups.nonzero()[0].tolist():
                 key = ChunkKey(row_group, leaf.ordinal)
                 meta = self._file.footer.chunk_metadata(row_group, leaf)
                 found[key] = dictionary_range(meta, self._file.locations(key))
@@ -243,7 +243,7 @@ class Dictionaries:
             sought = sought_bytes(leaf, self._file.leaf_types[leaf.ordinal], condition)
             found: dict[int, ByteRange] = {}
             num_distinct = np.zeros(len(row_groups), dtype=np.int64)
-            for row_group in np.flatnonzero(row_groups).tolist():
+            for row_group in row_groups.nonzero()[0].tolist():
                 location = locations[ChunkKey(row_group, leaf.ordinal)]
                 if location is not None and location.length <= self._limits.page_bytes:
                     found[row_group] = location

@@ -92,7 +92,7 @@ class FileQuery:
         embedded = EmbeddedIndexes(file, ExpansionBudget(shared=budget), kept)
         deleted = _NO_ROWS if deleted is None else deleted.clip(0, file.footer.num_rows)
         found = columns if names is None else [names.column(column) for column in columns]
-        wanted = tuple(column for column in found if column.path not in constants)
+        wanted = tuple([column for column in found if column.path not in constants])
         return cls(file, embedded, predicate, wanted, constants, names, deleted, deleted_by)
 
     def close(self) -> None:
@@ -196,8 +196,8 @@ class FileQuery:
     @cached_property
     def leaves(self) -> list[Leaf]:
         """The leaves of the predicate and of the columns to read, in the order of the schema."""
-        found = {*leaves_under(self.file, self.predicate_paths), *self.output_leaves}
-        return sorted(found, key=_ORDINAL)
+        found = [*leaves_under(self.file, self.predicate_paths), *self.output_leaves]
+        return sorted(dict(zip(map(_ORDINAL, found), found, strict=True)).values(), key=_ORDINAL)
 
     @property
     def num_row_groups(self) -> int:
@@ -252,7 +252,7 @@ class FileQuery:
     @cached_property
     def _group_bytes(self) -> npt.NDArray[np.int64]:
         """Sizes of `leaves` in bytes by row group; negative if a chunk cannot be read."""
-        key = ("bytes by row group", tuple(leaf.ordinal for leaf in self.leaves))
+        key = ("bytes by row group", *map(_ORDINAL, self.leaves))
         return self.file.metadata.derived(key, self._add_up_groups)
 
     @cached_property
@@ -292,10 +292,10 @@ class FileQuery:
         """
         edges, known = self.file.footer.row_group_starts, self._group_bytes
         counts = rows.count_between(edges)
-        for group in np.flatnonzero((counts > 0) & (known < 0)).tolist():
+        for group in ((counts > 0) & (known < 0)).nonzero()[0].tolist():
             for leaf in self.leaves:
                 self.file.footer.chunk_metadata(group, leaf)
-        shares = counts / np.maximum(1, np.diff(edges))
+        shares = counts / np.maximum(1, edges[1:] - edges[:-1])
         return np.asarray(np.maximum(known, 0) * shares, dtype=np.int64)
 
     def column_bytes(self, path: Path) -> int:
