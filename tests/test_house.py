@@ -167,12 +167,12 @@ def test_one_place_decides_what_is_trusted():
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Trust"
     }
-    assert builders == {"file/parquet_file.py"}
+    assert builders == {"file/metadata.py"}
 
 
 def test_one_module_reads_the_headers_of_pages():
     """All others ask it for pages, so that each check of a header is made for all of them."""
-    parsers = {"parse_page", "page_parser", "OutlineOfPage"}
+    parsers = {"parse_page", "OutlineOfPage"}
     readers = {
         path
         for path, tree in parsed_modules()

@@ -52,8 +52,8 @@ def assert_truth(path) -> pa.Table:
 def check_bounds(file, leaf, column):
     ordering = ordering_for(leaf, file.leaf_types[leaf.ordinal])
     check_granules(f"statistics of {leaf.name}", statistics_bounds(file, leaf, ordering), column)
-    keys = [ChunkKey(row_group, leaf.ordinal) for row_group in range(len(file.footer.metadata.row_groups))]
-    keys = [key for key in keys if file.has_column_indexes(file.footer.leaves[key.leaf])[key.row_group]]
+    (outlines,) = file.metadata.outlines([leaf])
+    keys = [ChunkKey(group, leaf.ordinal) for group in np.flatnonzero(outlines.has_column_index).tolist()]
     file.load_page_index(keys, keys)
     index = ColumnIndexes(file)
     for key in keys:

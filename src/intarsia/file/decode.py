@@ -32,6 +32,9 @@ from intarsia.rows.selection import RowSelection, union
 from intarsia.storage import ByteRange
 from intarsia.tuning import SLICED_RANGES, SPARSE_PART, TAKEN_PART
 
+_LEAF, _NAME, _ORDINAL = attrgetter("leaf"), attrgetter("name"), attrgetter("ordinal")
+_ROOT, _REPETITION = attrgetter("root_ordinal"), attrgetter("max_repetition_level")
+
 # --- footers to columns of arrays -------------------------------------------------------------------
 
 
@@ -52,7 +55,7 @@ def outlines_of(
         leaves: The leaves.
         file_length: The length in bytes of the file, or of the file of each row group.
     """
-    ordinals = [leaf.ordinal for leaf in leaves]
+    ordinals = list(map(_ORDINAL, leaves))
     rows: list[tuple[int, ...]] = []
     pages: list[RecordedPages] = []
     known: dict[tuple[Sequence[PageEncodingStats], Sequence[int]], RecordedPages] = {}
@@ -114,9 +117,6 @@ def outlines_of(
 
 
 # --- pages to selected rows ----------------------------------------------------------------------
-
-_LEAF, _NAME, _ROOT = attrgetter("leaf"), attrgetter("name"), attrgetter("root_ordinal")
-_REPETITION = attrgetter("max_repetition_level")
 
 
 class PageIndexMismatchError(Exception):
@@ -225,11 +225,16 @@ def _covered(
     if not first.chunks:
         stops = edges[first.groups + 1]
         return RowSelection.union_of(starts, stops), (stops - starts).tolist()
-    shifted = [chunk.covered.shift(start) for chunk, start in zip(first.chunks, starts.tolist(), strict=True)]
-    if not first.chunks[-1].whole and not any(map(_REPETITION, map(_LEAF, plans))):
-        # the headers contain the rows of each page, so decoding can stop after the last selected row
-        shifted[-1] = shifted[-1].clip(0, int(wanted.stops[-1]))
-    return union(shifted), [rows.num_rows for rows in shifted]
+    # the headers contain the rows of each page, so decoding can stop after the last selected row
+    stops_early = not first.chunks[-1].whole and not any(map(_REPETITION, map(_LEAF, plans)))
+    shifted, num_rows = [], []
+    for position, (chunk, start) in enumerate(zip(first.chunks, starts.tolist(), strict=True), start=1):
+        rows = chunk.covered.shift(start)
+        if stops_early and position == len(first.chunks):
+            rows = rows.clip(0, int(wanted.stops[-1]))
+        shifted.append(rows)
+        num_rows.append(rows.num_rows)
+    return union(shifted), num_rows
 
 
 def _repeats_texts(schema: FileSchema, plan: LeafPlan) -> bool:
@@ -306,8 +311,10 @@ def _segments(schema: SyntheticSchema, fetched: FetchedBytes, plan: LeafPlan) ->
     leaf, outlines, groups, chunks = plan.leaf, plan.outlines, plan.groups, plan.chunks
     num_values, codecs = outlines.num_values[groups].tolist(), outlines.codec[groups].tolist()
     if chunks:
-        starts = [fetched.position(chunk.pages[0].start) for chunk in chunks]
-        lengths = [chunk.num_bytes for chunk in chunks]
+        starts, lengths = [], []
+        for chunk in chunks:
+            starts.append(fetched.position(chunk.pages[0].start))
+            lengths.append(chunk.num_bytes)
     else:
         starts = list(map(fetched.position, outlines.starts[groups].tolist()))
         lengths = (outlines.stops[groups] - outlines.starts[groups]).tolist()

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.errors import CorruptFileError, FormatError, IntarsiaError
-from intarsia.file.chunks import Bools, ChunkOutlines
+from intarsia.file.chunks import ChunkOutlines
 from intarsia.file.metadata import ChunkKey, FileMetadata, Ignored, RawFooter, naming_errors
 from intarsia.file.schema import FileSchema
 from intarsia.file.trust import Claim
@@ -25,7 +25,6 @@ from intarsia.format.footer import (
     SMALLEST_FILE_BYTES,
     TRAILER_BYTES,
     Footer,
-    Leaf,
     footer_start,
     is_text,
 )
@@ -218,10 +217,6 @@ class ParquetInput:
 
     # --- the page index ----------------------------------------------------------------------------
 
-    def has_column_indexes(self, leaf: Leaf) -> Bools:
-        """Return for each row group whether the footer has the locations of a ColumnIndex and OffsetIndex."""
-        return self.metadata.outlines([leaf])[0].has_column_index
-
     def load_page_index(
         self, offset_indexes: Iterable[ChunkKey], column_indexes: Iterable[ChunkKey] = ()
     ) -> int:
@@ -276,9 +271,10 @@ class ParquetInput:
             leaf = self.footer.leaves[key.leaf]
             of_leaf, group = outlines[key.leaf], key.row_group
             start, num_bytes = int(of_leaf.offset_indexes[group]), int(of_leaf.offset_index_bytes[group])
-            starts = [one for one in (start, int(of_leaf.column_indexes[group])) if one]
+            of_column = int(of_leaf.column_indexes[group])
+            first = min(start, of_column) or start or of_column  # 0 is no offset
             if struct == "ColumnIndex":
-                start = int(of_leaf.column_indexes[group]) if start and num_bytes else 0
+                start = of_column if start and num_bytes else 0
                 num_bytes = int(of_leaf.column_index_bytes[group])
             if not start or not num_bytes:
                 continue
@@ -287,7 +283,7 @@ class ParquetInput:
             part, _, shift = self.metadata.part_of(group)
             doubt = self.trust(leaf).doubt(Claim.PAGE_INDEX)
             own_start = None if part.directory is None else part.directory.original_length + shift
-            if doubt is not None and (own_start is None or min(starts) < own_start):
+            if doubt is not None and (own_start is None or first < own_start):
                 part.distrust(f"page index of {leaf.name}", doubt, "untrusted-writer")
             elif not part.footer.contains_range(start - shift, start + num_bytes - shift):
                 problem = f"bytes {start - shift} to {start + num_bytes - shift} are outside the file's body"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property, lru_cache
 from typing import Generic, NamedTuple, TypeVar
@@ -262,6 +262,8 @@ class Trust:
     leaf: Leaf
     arrow_type: pa.DataType | None = None
     directory: Directory | None = None
+    # those about claims that have been decided for all chunks
+    _doubts: dict[Claim, str | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def doubt(self, claim: Claim, meta: ColumnMetaData | None = None) -> str | None:
         """Return the reason why a claim is not trusted; None if it is.
@@ -274,11 +276,6 @@ class Trust:
             self._doubts[claim] = self._doubt(claim, None)
         found = self._doubts[claim]
         return found if found is None or meta is None else self._doubt(claim, meta)
-
-    @cached_property
-    def _doubts(self) -> dict[Claim, str | None]:
-        """The doubts about claims that have been decided for all chunks."""
-        return {}
 
     def _doubt(self, claim: Claim, meta: ColumnMetaData | None) -> str | None:
         found = self._doubt_of_format(claim)

@@ -6,7 +6,7 @@ The offsets of pages are found by reading the headers sequentially, or taken fro
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -71,32 +71,33 @@ class Page(NamedTuple):
             raise CorruptFileError(wrong, reason=PAGE_CHECKSUM, offset=self.start, struct="PageHeader")
 
 
-def page_parser(data: bytes) -> Callable[[int], Page]:
-    """Return `parse_page` for many pages in the same bytes, given the offset of each."""
-    parse_header = thrift.struct_parser(PageHeader, data)
+def _located(parsed: tuple[PageHeader, int], offset: int, end: int) -> Page:
+    """Return the page of a header.
 
-    def parse_at(offset: int) -> Page:
-        header, body_start = parse_header(offset)
-        stop = body_start + header.compressed_page_size
-        if header.compressed_page_size < 0 or stop > len(data):
-            raise CorruptFileError(
-                f"the page claims {header.compressed_page_size} bytes, but {len(data) - body_start} follow",
-                reason="page-beyond-end",
-                offset=offset,
-                struct="PageHeader",
-            )
-        of_type = header.data_page_header or header.data_page_header_v2 or header.dictionary_page_header
-        num_values, encoding = (of_type.num_values, of_type.encoding) if of_type else (0, -1)
-        if num_values < 0:
-            raise CorruptFileError(
-                f"the page claims {num_values} values",
-                reason="negative-value-count",
-                offset=offset,
-                struct="PageHeader",
-            )
-        return Page(header, offset, body_start, stop, header.type in DATA_PAGES, num_values, encoding)
-
-    return parse_at
+    Args:
+        parsed: The header, and the offset of its end.
+        offset: The offset of the header.
+        end: The end of the bytes that contain it.
+    """
+    header, body_start = parsed
+    stop = body_start + header.compressed_page_size
+    if header.compressed_page_size < 0 or stop > end:
+        raise CorruptFileError(
+            f"the page claims {header.compressed_page_size} bytes, but {end - body_start} follow",
+            reason="page-beyond-end",
+            offset=offset,
+            struct="PageHeader",
+        )
+    of_type = header.data_page_header or header.data_page_header_v2 or header.dictionary_page_header
+    num_values, encoding = (of_type.num_values, of_type.encoding) if of_type else (0, -1)
+    if num_values < 0:
+        raise CorruptFileError(
+            f"the page claims {num_values} values",
+            reason="negative-value-count",
+            offset=offset,
+            struct="PageHeader",
+        )
+    return Page(header, offset, body_start, stop, header.type in DATA_PAGES, num_values, encoding)
 
 
 def parse_page(data: bytes, offset: int = 0) -> Page:
@@ -105,7 +106,7 @@ def parse_page(data: bytes, offset: int = 0) -> Page:
     Raises:
         CorruptFileError: If there is no page header, or the page extends beyond ``data``.
     """
-    return page_parser(data)(offset)
+    return _located(thrift.parse(PageHeader, data, offset), offset, len(data))
 
 
 def iter_pages(chunk: bytes, num_values: int | None = None, start: int = 0) -> Iterator[Page]:
@@ -121,9 +122,9 @@ def iter_pages(chunk: bytes, num_values: int | None = None, start: int = 0) -> I
         CorruptFileError: If a page is damaged.
     """
     offset, found = start, 0
-    parse_at = page_parser(chunk)
+    parse_at = thrift.struct_parser(PageHeader, chunk)
     while offset < len(chunk) and (num_values is None or found < num_values):
-        page = parse_at(offset)
+        page = _located(parse_at(offset), offset, len(chunk))
         yield page
         if page.is_data:
             found += page.num_values
@@ -223,15 +224,15 @@ def pages_at(
     Raises:
         CorruptFileError: If there is no page of the type at an offset, or it does not end at the next offset.
     """
-    parse_at = page_parser(data)
+    parse_at = thrift.struct_parser(PageHeader, data)
     pages = []
     if dictionary is not None:
         before, start, stop = dictionary
-        page = parse_at(start) if before is data else parse_page(before, start)
+        page = _located(parse_at(start), start, len(data)) if before is data else parse_page(before, start)
         _check_dictionary(page, stop)
         pages.append(page)
     for start, end in pairwise(edges):
-        page = parse_at(start)
+        page = _located(parse_at(start), start, len(data))
         if not page.is_data:
             raise CorruptFileError(
                 "this is not a data page", reason="not-a-data-page", offset=start, struct="PageHeader"

@@ -43,9 +43,9 @@ class ColumnIndexes:
         if leaf is None or not leaf.is_flat or not self._file.trust(leaf).order_is_known:
             return None
         if leaf.ordinal not in self._reach:
-            reach = self._file.has_column_indexes(leaf)
+            (outlines,) = self._file.metadata.outlines([leaf])
+            reach = outlines.has_column_index
             if reach.any():
-                (outlines,) = self._file.metadata.outlines([leaf])
                 bounds = column_statistics(self._file, condition.path)
                 if bounds is not None:  # if they are complete, they are also the bounds of a single page
                     complete = bounds.known & (bounds.null_counts >= 0) & (bounds.nan_counts >= 0)

@@ -226,7 +226,7 @@ class Planner:
             files: Ordinals of the files, ascending.
             reads: Whether indexes are read; else only the footers are used.
         """
-        if self._query.predicate is None and not reads:
+        if len(files) < 2 or (self._query.predicate is None and not reads):
             return PlannedFiles(files, {})
         joined = files
         if self._known is not None and self._table.has_objects:  # its Bloom filters would be requested again

@@ -231,5 +231,5 @@ class QueryRun:
             files, known = planner.planned(files[num_first:])
         left = [table.files[ordinal] for ordinal in files]
         at_once = min(table.files_at_once, max(len(left), 1))
-        items = left if is_alone is None else stretches(left, known, at_once, is_alone)
+        items = left if is_alone is None or not known else stretches(left, known, at_once, is_alone)
         yield _Portion(items, known, at_once, does)

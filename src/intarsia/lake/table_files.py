@@ -297,6 +297,8 @@ class TableFiles:
             schemas.pop(first, None)
             if self._schema_of == "first" or first == len(self.files) - 1:
                 raise errors[0]
+        if len(schemas) == len(self.files):
+            return schemas
         others = [ordinal for ordinal in range(first + 1, len(self.files)) if ordinal not in schemas]
         size = 1 if self.has_objects else LOCAL_FILES_PER_TASK
         tasks = [others[start : start + size] for start in range(0, len(others), size)]

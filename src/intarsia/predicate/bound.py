@@ -22,6 +22,7 @@ Literals are never NaN or -0.0. Values in the data may be, and -0.0 equals 0.0.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -260,6 +261,9 @@ class BoundConstant:
         return render_literal(self.value)
 
 
+_PATH = attrgetter("path")
+
+
 class _BoundJunction(JunctionNode):
     """What `BoundAnd` and `BoundOr` have in common."""
 
@@ -267,7 +271,7 @@ class _BoundJunction(JunctionNode):
 
     def paths(self) -> frozenset[Path]:
         """Return the paths of the columns that this node reads."""
-        return frozenset(leaf.path for leaf in conditions(self))
+        return frozenset(map(_PATH, conditions(self)))
 
     def __str__(self) -> str:
         texts = (f"({child})" if isinstance(child, JunctionNode) else str(child) for child in self.children)

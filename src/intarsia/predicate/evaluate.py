@@ -154,7 +154,7 @@ def condition_mask(leaf: Condition, array: pa.Array | pa.ChunkedArray) -> pa.Boo
         [False, True, False]
     """
     if isinstance(array, pa.ChunkedArray):
-        masks = [condition_mask(leaf, chunk) for chunk in array.chunks]
+        masks = list(map(partial(condition_mask, leaf), array.chunks))
         return pa.concat_arrays(masks) if masks else pa.array([], pa.bool_())
     if isinstance(array, pa.ExtensionArray):
         return condition_mask(leaf, array.storage)

@@ -174,7 +174,8 @@ def current_plan(query: FileQuery, plan: FilePlan) -> FilePlan:
 
 def stages_of(query: FileQuery, predicate: Bound, candidates: RowSelection) -> tuple[Bound, ...]:
     """Return the stages of a plan with some candidates; see `FilePlan`."""
-    if len(query.predicate_paths) > 1 and not candidates.is_empty:
+    # only embedded indexes give estimates
+    if len(query.predicate_paths) > 1 and not candidates.is_empty and query.embedded.entries:
         return tuple(_ordered_conditions(query, predicate, candidates))
     return (predicate,) if query.predicate_paths else ()
 
@@ -304,16 +305,17 @@ def load_locations(
         CorruptFileError: If a chunk is outside the file.
     """
     file = query.file
-    keys = [ChunkKey(group, leaf.ordinal) for leaf in leaves]
-    missing = []
-    for key, leaf, outlines in zip(keys, leaves, file.metadata.outlines(leaves), strict=True):
+    keys, missing = [], []
+    for leaf, outlines in zip(leaves, file.metadata.outlines(leaves), strict=True):
+        key = ChunkKey(group, leaf.ordinal)
+        keys.append(key)
         if not outlines.is_sound[group]:
             file.footer.chunk_metadata(group, leaf)  # raises
         if not outlines.pages[group].is_single:
             missing.append(key)
     index_bytes = file.load_page_index(missing)
     # also of single pages: rows may have been excluded with these locations, so pages are compared with them
-    return [file.locations(key) for key in keys], index_bytes
+    return list(map(file.locations, keys)), index_bytes
 
 
 _Result = TypeVar("_Result")

@@ -26,7 +26,7 @@ from intarsia.read.pruner import Constants
 from intarsia.rows.selection import RowSelection
 
 _NO_ROWS = RowSelection.none()
-_ORDINAL = attrgetter("ordinal")
+_ORDINAL, _PATH = attrgetter("ordinal"), attrgetter("path")
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class FileQuery:
         """
         if not columns:
             return rows
-        known = {column.path: values for column, values in zip(self.columns, rows.columns, strict=True)}
+        known = dict(zip(map(_PATH, self.columns), rows.columns, strict=True))
         arrays = []
         for column, data_type in zip(columns, schema.types, strict=True):
             path = self.own(column).path
@@ -191,7 +191,7 @@ class FileQuery:
     @cached_property
     def output_leaves(self) -> list[Leaf]:
         """The leaves of the columns to read."""
-        return leaves_under(self.file, [column.path for column in self.columns])
+        return leaves_under(self.file, list(map(_PATH, self.columns)))
 
     @cached_property
     def leaves(self) -> list[Leaf]:
@@ -308,7 +308,7 @@ class FileQuery:
 def leaves_under(file: ParquetInput, paths: Sequence[Path]) -> list[Leaf]:
     """Return the leaves of fields, given by path, in the order of the schema."""
     wanted = set(paths)
-    depths = {len(path) for path in wanted}
+    depths = set(map(len, wanted))
     if depths == {1}:
         return [leaf for leaf in file.footer.leaves if leaf.path[:1] in wanted]
     return [leaf for leaf in file.footer.leaves if any(leaf.path[:depth] in wanted for depth in depths)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from operator import methodcaller
+from operator import attrgetter, methodcaller
 
 import pyarrow as pa
 
@@ -45,7 +45,7 @@ class _Found:
         return _Found(self.rows.head(num_rows), values)
 
 
-_PATHS = methodcaller("paths")
+_PATHS, _PATH, _FIELD = methodcaller("paths"), attrgetter("path"), attrgetter("name", "type")
 
 
 class RowReader:
@@ -98,7 +98,7 @@ class RowReader:
         query = self._query
         rows = wanted
         values: dict[Path, pa.ChunkedArray] = {}
-        outputs = {column.path for column in query.columns}
+        outputs = set(map(_PATH, query.columns))
         for number, condition in enumerate(stages, start=1):
             needed = condition.paths()
             values |= self._predicate_columns(needed - values.keys(), rows)
@@ -209,7 +209,7 @@ def select_columns(
         arrays.append(array if array.type == column.type else _cast(query, array, column.name, column.type))
     if not arrays:
         return rows_without_columns(num_rows)
-    return pa.Table.from_arrays(arrays, schema=pa.schema([(c.name, c.type) for c in query.columns]))
+    return pa.Table.from_arrays(arrays, schema=pa.schema(list(map(_FIELD, query.columns))))
 
 
 def _field(

@@ -157,7 +157,7 @@ class Pruner:
         self._leaf_bytes = None if bytes_of is None else column_bytes
         self._formula = Formula(predicate)
         conditions = self._formula.conditions
-        self._ordinals = {condition: ordinal for ordinal, condition in enumerate(conditions)}
+        self._ordinals = dict(zip(conditions, range(len(conditions)), strict=True))
         everything, nothing = RowSelection.all(int(edges[-1])), RowSelection.none()
         self._possible = [everything] * len(conditions)
         self._certain = [nothing] * len(conditions)

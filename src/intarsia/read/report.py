@@ -9,7 +9,7 @@ import sys
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -436,11 +436,13 @@ LAKE_INDEX = "lake index"
 _shown: set[tuple[str, str]] = set()
 
 
-def warn_of_ignored(ignored: Iterable[Ignored]) -> None:
+def warn_of_ignored(ignored: Collection[Ignored]) -> None:
     """Warn once per file with ignored indexes, at the line that called this package.
 
     A lake index serves all tables of a lake, so a note about it is shown once per process.
     """
+    if not ignored:
+        return
     new = [note for note in ignored if (note.file, note.code) not in _shown]
     _shown.update((note.file, note.code) for note in new if note.index == LAKE_INDEX)
     for path, notes in reasons_by_file(new).items():

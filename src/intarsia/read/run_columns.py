@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ from intarsia.read.runs import Run
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, coalesce
 
+_ROWS = attrgetter("covered", "whole")
 _FIRST: Int64s = np.zeros(1, dtype=np.int64)
 
 
@@ -79,13 +81,13 @@ class RunColumns:
             plans = self._whole_chunks(leaves, touched)
         else:
             plans = self._chosen_pages(leaves, touched, rows)
-        ranges = [plan.ranges() for plan in plans]
+        ranges = list(map(LeafPlan.ranges, plans))
         fetched = self._pages.fetch(itertools.chain.from_iterable(ranges), join=_is_joined(run, ranges))
         if self._has_undecided:
             # only the headers of pages show which of them need a dictionary page
             with self._naming_wrong_index():
                 plans = [self._with_needed(plan, fetched) for plan in plans]
-            ranges = [plan.ranges() for plan in plans]
+            ranges = list(map(LeafPlan.ranges, plans))
             fetched = self._pages.fetch(itertools.chain.from_iterable(ranges), join=_is_joined(run, ranges))
         return plans, fetched
 
@@ -135,7 +137,7 @@ class RunColumns:
                 if dictionary is not None:
                     dictionaries[at] = dictionary
             # for nested V1 pages, only the number of decoded rows shows that the page index is correct
-            rows_of_pages = tuple([(chunk.covered, chunk.whole) for chunk in chunks])
+            rows_of_pages = tuple(map(_ROWS, chunks))
             plans.append(LeafPlan(leaf, groups, of_leaf, chunks, dictionaries, rows_of_pages))
         return plans
 

@@ -42,7 +42,7 @@ def coalesce(ranges: Iterable[ByteRange], gap_bytes: int) -> list[ByteRange]:
 
 def cut(ranges: Sequence[ByteRange], requests: list[ByteRange], fetched: list[bytes]) -> list[bytes]:
     """Cut each range out of the bytes of the request that covers it."""
-    starts = [request.start for request in requests]
+    starts = list(map(_START, requests))
     pieces = []
     for start, stop in ranges:
         if start == stop:
