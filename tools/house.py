@@ -90,7 +90,7 @@ def measure_queries(rows: int = ROWS) -> dict[str, int]:
         query(first)  # loads the modules
         calls.restart()
         query(second)
-        functions, frames = calls.functions, calls.deepest
+        functions, frames = set(calls.functions), calls.deepest
         table = ia.open(second)
         look_up(table, 776)
         calls.restart()

@@ -106,13 +106,10 @@ def outlines_of(
         is_inside = (first > 0) & (length > 0) & (first <= file_length) & (length <= file_length - first)
         page_index_bytes += np.where(is_inside, length, 0)
     width = len(leaves)
+    of_leaves = zip(is_sound, *columns, page_index_bytes, strict=True)
     return [
-        ChunkOutlines(
-            is_sound[position],
-            pages[position::width],
-            *[of_leaves[position] for of_leaves in (*columns, page_index_bytes)],
-        )
-        for position in range(width)
+        ChunkOutlines(sound, pages[position::width], *arrays)
+        for position, (sound, *arrays) in enumerate(of_leaves)
     ]
 
 

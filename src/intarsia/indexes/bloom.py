@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -278,6 +279,9 @@ def filter_exists(file: ParquetInput, leaf: Leaf) -> Bools:
     return file.metadata.derived(("Bloom filters", leaf.ordinal), partial(_find_filters, file, leaf))
 
 
+_META = attrgetter("meta_data")
+
+
 def _find_filters(file: ParquetInput, leaf: Leaf) -> Bools:
-    metas = [chunk.meta_data for chunk in file.metadata.chunks_of(leaf)]
+    metas = map(_META, file.metadata.chunks_of(leaf))
     return np.array([meta is not None and bool(meta.bloom_filter_offset) for meta in metas], dtype=bool)

@@ -61,7 +61,7 @@ class ColumnIndexes:
         groups_of: dict[Path, Bools] = {}
         for condition, row_groups in wanted.items():
             groups_of[condition.path] = row_groups | groups_of.get(condition.path, False)
-        leaves = [self._file.schema.leaves_by_path[path] for path in groups_of]
+        leaves = list(map(self._file.schema.leaves_by_path.__getitem__, groups_of))
         num_bytes = num_chunks = 0
         for outlines, row_groups in zip(
             self._file.metadata.outlines(leaves), groups_of.values(), strict=True

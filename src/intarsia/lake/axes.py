@@ -30,9 +30,9 @@ from intarsia.lake.data_file import DataFile
 from intarsia.lake.snapshot import Snapshot
 from intarsia.predicate import Path
 from intarsia.read.ahead import ahead
+from intarsia.read.counts import PagesRead
 from intarsia.read.file_plan import FilePlan, JoinedRows, without_deleted
 from intarsia.read.file_query import FileQuery, leaves_under
-from intarsia.read.page_states import PagesRead
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import union
 from intarsia.tuning import AXIS_BYTES, AXIS_FILES

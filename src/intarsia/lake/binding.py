@@ -19,6 +19,7 @@ from intarsia.lake.schema import file_view
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import (
     Bound,
+    BoundConstant,
     Path,
     Predicate,
     bind,
@@ -103,6 +104,8 @@ class TableBinder:
         if self._bound is None or not self._decides_early:
             return ()
         partitions, statistics = self._definition.partitions, self._definition.statistics
+        if not partitions.values and statistics is None and not isinstance(self._bound, BoundConstant):
+            return ()
         pruner = over_files(
             self._bound,
             self._table.file_bytes,

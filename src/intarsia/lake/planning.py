@@ -138,7 +138,8 @@ class Stretch:
         among[self.positions] = True
         query, plan = self.axis.of_files(among, self.entries)
         query = replace(query, file=JoinedInput(self.axis.joined))  # what it keeps is dropped with it
-        plan = prefetch(query, plan)
+        if query.file.source.coalesce_bytes:
+            plan = prefetch(query, plan)
         is_counted = counts_certain and not plan.certain.is_empty
         pieces = list(read_rows(query, plan)) if does is Ahead.READ and not is_counted else None
         return OpenPlan(self.entries[0].path, query, plan, pieces, among)
@@ -240,7 +241,8 @@ def plan_files(
                 planned = plan_file(query) if part is None else part.plan_of(query)
                 if does is Ahead.PLAN:
                     return OpenPlan(entry.path, query, planned)
-                planned = prefetch(query, planned)
+                if file.source.coalesce_bytes:
+                    planned = prefetch(query, planned)
                 is_counted = counts_certain and not planned.certain.is_empty
                 reads = does is Ahead.READ and query.predicate is not None and not is_counted
                 return OpenPlan(entry.path, query, planned, _read_small(query, planned) if reads else None)

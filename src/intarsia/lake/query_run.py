@@ -110,8 +110,10 @@ class QueryRun:
             yield report
         finally:
             report.add_time(started)
-            waiting = [note for opened, _ in self._waiting for note in opened.query.file.ignored]
-            warn_of_ignored(dict.fromkeys([*report.ignored, *waiting]))
+            notes = dict.fromkeys(report.ignored)
+            for opened, _ in self._waiting:
+                notes |= dict.fromkeys(opened.query.file.ignored)
+            warn_of_ignored(notes)
             warn_of_failed(report.files_failed)
 
     @contextlib.contextmanager
@@ -229,7 +231,7 @@ class QueryRun:
             num_first = len(files) if self._binder.predicate is None else FIRST_FILES
             yield _Portion([table.files[ordinal] for ordinal in files[:num_first]], known, 1, Ahead.PLAN)
             files, known = planner.planned(files[num_first:])
-        left = [table.files[ordinal] for ordinal in files]
+        left = list(map(table.files.__getitem__, files))
         at_once = min(table.files_at_once, max(len(left), 1))
         items = left if is_alone is None or not known else stretches(left, known, at_once, is_alone)
         yield _Portion(items, known, at_once, does)

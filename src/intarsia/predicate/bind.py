@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.bind_condition import OnOperand, bind_condition, bind_null
 from intarsia.predicate.bound import (
     Bound,
     BoundConstant,
@@ -25,7 +24,7 @@ from intarsia.predicate.bound import (
     disjoin,
     fold,
 )
-from intarsia.predicate.columns import Column, resolve_column
+from intarsia.predicate.columns import Column, OnOperand, bind_condition, bind_null, resolve_column
 from intarsia.predicate.functions import arithmetic, casts, moments, refuse_argument
 from intarsia.predicate.nodes import ARITHMETIC, Call, Constant, Leaf, Predicate, dotted, fold_nodes
 

@@ -1,14 +1,22 @@
-"""Counts of the pages, rows and bytes that were read, and of what one index excluded or answered."""
+"""What a query has read: counts of pages, rows and bytes, the states of pages, and what indexes excluded."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
-from intarsia.file import ParquetInput
+from intarsia.file import ChunkKey, ParquetInput
+from intarsia.file.chunks import UNKNOWN
+from intarsia.format.footer import Leaf
+from intarsia.format.page_index import PageRows
 from intarsia.read.amounts import count
 from intarsia.read.pruner import PruneStep
+from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import Rows
 
 
@@ -143,3 +151,167 @@ class PrunedBy:
             pages=pages,
             rows=step.before.num_rows - step.after.num_rows,
         )
+
+
+class PagesRead:
+    """The data pages of a file whose values were read, each once however often it was; thread-safe.
+
+    Leaves are given by ordinal.
+
+    Example:
+        >>> pages = PagesRead()
+        >>> pages.add_chunks(3, [1])
+        >>> pages.add_pages(ChunkKey(0, 3), 4, [2]), pages.add_pages(ChunkKey(0, 3), 4, [1, 2])
+        (None, None)
+        >>> pages.whole_chunks([3], 2), pages.parts()[ChunkKey(0, 3)]
+        (array([[False,  True]]), array([False,  True,  True, False]))
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._whole: dict[int, set[int]] = {}
+        self._parts: dict[ChunkKey, Bools] = {}
+
+    def add_chunks(self, leaf: int, groups: Iterable[int]) -> None:
+        """Add all pages of the chunks of a leaf in some row groups."""
+        with self._lock:
+            self._whole.setdefault(leaf, set()).update(groups)
+
+    def add_pages(self, key: ChunkKey, num_pages: int, ordinals: npt.ArrayLike) -> None:
+        """Add some pages of a chunk.
+
+        Args:
+            key: The chunk.
+            num_pages: The number of its pages.
+            ordinals: The ordinals of the pages that are read.
+        """
+        with self._lock:
+            known = self._parts.get(key)
+            if known is None or len(known) != num_pages:
+                known = self._parts[key] = np.zeros(num_pages, dtype=bool)
+            known[np.asarray(ordinals, dtype=np.int64)] = True
+
+    def parts(self) -> Mapping[ChunkKey, Bools]:
+        """Return for each chunk that was not read as a whole, but in part, whether each page was read."""
+        with self._lock:
+            return {
+                key: pages
+                for key, pages in self._parts.items()
+                if key.row_group not in self._whole.get(key.leaf, ())
+            }
+
+    def whole_chunks(self, leaves: Sequence[int], num_groups: int) -> Bools:
+        """Return for each of some leaves and each row group whether the chunk was read as a whole."""
+        found = np.zeros((len(leaves), num_groups), dtype=bool)
+        with self._lock:
+            for position, leaf in enumerate(leaves):
+                groups = self._whole.get(leaf)
+                if groups:
+                    found[position, list(groups)] = True
+        return found
+
+
+Int64s = npt.NDArray[np.int64]
+
+
+class PageStates:
+    """The states of the data pages of some leaves of a file, when its query has ended.
+
+    A page that was read is not excluded, whatever an index proves. Whether a page that was not read is
+    excluded is only known if the locations of the pages of its chunk are, or if all of its row group is
+    excluded: nothing is read for a report.
+
+    Args:
+        file: The file.
+        leaves: The leaves.
+        pages: The pages that were read.
+        among: The row groups that count, one boolean per row group; None for all.
+    """
+
+    def __init__(
+        self, file: ParquetInput, leaves: Sequence[Leaf], pages: PagesRead, among: Bools | None = None
+    ) -> None:
+        self._file = file
+        self._leaves = leaves
+        self._edges = file.footer.row_group_starts
+        self._among = among
+        self._is_read = pages.whole_chunks([leaf.ordinal for leaf in leaves], len(self._edges) - 1)
+        self._parts = pages.parts()
+
+    @cached_property
+    def _counts(self) -> Int64s:
+        """The number of pages by leaf and row group; `UNKNOWN` if neither the writer nor an index has it."""
+        counts = self._file.metadata.page_counts(self._leaves)
+        if self._among is not None:
+            counts = np.where(self._among, counts, 0)
+        return counts
+
+    @cached_property
+    def totals(self) -> list[int | None]:
+        """The number of pages of each leaf; None if the footer does not have that of a chunk."""
+        among = slice(None) if self._among is None else self._among
+        recorded = [of_leaf.data_pages[among] for of_leaf in self._file.metadata.outlines(self._leaves)]
+        sums = self._counts.sum(axis=1).tolist()
+        return [
+            None if (counts == UNKNOWN).any() else total for counts, total in zip(recorded, sums, strict=True)
+        ]
+
+    @cached_property
+    def _unread(self) -> Int64s:
+        """The number of pages by leaf and row group; 0 if it is unknown, or if all were read."""
+        return np.where(self._is_read, 0, np.maximum(self._counts, 0))
+
+    @cached_property
+    def read(self) -> list[int]:
+        """The number of pages of each leaf that were read, without those of chunks of an unknown number."""
+        found: list[int] = (np.maximum(self._counts, 0) - self._unread).sum(axis=1).tolist()
+        if self._parts:
+            positions = {leaf.ordinal: position for position, leaf in enumerate(self._leaves)}
+            for key, pages in self._parts.items():
+                if key.leaf in positions:
+                    position = positions[key.leaf]
+                    num_pages = int(self._counts[position, key.row_group])
+                    found[position] += min(int(np.count_nonzero(pages)), max(num_pages, 0))
+        return found
+
+    def excluded_by(self, step: PruneStep) -> Int64s:
+        """Return the number of pages of each leaf that lost their last candidate rows by an index."""
+        before, after = step.before.count_between(self._edges), step.after.count_between(self._edges)
+        narrowed = before != after
+        # for row groups that are excluded completely, single pages need not be counted
+        is_whole = narrowed & (before == np.diff(self._edges)) & (after == 0)
+        for key in self._parts:
+            is_whole[key.row_group] = False
+        unread = self._unread
+        found: Int64s = unread[:, is_whole].sum(axis=1)
+        for group in np.flatnonzero(narrowed & ~is_whole).tolist():
+            found += np.array(self._excluded_in(group, unread[:, group].tolist(), step), dtype=np.int64)
+        return found
+
+    def _excluded_in(self, group: int, unread: Sequence[int], step: PruneStep) -> list[int]:
+        """Return the number of excluded pages of each leaf in one row group.
+
+        Args:
+            group: The ordinal of the row group.
+            unread: The number of pages of each leaf, 0 if they were all read.
+            step: The rows that an index excluded.
+        """
+        start, stop = int(self._edges[group]), int(self._edges[group + 1])
+        before, after = (rows.clip(start, stop).shift(-start) for rows in (step.before, step.after))
+        by_rows: dict[PageRows, Bools] = {}
+        found = []
+        for leaf, num_pages in zip(self._leaves, unread, strict=True):
+            key = ChunkKey(group, leaf.ordinal)
+            locations, read = self._file.locations(key), self._parts.get(key)
+            excluded = 0
+            if num_pages and locations is not None:
+                rows = locations.rows  # columns whose pages have the same rows share them
+                if rows not in by_rows:
+                    gone = before.overlaps(rows.starts, rows.stops) & ~after.overlaps(rows.starts, rows.stops)
+                    by_rows[rows] = gone
+                own = by_rows[rows]
+                excluded = int(np.count_nonzero(own if read is None else own & ~read))
+            elif read is None and after.is_empty:
+                excluded = num_pages
+            found.append(excluded)
+        return found

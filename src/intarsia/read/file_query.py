@@ -20,8 +20,8 @@ from intarsia.format.footer import Leaf
 from intarsia.indexes.embedded import EmbeddedIndexes, KeptIndexes
 from intarsia.predicate import Bound, BoundConstant, Path
 from intarsia.predicate.bound import conditions
+from intarsia.read.counts import PagesRead, PageStates
 from intarsia.read.output_columns import FileNames, OutputColumn
-from intarsia.read.page_states import PagesRead, PageStates
 from intarsia.read.pruner import Constants
 from intarsia.rows.selection import RowSelection
 

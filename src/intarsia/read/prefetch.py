@@ -23,7 +23,7 @@ from intarsia.tuning import MAX_PREFETCHED_BYTES, MAX_PREFETCHED_CHUNKS
 
 
 def prefetch(query: FileQuery, plan: FilePlan) -> FilePlan:
-    """Read the pages that a plan needs and keep them in the query's file, if they are few and it is remote.
+    """Read the pages that a plan needs and keep them in the query's file, which is remote, if they are few.
 
     Pages of columns that the predicate does not use are read although none of their rows may match, if this
     takes less time than another request.
@@ -36,7 +36,7 @@ def prefetch(query: FileQuery, plan: FilePlan) -> FilePlan:
         The plan, with the bytes that were read from the page index.
     """
     file = query.file
-    if not file.source.coalesce_bytes or query.predicate is None or plan.candidates.is_empty:
+    if query.predicate is None or plan.candidates.is_empty:
         return plan
     if len(query.groups_with(plan.candidates)) * len(query.leaves) > MAX_PREFETCHED_CHUNKS:
         return plan

@@ -18,11 +18,10 @@ import numpy as np
 from intarsia.errors import IntarsiaError, IntarsiaWarning
 from intarsia.file import Ignored
 from intarsia.read.amounts import count
-from intarsia.read.counts import PageCounts, PrunedBy, ReadCounts
+from intarsia.read.counts import PageCounts, PageStates, PrunedBy, ReadCounts
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.hint import Hint
-from intarsia.read.page_states import PageStates
 from intarsia.read.pruner import PruneStep
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection

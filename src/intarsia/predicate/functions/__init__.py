@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.bind_condition import bind_in, bind_located, bind_null
 from intarsia.predicate.bound import Bound, BoundCompare, BoundConstant, BoundIn, OnResult
 from intarsia.predicate.coercion import locate
+from intarsia.predicate.columns import bind_in, bind_located, bind_null
 from intarsia.predicate.nodes import In, Op
 
 if TYPE_CHECKING:

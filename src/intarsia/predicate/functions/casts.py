@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
-from intarsia.predicate.bind_condition import bind_null, bind_prefix
 from intarsia.predicate.bound import (
     ANY_VALUE,
     Bound,
@@ -27,6 +26,7 @@ from intarsia.predicate.bound import (
     conjoin,
     disjoin,
 )
+from intarsia.predicate.columns import bind_null, bind_prefix
 from intarsia.predicate.functions import (
     arithmetic,
     compare_operand,
