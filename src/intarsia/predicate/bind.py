@@ -1,6 +1,6 @@
 """Bind a predicate to a schema: resolve names, convert literals exactly, push NOT down.
 
-``bind_condition`` binds each condition, ``functions`` inverts the functions of columns, and ``bound`` lists
+``columns`` binds each condition, ``functions`` inverts the functions of columns, and ``bound`` lists
 the guarantees of the result.
 """
 
