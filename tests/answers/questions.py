@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 import pickle
 from collections import Counter
@@ -13,6 +15,7 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 import intarsia as ia
+from intarsia.lake.shared_aggregate import SharedAggregate
 from tests.answers.sources import Source
 from tests.answers.totals import expect, functions_of
 from tests.predicate import oracle
@@ -94,6 +97,18 @@ def all_rows(draw, asked):
     assert scan.report.rows_matched == asked.count
 
 
+def reports(draw, asked):
+    """Files that are read together have the report of files that are read one after the other."""
+    chosen = columns(draw, asked)
+    found = []
+    for how in ("table", "batches"):
+        scan = replace(asked, table=asked.source.open()).scan(chosen)
+        rows_of(scan, how)
+        found.append(scan.report.to_dict())
+        del found[-1]["seconds"], found[-1]["requests"]
+    assert found[0] == found[1]
+
+
 def some_columns(draw, asked):
     chosen = columns(draw, asked)
     expected = asked.full if chosen is None else asked.full.select(chosen)
@@ -132,7 +147,11 @@ def first_rows_in_an_order(draw, asked):
     assert found.schema.equals(asked.full.schema)
     assert sort_keys(found, order) == sorted(asked.kept(sort_keys(asked.full, order)))[:limit], text
     assert Counter(tuples(found)) <= Counter(asked.rows())
-    assert scan.report.rows_matched == found.num_rows
+    report = scan.report
+    assert report.rows_matched == found.num_rows
+    assert report.row_groups_read <= report.row_groups_total
+    if asked.numbers is None:
+        assert report.files_total == len(asked.source.files)
 
 
 def sort_keys(table, order):
@@ -188,6 +207,24 @@ def totals(draw, asked):
         assert list(answer[name]) == functions
         for function in functions:
             expect(answer[name][function], function, leaf_at(asked.full, name), asked.keep)
+    if asked.numbers is None:
+        same_by_other_processes(asked, {"*": ["count"], **requested})
+
+
+def same_by_other_processes(asked, functions):
+    """Each file is aggregated after a copy to another process. The values and the report are the same."""
+    expected = asked.source.open().aggregate(functions, asked.where)
+    shared = SharedAggregate(asked.source.open(), functions, asked.where)
+    files = pickle.loads(pickle.dumps(shared.files))
+    for path in files.ordinals:
+        shared.add(pickle.loads(pickle.dumps(files.run(path))))
+    found = shared.result()
+    assert repr(found) == repr(expected)  # NaN equals nothing
+    facts = [answer.report.to_dict() for answer in (found, expected)]
+    for name in ("files", "row_groups", "rows"):
+        assert facts[0][name] == facts[1][name]
+    by = [sorted((one["index"], one["column"], one["rows"]) for one in fact["answered_by"]) for fact in facts]
+    assert by[0] == by[1]
 
 
 def values(draw, asked):
@@ -210,8 +247,18 @@ def value_keys(column):
 
 def places(draw, asked):
     found = asked.scan().locate()
-    places = zip(found["path"].to_pylist(), found["row"].to_pylist(), strict=True)
-    assert list(places) == asked.kept(asked.places)
+    places = list(zip(found["path"].to_pylist(), found["row"].to_pylist(), strict=True))
+    assert places == asked.kept(asked.places)
+    edges = {path: row_group_edges(path) for path, _ in places}
+    groups = [bisect.bisect_right(edges[path], row) - 1 for path, row in places]
+    assert found["row_group"].to_pylist() == groups
+
+
+def row_group_edges(path):
+    """The number of the first row of each row group, and the number of rows."""
+    metadata = pq.read_metadata(path)
+    sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    return [0, *itertools.accumulate(sizes)]
 
 
 def splits(draw, asked):
@@ -228,10 +275,7 @@ def splits(draw, asked):
     groups = [(split.path, group) for split in found for group in split.row_groups]
     assert len(groups) == len(set(groups))
     for split in found:
-        metadata = pq.read_metadata(split.path)
-        edges = [0]
-        for group in range(metadata.num_row_groups):
-            edges.append(edges[-1] + metadata.row_group(group).num_rows)
+        edges = row_group_edges(split.path)
         for start, stop in split.row_ranges:
             assert start < stop
             assert any(edges[group] < stop and start < edges[group + 1] for group in split.row_groups)
@@ -259,6 +303,7 @@ def explanation(draw, asked):
 
 QUESTIONS = [
     all_rows,
+    reports,
     some_columns,
     a_leaf,
     first_rows,

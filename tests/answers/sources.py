@@ -115,12 +115,14 @@ def attach(path, chosen):
 # --- many files ---------------------------------------------------------------------------------------------
 
 
-def lake(data, folder, *, most_files=5, lake_index=False):
+def lake(data, folder, *, least_edges=1, most_files=5, lake_index=False):
     """Files of one table, written in one or two ways."""
     folder = folder / "lake"
     made = data.draw(tables.tables(TYPES, nested=(), max_rows=80), label="table")
     num_rows = made.table.num_rows
-    edges = data.draw(st.lists(st.integers(0, num_rows), min_size=1, max_size=most_files), label="edges")
+    edges = data.draw(
+        st.lists(st.integers(0, num_rows), min_size=least_edges, max_size=most_files), label="edges"
+    )
     edges = [0, *sorted(edges), num_rows]
     ways = data.draw(
         st.lists(st.tuples(tables.pyarrow_options(made), indexes(made.comparable)), min_size=1, max_size=2),
@@ -292,7 +294,7 @@ SHAPES = {
     "file of dictionaries": file_of_dictionaries,
     **{f"file by {name}": functools.partial(file_by, name) for name in writers.WRITERS},
     "lake": lake,
-    "many files": functools.partial(lake, most_files=15),
+    "many files": functools.partial(lake, least_edges=10, most_files=20),
     "lake index": functools.partial(lake, most_files=8, lake_index=True),
     "deleted rows": deletions,
     "mixed types": mixed_lake,

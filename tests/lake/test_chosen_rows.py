@@ -5,64 +5,30 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.lake.index.of_table import MAX_SEGMENTS
-from tests.effort import examples
 from tests.lake.index.lakes import write
 
 NUM_ROWS = (70, 0, 130, 100)
 
 
-@pytest.fixture(scope="module", params=["page index", "no page index", "lake index"])
-def lake(request, tmp_path_factory):
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lake")
     first = 0
     for part, num_rows in enumerate(NUM_ROWS):
         numbers = range(first, first + num_rows)
         rows = pa.table({"x": pa.array(numbers, pa.int64()), "s": [f"s{n % 7}" for n in numbers]})
-        indexes = [ia.Distinct("s")] + ([ia.PageIndex()] if request.param == "page index" else [])
-        write(folder / f"{part}.parquet", rows, indexes, row_group_size=40, max_rows_per_page=8)
+        write(
+            folder / f"{part}.parquet",
+            rows,
+            [ia.Distinct("s"), ia.PageIndex()],
+            row_group_size=40,
+            max_rows_per_page=8,
+        )
         first += num_rows
-    if request.param == "lake index":
-        ia.open(folder).build_lake_index("beside")
     return folder
-
-
-@settings(max_examples=examples(60))
-@given(
-    numbers=st.lists(st.integers(0, 299), max_size=30),
-    where=st.sampled_from([None, "s = 's3'", "x >= 100 AND s <> 's1'", "s = 'absent'"]),
-    limit=st.none() | st.integers(0, 5),
-    located=st.booleans(),
-)
-def test_the_rows_are_those_of_all_rows(lake, numbers, where, limit, located):
-    table = ia.open(lake)
-    expected = table.scan(where).to_arrow().to_pylist()
-    expected = [row for row in expected if row["x"] in numbers]
-    rows = numbers
-    if located:
-        found = table.locate()
-        rows = found.take(pa.array(numbers, pa.int64()))
-    scan = table.scan(where, limit=limit, rows=rows)
-    assert scan.to_pylist() == expected[:limit]
-    scan = table.scan(where, rows=rows)
-    assert scan.count() == len(expected)
-    assert scan.aggregate("count(*), min(x), sum(x)")["x"] == {
-        "min": min((row["x"] for row in expected), default=None),
-        "sum": sum(row["x"] for row in expected) or (None if not expected else 0),
-    }
-    assert scan.locate()["row"].to_pylist() == [row["x"] - file_start(row["x"]) for row in expected]
-    top = table.scan(where, order_by="x DESC", limit=3, rows=rows).to_pylist()
-    assert top == expected[::-1][:3]
-    assert [row for split in scan.plan() for row in split.to_arrow().to_pylist()] == expected
-
-
-def file_start(number):
-    starts = np.cumsum([0, *NUM_ROWS])
-    return int(starts[np.searchsorted(starts, number, side="right") - 1])
 
 
 @pytest.mark.parametrize(

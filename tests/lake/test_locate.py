@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -41,7 +43,12 @@ def folder(tmp_path_factory):
     return folder
 
 
+@functools.cache
 def every_row(folder):
+    return list(rows_with_places(folder))
+
+
+def rows_with_places(folder):
     for part, path in enumerate(sorted(folder.glob("part=*/*.parquet"))):
         with pq.ParquetFile(path) as file:
             sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
@@ -69,7 +76,7 @@ CONDITIONS = {
 }
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(40, deep=2_000))
 @given(
     conditions=st.lists(st.sampled_from(list(CONDITIONS)), min_size=1, max_size=3),
     joined=st.sampled_from([(" AND ", all), (" OR ", any)]),

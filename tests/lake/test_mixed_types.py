@@ -9,12 +9,9 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import intarsia as ia
 from intarsia.lake.schema import widest
-from tests.effort import examples
 from tests.lake.index.lakes import write
 
 MIDNIGHT = dt.datetime(1970, 1, 2)
@@ -133,56 +130,6 @@ def test_types_without_a_common_type_are_cast_to_those_of_the_first_file(tmp_pat
     with pytest.raises(ia.UnsupportedFeatureError) as caught:
         ia.open(tmp_path, schema="first").scan("a = 1").to_arrow()
     assert (caught.value.reason, caught.value.path) == ("type-mismatch", str(tmp_path / "2.parquet"))
-
-
-NUMBERS = st.sampled_from(
-    [
-        (pa.int8(), st.integers(-128, 127)),
-        (pa.int16(), st.integers(-(2**15), 2**15 - 1)),
-        (pa.int32(), st.integers(-(2**31), 2**31 - 1)),
-        (pa.int64(), st.integers(-(2**52), 2**52)),
-        (pa.uint8(), st.integers(0, 255)),
-        (pa.uint32(), st.integers(0, 2**32 - 1)),
-        (pa.float32(), st.floats(width=32, allow_nan=False)),
-        (pa.float64(), st.floats(allow_nan=False)),
-        (pa.decimal128(9, 2), st.decimals(-9999, 9999, places=2)),
-        (pa.decimal128(18, 4), st.decimals(-9999, 9999, places=4)),
-    ]
-)
-FILE = NUMBERS.flatmap(
-    lambda kind: st.tuples(
-        st.just(kind[0]), st.lists(st.none() | kind[1] | st.just(1), min_size=1, max_size=6)
-    )
-)
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(st.lists(FILE, min_size=1, max_size=4), st.data())
-def test_a_mixed_lake_equals_its_values_filtered(tmp_path_factory, files, data):
-    """The oracle: Python's exact comparison of each value with the literal, file by file."""
-    folder = tmp_path_factory.mktemp("mixed")
-    kinds = [kind for kind, _ in files]
-    if any(pa.types.is_decimal(kind) for kind in kinds) and any(pa.types.is_floating(kind) for kind in kinds):
-        return  # the types have no common type
-    values = [value for _, some in files for value in some if value is not None]
-    literal = data.draw(st.sampled_from([*values, 1, -1, 300, 2**40]) if values else st.just(1))
-    op = data.draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">="]))
-    for place, (kind, some) in enumerate(files):
-        pq.write_table(pa.table({"a": pa.array(some, kind)}), folder / f"{place}.parquet")
-    compare = {
-        "=": lambda v: v == literal,
-        "<>": lambda v: v != literal,
-        "<": lambda v: v < literal,
-        "<=": lambda v: v <= literal,
-        ">": lambda v: v > literal,
-        ">=": lambda v: v >= literal,
-    }[op]
-    stored = [v for kind, some in files for v in pa.array(some, kind).to_pylist() if v is not None]
-    expected = sum(map(compare, stored))
-    table = ia.open(folder)
-    where = ia.Comparison("a", op, literal)
-    assert table.count(where) == expected
-    assert table.scan(where).to_arrow().num_rows == expected
 
 
 def test_widest_is_symmetric_and_contains_both():

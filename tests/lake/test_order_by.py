@@ -1,167 +1,14 @@
-"""The first rows by a column: those of a full sort, and only the pages that can contain them are read."""
+"""The first rows by a column: only the pages that can contain them are read."""
 
 from __future__ import annotations
 
-import datetime as dt
-import functools
-import math
-from decimal import Decimal
-
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import intarsia as ia
-from tests.effort import examples
 from tests.lake.index.lakes import age, write
 
-NAN = float("nan")
 NUM_ROWS = 120
-
-
-def rows_of(part):
-    numbers = range(part * NUM_ROWS, (part + 1) * NUM_ROWS)
-
-    def column(value, every, data_type=None):
-        return pa.array([None if n % every == 0 else value(n) for n in numbers], data_type)
-
-    narrow = pa.int32() if part % 2 else pa.int64()
-    return pa.table(
-        {
-            "id": pa.array(numbers, pa.int64()),
-            "mixed": column(lambda n: n * 31 % 101, 11, narrow),
-            "f": column(lambda n: NAN if n % 23 == 0 else (n * 17 % 97) / 4, 9),
-            "s": column(lambda n: f"s{n * 7 % 40:02}", 6),
-            "b": column(lambda n: n % 3 == 0, 4),
-            "y": column(lambda n: b"%d" % (n % 20), 5, pa.binary()),
-            "d": column(lambda n: dt.date(2024, 1, 1) + dt.timedelta(days=n % 77), 8),
-            "t": column(
-                lambda n: dt.datetime(2024, 1, 1) + dt.timedelta(hours=n % 50), 10, pa.timestamp("ms")
-            ),
-            "n": column(lambda n: Decimal(n % 90) / 4, 7, pa.decimal128(9, 2)),
-            "c": column(lambda n: f"c{n % 4}", 9).dictionary_encode(),
-            "half": column(lambda n: NAN if n % 29 == 0 else (n * 17 % 83) / 4, 7, pa.float16()),
-            "view": column(lambda n: f"{n * 7 % 40:02} of many texts", 6, pa.string_view()),
-            "bytes_view": column(lambda n: b"%d" % (n % 20), 5, pa.binary_view()),
-            "span": column(lambda n: dt.timedelta(seconds=n % 33), 8, pa.duration("ms")),
-            "r": column(lambda n: {"x": n % 60}, 10, pa.struct([("x", pa.int64())])),
-            "none": pa.nulls(NUM_ROWS, pa.int64()),
-        }
-    )
-
-
-COLUMNS = [
-    "id",
-    "mixed",
-    "f",
-    "s",
-    "b",
-    "y",
-    "d",
-    "t",
-    "n",
-    "c",
-    "half",
-    "view",
-    "bytes_view",
-    "span",
-    "r.x",
-    "none",
-    "part",
-    "late",
-]
-CONDITIONS = {
-    None: lambda row: True,
-    "id > 130": lambda row: row["id"] > 130,
-    "s LIKE 's1%'": lambda row: row["s"] is not None and row["s"].startswith("s1"),
-    "mixed < 50 OR f > 20": lambda row: (
-        (row["mixed"] is not None and row["mixed"] < 50) or (row["f"] is not None and row["f"] > 20)
-    ),
-    "id < 0": lambda row: False,
-    "part <> 1": lambda row: row["part"] != 1,
-}
-
-
-@pytest.fixture(scope="module", params=["page index", "lake index", "statistics only"])
-def folder(request, tmp_path_factory):
-    """Four files. Only the last ones have the column ``late``."""
-    folder = tmp_path_factory.mktemp("lake")
-    indexes = [] if request.param == "statistics only" else [ia.PageIndex()]
-    for part in range(4):
-        rows = rows_of(part)
-        if part in (0, 2, 3):
-            rows = rows.append_column("late", pa.array([part * 7 - n % 50 for n in range(NUM_ROWS)]))
-        path = folder / f"part={part}" / "rows.parquet"
-        write(path, rows, indexes, row_group_size=40, max_rows_per_page=8)
-    if request.param == "lake index":
-        ia.open(folder).build_lake_index("beside")
-    return folder
-
-
-@functools.cache
-def every_row(folder):
-    return ia.open(folder).scan().to_arrow().to_pylist()
-
-
-def value_of(row, column):
-    for name in column.split("."):
-        row = None if row is None else row[name]
-    return row
-
-
-def sort_key(descending, nulls_first):
-    """A key as in SQL: NaN is greater than every number, and nulls are at one end."""
-
-    def key(value):
-        if value is None:
-            return (-1 if nulls_first else 3, 0)
-        if isinstance(value, float) and math.isnan(value):
-            return (0 if descending else 2, 0)
-        return (1, value)
-
-    return key
-
-
-def place_in(rows, order):
-    """Return a function of a row: the places of its values among those of all rows.
-
-    Args:
-        rows: All rows.
-        order: Columns and directions.
-    """
-
-    def place_of(column, direction):
-        descending = "desc" in direction.lower()
-        key = sort_key(descending, "FIRST" in direction)
-        values = sorted({k for row in rows if (k := key(value_of(row, column)))[0] == 1}, reverse=descending)
-        place = {k: (1, n) for n, k in enumerate(values)}
-        return lambda row: place.get(key(value_of(row, column)), key(value_of(row, column)))
-
-    of_columns = [place_of(column, direction) for column, direction in order]
-    return lambda row: [of_column(row) for of_column in of_columns]
-
-
-directions = st.sampled_from(["", " ASC", " desc", " DESC NULLS FIRST", " NULLS FIRST", " DESC NULLS LAST"])
-
-
-@settings(max_examples=examples(150))
-@given(
-    order=st.lists(st.tuples(st.sampled_from(COLUMNS), directions), min_size=1, max_size=3),
-    limit=st.sampled_from([0, 1, 3, 10, 55, 1000]),
-    where=st.sampled_from(list(CONDITIONS)),
-)
-def test_the_rows_are_the_first_of_a_full_sort(folder, order, limit, where):
-    text = ", ".join(column + direction for column, direction in order)
-    scan = ia.open(folder).scan(where, order_by=text, limit=limit)
-    found = scan.to_arrow().to_pylist()
-    matching = [row for row in every_row(folder) if CONDITIONS[where](row)]
-    place = place_in(matching, order)
-    assert list(map(place, found)) == sorted(map(place, matching))[:limit]
-    texts = {row["id"]: repr(row) for row in matching}
-    assert [repr(row) for row in found] == [texts[row["id"]] for row in found]
-    assert len({row["id"] for row in found}) == len(found)
-    assert scan.report.rows_matched == len(found)
 
 
 def pages_read(scan):
@@ -196,8 +43,11 @@ def test_a_lake_index_excludes_files_without_opening_them(tmp_path):
     assert where.report.files_opened == 1
 
 
-def test_only_columns_of_the_result_are_returned(folder):
-    table = ia.open(folder)
+def test_only_columns_of_the_result_are_returned(tmp_path):
+    for part in range(2):
+        rows = pa.table({"id": range(part * NUM_ROWS, (part + 1) * NUM_ROWS), "s": ["text"] * NUM_ROWS})
+        write(tmp_path / f"part={part}" / "rows.parquet", rows)
+    table = ia.open(tmp_path)
     scan = table.scan("id > 5", ["part"], order_by="id", limit=2)
     assert scan.to_arrow().schema == scan.schema
     assert scan.to_arrow().to_pylist() == [{"part": 0}] * 2
@@ -303,7 +153,8 @@ class SettlingFile(ia.DataFile):
 
 
 def test_a_file_that_was_just_written_is_not_taken_for_another(tmp_path):
-    write(tmp_path / "a.parquet", rows_of(0))
+    rows = pa.table({"id": range(NUM_ROWS), "s": ["text"] * NUM_ROWS})
+    write(tmp_path / "a.parquet", rows)
     path = tmp_path / "a.parquet"
 
     class One:

@@ -12,80 +12,13 @@ import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from obstore.store import LocalStore
 
 import intarsia as ia
 from intarsia.format.structs import OffsetIndex
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.table import Table
-from tests.effort import examples
 from tests.reading.surgery import Patient
-
-VALUES = st.none() | st.integers(-3, 3)
-FILES = st.lists(
-    st.tuples(st.lists(st.tuples(VALUES, VALUES), max_size=30), st.booleans()), min_size=1, max_size=4
-)
-CONDITIONS = st.sampled_from(
-    [
-        None,
-        "a = 1",
-        "a > 0 AND b < 2",
-        "a = 1 OR b = 2",
-        "b IS NULL",
-        "NOT (a >= 0)",
-        "p = 1",
-        "p = 0 OR a = 2",
-        "a IN (1, 3) AND p <> 2",
-        "TRUE",
-        "a = 1000",
-    ]
-)
-COLUMNS = st.sampled_from([None, ["a"], ["p", "b"], ["b", "a"], []])
-
-
-@settings(max_examples=examples(80), deadline=None)
-@given(FILES, CONDITIONS, COLUMNS, st.none() | st.integers(1, 2000), st.integers(1, 12), st.booleans())
-def test_the_splits_together_equal_the_scan(
-    tmp_path_factory, files, where, columns, split_bytes, height, paged
-):
-    """With pickled splits of files with and without column b, an index, and several row groups."""
-    folder = tmp_path_factory.mktemp("plan")
-    for place, (rows, has_b) in enumerate(files):
-        table = pa.table(
-            {name: pa.array([row[at] for row in rows], pa.int64()) for at, name in enumerate("ab")}
-        )
-        if place and not has_b:
-            table = table.select(["a"])
-        (folder / f"p={place}").mkdir()
-        pq.write_table(
-            table,
-            folder / f"p={place}" / "x.parquet",
-            row_group_size=height,
-            write_page_index=paged,
-            data_page_size=16,
-            write_batch_size=4,
-        )
-    table = ia.open(folder)
-    splits = table.plan(where, columns, split_bytes=split_bytes)
-    found = [split.to_arrow() for split in pickle.loads(pickle.dumps(splits))]
-    scan = table.scan(where, columns)
-    expected = scan.to_arrow()
-    assert all(rows.schema == scan.schema for rows in found)
-    assert sum(rows.num_rows for rows in found) == expected.num_rows
-    if columns != []:
-        assert pa.concat_tables([scan.schema.empty_table(), *found]).to_pylist() == expected.to_pylist()
-    groups = [(split.path, group) for split in splits for group in split.row_groups]
-    assert len(groups) == len(set(groups))
-    for split in splits:
-        num_groups = pq.read_metadata(split.path).num_row_groups
-        edges = [
-            min(group * height, pq.read_metadata(split.path).num_rows) for group in range(num_groups + 1)
-        ]
-        for start, stop in split.row_ranges:
-            assert start < stop
-            assert any(edges[group] < stop and start < edges[group + 1] for group in split.row_groups)
 
 
 @pytest.mark.parametrize(

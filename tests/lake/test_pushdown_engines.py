@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import math
 import random
 from decimal import Decimal
@@ -121,11 +122,21 @@ def sql(tree, column):
 
 def with_duckdb(source, tree):
     where = sql(tree, lambda name: ".".join(f'"{part}"' for part in name.split(".")))
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.register("lake", source)
+    connection = duckdb_connection()
+    connection.register("lake", source)
+    try:
         found = connection.sql(f"SELECT n FROM lake WHERE {where}").fetchall()
+    finally:
+        connection.unregister("lake")
     return sorted(number for (number,) in found)
+
+
+@functools.cache
+def duckdb_connection():
+    """The connection of all queries, because a new one takes longer than a query."""
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
 
 
 def with_datafusion(source, tree):

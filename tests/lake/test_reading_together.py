@@ -61,51 +61,6 @@ def assert_same(folder, where, columns=None):
 FLAT = ["id", "user", "name", "amount"]
 
 
-@pytest.mark.parametrize(
-    "where",
-    [
-        "user < 50000",
-        "name = 'name 7'",
-        "user IN (7919, 15838, 99000) OR amount > 590",
-        "amount IS NULL AND id > 450",
-        "id >= 0",
-        "id BETWEEN 150 AND 1900 AND name LIKE '%9%'",
-        "user = -1",
-    ],
-)
-@pytest.mark.parametrize("columns", [FLAT, ["amount"], [], None], ids=["flat", "one", "none", "all"])
-def test_rows_and_counts(lake, where, columns):
-    """With the columns of nested and dictionary types, the files are read separately."""
-    assert_same(lake, where, columns)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"compression": "zstd", "data_page_version": "2.0"},
-        {"compression": "none", "use_dictionary": False},
-        {"write_statistics": False},
-        {"write_page_index": True},
-        {"write_page_index": True, "max_rows_per_page": 20},
-        {"row_group_size": 1000},
-    ],
-    ids=str,
-)
-def test_files_of_other_forms(tmp_path, options):
-    make_lake(tmp_path, 5, **options)
-    for where in ("user < 50000", "name = 'name 7' AND amount > 9", "user = 7919"):
-        assert_same(tmp_path, where, FLAT)
-
-
-@pytest.mark.parametrize(
-    "index", [ia.Bloom("user"), ia.Distinct("name"), ia.PageIndex(), ia.RowMap("user")], ids=str
-)
-def test_files_with_indexes(tmp_path, index):
-    make_lake(tmp_path, 5, [index])
-    for where in ("user < 50000", "name = 'name 7'", "user = 7919 OR user = 15838"):
-        assert_same(tmp_path, where, FLAT)
-
-
 def test_files_with_other_columns_partitions_and_codecs(tmp_path):
     for ordinal in range(12):
         table = rows_of_file(ordinal).select(FLAT)
@@ -129,32 +84,6 @@ def test_a_file_with_pages_to_skip_is_read_separately(tmp_path):
     assert_same(tmp_path, "id < 1000 OR id = 13000", FLAT)
     pages = scan.report.pages["id"]
     assert pages.read < pages.total - 50
-
-
-def test_deleted_rows_and_limits(lake):
-    table = ia.open(lake)
-    expected = pa.Table.from_batches(table.scan("user < 50000", FLAT))
-    assert table.scan("user < 50000", FLAT, limit=77).to_arrow().equals(expected.slice(0, 77))
-
-
-FUNCTIONS = {"*": "count", "user": ["sum", "max"], "amount": ["count", "min", "avg"], "name": "max"}
-
-
-@pytest.mark.parametrize("where", ["user < 50000", "id BETWEEN 150 AND 1900", "amount IS NULL", "user = -1"])
-def test_aggregates(lake, where):
-    """Files are read together only if none of their rows is certain to match."""
-    totals = ia.open(lake).aggregate(FUNCTIONS, where)
-    rows = pa.Table.from_batches(ia.open(lake).scan(where, FLAT), ia.open(lake).scan(where, FLAT).schema)
-    assert totals["*"]["count"] == rows.num_rows == totals.report.rows_matched
-    assert totals["user"] == {"sum": pc.sum(rows["user"]).as_py(), "max": pc.max(rows["user"]).as_py()}
-    amount = rows["amount"]
-    expected = {
-        "count": pc.count(amount).as_py(),
-        "min": pc.min(amount).as_py(),
-        "avg": pc.mean(amount).as_py(),
-    }
-    assert totals["amount"] == expected
-    assert totals["name"]["max"] == pc.max(rows["name"]).as_py()
 
 
 def test_aggregates_read_nothing_for_certain_rows(lake):

@@ -1,4 +1,4 @@
-"""Aggregates of files that other processes read, compared with `Table.aggregate`."""
+"""Aggregates of files that other processes read; tests/answers compares them with `Table.aggregate`."""
 
 import math
 import pickle
@@ -10,16 +10,6 @@ import pytest
 import intarsia as ia
 from intarsia.lake.shared_aggregate import SharedAggregate
 from tests.lake.index.lakes import write
-
-FUNCTIONS = {
-    "*": "count",
-    "x": ["count", "sum", "min", "max", "avg"],
-    "f": ["sum", "min", "max"],
-    "s": ["count", "min", "max"],
-    "day": ["min", "max"],
-    "st.n": ["sum"],
-    "late": ["count", "max"],
-}
 
 
 @pytest.fixture(scope="module")
@@ -42,46 +32,13 @@ def lake(tmp_path_factory):
     return folder
 
 
-def shared(path, functions=FUNCTIONS, where=None, on_error="raise"):
+def shared(path, functions, where, on_error="raise"):
     """Run the work of each file after a copy to another process, and return the result."""
     aggregate = SharedAggregate(ia.open(path), functions, where, on_error)
     files = pickle.loads(pickle.dumps(aggregate.files))
     for name in files.ordinals:
         aggregate.add(pickle.loads(pickle.dumps(files.run(name))))
     return aggregate.result()
-
-
-@pytest.mark.parametrize("with_lake_index", [False, True])
-@pytest.mark.parametrize(
-    "where",
-    [
-        None,
-        "x < 200",
-        "day = 9 AND x > 130",
-        "late = 3 OR s = '1 3'",
-        "x = -1",
-        "day = 1",
-        "f > 14",
-        "s IS NULL",
-    ],
-)
-def test_the_values_and_the_report_are_those_of_the_table(lake, where, with_lake_index):
-    table = ia.open(lake)
-    if with_lake_index:
-        table.build_lake_index("beside")
-    try:
-        expected, found = ia.open(lake).aggregate(FUNCTIONS, where), shared(lake, where=where)
-        assert repr(found) == repr(expected)  # NaN equals nothing
-        facts, of_table = found.report.to_dict(), expected.report.to_dict()
-        for name in ("files", "row_groups", "rows"):
-            assert facts[name] == of_table[name]
-        by = [
-            sorted((entry["index"], entry["column"], entry["rows"]) for entry in report["answered_by"])
-            for report in (facts, of_table)
-        ]
-        assert by[0] == by[1]
-    finally:
-        table.remove_lake_index()
 
 
 def test_a_lake_index_leaves_no_files(lake):

@@ -1,11 +1,10 @@
-"""Small files are searched together for the first rows: those of a full sort, or an error names a file."""
+"""Small files are searched together for the first rows, from few pages; an error names its file."""
 
 from __future__ import annotations
 
-import functools
-import itertools
 import math
 import random
+import struct
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,78 +14,6 @@ import pytest
 import intarsia as ia
 from tests.counting import python_calls
 from tests.lake.index.lakes import age, write
-from tests.lake.test_order_by import place_in
-
-NUM_FILES, NUM_ROWS = 12, 40
-
-
-def rows_of(file, num_rows=NUM_ROWS):
-    """The columns have the same bounds in each file. Some files have NaN, or no column ``late``."""
-    chosen = random.Random(file)
-    user_types = [pa.int64(), pa.int16()]
-    amounts = [0.0, 1000.0, *(chosen.choice([-0.0, chosen.random() * 1000]) for _ in range(num_rows - 2))]
-    if file % 5 == 2:
-        amounts[7] = math.nan
-    columns = {
-        "id": pa.array(range(file * num_rows, file * num_rows + num_rows), pa.int64()),
-        "amount": pa.array([None if n % 11 == 4 else value for n, value in enumerate(amounts)]),
-        "user": pa.array([(n * 7919 + file) % 100 for n in range(num_rows)], user_types[file % 2]),
-        "country": [f"country {chosen.randrange(20):02}" for _ in range(num_rows)],
-    }
-    if file % 6 == 0:
-        columns["late"] = pa.array([chosen.randrange(50) for _ in range(num_rows)])
-    return pa.table(columns)
-
-
-@pytest.fixture(scope="module", params=["footers", "indexes", "half a lake index"])
-def lake(request, tmp_path_factory):
-    """A lake of files of one row group, three of each partition."""
-    folder = tmp_path_factory.mktemp("lake")
-    indexes = [] if request.param == "footers" else [ia.ZoneMap("amount"), ia.Distinct("country")]
-    for file in range(NUM_FILES):
-        if request.param == "half a lake index" and file == NUM_FILES // 2:
-            ia.open(folder).build_lake_index("beside")
-        write(folder / f"part={file % 4}" / f"f{file:02}.parquet", rows_of(file), indexes)
-    return folder
-
-
-@functools.cache
-def every_row(folder):
-    return ia.open(folder).scan().to_arrow().to_pylist()
-
-
-def is_less(value, limit):
-    return value is not None and value < limit
-
-
-CONDITIONS = {
-    None: lambda row: True,
-    "country LIKE '%y 1%'": lambda row: row["country"][8] == "1",
-    "country = 'country 07' AND user > 90": lambda row: row["country"] == "country 07" and row["user"] > 90,
-    "part = 3 OR country = 'country 03'": lambda row: row["part"] == 3 or row["country"] == "country 03",
-    "late < 25 AND amount < 300": lambda row: is_less(row["late"], 25) and is_less(row["amount"], 300),
-    "id % 977 = 5": lambda row: row["id"] % 977 == 5,
-}
-
-
-@pytest.mark.parametrize(
-    "order", ["amount DESC", "amount", "user DESC", "late NULLS FIRST", "part DESC", "part, amount DESC"]
-)
-def test_the_rows_are_the_first_of_a_full_sort(lake, order):
-    columns = [tuple(f"{key} ".split(" ", 1)) for key in order.split(", ")]
-    for (where, matches), limit in zip(CONDITIONS.items(), itertools.cycle([3, 200]), strict=False):
-        scan = ia.open(lake).scan(where, order_by=order, limit=limit)
-        found = scan.to_arrow().to_pylist()
-        matching = [row for row in every_row(lake) if matches(row)]
-        place = place_in(matching, columns)
-        assert list(map(place, found)) == sorted(map(place, matching))[:limit], where
-        texts = {row["id"]: repr(row) for row in matching}
-        assert [repr(row) for row in found] == [texts[row["id"]] for row in found]
-        assert len({row["id"] for row in found}) == len(found)
-        report = scan.report
-        assert (report.rows_matched, report.files_total) == (len(found), NUM_FILES)
-        assert report.row_groups_read <= report.row_groups_total <= NUM_FILES
-        assert report.rows_total <= len(every_row(lake))
 
 
 def make_lake(folder, num_files, num_rows=1000):
@@ -169,6 +96,53 @@ def test_calls_for_each_file(tmp_path):
         scan.to_arrow()
         calls.append(python_calls(scan.to_arrow)[1])
     assert calls[1] - calls[0] < 40 * 300
+
+
+@pytest.mark.parametrize("lake_index", [False, True])
+@pytest.mark.parametrize(("direction", "sign"), [("DESC", 1), ("ASC", -1)])
+def test_few_pages_are_read_beyond_the_least(tmp_path, lake_index, direction, sign):
+    """A page has to be read if its bounds contain a value that precedes the last row of the result."""
+    num_files, limit, chosen = 40, 5, random.Random(8)
+    values = chosen.sample(range(10**6), num_files * 100)
+    least = set()
+    last = sorted(values, key=lambda value: -sign * value)[limit - 1]
+    for file in range(num_files):
+        mine = values[file * 100 : file * 100 + 100]
+        pages = [mine[start : start + 10] for start in range(0, 100, 10)]
+        least |= {
+            (file, page) for page, found in enumerate(pages) if max(sign * v for v in found) >= sign * last
+        }
+        rows = pa.table({"x": mine, "text": [f"t{value}" for value in mine]})
+        write(
+            tmp_path / f"{file:02}.parquet", rows, [ia.PageIndex()], row_group_size=50, max_rows_per_page=10
+        )
+    if lake_index:
+        ia.open(tmp_path).build_lake_index("beside")
+    table = ia.open(tmp_path)
+    scan = table.scan(order_by=f"x {direction}", limit=limit)
+    assert (
+        sorted(scan.to_arrow()["x"].to_pylist()) == sorted(values, key=lambda v: -sign * v)[:limit][::-sign]
+    )
+    report = scan.report
+    winners = {(place // 100, place % 100 // 10) for place, v in enumerate(values) if sign * v >= sign * last}
+    assert report.pages["text"].read == len(winners)
+    # the pages of x once to search, and once for the rows
+    assert report.pages["x"].read <= len(least) + len(winners) + 1
+    assert report.files_read <= len({file for file, _ in least}) + 1
+
+
+def test_a_wrong_maximum_costs_no_rows(tmp_path):
+    """The footers of two files claim larger values than the files have."""
+    for file, (claimed, value) in enumerate([(10**6, 50), (9 * 10**5, 60), (500, 500), (70, 70)]):
+        path = tmp_path / f"{file}.parquet"
+        write(path, pa.table({"x": [value, value, 1]}))
+        data = path.read_bytes()
+        place = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+        footer = data[place:].replace(struct.pack("<q", value), struct.pack("<q", claimed))
+        path.write_bytes(data[:place] + footer)
+        age(path)
+    scan = ia.open(tmp_path).scan(order_by="x DESC", limit=3)
+    assert scan.to_arrow()["x"].to_pylist() == [500, 500, 70]
 
 
 # --- damage and change --------------------------------------------------------------------------------------
