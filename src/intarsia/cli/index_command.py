@@ -18,8 +18,8 @@ from intarsia.cli.options import (
     ColumnNames,
     DistinctColumns,
     IndexCalls,
+    MinSize,
     Size,
-    index_kinds,
     parse_storage_options,
     split_names,
 )
@@ -44,6 +44,8 @@ class LakeIndexPlace(str, Enum):
 
 def _print_kinds(requested: bool) -> None:
     if requested:
+        from intarsia.embed.index_text import index_kinds
+
         kinds = index_kinds()
         width = max(len(kind) for kind, _ in kinds)
         print("\n".join(printable(f"{kind:{width}}  {text}") for kind, text in kinds))
@@ -60,6 +62,9 @@ def index(
     list: Annotated[bool, {"callback": _print_kinds, "is_eager": True}] = False,  # noqa: ARG001
     lake_index: LakeIndexPlace | None = None,
     spark: str | None = None,
+    only_new: bool = False,
+    min_file_size: MinSize = None,
+    older_than: Annotated[float | None, {"min": 0.0}] = None,
     storage_option: list[str] | None = None,
     json: bool = False,
 ) -> None:
@@ -73,6 +78,9 @@ def index(
         --list: List the kinds of indexes.
         --lake-index: Build the lake index at the end, in the user's cache folder or in the lake (see intarsia
             lake-index); by default, only an existing one is updated.
+        --only-new: With --spark, index only files that the lake index does not contain with indexes.
+        --min-file-size SIZE: With --spark, leave out smaller files, such as 1MB.
+        --older-than SECONDS: With --spark, leave out files that were written in the last seconds.
 
     Examples:
         intarsia index flights.parquet --page-index
@@ -100,7 +108,16 @@ def index(
     source = one_or_all(path)
     if spark is not None:
         report, stop = until_interrupted(
-            lambda: run_job(spark, "index", source, requested, lake_index=location)
+            lambda: run_job(
+                spark,
+                "index",
+                source,
+                requested,
+                lake_index=location,
+                only="new" if only_new else "all",
+                min_file_size=min_file_size or 0,
+                older_than=older_than or 0,
+            )
         )
     else:
         listed = find(path, options)

@@ -39,7 +39,7 @@ from intarsia.read.report import warn_caller
 from intarsia.storage import StorageOptions, local_path
 
 if TYPE_CHECKING:
-    from intarsia.lake.index.build import LakeIndexReport
+    from intarsia.lake.index.build import FactsReader, LakeIndexReport
     from intarsia.predicate.nodes import ColumnName
 
 
@@ -377,6 +377,7 @@ def write_lake_index(
     location: Location | None,
     show: ShowDone = lambda _: None,
     storage_options: StorageOptions | None = None,
+    read: FactsReader | None = None,
 ) -> LakeIndexReport | None:
     """Build the lake index of files, or update an existing one.
 
@@ -385,6 +386,7 @@ def write_lake_index(
         location: Where to build it; None to update an existing lake index without creating one.
         show: Called with the number of files that are done.
         storage_options: Options of the stores of URLs.
+        read: Reads the facts of files; None for threads of this process.
 
     Returns:
         The files that were added; None if there is no lake index.
@@ -393,9 +395,10 @@ def write_lake_index(
         OSError: If a requested lake index cannot be written. For an update, this is a warning.
     """
     if location is not None:
-        return _table(find_files(source, storage_options)).lake_index.build(location, show, wait=True)
+        table = _table(find_files(source, storage_options))
+        return table.lake_index.build(location, show, wait=True, read=read)
     try:
-        return _table(find_files(source, storage_options)).lake_index.update(show)
+        return _table(find_files(source, storage_options)).lake_index.update(show, read)
     except OSError as error:
         warn_caller(f"the lake index was not updated: {error}; the results of queries are still correct")
         return None

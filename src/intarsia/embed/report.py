@@ -280,7 +280,8 @@ class IndexReport(FileTotals[IndexedFile]):
         seconds: Total time taken.
         files_other: Number of files in the folders that are not Parquet and were ignored.
         lake_index: The files that were added to the lake index; None if there is none.
-        files_found: Number of files found; None if all of them were processed.
+        files_found: Number of files to index; None if all of them were processed.
+        files_skipped: Number of other Parquet files, which the job was told to leave out.
 
     Example:
         >>> print(IndexReport((IndexedFile("a.parquet", 900_000, 1_000_000, ("page_index",)),), 0.5))
@@ -293,10 +294,11 @@ class IndexReport(FileTotals[IndexedFile]):
     files_other: int = 0
     lake_index: LakeIndexReport | None = None
     files_found: int | None = None
+    files_skipped: int = 0
 
     @property
     def files_total(self) -> int:
-        """Number of files found."""
+        """Number of files to index."""
         return len(self.per_file) if self.files_found is None else self.files_found
 
     @property
@@ -353,6 +355,7 @@ class IndexReport(FileTotals[IndexedFile]):
                 "indexed": self.files_indexed,
                 "unchanged": self.files_unchanged,
                 "failed": self.files_failed,
+                "skipped": self.files_skipped,
                 "other": self.files_other,
             },
             "bytes": {"before": self.bytes_before, "after": self.bytes_after, "added": self.bytes_added},
@@ -401,6 +404,7 @@ class IndexReport(FileTotals[IndexedFile]):
         lines = [
             f"indexed {self.files_indexed:,} of {count(self.files_total, 'file')} in {self.seconds:.1f} s"
             + (f" ({', '.join(rest)})" if rest else "")
+            + (f"; {count(self.files_skipped, 'file')} left out" if self.files_skipped else "")
             + (f"; {count(self.files_other, 'other file')} ignored" if self.files_other else "")
         ]
         if self.bytes_added:

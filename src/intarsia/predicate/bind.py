@@ -1,6 +1,6 @@
 """Bind a predicate to a schema: resolve names, convert literals exactly, push NOT down.
 
-``columns`` binds each condition, ``functions`` inverts the functions of columns, and ``bound`` lists
+``conditions`` binds each condition, ``functions`` inverts the functions of columns, and ``bound`` lists
 the guarantees of the result.
 """
 
@@ -24,7 +24,8 @@ from intarsia.predicate.bound import (
     disjoin,
     fold,
 )
-from intarsia.predicate.columns import Column, OnOperand, bind_condition, bind_null, resolve_column
+from intarsia.predicate.columns import Column, resolve_column
+from intarsia.predicate.conditions import OnOperand, bind_condition, bind_null
 from intarsia.predicate.functions import arithmetic, casts, moments, refuse_argument
 from intarsia.predicate.nodes import ARITHMETIC, Call, Constant, Leaf, Predicate, dotted, fold_nodes
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from intarsia.errors import PredicateError
 from intarsia.predicate.bound import Bound, BoundCompare, BoundConstant, BoundIn, OnResult
 from intarsia.predicate.coercion import locate
-from intarsia.predicate.columns import bind_in, bind_located, bind_null
+from intarsia.predicate.conditions import bind_in, bind_located, bind_null
 from intarsia.predicate.nodes import In, Op
 
 if TYPE_CHECKING:

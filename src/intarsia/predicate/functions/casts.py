@@ -26,7 +26,7 @@ from intarsia.predicate.bound import (
     conjoin,
     disjoin,
 )
-from intarsia.predicate.columns import bind_null, bind_prefix
+from intarsia.predicate.conditions import bind_null, bind_prefix
 from intarsia.predicate.functions import (
     arithmetic,
     compare_operand,
