@@ -7,7 +7,9 @@ from intarsia.storage.objects import (
     ObjectStoreFile,
     StorageOptions,
     Stores,
+    current_options,
     find_store,
+    offered_options,
     split_url,
 )
 from intarsia.storage.ranges import ByteRange, CachedRanges, SparseBytes, coalesce, joined
@@ -40,11 +42,13 @@ __all__ = [
     "StorageOptions",
     "Stores",
     "coalesce",
+    "current_options",
     "current_reads",
     "find_store",
     "identity_of",
     "joined",
     "local_path",
+    "offered_options",
     "reading_indexes",
     "split_url",
 ]

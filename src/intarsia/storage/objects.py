@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import timedelta
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
@@ -322,6 +324,29 @@ def fetch_identity(store: Any, key: str, path: str) -> ObjectIdentity:
         return ObjectIdentity.of(in_time(path, lambda: obstore.head(store, key)))
 
 
+#: Options by the URL of a store, which apply to all code of a block that names none of its own.
+_OFFERED: ContextVar[Mapping[str, StorageOptions] | None] = ContextVar("_OFFERED", default=None)
+
+
+@contextmanager
+def offered_options(options: Mapping[str, StorageOptions]) -> Iterator[None]:
+    """Use options for the stores that are found within the block, instead of the environment.
+
+    Args:
+        options: The options of each store by its URL, such as ``s3://bucket``.
+    """
+    token = _OFFERED.set(options)
+    try:
+        yield
+    finally:
+        _OFFERED.reset(token)
+
+
+def current_options() -> Mapping[str, StorageOptions]:
+    """Return the options of `offered_options` in this block."""
+    return _OFFERED.get() or {}
+
+
 def find_store(url: str, options: StorageOptions | None = None) -> tuple[Any, str]:
     """Return the obstore store for the URL of an object or a folder, and the path within the store.
 
@@ -335,7 +360,8 @@ def find_store(url: str, options: StorageOptions | None = None) -> tuple[Any, st
     from obstore.store import from_url
 
     bucket, key = split_url(url)
-    arguments = store_arguments(url, options)
+    offered = current_options().get(bucket)
+    arguments = store_arguments(url, options if offered is None else {**offered, **(options or {})})
     with object_errors(url):
         return from_url(bucket, **arguments), key
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import xxhash
@@ -38,27 +38,26 @@ def serialize_segment(facts: Mapping[str, FileFacts]) -> bytes:
     """Serialize the facts of files."""
     families: dict[bytes, list[tuple[str, FileFacts]]] = {}
     for path, found in facts.items():
-        key = _family_key(found.file.schema)
-        if key in families or len(families) < MAX_FAMILIES:
-            families.setdefault(key, []).append((path, found))
+        if found.family in families or len(families) < MAX_FAMILIES:
+            families.setdefault(found.family, []).append((path, found))
     rows, footers, offset = [], [], 0
     sections: list[Section] = []
     about: list[dict[str, Any]] = []
     for ordinal, files in enumerate(families.values()):
         for path, found in files:
-            footer, raw = found.file.footer, found.file.footer.raw
-            numbers = footer.num_rows, len(footer.metadata.row_groups), footer.start, offset, len(raw)
+            raw = found.footer
+            numbers = found.num_rows, found.num_row_groups, found.footer_start, offset, len(raw)
             rows.append((path, *found.stamp, ordinal, *numbers, xxhash.xxh3_64_intdigest(raw)))
             footers.append(raw)
             offset += len(raw)
         mine = [found for _, found in files]
-        schema = mine[0].file.schema
+        schema = mine[0].schema
         for leaf in mine[0].columns:
             data = serialize_bounds(
                 [found.columns[leaf] for found in mine], schema.ordering(schema.leaves[leaf])
             )
             sections.append(Section(f"{ordinal}/bounds/{leaf}", data))
-        gathered, parts = _gathered_sections(ordinal, mine)
+        gathered, parts = _gathered_sections(ordinal, mine, schema)
         sections += parts
         about.append({"gathered": gathered})
     batch = batch_of_rows(rows, FILE_COLUMNS)
@@ -66,13 +65,9 @@ def serialize_segment(facts: Mapping[str, FileFacts]) -> bytes:
     return serialize_sections(sections, {"segment_version": SEGMENT_VERSION, "families": about})
 
 
-def _family_key(schema: FileSchema) -> bytes:
-    """Return bytes that are equal for schemas in which a predicate has the same meaning."""
-    elements = repr([(leaf.path, leaf.element, leaf.logical) for leaf in schema.leaves]).encode()
-    return elements + bytes(schema.arrow.remove_metadata().serialize())
-
-
-def _gathered_sections(family: int, files: Sequence[FileFacts]) -> tuple[list[dict[str, Any]], list[Section]]:
+def _gathered_sections(
+    family: int, files: Sequence[FileFacts], schema: FileSchema
+) -> tuple[list[dict[str, Any]], list[Section]]:
     about: list[dict[str, Any]] = []
     sections: list[Section] = []
 
@@ -82,7 +77,7 @@ def _gathered_sections(family: int, files: Sequence[FileFacts]) -> tuple[list[di
         sections.extend(Section(f"{prefix}/{name}", data, piece) for name, data, piece in parts)
         about.append(entry)
 
-    leaves = files[0].file.schema.leaves
+    leaves = schema.leaves
     for ordinal in sorted({ordinal for found in files for ordinal in found.filters}):
         positions = [position for position, found in enumerate(files) if ordinal in found.filters]
         filters = [
@@ -177,62 +172,88 @@ class LakeIndexReport:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True)
-class BuiltSegments:
-    """New segments, and the files that are not in them."""
+#: What is read of a file: its facts, None if it may still change, or why it cannot be read.
+Outcome: TypeAlias = "FileFacts | Exception | None"
 
-    segments: list[bytes]
-    recent: list[str]
-    failed: list[FileFailure]
+#: Reads files, calls a function with the number of files that are done, and yields the outcomes in order.
+FactsReader: TypeAlias = "Callable[[Sequence[DataFile], ShowDone], Iterator[Outcome]]"
 
 
-def build_segments(
-    files: Mapping[str, DataFile],
-    open_file: Callable[[DataFile], ParquetInput],
-    at_once: int,
-    show: ShowDone = lambda _: None,
-    max_bytes: int | None = None,
-) -> BuiltSegments:
-    """Read the facts of files, and arrange them in segments.
+def reader_of(
+    open_file: Callable[[DataFile], ParquetInput], at_once: int, max_bytes: int | None = None
+) -> FactsReader:
+    """Return a reader with threads of this process.
+
+    Args:
+        open_file: Opens a file.
+        at_once: Number of files to open concurrently.
+        max_bytes: Files with larger payloads are left out; None for no limit.
+    """
+
+    def outcome(file: DataFile) -> Outcome:
+        try:
+            return read_facts(open_file(file), max_bytes)
+        except FILE_ERRORS as error:
+            return error
+
+    def read(files: Sequence[DataFile], show: ShowDone) -> Iterator[Outcome]:
+        facts = ahead(outcome, files, at_once)
+        with contextlib.closing(facts):
+            for done, (_, future) in enumerate(facts, 1):
+                yield future.result()
+                show(done)
+
+    return read
+
+
+class SegmentBuilder:
+    """Reads the facts of files, and arranges them in segments.
 
     Args:
         files: The files, by their paths relative to the root of the lake.
-        open_file: Opens a file.
-        at_once: Number of files to open concurrently.
+        read: Reads the files.
         show: Called with the number of files that are done.
-        max_bytes: Files with larger payloads are left out; None for no limit.
+
+    Attributes:
+        recent: Paths of the files that may still change.
+        failed: The files that could not be read.
+        num_bytes: Size of the segments.
     """
-    segments: list[bytes] = []
-    recent: list[str] = []
-    failed: list[FileFailure] = []
-    pending: dict[str, FileFacts] = {}
-    num_bytes = 0
 
-    def finish() -> None:
-        nonlocal num_bytes
-        if pending:
-            segments.extend(_serialized(pending))
-            pending.clear()
-            num_bytes = 0
+    def __init__(
+        self, files: Mapping[str, DataFile], read: FactsReader, show: ShowDone = lambda _: None
+    ) -> None:
+        self._files = files
+        self._read = read
+        self._show = show
+        self.recent: list[str] = []
+        self.failed: list[FileFailure] = []
+        self.num_bytes = 0
 
-    facts = ahead(lambda entry: read_facts(open_file(entry), max_bytes), files.values(), at_once)
-    with contextlib.closing(facts):
-        for done, (path, (entry, future)) in enumerate(zip(files, facts, strict=True), 1):
-            try:
-                outcome = future.result()
-            except FILE_ERRORS as error:
-                failed.append(FileFailure(entry.path, error))
+    def segments(self) -> Iterator[bytes]:
+        """Yield each segment when its files have been read, so that memory is bounded by one segment."""
+        pending: dict[str, FileFacts] = {}
+        num_bytes = 0
+        outcomes = self._read(list(self._files.values()), self._show)
+        for (path, file), outcome in zip(self._files.items(), outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                self.failed.append(FileFailure(file.path, outcome))
                 continue
-            show(done)
             if outcome is None:
-                recent.append(entry.path)
+                self.recent.append(file.path)
                 continue
             pending[path] = outcome
             num_bytes += outcome.num_bytes
             if num_bytes >= MAX_SEGMENT_BYTES or len(pending) >= MAX_SEGMENT_FILES:
-                finish()
-    finish()
-    return BuiltSegments(segments, recent, failed)
+                yield from self._counted(pending)
+                pending, num_bytes = {}, 0
+        if pending:
+            yield from self._counted(pending)
+
+    def _counted(self, facts: Mapping[str, FileFacts]) -> Iterator[bytes]:
+        for data in _serialized(facts):
+            self.num_bytes += len(data)
+            yield data
 
 
 def _serialized(facts: Mapping[str, FileFacts]) -> list[bytes]:

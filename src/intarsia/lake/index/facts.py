@@ -15,10 +15,13 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import xxhash
 
 from intarsia.errors import FormatError, IndexPayloadError
-from intarsia.file import ChunkKey, ParquetInput
+from intarsia.file import ChunkKey, FileMetadata, ParquetInput
 from intarsia.file.claims import check_row_count
+from intarsia.file.metadata import RawFooter
+from intarsia.file.schema import FileSchema
 from intarsia.file.trust import Claim
 from intarsia.format.bloom import BLOCK_BYTES, FilterLocation
 from intarsia.format.directory import Entry
@@ -183,6 +186,9 @@ def key_of(entry: Mapping[str, Any]) -> GatheredKey | None:
 #: Bounds are kept for at most this many columns of a file.
 MAX_COLUMNS = 1_000
 
+#: Approximate size of the facts of a column in memory.
+_COLUMN_BYTES = 200
+
 #: Embedded indexes with larger payloads are evaluated file by file.
 MAX_PAYLOAD_BYTES = 64 << 20
 
@@ -208,11 +214,15 @@ class ColumnFacts(NamedTuple):
 
 @dataclass(frozen=True)
 class FileFacts:
-    """The facts of one file in a lake index.
+    """The facts of one file in a lake index; executors send them to the driver.
 
     Attributes:
         stamp: The identity of the file from which the facts were read.
-        file: The closed file; its metadata remains readable.
+        family: Bytes that are equal for schemas in which a predicate has the same meaning.
+        num_rows: The number of rows.
+        num_row_groups: The number of row groups.
+        footer_start: The offset of the footer in the file.
+        footer: The bytes of the footer.
         columns: The facts of each column, by the ordinal of its leaf.
         filters: The bits of the Bloom filter of each row group, by the ordinal of the leaf; only columns that
             have a filter in each row group.
@@ -220,16 +230,26 @@ class FileFacts:
     """
 
     stamp: FileStamp
-    file: ParquetInput
+    family: bytes
+    num_rows: int
+    num_row_groups: int
+    footer_start: int
+    footer: bytes
     columns: Mapping[int, ColumnFacts]
     filters: Mapping[int, list[bytes]]
     digests: Mapping[GatheredKey, bytes]
 
     @property
     def num_bytes(self) -> int:
-        """Approximate size of the filters and digests."""
+        """Approximate size in memory."""
         sizes = [sum(map(len, filters)) for filters in self.filters.values()]
-        return sum(sizes) + sum(map(len, self.digests.values()))
+        digests = sum(map(len, self.digests.values()))
+        return sum(sizes) + digests + len(self.footer) + len(self.columns) * _COLUMN_BYTES
+
+    @property
+    def schema(self) -> FileSchema:
+        """The schema, which is parsed from the footer."""
+        return FileMetadata("", RawFooter(self.footer, self.footer_start, self.stamp.size_bytes)).schema
 
 
 def read_facts(file: ParquetInput, max_bytes: int | None = None) -> FileFacts | None:
@@ -257,7 +277,23 @@ def read_facts(file: ParquetInput, max_bytes: int | None = None) -> FileFacts | 
                 check_row_count(file.footer, row_group, leaf)
         columns = {leaf.ordinal: _column_facts(file, leaf, file.schema.ordering(leaf)) for leaf in leaves}
         filters = {leaf.ordinal: bits for leaf in leaves if (bits := _bloom_bits(file, leaf)) is not None}
-        return FileFacts(stamp, file, columns, filters, dict(_digests(file)))
+        footer = file.footer
+        return FileFacts(
+            stamp,
+            _family_key(file.schema),
+            footer.num_rows,
+            len(footer.metadata.row_groups),
+            footer.start,
+            bytes(footer.raw),
+            columns,
+            filters,
+            dict(_digests(file)),
+        )
+
+
+def _family_key(schema: FileSchema) -> bytes:
+    elements = repr([(leaf.path, leaf.element, leaf.logical) for leaf in schema.leaves]).encode()
+    return xxhash.xxh3_128_digest(elements + bytes(schema.arrow.remove_metadata().serialize()))
 
 
 def _payload_bytes(file: ParquetInput) -> int:

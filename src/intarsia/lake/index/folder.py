@@ -142,8 +142,10 @@ class LakeIndexFolder:
         except OSError as error:
             return [ignored_segment(self.path, error)] * len(names)
 
-    def replace_segments(self, names: Iterable[str], segments: Sequence[bytes], readers: Readers) -> None:
+    def replace_segments(self, names: Iterable[str], segments: Iterable[bytes], readers: Readers) -> None:
         """Write new segments, and then remove those that they replace.
+
+        If the caller is interrupted, the segments that are written stay: their files need not be read again.
 
         Raises:
             OSError: If a segment cannot be written; none of the new ones remains, and no other is removed.
@@ -155,7 +157,7 @@ class LakeIndexFolder:
                 name = f"{xxhash.xxh3_64_hexdigest(data)}{SEGMENT_SUFFIX}"
                 self.write(name, data, readers)
                 new.add(name)
-        except BaseException:
+        except Exception:
             self.remove(new - old)
             raise
         if old - new:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from intarsia.errors import FormatError, IndexBuildError, ListingError
 from intarsia.file import FileMetadata, Ignored, ParquetInput
 from intarsia.lake.data_file import DataFile, ShowDone
-from intarsia.lake.index.build import BuiltSegments, LakeIndexReport, build_segments
+from intarsia.lake.index.build import FactsReader, LakeIndexReport, SegmentBuilder, reader_of
 from intarsia.lake.index.facts import Stamps, opened_stamp, wait_until_settled
 from intarsia.lake.index.folder import (
     LakeIndexFolder,
@@ -166,10 +166,17 @@ class KnownFiles:
         ordinal = int(self.segment_of[file])
         if ordinal == UNKNOWN_SEGMENT:
             return None
-        one, position = self.segments[ordinal], int(self.position_in[file])
         opened = opened_stamp(identity)
-        if opened is None or opened != one.segment.stamp(position):
+        if opened is None or opened != self.segments[ordinal].segment.stamp(int(self.position_in[file])):
             return None
+        return self.footer(file, path)
+
+    def footer(self, file: int, path: str) -> FileMetadata | None:
+        """Return the footer that a file had when its facts were read; None if it is not known, or damaged."""
+        ordinal = int(self.segment_of[file])
+        if ordinal == UNKNOWN_SEGMENT:
+            return None
+        one, position = self.segments[ordinal], int(self.position_in[file])
         try:
             metadata = one.segment.metadata(position, path)
             metadata.footer  # noqa: B018 - parses it, which its reader does otherwise
@@ -406,7 +413,8 @@ class TableLakeIndex:
             chosen, again = index.replaced(known, folder, MAX_STALE_PART)
             if len(again) <= MAX_MERGED_FILES:
                 replaced, missing = chosen, np.union1d(missing, again)
-        segments = self._build(where, missing, folder, max_bytes=MAX_REFRESHED_BYTES).segments
+        read = reader_of(self._open_file, self._files_at_once, MAX_REFRESHED_BYTES)
+        segments = list(self._builder(where, missing, folder, read).segments())
         try:
             folder.replace_segments(replaced, segments, self._readers(where, missing, folder))
         except OSError as error:  # this table uses the segments in memory
@@ -422,10 +430,19 @@ class TableLakeIndex:
             return None
         return self._known.metadata(self._ordinals[file.path], file.path, identity)
 
-    def build(self, location: Location, show: ShowDone, *, wait: bool) -> LakeIndexReport:
-        """Build the lake index; see `intarsia.Table.build_lake_index`."""
+    def build(
+        self, location: Location, show: ShowDone, *, wait: bool, read: FactsReader | None = None
+    ) -> LakeIndexReport:
+        """Build the lake index; see `intarsia.Table.build_lake_index`.
+
+        Args:
+            location: As for `folder_at`.
+            show: Called with the number of files that are done.
+            wait: Whether to wait for files that were written in the last seconds.
+            read: Reads the files; None for threads of this process.
+        """
         folder = self.folder_at(location)
-        return self._add_missing(self._required_location, folder, show, wait=wait, replaces=True)
+        return self._add_missing(self._required_location, folder, show, read, wait=wait, replaces=True)
 
     def folder_at(self, location: Location) -> LakeIndexFolder:
         """Return the folder of the lake index at a location, which need not exist.
@@ -444,8 +461,10 @@ class TableLakeIndex:
             )
         return folder_at(self._required_location.root, location, self._files)
 
-    def update(self, show: ShowDone) -> LakeIndexReport | None:
+    def update(self, show: ShowDone, read: FactsReader | None = None) -> LakeIndexReport | None:
         """Add all missing files to an existing lake index of the table, or of a lake that contains it.
+
+        The arguments are those of `build`.
 
         Returns:
             The files that were added; None if there is no lake index.
@@ -459,7 +478,8 @@ class TableLakeIndex:
         if where is None or folder is None:
             return None
         # else, facts of files that the table lacks would be lost
-        return self._add_missing(where, folder, show, wait=True, replaces=where.is_all_of(folder.root))
+        replaces = where.is_all_of(folder.root)
+        return self._add_missing(where, folder, show, read, wait=True, replaces=replaces)
 
     def remove(self) -> tuple[str, ...]:
         """Delete the lake index; see `intarsia.Table.remove_lake_index`."""
@@ -483,7 +503,14 @@ class TableLakeIndex:
         self._index, self._known, self._is_opened = None, None, False
 
     def _add_missing(
-        self, where: LakeLocation, folder: LakeIndexFolder, show: ShowDone, *, wait: bool, replaces: bool
+        self,
+        where: LakeLocation,
+        folder: LakeIndexFolder,
+        show: ShowDone,
+        read: FactsReader | None,
+        *,
+        wait: bool,
+        replaces: bool,
     ) -> LakeIndexReport:
         started = time.perf_counter()
         index = LakeIndex(where, self._files, [folder])
@@ -497,8 +524,9 @@ class TableLakeIndex:
         index.close()
         if wait:
             wait_until_settled([self._files[ordinal] for ordinal in missing.tolist()])
-        built = self._build(where, np.union1d(missing, again), folder, show)
-        folder.replace_segments([*replaced, *_unusable(folder, index.ignored)], built.segments, readers)
+        read = read or reader_of(self._open_file, self._files_at_once)
+        built = self._builder(where, np.union1d(missing, again), folder, read, show)
+        folder.replace_segments([*replaced, *_unusable(folder, index.ignored)], built.segments(), readers)
         self._forget()
         new = {self._files[ordinal].path for ordinal in missing.tolist()}
         return LakeIndexReport(
@@ -508,7 +536,7 @@ class TableLakeIndex:
             len(missing) - len({*built.recent, *(failure.path for failure in built.failed)} & new),
             tuple(built.recent),
             tuple(built.failed),
-            sum(map(len, built.segments)),
+            built.num_bytes,
             time.perf_counter() - started,
         )
 
@@ -529,17 +557,17 @@ class TableLakeIndex:
             return Readers.of(paths, folders)
         return replace(Readers.of(paths, folders, map(str, Path(where.root).parents)), uid=None)
 
-    def _build(
+    def _builder(
         self,
         where: LakeLocation,
         files: npt.NDArray[np.int64],
         folder: LakeIndexFolder,
+        read: FactsReader,
         show: ShowDone = lambda _: None,
-        max_bytes: int | None = None,
-    ) -> BuiltSegments:
+    ) -> SegmentBuilder:
         prefix = where.prefix_in(folder.root)
         paths = {prefix + where.relative_paths[at]: self._files[at] for at in files.tolist()}
-        return build_segments(paths, self._open_file, self._files_at_once, show, max_bytes)
+        return SegmentBuilder(paths, read, show)
 
 
 def _unusable(folder: LakeIndexFolder, ignored: Sequence[Ignored]) -> list[str]:
