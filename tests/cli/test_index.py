@@ -11,7 +11,8 @@ import pytest
 
 import intarsia as ia
 from intarsia.cli.failures import UsageError
-from intarsia.cli.options import index_kinds, parse_bloom, parse_distinct, parse_index
+from intarsia.cli.options import parse_bloom, parse_distinct, parse_index
+from intarsia.embed.index_text import index_kinds
 from tests.cli.trips import trips, write
 
 
@@ -73,7 +74,7 @@ class TestIndex:
         after = sum(path.stat().st_size for path in files_of(lake))
         before = sum(file["bytes_before"] for file in per_file)
         assert document == {
-            "files": {"total": 3, "indexed": 3, "unchanged": 0, "failed": 0, "other": 0},
+            "files": {"total": 3, "indexed": 3, "unchanged": 0, "failed": 0, "skipped": 0, "other": 0},
             "bytes": {"before": before, "after": after, "added": after - before},
             "notes": [],
             "failed": [],
@@ -102,7 +103,14 @@ class TestIndex:
         assert outcome.err == ""
         document = json.loads(outcome.out)
         assert [failure["path"] for failure in document["failed"]] == [str(bad)]
-        assert document["files"] == {"total": 3, "indexed": 2, "unchanged": 0, "failed": 1, "other": 0}
+        assert document["files"] == {
+            "total": 3,
+            "indexed": 2,
+            "unchanged": 0,
+            "failed": 1,
+            "skipped": 0,
+            "other": 0,
+        }
 
     def test_a_mistyped_column_changes_no_file(self, run, lake):
         before = [path.read_bytes() for path in files_of(lake)]

@@ -11,6 +11,7 @@ from intarsia.spark import spark_conf
 from intarsia.spark.java import ensure_java
 from tests.authoring.conftest import EXAMPLE
 from tests.spark.hosts import SparkHost, install
+from tests.spark.jars import folder_of_jars
 from tests.spark.skipping import SWITCH
 
 
@@ -27,7 +28,8 @@ def spark(tmp_path_factory):
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraClassPath": str(folder),
+        # the jars of S3A, which may be missing, are found when their tests run
+        "spark.driver.extraClassPath": f"{folder}{os.pathsep}{folder_of_jars('s3a-3.5')}/*",
         "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "ERROR",
@@ -83,7 +85,7 @@ def connect_host(tmp_path_factory):
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
         "spark.intarsia.timeoutMillis": "60000",  # the start of the planner is part of the first plan
-        **spark_conf(),
+        **spark_conf(procedures=True),
     }
     # PySpark then takes a free port, so that two test runs on one machine do not collide
     environment = {**os.environ, "SPARK_TESTING": "1"}

@@ -32,7 +32,14 @@ def test_spark_submit(tmp_path):
     )
     assert run.returncode == 0, run.stderr[-2000:]
     report = json.loads(run.stdout)
-    assert report["files"] == {"total": 4, "indexed": 4, "unchanged": 0, "failed": 0, "other": 0}
+    assert report["files"] == {
+        "total": 4,
+        "indexed": 4,
+        "unchanged": 0,
+        "failed": 0,
+        "skipped": 0,
+        "other": 0,
+    }
     assert report["per_file"][0]["built"] == ["page_index", "bloom(x)"]
 
 

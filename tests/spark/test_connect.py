@@ -57,8 +57,8 @@ def test_spark_connect(tmp_path, connect_host):
     assert calls[-1] == [4, 4, "indexing"]
     assert answer == {
         "connect": True,
-        "report": {"total": 4, "indexed": 4, "unchanged": 0, "failed": 0, "other": 0},
-        "again": {"total": 4, "indexed": 0, "unchanged": 4, "failed": 0, "other": 0},
+        "report": {"total": 4, "indexed": 4, "unchanged": 0, "failed": 0, "skipped": 0, "other": 0},
+        "again": {"total": 4, "indexed": 0, "unchanged": 4, "failed": 0, "skipped": 0, "other": 0},
         "files": 1,
         "same": True,
         "rows": 11,

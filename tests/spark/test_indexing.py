@@ -60,7 +60,14 @@ def test_every_file_is_indexed_and_the_second_run_changes_nothing(spark, tmp_pat
     lake = write_lake(tmp_path / "lake")
     before = contents(lake)
     report = quietly(spark, lake)
-    assert report.to_dict()["files"] == {"total": 4, "indexed": 4, "unchanged": 0, "failed": 0, "other": 0}
+    assert report.to_dict()["files"] == {
+        "total": 4,
+        "indexed": 4,
+        "unchanged": 0,
+        "failed": 0,
+        "skipped": 0,
+        "other": 0,
+    }
     assert report.bytes_before == sum(map(len, before.values()))
     after = contents(lake)
     assert report.bytes_after == sum(map(len, after.values())) == report.bytes_before + report.bytes_added

@@ -127,6 +127,7 @@ def test_a_lake_by_spark_gets_every_index_once(spark, lake):
         "indexed": FILES,
         "unchanged": 0,
         "failed": 0,
+        "skipped": 0,
         "other": 0,
     }
     assert report.bytes_before == sum(map(len, before.values()))
@@ -259,7 +260,14 @@ def test_a_lake_by_pandas_with_bad_files(spark, tmp_path):
     (folder / "bad.parquet").write_bytes((folder / "0.parquet").read_bytes()[:-9])
     before = files_of(folder)
     report = ias.index(spark, folder, INDEXES, progress=False)
-    assert report.to_dict()["files"] == {"total": 6, "indexed": 4, "unchanged": 0, "failed": 2, "other": 0}
+    assert report.to_dict()["files"] == {
+        "total": 6,
+        "indexed": 4,
+        "unchanged": 0,
+        "failed": 2,
+        "skipped": 0,
+        "other": 0,
+    }
     failed = {Path(entry["path"]).name: entry["code"] for entry in report.failed}
     assert failed == {"bad.parquet": "wrong-magic", "narrow.parquet": "no-such-column"}
     after = files_of(folder)

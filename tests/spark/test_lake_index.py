@@ -4,6 +4,8 @@ import contextlib
 import os
 import random
 import warnings
+from pathlib import Path
+from shutil import copy2
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +14,10 @@ import pytest
 
 import intarsia as ia
 from intarsia import spark as ias
+from intarsia.lake.data_file import FileFailure
+from intarsia.lake.discovery import find_files
+from intarsia.lake.index.build import reader_of
+from intarsia.spark.lake_index import MIN_FILES, build_lake_index, facts_reader
 from tests.effort import examples
 from tests.spark import lakes
 from tests.spark.comparing import check, rows_of_each, rows_with_matches, settings
@@ -152,3 +158,44 @@ def test_files_that_are_replaced_added_or_removed(spark, partitioned):
     check_rows(spark, partitioned, wheres)
     (partitioned / "p=1" / "Q=3" / "part-7.parquet").unlink()
     check_rows(spark, partitioned, wheres)
+
+
+def test_tasks_read_the_same_facts_as_the_driver(spark, tmp_path):
+    lake = Path(lakes.write_with_pyarrow(tmp_path / "lake", row_group_size=10))
+    attach(lake)
+    (lake / "bad.parquet").write_bytes(b"PAR1, and nothing that follows")
+    files = find_files(lake).files
+    shown = []
+    read = facts_reader(spark, min_files=1, first_files=2)
+    found = list(read(files, shown.append))
+    expected = list(reader_of(lambda file: file.input_of(file.open()), 1)(files, lambda _: None))
+    failures = [one for one in found if isinstance(one, Exception)]
+    assert len(failures) == 1
+    for file, one, other in zip(files, found, expected, strict=True):
+        if isinstance(one, Exception):
+            assert FileFailure(file.path, one).to_dict() == FileFailure(file.path, other).to_dict()
+        else:
+            assert one == other
+    assert shown == sorted(shown)
+    assert shown[-1] == len(files)
+
+
+def test_a_lake_index_that_tasks_build(spark, tmp_path):
+    """Its segments have the bytes of those that one process builds, and it grows by new files."""
+    lake = tmp_path / "lake"
+    write(lake / "0.parquet", np.arange(10))
+    for ordinal in range(1, MIN_FILES):
+        copy2(lake / "0.parquet", lake / f"{ordinal}.parquet")
+    assert build_lake_index(spark, str(lake), None) is None
+    assert ia.open(lake).build_lake_index("beside").files_added == MIN_FILES
+    segments = contents(lake / "_intarsia")
+    ia.open(lake).remove_lake_index()
+    assert build_lake_index(spark, str(lake), "beside").files_added == MIN_FILES
+    assert contents(lake / "_intarsia") == segments
+    write(lake / "new.parquet", np.arange(10))
+    report = build_lake_index(spark, str(lake), None)
+    assert (report.files_known, report.files_added) == (MIN_FILES, 1)
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}

@@ -49,7 +49,7 @@ def test_a_lake(packages_host, tmp_path):
     """Runs in a separate process, because workers inherit the search path when the session starts."""
     lake = write_lake(tmp_path / "lake")
     found = json.loads(packages_host.run(PROGRAM, lake))
-    assert found["files"] == {"total": 4, "indexed": 4, "unchanged": 0, "failed": 0, "other": 0}
+    assert found["files"] == {"total": 4, "indexed": 4, "unchanged": 0, "failed": 0, "skipped": 0, "other": 0}
     assert found["ids"] == list(range(350, 400))
     assert found["read"] == 1
     kinds = {

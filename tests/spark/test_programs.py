@@ -46,7 +46,7 @@ def command(program, folder, **settings):
 
     home = Path(pyspark.__file__).parent
     settings = {
-        **ias.spark_conf(),
+        **ias.spark_conf(procedures=True),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
@@ -96,6 +96,20 @@ def test_spark_sql(lake, query, tmp_path):
     assert row in plain
     assert "Intarsia: 1/8 files" in enabled
     assert "Intarsia" not in plain
+
+
+def test_procedures_in_spark_sql(tmp_path):
+    folder = make_lake(tmp_path / "lake")
+    arguments, environment = command("spark-sql", tmp_path)
+    text = "; ".join(
+        [
+            f"CREATE TABLE flights USING parquet LOCATION '{folder}'",
+            "CALL intarsia.index(table => 'flights', bloom => array('user'))",
+            "CALL intarsia.show_indexes('flights')",
+        ]
+    )
+    printed = run([*arguments, "-e", text], environment, tmp_path)
+    assert any(line.startswith("user\tbloom\t8\t0\t") for line in printed.splitlines()), printed
 
 
 def test_scala_code_in_spark_shell(lake, query, tmp_path):

@@ -177,4 +177,4 @@ def test_the_server_leaves_a_bad_file_alone(tmp_path):
     assert path.read_bytes().startswith(before)
     with pytest.raises(IndexBuildError) as caught:
         index_before_commit("\0".join(["nonsense", str(path), "x"]))
-    assert caught.value.reason == "invalid-indexes"
+    assert caught.value.reason == "unknown-kind"

@@ -10,6 +10,7 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.execution.SparkStrategy;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import scala.collection.immutable.Seq;
@@ -22,8 +23,9 @@ import scala.runtime.BoxedUnit;
  * <p>Every session of the application skips: those of a Connect server, spark-sql, a Scala program, and {@code
  * newSession()}. The planner is a Python process, started with the first scan.
  *
- * <p>{@link SkipRule} has to run after all rules of Spark. Extensions cannot add such a rule. So a check of analyzed
- * plans, which changes nothing, adds it to each session before its first plan is optimized.
+ * <p>{@link SkipRule} has to run after all rules of Spark, and {@link SkippingStrategy} before all strategies.
+ * Extensions cannot add such ones. So a check of analyzed plans, which changes nothing, adds them to each session before
+ * its first plan is optimized.
  *
  * <p>A session and those that its {@code newSession()} creates have the same extensions. So the sessions that are
  * created from a running session can be enabled, too.
@@ -62,7 +64,6 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
     }
     SharedPlanner planner = new SharedPlanner();
     extensions.injectCheckRule(session -> new AddRule(session, planner));
-    extensions.injectPlannerStrategy(session -> new SkippingStrategy());
     extensions.injectRuntimeOptimizerRule(session -> new JoinKeyRule(skipping(session, planner)));
     PLANNERS.put(extensions, planner);
     return planner;
@@ -76,17 +77,21 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
 
   private static synchronized PythonProcess process() {
     if (process == null) {
-      process = new PythonProcess(
-          List.of(SparkEnv.get().conf().get(PYTHON, "python3"), "-m", "intarsia.spark.serving", "planner"));
+      process = new PythonProcess(List.of(python(), "-m", "intarsia.spark.serving", "planner"));
     }
     return process;
+  }
+
+  /** Returns the Python of the processes beside the driver. */
+  static String python() {
+    return SparkEnv.get().conf().get(PYTHON, "python3");
   }
 
   private static long timeoutMillis() {
     return Long.parseLong(SparkEnv.get().conf().get(TIMEOUT, DEFAULT_TIMEOUT));
   }
 
-  /** Adds the rule to a session when its first plan has been analyzed. */
+  /** Adds the rule and the strategy to a session when its first plan has been analyzed. */
   private static final class AddRule extends AbstractFunction1<LogicalPlan, BoxedUnit> {
     private final SparkSession session;
     private final SharedPlanner planner;
@@ -122,6 +127,10 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
       Scala.iterable(rules).forEach(all::add);
       all.add(new SkipRule(skipping(session, planner)));
       methods.extraOptimizations_$eq(Scala.seq(all));
+      // before the strategies of other extensions, such as Delta's
+      ArrayList<SparkStrategy> strategies = new ArrayList<>(List.of(new SkippingStrategy()));
+      Scala.iterable(methods.extraStrategies()).forEach(strategies::add);
+      methods.extraStrategies_$eq(Scala.seq(strategies));
     }
   }
 }

@@ -5,6 +5,8 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.spark.paths.SparkPath;
 import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
@@ -14,7 +16,7 @@ import scala.collection.immutable.Seq;
 /**
  * The rows that a scan has to read from each planned file.
  *
- * <p>A plan belongs to a path, a length and a time of modification. A listed file without a plan of its own is read
+ * <p>A plan belongs to a path and a version of the file. A listed file without a plan of its own is read
  * as a whole. So files that are added or replaced after planning are never lost.
  */
 final class FilePlans {
@@ -22,9 +24,10 @@ final class FilePlans {
   static final String ROWS = "intarsia.rows";
 
   /** The planner's decision about one file; {@code rows} are pairs of start and stop, null for all rows. */
-  private record Decision(long length, long modified, boolean isExcluded, long[] rows, long bytes) {}
+  private record Decision(FileVersion listed, FileVersion planned, boolean isExcluded, long[] rows, long bytes) {}
 
   private final List<FileStatus> files;
+  private final Configuration settings;
   private final Map<String, Decision> decisions = new HashMap<>();
   private final String summary;
   private final List<String> indexes = new ArrayList<>();
@@ -34,13 +37,16 @@ final class FilePlans {
 
   /**
    * @param files the files that were planned
+   * @param settings those of their file systems; null if all files are local
    * @param reply the planner's answer: {@code kept}, an array for each file to read with its ordinal, the bytes to
    *     read, and its row ranges, if not all rows; {@code unplanned}, the ordinals of files without a plan; {@code
-   *     summary} and {@code indexes} for {@code explain()}
+   *     summary} and {@code indexes} for {@code explain()}; {@code statuses}, the length and the time of each file,
+   *     unless they are those of {@code files}
    * @throws IllegalArgumentException if the answer does not describe these files
    */
-  FilePlans(List<FileStatus> files, JsonNode reply, long planningNanos) {
+  FilePlans(List<FileStatus> files, Configuration settings, JsonNode reply, long planningNanos) {
     this.files = files;
+    this.settings = settings;
     this.summary = reply.path("summary").asText();
     reply.path("indexes").forEach(name -> indexes.add(name.asText()));
     this.planningNanos = planningNanos;
@@ -50,8 +56,8 @@ final class FilePlans {
     if (reply.path("files").asInt(-1) != files.size() || !kept.isArray()) {
       throw new IllegalArgumentException("the plan does not describe the " + files.size() + " files of the scan");
     }
-    for (FileStatus file : files) {
-      decisions.put(key(file), new Decision(file.getLen(), file.getModificationTime(), true, null, 0));
+    for (int place = 0; place < files.size(); place++) {
+      decisions.put(key(files.get(place)), decision(place, reply, true, null, 0));
     }
     for (JsonNode place : reply.path("unplanned")) {
       FileStatus file = files.get(place.intValue());
@@ -59,7 +65,7 @@ final class FilePlans {
       keptBytes += file.getLen();
     }
     for (JsonNode entry : kept) {
-      FileStatus file = files.get(entry.required(0).intValue());
+      int ordinal = entry.required(0).intValue();
       long bytes = entry.required(1).longValue();
       long[] rows = entry.size() == 2 ? null : new long[entry.size() - 2];
       for (int place = 2; place < entry.size(); place++) {
@@ -68,9 +74,18 @@ final class FilePlans {
       if (rows != null && rows.length % 2 != 0) {
         throw new IllegalArgumentException("a row range has no end");
       }
-      decisions.put(key(file), new Decision(file.getLen(), file.getModificationTime(), false, rows, bytes));
+      decisions.put(key(files.get(ordinal)), decision(ordinal, reply, false, rows, bytes));
       keptBytes += bytes;
     }
+  }
+
+  private Decision decision(int ordinal, JsonNode reply, boolean isExcluded, long[] rows, long bytes) {
+    FileVersion listed = FileVersion.of(files.get(ordinal));
+    JsonNode status = reply.path("statuses").path(ordinal);
+    FileVersion planned = status.isArray()
+        ? new FileVersion(listed.path(), status.required(0).longValue(), status.required(1).longValue(), null)
+        : listed;
+    return new Decision(listed, planned, isExcluded, rows, bytes);
   }
 
   /** A summary for {@code explain()}: the parts of the files that are read. Spark cuts it at 100 characters. */
@@ -116,11 +131,13 @@ final class FilePlans {
 
   /** Returns some of the listed files; those to read have their row ranges. */
   Seq<PartitionDirectory> apply(Seq<PartitionDirectory> listed, SkippingIndex.Listed which) {
+    Set<FileVersion> changed =
+        which == SkippingIndex.Listed.CURRENT ? Freshness.changed(excluded(listed), settings) : Set.of();
     List<PartitionDirectory> directories = new ArrayList<>();
     for (PartitionDirectory directory : Scala.iterable(listed)) {
       List<FileStatusWithMetadata> files = new ArrayList<>();
       for (FileStatusWithMetadata file : Scala.iterable(directory.files())) {
-        FileStatusWithMetadata planned = apply(file, which);
+        FileStatusWithMetadata planned = apply(file, which, changed);
         if (planned != null) {
           files.add(planned);
         }
@@ -132,29 +149,47 @@ final class FilePlans {
     return Scala.seq(directories);
   }
 
+  /** Returns those of the listed files that are excluded. */
+  private List<FileVersion> excluded(Seq<PartitionDirectory> listed) {
+    List<FileVersion> found = new ArrayList<>();
+    for (PartitionDirectory directory : Scala.iterable(listed)) {
+      for (FileStatusWithMetadata file : Scala.iterable(directory.files())) {
+        Decision decision = decision(FileVersion.of(file.fileStatus()));
+        if (decision != null && decision.isExcluded()) {
+          found.add(decision.planned());
+        }
+      }
+    }
+    return found;
+  }
+
+  /** Returns what was planned for a listed file; null if it was not planned, or another version was. */
+  private Decision decision(FileVersion listed) {
+    Decision decision = decisions.get(listed.path().toString());
+    return decision != null && decision.listed().isSame(listed) ? decision : null;
+  }
+
   @SuppressWarnings("unchecked") // Java sees updated() without type parameters
-  private FileStatusWithMetadata apply(FileStatusWithMetadata file, SkippingIndex.Listed which) {
-    FileStatus status = file.fileStatus();
-    Decision decision = decisions.get(key(status));
-    boolean isPlanned = decision != null
-        && decision.length() == status.getLen()
-        && decision.modified() == status.getModificationTime();
-    if (isPlanned && decision.isExcluded()) {
+  private FileStatusWithMetadata apply(
+      FileStatusWithMetadata file, SkippingIndex.Listed which, Set<FileVersion> changed) {
+    Decision decision = decision(FileVersion.of(file.fileStatus()));
+    if (decision != null && decision.isExcluded()) {
       boolean isListed = switch (which) {
-        case CURRENT -> !Freshness.isUnchanged(status.getPath(), status.getLen(), status.getModificationTime());
+        case CURRENT -> changed.contains(decision.planned());
         case KEPT -> false;
         case EXCLUDED -> true;
       };
-      return isListed ? file : null;
+      return isListed ? decision.planned().remember(file) : null;
     }
     if (which == SkippingIndex.Listed.EXCLUDED) {
       return null;
     }
-    if (!isPlanned || decision.rows() == null) {
+    if (decision == null || decision.rows() == null) {
       return file;
     }
-    // executors compare the file with its length and time when they open it
-    return new FileStatusWithMetadata(status, file.metadata().updated(ROWS, decision.rows()));
+    // executors compare the version of the file when they open it
+    FileStatusWithMetadata planned = decision.planned().remember(file);
+    return new FileStatusWithMetadata(planned.fileStatus(), planned.metadata().updated(ROWS, decision.rows()));
   }
 
   private static String key(FileStatus file) {

@@ -32,10 +32,21 @@ public final class PythonProcess implements Planner, AutoCloseable {
   private static final long KILL_MILLIS = 60_000;
 
   private final List<String> command;
+  private final Map<String, String> environment;
   private Connection connection;
 
   public PythonProcess(List<String> command) {
+    this(command, Map.of());
+  }
+
+  /**
+   * Creates a process.
+   *
+   * @param environment variables of its environment, in addition to those of this process
+   */
+  PythonProcess(List<String> command, Map<String, String> environment) {
     this.command = List.copyOf(command);
+    this.environment = Map.copyOf(environment);
   }
 
   /**
@@ -85,7 +96,9 @@ public final class PythonProcess implements Planner, AutoCloseable {
 
   private synchronized Connection connected() throws IOException {
     if (connection == null || !connection.killed.isEmpty() || !connection.process.isAlive()) {
-      Process process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+      ProcessBuilder builder = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT);
+      builder.environment().putAll(environment);
+      Process process = builder.start();
       connection = new Connection(process, String.join(" ", command));
     }
     return connection;

@@ -31,6 +31,9 @@ final class Query {
   /** Hashes of the identities of plans: plans stay collectable, and a collision only leaves a scan unplanned. */
   private final Set<Integer> unplannable = ConcurrentHashMap.newKeySet();
 
+  /** Hashes of the identities of scans that are changed in place. */
+  private final Set<Integer> begun = ConcurrentHashMap.newKeySet();
+
   private Query(String name) {
     this.name = name;
   }
@@ -58,6 +61,11 @@ final class Query {
 
   void addUnplannable(LogicalPlan scan) {
     unplannable.add(System.identityHashCode(scan));
+  }
+
+  /** Returns whether a scan that is changed in place is seen for the first time. */
+  boolean begin(Object scan) {
+    return begun.add(System.identityHashCode(scan));
   }
 
   static String newName() {

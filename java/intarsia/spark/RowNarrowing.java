@@ -9,11 +9,13 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.stream.IntStream;
+import org.apache.hadoop.fs.FileStatus;
 import org.apache.parquet.column.ColumnDescriptor;
 import org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.parquet.hadoop.metadata.BlockMetaData;
 import org.apache.parquet.hadoop.metadata.ColumnChunkMetaData;
 import org.apache.parquet.hadoop.metadata.ColumnPath;
+import org.apache.parquet.hadoop.util.HadoopInputFile;
 import org.apache.parquet.internal.column.columnindex.OffsetIndex;
 import org.apache.parquet.internal.filter2.columnindex.RowRanges;
 import org.apache.parquet.schema.MessageType;
@@ -33,6 +35,7 @@ import scala.collection.Iterator;
  * <p>If anything is not as expected, the reader is left as it is and reads all rows, which Spark filters.
  */
 final class RowNarrowing {
+  private static final int MOST_LEVELS = 3;
   private static volatile boolean hasWarned;
 
   private RowNarrowing() {}
@@ -40,11 +43,14 @@ final class RowNarrowing {
   /** Narrows a reader to rows of its file, given as pairs of start and stop. */
   static void narrow(Iterator<InternalRow> rows, PartitionedFile file, long[] ranges) {
     try {
-      if (rows instanceof RecordReaderIterator<?> records) {
+      RecordReaderIterator<?> records = recordsBelow(rows, MOST_LEVELS);
+      if (records != null) {
         Object reader = field(RecordReaderIterator.class, "rowReader").get(records);
-        // the file is open now
-        if (reader.getClass().getSimpleName().equals("VectorizedParquetRecordReader") && Freshness.isUnchanged(file)) {
-          narrow(reader, ranges);
+        FileVersion planned = FileVersion.of(file);
+        // a local file is open now; the status of an open object is known
+        if (reader.getClass().getSimpleName().equals("VectorizedParquetRecordReader")
+            && (planned.isObject() || Freshness.isUnchanged(planned))) {
+          narrow(reader, planned, ranges);
         }
       }
     } catch (ReflectiveOperationException | RuntimeException | LinkageError error) {
@@ -56,7 +62,25 @@ final class RowNarrowing {
     }
   }
 
-  private static void narrow(Object reader, long[] ranges) throws ReflectiveOperationException {
+  /** Returns the iterator of a reader, which Delta wraps to mark deleted rows; null if it is not found. */
+  private static RecordReaderIterator<?> recordsBelow(Iterator<?> rows, int levels) throws IllegalAccessException {
+    if (rows instanceof RecordReaderIterator<?> records) {
+      return records;
+    }
+    for (Field field : levels == 0 ? new Field[0] : rows.getClass().getDeclaredFields()) {
+      if (Iterator.class.isAssignableFrom(field.getType())) {
+        field.setAccessible(true);
+        RecordReaderIterator<?> found =
+            field.get(rows) instanceof Iterator<?> inner ? recordsBelow(inner, levels - 1) : null;
+        if (found != null) {
+          return found;
+        }
+      }
+    }
+    return null;
+  }
+
+  private static void narrow(Object reader, FileVersion planned, long[] ranges) throws ReflectiveOperationException {
     Class<?> base = reader.getClass().getSuperclass();
     Field source = field(base, "reader");
     Field total = field(base, "totalRowCount");
@@ -69,11 +93,20 @@ final class RowNarrowing {
     }
     Object whole = source.get(reader);
     ParquetFileReader file = (ParquetFileReader) field(whole.getClass(), "reader").get(whole);
+    if (planned.isObject() && !planned.isSame(opened(file))) {
+      return;
+    }
     List<Step> steps = steps(file, columns, ranges);
     Object narrowed = Proxy.newProxyInstance(
         source.getType().getClassLoader(), new Class<?>[] {source.getType()}, new Rows(whole, file, steps));
     total.setLong(reader, steps.stream().mapToLong(step -> step.rows().rowCount()).sum());
     source.set(reader, narrowed);
+  }
+
+  /** Returns the version of an object to which its open stream is bound: all reads of another version fail. */
+  private static FileVersion opened(ParquetFileReader file) throws ReflectiveOperationException {
+    Object source = field(ParquetFileReader.class, "file").get(file);
+    return FileVersion.of((FileStatus) field(HadoopInputFile.class, "stat").get(source));
   }
 
   /** The rows to read of a row group, relative to it. */

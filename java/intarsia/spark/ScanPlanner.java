@@ -13,6 +13,7 @@ import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -42,12 +43,13 @@ import scala.collection.immutable.Seq;
 
 /** Requests a plan for one relation and the condition above it, and stores the plan in the relation. */
 final class ScanPlanner {
-  /** The exact classes of Spark that are supported. Tables of Delta, Hudi and others have their own. */
+  /** The exact classes of Spark that are supported. Delta has its own, for which see {@link DeltaPlanner}. */
   private static final Set<String> FILE_INDEXES = Set.of(
       "org.apache.spark.sql.execution.datasources.InMemoryFileIndex",
       "org.apache.spark.sql.execution.datasources.CatalogFileIndex");
 
   private static final int MOST_CONDITION_CHARACTERS = 1000;
+  private static final Seq<Expression> NONE = Scala.seq(List.of());
   private static final ObjectMapper JSON =
       JsonMapper.builder().enable(JsonWriteFeature.ESCAPE_NON_ASCII).build(); // safe in every encoding
 
@@ -104,7 +106,7 @@ final class ScanPlanner {
     boolean isLate = hasScalarSubquery(condition) && !isReadByOthers();
     FilePlans plans = null;
     if (ExpressionJson.canExclude(node)) {
-      plans = plans(files, node, condition.sql(), partitionFilters(relation, files, condition));
+      plans = plans(files, node, condition.sql(), partitionFilters(relation, files, condition), NONE);
     }
     if (plans == null && !isLate) {
       return relation;
@@ -120,7 +122,7 @@ final class ScanPlanner {
       Seq<Expression> onPartitions = partitionFilters(relation, files, condition);
       late = filters -> latePlans(files, node, condition.sql(), onPartitions, filters);
     }
-    return withFiles(relation, files, index, new SkippingParquetFormat(index, late));
+    return withFiles(relation, files, index, new SkippingParquetFormat(new ParquetFileFormat(), index, late));
   }
 
   private FilePlans latePlans(
@@ -129,7 +131,7 @@ final class ScanPlanner {
       ObjectNode all = JsonNodeFactory.instance.objectNode().put("op", "And").put("type", "boolean");
       ArrayNode conjuncts = all.putArray("args").add(condition);
       LateFilters.add(filters, files.dataSchema(), conjuncts);
-      return conjuncts.size() > 1 && skipping.isOn() ? plans(files, all, text, onPartitions) : null;
+      return conjuncts.size() > 1 && skipping.isOn() ? plans(files, all, text, onPartitions, NONE) : null;
     } catch (Exception | LinkageError error) {
       skipping.failed(error);
       return null;
@@ -148,17 +150,21 @@ final class ScanPlanner {
     return false;
   }
 
-  /** Returns the plans of the files of a relation; null if there are none, for any reason. */
-  private FilePlans plans(
-      HadoopFsRelation files, ObjectNode condition, String text, Seq<Expression> partitionFilters) {
-    ObjectNode record = JsonNodeFactory.instance.objectNode().put("query", query.name());
-    ArrayNode paths = record.putArray("paths");
-    for (Path path : Scala.iterable(files.location().rootPaths())) {
-      paths.add(path.toString());
-    }
-    record.put("condition", text.substring(0, Math.min(text.length(), MOST_CONDITION_CHARACTERS)));
+  /**
+   * Returns the plans of the files of a relation; null if there are none, for any reason.
+   *
+   * @param partitionFilters the filters by which the relation lists files with matching partition values
+   * @param dataFilters those by which it may leave out other files
+   */
+  FilePlans plans(
+      HadoopFsRelation files,
+      ObjectNode condition,
+      String text,
+      Seq<Expression> partitionFilters,
+      Seq<Expression> dataFilters) {
+    ObjectNode record = record(query, files, text);
     try {
-      return plans(files, condition, record, partitionFilters);
+      return plans(files, condition, record, partitionFilters, dataFilters);
     } catch (Exception | LinkageError error) {
       skipping.failed(record, error);
       return null;
@@ -166,26 +172,86 @@ final class ScanPlanner {
   }
 
   private FilePlans plans(
-      HadoopFsRelation files, ObjectNode condition, ObjectNode record, Seq<Expression> partitionFilters)
-      throws IOException {
+      HadoopFsRelation files,
+      ObjectNode condition,
+      ObjectNode record,
+      Seq<Expression> partitionFilters,
+      Seq<Expression> dataFilters)
+      throws IOException, ReflectiveOperationException {
     long started = System.nanoTime();
     List<FileStatus> listed = new ArrayList<>();
-    ObjectNode request = request(files, condition, listed, partitionFilters);
+    Seq<PartitionDirectory> directories = files.location().listFiles(partitionFilters, dataFilters);
+    ObjectNode request = request(files, condition, listed, directories);
     if (listed.isEmpty()) {
       return null;
     }
+    if (DeltaPlanner.isDelta(files)) {
+      DeltaPlanner.addColumns(request, files);
+    }
+    Configuration settings = settings(files, listed);
+    if (settings != null) {
+      addStores(request, listed, settings);
+    }
+    JsonNode reply = ask(request, record, started);
+    if (reply == null) {
+      return null;
+    }
+    FilePlans plans = new FilePlans(listed, settings, reply, System.nanoTime() - started);
+    skipping.planned(record.putNull("reason"));
+    return plans;
+  }
+
+  /** Returns the record of a scan of files, for the log. */
+  static ObjectNode record(Query query, HadoopFsRelation files, String condition) {
+    List<String> paths = new ArrayList<>();
+    for (Path path : Scala.iterable(files.location().rootPaths())) {
+      paths.add(path.toString());
+    }
+    return record(query, paths, condition);
+  }
+
+  /** Returns the record of a scan, for the log. */
+  static ObjectNode record(Query query, List<String> paths, String condition) {
+    ObjectNode record = JsonNodeFactory.instance.objectNode().put("query", query.name());
+    paths.forEach(record.putArray("paths")::add);
+    return record.put("condition", condition.substring(0, Math.min(condition.length(), MOST_CONDITION_CHARACTERS)));
+  }
+
+  /**
+   * Returns the planner's answer to a request; null if it has a reason why nothing is skipped, which is recorded.
+   *
+   * @param started when planning started, in nanoseconds
+   */
+  JsonNode ask(ObjectNode request, ObjectNode record, long started) throws IOException {
     JsonNode reply = JSON.readTree(skipping.planner().ask(JSON.writeValueAsString(request)));
-    long nanos = System.nanoTime() - started;
-    record.put("planning_ms", nanos / 1e6);
+    record.put("planning_ms", (System.nanoTime() - started) / 1e6);
     record.set("report", reply.path("report"));
     record.put("advice", reply.path("advice").textValue());
     if (reply.hasNonNull("reason")) {
       skipping.notPlanned(record, reply.get("reason").asText());
       return null;
     }
-    FilePlans plans = new FilePlans(listed, reply, nanos);
-    skipping.planned(record.putNull("reason"));
-    return plans;
+    return reply;
+  }
+
+  /** Returns the settings with which Spark reads a relation; null if all files are local. */
+  private static Configuration settings(HadoopFsRelation files, List<FileStatus> listed) {
+    boolean isLocal = listed.stream().allMatch(file -> StoreSettings.storeOf(file.getPath()) == null);
+    return isLocal ? null : files.sparkSession().sessionState().newHadoopConfWithOptions(files.options());
+  }
+
+  /** Adds how the planner reaches the stores of the files, and the versions of the objects. */
+  private static void addStores(ObjectNode request, List<FileStatus> listed, Configuration settings)
+      throws IOException {
+    ArrayNode etags = request.putArray("etags");
+    ObjectNode stores = request.putObject("stores");
+    for (FileStatus file : listed) {
+      etags.add(FileVersion.of(file).etag());
+      String name = StoreSettings.storeOf(file.getPath());
+      if (name != null && !stores.has(name)) {
+        stores.set(name, StoreSettings.of(file.getPath(), settings));
+      }
+    }
   }
 
   private static LogicalRelation withFiles(
@@ -211,15 +277,10 @@ final class ScanPlanner {
   }
 
   private ObjectNode request(
-      HadoopFsRelation files, ObjectNode condition, List<FileStatus> listed, Seq<Expression> partitionFilters) {
-    ObjectNode request = JsonNodeFactory.instance.objectNode();
-    request.set("condition", condition);
-    SQLConf conf = SQLConf.get();
-    request.putObject("settings")
-        .put("case_sensitive", conf.caseSensitiveAnalysis())
-        .put("int96_conversion", isSet(conf, "spark.sql.parquet.int96TimestampConversion"))
-        .put("field_ids", isSet(conf, "spark.sql.parquet.fieldId.read.enabled") && hasFieldIds(files.dataSchema()))
-        .put("timeout_ms", skipping.planner().timeoutMillis());
+      HadoopFsRelation files, ObjectNode condition, List<FileStatus> listed, Seq<PartitionDirectory> directories) {
+    boolean hasFieldIds =
+        isSet(SQLConf.get(), "spark.sql.parquet.fieldId.read.enabled") && hasFieldIds(files.dataSchema());
+    ObjectNode request = request(condition, hasFieldIds);
     StructType partitionSchema = files.partitionSchema();
     ArrayNode columns = request.putArray("partition_columns");
     for (StructField field : partitionSchema.fields()) {
@@ -230,7 +291,7 @@ final class ScanPlanner {
     ArrayNode sizes = request.putArray("sizes");
     ArrayNode times = request.putArray("times_ms");
     ArrayNode places = request.putArray("partition_of");
-    Seq<PartitionDirectory> directories = files.location().listFiles(partitionFilters, Scala.seq(List.of()));
+    boolean isDelta = DeltaPlanner.isDelta(files);
     for (PartitionDirectory directory : Scala.iterable(directories)) {
       int place = partitions.size();
       partitions.add(values(directory.values(), partitionSchema));
@@ -238,10 +299,23 @@ final class ScanPlanner {
         listed.add(file.fileStatus());
         paths.add(file.getPath().toString());
         sizes.add(file.getLen());
-        times.add(file.getModificationTime());
+        times.add(isDelta ? null : file.getModificationTime());
         places.add(place);
       }
     }
+    return request;
+  }
+
+  /** Returns a request with a condition and the settings of the session, without files. */
+  ObjectNode request(ObjectNode condition, boolean hasFieldIds) {
+    ObjectNode request = JsonNodeFactory.instance.objectNode();
+    request.set("condition", condition);
+    SQLConf conf = SQLConf.get();
+    request.putObject("settings")
+        .put("case_sensitive", conf.caseSensitiveAnalysis())
+        .put("int96_conversion", isSet(conf, "spark.sql.parquet.int96TimestampConversion"))
+        .put("field_ids", hasFieldIds)
+        .put("timeout_ms", skipping.planner().timeoutMillis());
     return request;
   }
 
@@ -296,7 +370,7 @@ final class ScanPlanner {
   }
 
   /** Returns whether another engine replaces Spark's Parquet reader, which it does only for Spark's own format. */
-  private static boolean isReadByOthers() {
+  static boolean isReadByOthers() {
     SQLConf conf = SQLConf.get();
     String extensions = conf.getConfString("spark.plugins", "") + conf.getConfString("spark.sql.extensions", "");
     return extensions.matches("(?is).*(comet|gluten|rapids).*");

@@ -7,7 +7,7 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 
 /**
- * The optimizer rule that plans every filter on plain Parquet files, including the filters in subqueries.
+ * The optimizer rule that plans every filter on plain Parquet files and Iceberg tables, also those in subqueries.
  *
  * <p>It runs after all of Spark's own rules, so filters have been pushed down and partitions pruned. It plans immediately,
  * not when the query runs. So {@code explain()} shows the plan, and the size of the remaining data can change a join.
@@ -29,7 +29,9 @@ public final class SkipRule extends Rule<LogicalPlan> {
       if (!skipping.isOn()) {
         return plan;
       }
-      ScanPlanner planner = new ScanPlanner(skipping, Query.current());
+      Query query = Query.current();
+      new IcebergPlanner(skipping, query).plan(plan);
+      ScanPlanner planner = new ScanPlanner(skipping, query);
       return plan.transformWithSubqueries(
           new Rewrite(SkipRule::isFilterOnFiles, filter -> planned(planner, (Filter) filter)));
     } catch (Exception | LinkageError error) {

@@ -4,6 +4,9 @@ import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.internal.SQLConf;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -23,6 +26,16 @@ public final class Skipping {
 
   public Skipping(SharedPlanner planner) {
     this.planner = planner;
+  }
+
+  /** Returns the state of a session; null if it is not enabled. */
+  static Skipping of(SparkSession session) {
+    for (Rule<LogicalPlan> rule : Scala.iterable(session.experimental().extraOptimizations())) {
+      if (rule instanceof SkipRule skips) {
+        return skips.skipping();
+      }
+    }
+    return null;
   }
 
   /** Returns whether scans are planned now: {@code SET spark.intarsia.enabled = false} turns it off. */
@@ -49,6 +62,14 @@ public final class Skipping {
   void notPlanned(ObjectNode record, String reason) {
     planner.succeeded();
     log.add(record.put("reason", reason));
+  }
+
+  /** Records that a scan is not planned because it is of an unknown version, with one warning. */
+  void unsupported(ObjectNode record, String reason) {
+    log.add(record.put("reason", reason));
+    if (warned.add(reason)) {
+      LOG.warn("Spark reads a scan without skipping: {}", reason);
+    }
   }
 
   void failed(Throwable error) {

@@ -80,8 +80,12 @@ public final class SkippingScan extends FileSourceScanExec {
     if (scan instanceof SkippingScan || !(scan.relation().location() instanceof SkippingIndex index)) {
       return scan;
     }
-    SkippingScan found =
-        (SkippingScan) scanOf(SkippingScan.class, scan, index.ofKept(), scan.relation().fileFormat());
+    return of(scan, index, scan.relation().fileFormat());
+  }
+
+  /** Returns a scan of this class, on another list of files and with another format. */
+  static SkippingScan of(FileSourceScanExec scan, SkippingIndex index, FileFormat format) {
+    SkippingScan found = (SkippingScan) scanOf(SkippingScan.class, scan, index.ofKept(), format);
     found.copyTagsFrom(scan);
     // an error is raised here, where Spark can still plan the scan with its own class
     found.driverMetrics();
@@ -126,9 +130,14 @@ public final class SkippingScan extends FileSourceScanExec {
       driverMetrics();
       // a new node belongs to the active session, and there is none if the frame runs as an RDD
       RDD<InternalRow> excluded = session().withActive(() -> excluded().inputRDD());
-      files = SkippingRDD.of(kept, excluded, bucketedScan(), filesSkipped);
+      files = SkippingRDD.of(kept, excluded, this::settings, bucketedScan(), filesSkipped);
     }
     return files;
+  }
+
+  /** Returns the settings with which Spark reads the files. */
+  private Configuration settings() {
+    return session().sessionState().newHadoopConfWithOptions(relation().options());
   }
 
   /** A format without a reader. */

@@ -5,6 +5,7 @@ import java.util.List;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.FileSourceScanExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.SparkStrategy;
@@ -19,6 +20,8 @@ import scala.collection.immutable.Seq;
  * Plans a scan as Spark does, and replaces its node by a {@link SkippingScan}.
  *
  * <p>If that fails, Spark plans the scan with its own node, and excluded files are compared with their plans once.
+ *
+ * <p>It precedes all other strategies. It asks them for the scans of Delta tables; see {@link DeltaPlanner}.
  */
 public final class SkippingStrategy extends SparkStrategy {
   private static final Logger LOG = LoggerFactory.getLogger(SkippingStrategy.class);
@@ -28,7 +31,15 @@ public final class SkippingStrategy extends SparkStrategy {
   public Seq<SparkPlan> apply(LogicalPlan plan) {
     List<SparkPlan> found = new ArrayList<>();
     try {
-      if (hasPlan(plan)) {
+      LogicalRelation relation = relation(plan);
+      if (relation == null || !(relation.relation() instanceof HadoopFsRelation files)) {
+        return Scala.seq(found);
+      }
+      if (DeltaPlanner.isDelta(files)) {
+        SparkPlan planned = ofDelta(plan, relation);
+        return Scala.seq(planned == null ? List.of() : List.of(planned));
+      }
+      if (files.fileFormat() instanceof SkippingParquetFormat) { // other engines replace nodes of Spark's own class
         for (SparkPlan planned : Scala.iterable(FileSourceStrategy$.MODULE$.apply(plan))) {
           found.add(withMetrics(planned));
         }
@@ -43,17 +54,24 @@ public final class SkippingStrategy extends SparkStrategy {
     return Scala.seq(found);
   }
 
-  /**
-   * Returns whether a plan is a scan, with conditions and projections, of files that have a plan and are read by Spark.
-   * Other engines replace nodes of Spark's own class.
-   */
-  private static boolean hasPlan(LogicalPlan plan) {
+  /** Returns the relation of a plan that is a scan, with conditions and projections; null for other plans. */
+  private static LogicalRelation relation(LogicalPlan plan) {
     while (plan instanceof Filter || plan instanceof Project) {
       plan = plan.children().head();
     }
-    return plan instanceof LogicalRelation relation
-        && relation.relation() instanceof HadoopFsRelation files
-        && files.fileFormat() instanceof SkippingParquetFormat;
+    return plan instanceof LogicalRelation relation ? relation : null;
+  }
+
+  private static SparkPlan ofDelta(LogicalPlan plan, LogicalRelation relation) {
+    SparkSession session = SparkSession.active();
+    Skipping skipping = Skipping.of(session);
+    List<SparkStrategy> others = new ArrayList<>();
+    for (SparkStrategy strategy : Scala.iterable(session.sessionState().planner().strategies())) {
+      if (!(strategy instanceof SkippingStrategy)) {
+        others.add(strategy);
+      }
+    }
+    return skipping == null ? null : new DeltaPlanner(skipping).plan(plan, relation, others);
   }
 
   private static SparkPlan withMetrics(SparkPlan plan) {

@@ -30,6 +30,9 @@ public final class WrittenFiles {
 
   private static final String[] ON_ERROR = {"intarsia.on_error", "spark.intarsia.write.on_error"};
 
+  /** The options of a writer. */
+  static final List<String> OPTIONS = List.of(INDEXES[0], ON_ERROR[0]);
+
   private static final String PYTHON = "spark.intarsia.write.python";
   private static final String TIMEOUT = "spark.intarsia.write.timeoutMillis";
   private static final long DEFAULT_TIMEOUT_MILLIS = 3_600_000;

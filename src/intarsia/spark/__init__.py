@@ -12,14 +12,14 @@ from __future__ import annotations
 from intarsia.embed.report import IndexedFile, IndexReport
 from intarsia.spark.advising import ArrangementAdvice, MeasuredArrangement, advise
 from intarsia.spark.data_source import register
-from intarsia.spark.enabling import disable, enable, last_skips, spark_conf
+from intarsia.spark.enabling import disable, enable, spark_conf
 from intarsia.spark.indexing import index
 from intarsia.spark.java import JavaNotFoundError, ensure_java
 from intarsia.spark.lake_jobs import LakeVerifyReport, describe, detach, report_frame, verify
 from intarsia.spark.optimize import OptimizeReport, optimize
 from intarsia.spark.querying import DistinctEstimate, aggregate, approx_distinct, locate
 from intarsia.spark.reading import ReadChoice, explain, last_read, read
-from intarsia.spark.rules import ScanSkip
+from intarsia.spark.rules import ScanSkip, last_skips
 from intarsia.spark.writes import disable_writes, enable_writes, last_write, write_options
 
 __all__ = [

@@ -8,7 +8,7 @@ column has such values when they are built.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache
 from typing import Final, TypeVar
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from intarsia.errors import IntarsiaError
+from intarsia.errors import IntarsiaError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
 from intarsia.format.enums import Type
@@ -46,6 +46,7 @@ from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.spark.conditions import spark_semantics
 from intarsia.spark.spark_types import partition_value, reads_as_is
+from intarsia.spark.table_names import TableNames
 
 _ANY = BoundConstant(True)
 
@@ -69,6 +70,7 @@ class SparkBinder:
         columns: Top-level columns that will be read, for the report; None for all.
         int96_as_moments: Whether Spark reads INT96 of every writer as instants, without adjustment.
         filled: Names, in lower case, of the columns that have a default in files without them.
+        names: The names of a table's columns in its files; None if they are the same.
         partitions: The partition values of each file of a table; see `of_table`.
     """
 
@@ -79,6 +81,7 @@ class SparkBinder:
     columns: Sequence[str] | None = None
     int96_as_moments: bool = True
     filled: Collection[str] = ()
+    names: TableNames | None = None
     partitions: Sequence[Partition] = ()
 
     def of_table(self, files: Sequence[DataFile]) -> SparkBinder:
@@ -170,7 +173,10 @@ class SparkBinder:
         """Bind a leaf on a column of a file, or of all files with a schema."""
         schema = file_schema.arrow
         names = tuple(innermost(leaf.column))
-        found = self._find(file_schema, names)
+        try:
+            found = self._find(file_schema, names)
+        except UnsupportedFeatureError:  # a file without field ids
+            return _ANY
         if found is None:  # Spark reads nulls, or the column's default
             if names[0].lower() in self.filled:
                 return _ANY
@@ -192,7 +198,18 @@ class SparkBinder:
 
     def _find(self, schema: FileSchema, names: Path) -> tuple[Path | None, pa.DataType] | None:
         """Find a column in a file's schema: its path (None if ambiguous) and type; None if it is missing."""
-        fields = schema.roots_by_folded_name.get(names[0].lower(), [])
+        if self.names is None:
+            return self._field(schema.roots_by_folded_name.get(names[0].lower(), []), names)
+        if all(self._folded(name) != self._folded(names[0]) for name in self.names.columns):
+            return None, pa.null()
+        in_file = self.names.in_file(schema)
+        found = self._field(schema.arrow if in_file is None else in_file.schema, names)
+        if in_file is None or found is None or found[0] is None:
+            return found
+        return in_file.path(found[0]), found[1]
+
+    def _field(self, fields: Iterable[pa.Field], names: Path) -> tuple[Path | None, pa.DataType] | None:
+        """Find a column among fields, as `_find`."""
         path: list[str] = []
         data_type = pa.null()
         for name in names:
@@ -203,7 +220,7 @@ class SparkBinder:
                 return None, data_type
             path.append(found[0].name)
             data_type = found[0].type
-            fields = list(data_type) if pa.types.is_struct(data_type) else []
+            fields = data_type if pa.types.is_struct(data_type) else ()
         return tuple(path), data_type
 
     def _output(self, schema: pa.Schema) -> list[OutputColumn]:

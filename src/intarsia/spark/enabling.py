@@ -9,20 +9,25 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from intarsia.errors import IntarsiaWarning, UnsupportedFeatureError
 from intarsia.spark.conditions import Node
+from intarsia.spark.procedures import CATALOG, CATALOG_KEY, offer_procedures
 from intarsia.spark.rules import (
     JAR,
     SKIP_RULE,
     RuleLoader,
-    ScanSkip,
+    is_own,
     java_class,
+    last_skips,
     refuse_unplannable,
+    rules_of,
+    scala_items,
     scala_sequence,
+    set_rules,
     skips_of,
 )
 from intarsia.spark.sessions import is_connect
@@ -50,6 +55,9 @@ def enable(
 
     Sessions that ``newSession()`` creates from this one afterwards skip, too, with the same planner. Other
     sessions of the application are not changed. For sessions that are configured at start, see `spark_conf`.
+
+    The session also gets the procedures of the catalog ``intarsia``, such as ``CALL intarsia.index(table =>
+    'flights', bloom => array('tailnum'))``, unless ``spark.intarsia.procedures`` is ``false``.
 
     Args:
         spark: A classic session. On Spark Connect, use `intarsia.spark.read`.
@@ -79,17 +87,22 @@ def enable(
     loader.set_planner(shared, round(timeout_seconds * 1000), planner)
     skipping = loader.new_skipping(shared)
     rule = loader.new(SKIP_RULE, skipping)
-    _set_rules(spark, [*_rules(spark), rule])
+    set_rules(spark, [*rules_of(spark), rule])
     add_strategy(spark, loader)
     _set_runtime_rule(spark, loader, loader.new("intarsia.spark.JoinKeyRule", skipping))
+    offer_procedures(spark)
 
 
-def spark_conf() -> dict[str, str]:
+def spark_conf(*, procedures: bool = False) -> dict[str, str]:
     """Return the settings with which all sessions of an application skip from the start.
 
     They are for applications that `enable` cannot reach: a Spark Connect server, ``spark-sql``, the Thrift
     server, and Scala programs. The planner is a process of the Python that runs this function, started by the
     driver. So the driver's machine needs this environment.
+
+    Args:
+        procedures: Whether to offer the procedures of the catalog ``intarsia``, such as ``CALL
+            intarsia.index``. Whoever can run SQL can then rewrite files, with the rights of the driver.
 
     Example:
         >>> conf = spark_conf()
@@ -102,6 +115,7 @@ def spark_conf() -> dict[str, str]:
         "spark.jars": str(JAR),
         "spark.sql.extensions": "intarsia.spark.Extensions",
         "spark.intarsia.python": sys.executable,
+        **({CATALOG_KEY: CATALOG} if procedures else {}),
     }
 
 
@@ -117,35 +131,12 @@ def disable(spark: SparkSession) -> None:
     """
     if is_connect(spark):
         return
-    own = [rule for rule in _rules(spark) if _is_own(rule)]
+    own = [rule for rule in rules_of(spark) if is_own(rule)]
     if own:
         loader = RuleLoader(spark)
         _shared_planner(spark, loader).set(None, 0)
-        _set_rules(spark, [rule for rule in _rules(spark) if not _is_own(rule)])
+        set_rules(spark, [rule for rule in rules_of(spark) if not is_own(rule)])
         _set_runtime_rule(spark, loader, None)
-
-
-def last_skips(spark: SparkSession) -> Sequence[ScanSkip]:
-    """Return what each scan of the last query with a condition on Parquet files skipped, and why.
-
-    Args:
-        spark: An enabled session.
-
-    Returns:
-        One entry for each scan; empty if nothing was planned yet.
-    """
-    rules = [] if is_connect(spark) else [rule for rule in _rules(spark) if _is_own(rule)]
-    if not rules:
-        return []
-    return skips_of(rules[0].skipping())
-
-
-def _rules(spark: SparkSession) -> list[Any]:
-    return _items(spark._jsparkSession.experimental().extraOptimizations())
-
-
-def _set_rules(spark: SparkSession, rules: Sequence[Any]) -> None:
-    getattr(spark._jsparkSession.experimental(), "extraOptimizations_$eq")(_sequence(spark, rules))
 
 
 def add_strategy(spark: SparkSession, loader: RuleLoader) -> None:
@@ -154,18 +145,10 @@ def add_strategy(spark: SparkSession, loader: RuleLoader) -> None:
     It stays when skipping is turned off, because there may be frames with plans.
     """
     methods = spark._jsparkSession.experimental()
-    strategies = _items(methods.extraStrategies())
+    strategies = scala_items(methods.extraStrategies())
     if all(one.getClass().getName() != _STRATEGY for one in strategies):
-        added = _sequence(spark, [loader.new(_STRATEGY), *strategies])
+        added = scala_sequence(spark.sparkContext._jvm, [loader.new(_STRATEGY), *strategies])
         getattr(methods, "extraStrategies_$eq")(added)
-
-
-def _items(sequence: Any) -> list[Any]:
-    return [sequence.apply(ordinal) for ordinal in range(sequence.size())]
-
-
-def _sequence(spark: SparkSession, items: Sequence[Any]) -> Any:
-    return scala_sequence(spark.sparkContext._jvm, items)
 
 
 def _set_runtime_rule(spark: SparkSession, loader: RuleLoader, rule: Any | None) -> None:
@@ -177,10 +160,6 @@ def _set_runtime_rule(spark: SparkSession, loader: RuleLoader, rule: Any | None)
 def _shared_planner(spark: SparkSession, loader: RuleLoader) -> Any:
     """Return the planner of this session and of those that ``newSession()`` creates."""
     return loader.call("intarsia.spark.Extensions", "planner", spark._jsparkSession.extensions())
-
-
-def _is_own(rule: Any) -> bool:
-    return bool(rule.getClass().getName() == SKIP_RULE)
 
 
 NativePlan: TypeAlias = "tuple[DataFrame | None, str | None, dict[str, Any]]"
@@ -269,8 +248,8 @@ def _with_relation(jvm: Any, plan: Any, relation: Any) -> Any | None:
     The condition is that of the analyzed plan. In the optimized plan, Spark has replaced parts by values.
     """
     if _name(plan) == _RELATION:
-        same = [column.exprId() for column in _items(plan.output())] == [
-            column.exprId() for column in _items(relation.output())
+        same = [column.exprId() for column in scala_items(plan.output())] == [
+            column.exprId() for column in scala_items(relation.output())
         ]
         return relation if same else None
     if _name(plan) not in ("Filter", "SubqueryAlias"):

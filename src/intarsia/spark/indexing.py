@@ -13,24 +13,27 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from intarsia.embed.attach import attach_file, checked_indexes, unchanged_report
-from intarsia.embed.many import check_location, check_named_columns, write_lake_index
+from intarsia.embed.many import check_location, check_named_columns
 from intarsia.embed.parts import Part, PartWork, build_part, divide_work
 from intarsia.embed.report import IndexedFile, IndexReport, Progress
 from intarsia.embed.structures import Attachable, Attachables
 from intarsia.errors import FilesFailedError, IntarsiaError, RunInterrupted
 from intarsia.file import ParquetInput
-from intarsia.lake.data_file import DataFile, FileFailure, ShowDone
+from intarsia.lake.data_file import DataFile, FileFailure
 from intarsia.lake.discovery import find_files
 from intarsia.lake.index.folder import Location
+from intarsia.spark.choosing import Age, Choice, Only
 from intarsia.spark.job import MIN_TASKS, TASK_BYTES, TaskProgress, collect_rows, reporter, run_on_files
+from intarsia.spark.job_stores import with_stores_of_spark
+from intarsia.spark.lake_index import build_lake_index
 from intarsia.spark.listing import Source, list_lake
 from intarsia.spark.sessions import map_in_arrow
 from intarsia.spark.shipping import Shipped, pack_index, unpack_index
+from intarsia.storage import current_options, offered_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from intarsia.lake.index.build import LakeIndexReport
 
 #: Smaller files are indexed by one task.
 LARGE_BYTES = 4 * TASK_BYTES
@@ -92,7 +95,7 @@ def run_by_row_groups(
     Returns:
         The results of ``attach`` in undefined order.
     """
-    paths = tuple(divided)
+    paths, options = tuple(divided), current_options()
     works = tuple((ordinal, work) for ordinal, path in enumerate(paths) for work in divided[path])
 
     # closures, because Spark serializes them; the functions that they call are imported on the executors
@@ -102,7 +105,8 @@ def run_by_row_groups(
             for work_ordinal in batch.column(0).to_pylist():
                 ordinal, work = works[work_ordinal]
                 try:
-                    part = pickle.dumps(build_part(paths[ordinal], indexes, work))
+                    with offered_options(options):
+                        part = pickle.dumps(build_part(paths[ordinal], indexes, work))
                     part = part if len(part) <= _MAX_BYTES else b""
                 except Exception:  # noqa: BLE001  the task that attaches raises the same error, and reports it
                     part = b""
@@ -110,7 +114,8 @@ def run_by_row_groups(
 
     def attach_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for ordinal, parts in _joined(batches).items():
-            outcome = attach(paths[ordinal], parts)
+            with offered_options(options):
+                outcome = attach(paths[ordinal], parts)
             yield pa.record_batch([pa.array([outcome], pa.string())], names=["outcome"])
 
     # as many rows as partitions, so that range puts exactly one into each
@@ -202,12 +207,16 @@ def _outcome(file: DataFile, indexes: Sequence[Attachable]) -> IndexedFile | Non
     return None if report is None else IndexedFile.of(report)
 
 
+@with_stores_of_spark
 def index(
     spark: SparkSession,
     path: Source,
     indexes: Attachables,
     *,
     lake_index: Location | None = None,
+    only: Only = "all",
+    min_file_size: int = 0,
+    older_than: Age = 0,
     on_error: Literal["report", "raise"] = "report",
     max_failures: int | None = None,
     progress: Progress | bool = True,
@@ -227,12 +236,22 @@ def index(
 
     Args:
         spark: The session; classic or Connect.
-        path: A file, a folder, a glob, a URL, the name of a table in the catalog, or a list of these.
+        path: A file, a folder, a glob, a URL, the name of a table in the catalog, or a list of these. The
+            name of a Delta or Iceberg table, and the local folder of a Delta table, stand for the data files
+            of its current snapshot. Files that must keep their length, such as those of less than 8 MiB of
+            Iceberg, are reported as failed.
         indexes: The indexes to attach, such as ``[ia.PageIndex(), ia.Distinct("country")]``.
         lake_index: Where to build the lake index (see `intarsia.Table.build_lake_index`) at the end:
             ``"cache"`` for the cache folder of the driver's user, ``"beside"`` for the folder ``_intarsia``
-            in the lake. None updates an existing lake index, but does not create one. The driver builds it
-            from footers and indexes.
+            in the lake. None updates an existing lake index, but does not create one. Tasks read the footers
+            and indexes, and the driver writes it.
+        only: ``"new"`` for the files that were not indexed before: those that the lake index does not contain
+            unchanged, or that have no index of Intarsia. They are found without opening a file. It needs a
+            lake index, or ``lake_index`` to build one, and then takes all files as new. An index that older
+            files lack is not added to them.
+        min_file_size: Smaller files are left out; in bytes. Small files are better merged first.
+        older_than: Files that were written in the last seconds, or in this ``timedelta``, are left out, for
+            folders to which another program writes in place.
         on_error: ``"raise"`` to raise `FilesFailedError` at the end if files failed.
         max_failures: Stop when more files have failed, and raise `FilesFailedError`. The job then runs in
             parts, which double in size, because results arrive at the end of each part.
@@ -247,9 +266,10 @@ def index(
             the files that were processed.
         UnsupportedFeatureError: If a name is that of a view, or of a table of another format.
         FileNotFoundError: If the path does not exist.
-        IndexBuildError: If an element of ``indexes`` is not an index or names a partition column, or if no
-            installed package registers its class as an entry point.
-        ValueError: If a lake index cannot be stored there, such as ``"beside"`` on a web server.
+        IndexBuildError: If an element of ``indexes`` is not an index or names a partition column, if no
+            installed package registers its class as an entry point, or if ``only="new"`` finds no lake index.
+        ValueError: If an argument is invalid, or a lake index cannot be stored there, such as ``"beside"`` on
+            a web server.
         ColumnNotFoundError: If none of the files that were read has a column of an index. These are the first
             file, the last and up to 62 others. Nothing is indexed then.
         RunInterrupted: If the job is interrupted (Ctrl-C). It is cancelled, and another run skips the files
@@ -269,11 +289,14 @@ def index(
         raise ValueError(f"on_error is {on_error!r}; use 'report' or 'raise'")
     if max_failures is not None and (type(max_failures) is not int or max_failures < 0):
         raise ValueError(f"max_failures is {max_failures!r}; use None, or an integer of 0 or more")
+    choice = Choice(only, min_file_size, older_than)
     requested = checked_indexes(indexes)
     shipped = tuple(map(pack_index, requested))
-    lake = list_lake(spark, path)
-    files = lake.files
-    check_named_columns(list(files.values()), requested)
+    lake = list_lake(spark, path, with_snapshots=True)
+    chosen = choice.of(lake, needs_lake_index=lake_index is None)
+    files = {path: file for path, file in chosen.items() if path not in lake.refused}
+    if chosen:
+        check_named_columns(list(chosen.values()), requested)
     if lake_index is not None:
         check_location(find_files(lake.names), lake_index)
     report = reporter(progress, "files")
@@ -287,8 +310,9 @@ def index(
     report(0, len(files), "indexing")
     outcomes = find_unchanged(files, requested)
     known = len(outcomes)
+    outcomes |= {path: _refused(chosen[path], lake.refused[path]) for path in chosen if path in lake.refused}
     report(known, len(files), "indexing")
-    sizes = {file: size for file, size in lake.sizes.items() if file not in outcomes}
+    sizes = {path: file.size_bytes for path, file in files.items() if path not in outcomes}
     divided = divide_large_files(files, sizes, requested)
     found: list[str] = []
     try:
@@ -314,15 +338,22 @@ def index(
     except KeyboardInterrupt as stop:
         outcomes |= _replaced_files(spark, path, files)
         seconds = time.perf_counter() - started
-        stopped = IndexReport(_by_path(outcomes), seconds, lake.others, files_found=len(files))
-        raise RunInterrupted(len(outcomes), len(files), stopped) from stop
+        stopped = IndexReport(
+            _by_path(outcomes),
+            seconds,
+            lake.others,
+            files_found=len(chosen),
+            files_skipped=len(lake.files) - len(chosen),
+        )
+        raise RunInterrupted(len(outcomes), len(chosen), stopped) from stop
     # by path, because Spark may return two results of a task that ran twice
     outcomes |= {outcome.path: outcome for outcome in map(IndexedFile.from_json, found)}
-    added = _write_lake_index(
-        lake.names, lake_index, lambda done: report(int(done), len(files), "lake index")
+    added = build_lake_index(
+        spark, lake.names, lake_index, lambda done: report(int(done), len(files), "lake index")
     )
     seconds = time.perf_counter() - started
-    result = IndexReport(_by_path(outcomes), seconds, lake.others, added, len(files))
+    skipped = len(lake.files) - len(chosen)
+    result = IndexReport(_by_path(outcomes), seconds, lake.others, added, len(chosen), skipped)
     too_many = max_failures is not None and result.files_failed > max_failures
     if too_many or (on_error == "raise" and result.files_failed):
         raise _failed(result)
@@ -346,15 +377,9 @@ def _failed(report: IndexReport) -> FilesFailedError:
     )
 
 
-def _write_lake_index(
-    names: str | list[str], location: Location | None, show: ShowDone
-) -> LakeIndexReport | None:
-    try:
-        return write_lake_index(names, location, show)
-    except Exception:
-        if location is not None:
-            raise
-        return None  # a store that only Spark can list
+def _refused(file: DataFile, error: IntarsiaError) -> IndexedFile:
+    """Return the outcome of a file that must not be changed."""
+    return IndexedFile(file.path, file.size_bytes, file.size_bytes, error=str(error), code=error.reason)
 
 
 def _by_path(outcomes: Mapping[str, IndexedFile]) -> tuple[IndexedFile, ...]:
@@ -365,7 +390,7 @@ def _replaced_files(
     spark: SparkSession, path: Source, before: Mapping[str, DataFile]
 ) -> dict[str, IndexedFile]:
     """Return the files whose sizes changed since they were listed; a cancelled job returns no results."""
-    sizes = list_lake(spark, path).sizes
+    sizes = list_lake(spark, path, with_snapshots=True).sizes
     return {
         file: IndexedFile(file, listed.size_bytes, sizes[file])
         for file, listed in before.items()

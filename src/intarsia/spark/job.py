@@ -13,7 +13,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -21,12 +21,13 @@ from intarsia.embed.report import Progress, no_progress
 from intarsia.errors import IntarsiaError
 from intarsia.lake.data_file import FileFailure
 from intarsia.spark.sessions import is_connect, map_in_arrow
+from intarsia.storage import current_options, offered_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Processes one item on an executor; the result is returned to the driver.
-Work: TypeAlias = Callable[[str], str]
+#: Processes one item on an executor; the result, text or bytes, is returned to the driver.
+Work: TypeAlias = Callable[[Any], Any]
 
 #: Called on the driver with the tasks done and the total number of tasks.
 TaskProgress: TypeAlias = Callable[[int, int], None]
@@ -35,8 +36,12 @@ _POLL_SECONDS = 0.2
 
 
 def run_tasks(
-    spark: SparkSession, tasks: Sequence[Sequence[str]], work: Work, progress: TaskProgress
-) -> list[str]:
+    spark: SparkSession,
+    tasks: Sequence[Sequence[Any]],
+    work: Work,
+    progress: TaskProgress,
+    kind: Literal["string", "binary"] = "string",
+) -> list[Any]:
     """Run ``work`` on every item, with one task for each inner sequence.
 
     Args:
@@ -44,6 +49,7 @@ def run_tasks(
         tasks: The items of each task.
         work: Runs on the executors, possibly more than once per item, because Spark retries tasks.
         progress: Called from time to time in the caller's thread.
+        kind: The type of the results.
 
     Returns:
         The results of ``work`` in undefined order.
@@ -53,17 +59,19 @@ def run_tasks(
     """
     if not tasks:
         return []
-    frozen = tuple(tuple(items) for items in tasks)
+    frozen, options = tuple(tuple(items) for items in tasks), current_options()
 
     # a closure, because Spark serializes it; the functions that it calls are imported on the executors
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for ordinal in batch.column(0).to_pylist():
                 for item in frozen[ordinal]:
-                    yield pa.record_batch([pa.array([work(item)], pa.string())], names=["outcome"])
+                    with offered_options(options):
+                        outcome = work(item)
+                    yield pa.record_batch([pa.array([outcome], kind)], names=["outcome"])
 
     # as many rows as partitions, so that range puts exactly one into each
-    frame = map_in_arrow(spark.range(0, len(frozen), 1, len(frozen)), run, "outcome string")
+    frame = map_in_arrow(spark.range(0, len(frozen), 1, len(frozen)), run, f"outcome {kind}")
     rows = collect_rows(spark, frame, lambda done, _: progress(min(done, len(frozen)), len(frozen)))
     progress(len(frozen), len(frozen))
     return [row[0] for row in rows]

@@ -18,6 +18,7 @@ from intarsia.embed.report import DetachReport, IndexReport, Progress, RestoreRe
 from intarsia.lake.data_file import FileFailure
 from intarsia.read.amounts import count
 from intarsia.spark.job import act_on_files, reporter
+from intarsia.spark.job_stores import with_stores_of_spark
 from intarsia.spark.listing import Source, list_lake
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ _OUTCOME = pa.schema(
 )
 
 
+@with_stores_of_spark
 def describe(spark: SparkSession, path: Source, *, progress: Progress | bool = True) -> DataFrame:
     """Return a row for each file of a lake: its size, rows and indexes. The job runs immediately.
 
@@ -82,7 +84,7 @@ def describe(spark: SparkSession, path: Source, *, progress: Progress | bool = T
         >>> files = ias.describe(spark, "lake/")  # doctest: +SKIP
         >>> files.where("size(indexes) = 0").select("path").show()  # doctest: +SKIP
     """
-    lake = list_lake(spark, path)
+    lake = list_lake(spark, path, with_snapshots=True)
     # footers are read, so the length of a file has little influence
     sizes = dict.fromkeys(lake.sizes, 1)
     done, failed = act_on_files(spark, sizes, _description, reporter(progress, "files"), "describing")
@@ -143,6 +145,7 @@ def report_frame(spark: SparkSession, report: IndexReport) -> DataFrame:
     return spark.createDataFrame(pa.Table.from_pylist(rows, _OUTCOME))
 
 
+@with_stores_of_spark
 def detach(spark: SparkSession, path: Source, *, progress: Progress | bool = True) -> RestoreReport:
     """Restore the original of each Parquet file of a lake, if indexes are attached to it.
 
@@ -165,7 +168,7 @@ def detach(spark: SparkSession, path: Source, *, progress: Progress | bool = Tru
         12 of 12 files restored, 1.4 MB removed
     """
     started = time.perf_counter()
-    lake = list_lake(spark, path)
+    lake = list_lake(spark, path, with_snapshots=True)
     done, failed = act_on_files(spark, lake.sizes, _detach, reporter(progress, "files"), "detaching")
     reports = [DetachReport(**{**values, "removed": tuple(values["removed"])}) for values in done.values()]
     return RestoreReport(tuple(reports), tuple(failed), time.perf_counter() - started, lake.others)
@@ -230,6 +233,7 @@ class LakeVerifyReport:
         return "\n".join([head, *lines[:_SHOWN], *more])
 
 
+@with_stores_of_spark
 def verify(
     spark: SparkSession,
     path: Source,
@@ -264,7 +268,7 @@ def verify(
     if sample is not None and (quick or sample < 1):
         raise ValueError(f"sample is {sample!r}; it must be 1 or more, and cannot be combined with quick")
     started = time.perf_counter()
-    lake = list_lake(spark, path)
+    lake = list_lake(spark, path, with_snapshots=True)
 
     def act(path: str) -> dict[str, Any]:
         return asdict(verify_file(path, quick=quick, sample=sample, seed=seed))

@@ -11,15 +11,16 @@ import glob
 import os
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
-from intarsia.errors import ListingError, UnsupportedFeatureError
+from intarsia.errors import IntarsiaError, ListingError, UnsupportedFeatureError
 from intarsia.lake.data_file import DataFile
+from intarsia.lake.definition import listed_file
 from intarsia.lake.discovery import HIVE_NULL, FileRole, find_files, role_of_name
 from intarsia.lake.opening import open as open_table
 from intarsia.lake.table import Table
@@ -248,6 +249,38 @@ def find_table(spark: SparkSession, path: object) -> CatalogTable | None:
     Raises:
         UnsupportedFeatureError: If it is a view, or a table that does not consist of Parquet files alone.
     """
+    facts = _facts_of_table(spark, path)
+    if facts is None:
+        return None
+    name, described = str(path), _format_in(facts)
+    if "parquet" not in described.lower():
+        raise UnsupportedFeatureError(
+            f"{name} is a table of format {described or 'unknown'}, which is not supported; pass a Parquet "
+            "table or a path",
+            reason="not-a-parquet-table",
+            path=name,
+        )
+    columns = spark.catalog.listColumns(name)
+    partitions = tuple(column.name for column in columns if column.isPartition)
+    return CatalogTable(name, facts["Location"], partitions)
+
+
+def location_of(spark: SparkSession, item: str | os.PathLike[str]) -> str:
+    """Return the folder of a table of any format; a path itself.
+
+    Raises:
+        UnsupportedFeatureError: If it is a view.
+    """
+    facts = _facts_of_table(spark, item)
+    return os.fspath(item) if facts is None else facts["Location"]
+
+
+def _facts_of_table(spark: SparkSession, path: object) -> dict[str, str] | None:
+    """Return the facts about the table with this name; None if it is a path.
+
+    Raises:
+        UnsupportedFeatureError: If it is a view.
+    """
     if not isinstance(path, str) or "/" in path or os.sep in path or local_path(path) is None:
         return None
     if os.path.lexists(path) or not _exists(spark, path):
@@ -263,17 +296,76 @@ def find_table(spark: SparkSession, path: object) -> CatalogTable | None:
             reason="not-a-table-of-files",
             path=path,
         )
-    described = f"{facts.get('Provider', '')} {facts.get('Serde Library', '')}".strip()
-    if "parquet" not in described.lower():
-        raise UnsupportedFeatureError(
-            f"{path} is a table of format {described or 'unknown'}, which is not supported; pass a Parquet "
-            "table or a path",
-            reason="not-a-parquet-table",
-            path=path,
+    return facts
+
+
+def _format_in(facts: Mapping[str, str]) -> str:
+    return f"{facts.get('Provider', '')} {facts.get('Serde Library', '')}".strip()
+
+
+#: Smaller files of Iceberg tables must keep their length. Iceberg 1.12 reads files of up to 1 MiB at once,
+#: and refuses them if they are longer than its manifest says. A later version may do so with larger files.
+_LEAST_ICEBERG_BYTES = 8 << 20
+
+
+def _iceberg_snapshot(spark: SparkSession, name: str) -> tuple[list[DataFile], dict[str, IntarsiaError]]:
+    """List the Parquet files of the current snapshot of an Iceberg table.
+
+    Returns:
+        The files; and for those that must keep their length, why.
+
+    Raises:
+        FileNotFoundError: If there are none.
+    """
+    rows = spark.sql(
+        f"SELECT file_path, file_size_in_bytes, key_metadata IS NOT NULL FROM {name}.data_files "
+        "WHERE lower(file_format) = 'parquet'"
+    ).collect()
+    if not rows:
+        raise FileNotFoundError(f"{name} has no Parquet files in its current snapshot")
+    files, refused = [], {}
+    for uri, size, is_encrypted in rows:
+        file = listed_file(python_path(uri, decode=False), size, (), None)
+        files.append(file)
+        error = _refusal(file, size, is_encrypted=is_encrypted)
+        if error is not None:
+            refused[file.path] = error
+    return files, refused
+
+
+def _refusal(file: DataFile, size: int, *, is_encrypted: bool) -> IntarsiaError | None:
+    """Return why no indexes may be attached to a file of an Iceberg table, given its size in the manifest."""
+    if is_encrypted:
+        return IntarsiaError("Iceberg has encrypted the file", reason="encrypted", path=file.path)
+    if file.is_remote:
+        why = "queries of Iceberg tables in object stores do not use indexes"
+        return IntarsiaError(why, reason="remote-iceberg-file", path=file.path)
+    if size < _LEAST_ICEBERG_BYTES:
+        why = (
+            f"the file has {size:,} bytes, and Iceberg may refuse files of less than "
+            f"{_LEAST_ICEBERG_BYTES >> 20} MiB that are longer than its manifest says; compact the table"
         )
-    columns = spark.catalog.listColumns(path)
-    partitions = tuple(column.name for column in columns if column.isPartition)
-    return CatalogTable(path, facts["Location"], partitions)
+        return IntarsiaError(why, reason="small-iceberg-file", path=file.path)
+    return None
+
+
+def _delta_snapshot(spark: SparkSession, name: str) -> tuple[list[DataFile], dict[str, IntarsiaError]]:
+    """List the files of the current snapshot of a Delta table, given by its name, or by its local folder.
+
+    Returns:
+        The files; and an empty dictionary, because each of them may become longer.
+
+    Raises:
+        FileNotFoundError: If there are none.
+    """
+    is_folder = os.path.isdir(name)
+    frame = spark.read.format("delta").load(os.path.abspath(name)) if is_folder else spark.table(name)
+    # with a metadata column, because Spark lists no files for a frame that it has cached
+    frame = frame.select(frame.metadataColumn("_metadata").getField("file_path"))
+    uris = frame.inputFiles()  # not encoded, unlike those of other tables
+    if not uris:
+        raise FileNotFoundError(f"{name} has no files in its current snapshot")
+    return [listed_file(python_path(uri, decode=False), 0, (), None) for uri in uris], {}
 
 
 def refuse_managed_folder(folder: str) -> None:
@@ -323,11 +415,13 @@ class LakeFiles:
         files: The files by path, under names that Python can open.
         others: The number of other files in the folders.
         names: The paths for `intarsia.open`.
+        refused: The files to which no indexes may be attached, with the reason.
     """
 
     files: dict[str, DataFile]
     others: int
     names: str | list[str]
+    refused: Mapping[str, IntarsiaError] = field(default_factory=dict)
 
     def open(self) -> Table:
         """Open the lake under names that executors can open, too: they have another current folder."""
@@ -341,32 +435,72 @@ class LakeFiles:
         return {path: file.size_bytes for path, file in self.files.items()}
 
 
-def list_lake(spark: SparkSession, source: Source) -> LakeFiles:
+def list_lake(spark: SparkSession, source: Source, *, with_snapshots: bool = False) -> LakeFiles:
     """Find the distinct files of a path, of several, or of a table.
+
+    Args:
+        spark: The session.
+        source: The paths, or names of tables.
+        with_snapshots: Whether a table of Delta or Iceberg stands for the data files of its current snapshot,
+            in which rows may be deleted. It is given by its name, or by its local folder if it is of Delta.
 
     Raises:
         FileNotFoundError: If a path does not exist.
         UnsupportedFeatureError: If a name is that of a view, or of a table that has not only Parquet files.
     """
     named = [source] if isinstance(source, str | os.PathLike) else source
-    items = [path for item in named for path in _files_of(spark, item)]
     files: dict[str, DataFile] = {}
+    refused: dict[str, IntarsiaError] = {}
     others: set[str] = set()
-    for item in items:
-        name = python_path(item)
-        try:
-            chosen = find_files(name)
-            listed: Sequence[DataFile] = chosen.files
-            others.update(chosen.others)
-        except (FileNotFoundError, ListingError):
-            raise
-        except Exception:  # noqa: BLE001  a store that only Spark can list; Spark then raises the clearer error
-            listed, beside = _choose(item, list_by_spark(spark, item))
+    names: list[str] = []
+    for one in named:
+        managed = _snapshot_format(spark, one) if with_snapshots else None
+        if managed is not None:
+            listed, fixed = _SNAPSHOTS[managed](spark, os.fspath(one))
+            files |= {file.path: file for file in listed}
+            names += [file.path for file in listed]
+            refused |= fixed
+            continue
+        for item in _files_of(spark, one):
+            names.append(python_path(item))
+            found, beside = _list_path(spark, item)
             others.update(beside)
-        for file in listed:
-            files.setdefault(file.path if file.is_remote else os.path.abspath(file.path), file)
-    names = [python_path(item) for item in items]
-    return LakeFiles(files, len(others), names[0] if len(names) == 1 else names)
+            for file in found:
+                files.setdefault(file.path if file.is_remote else os.path.abspath(file.path), file)
+    return LakeFiles(files, len(others), names[0] if len(names) == 1 else names, refused)
+
+
+#: The extension of sessions that read Delta tables.
+_DELTA = "DeltaSparkSessionExtension"
+
+#: The name of a Delta table that is not in the catalog.
+_DELTA_PATH = re.compile(r"delta\.`([^`]|``)+`", re.IGNORECASE)
+
+#: The functions that list the current snapshot of a table, by its format.
+_SNAPSHOTS = {"iceberg": _iceberg_snapshot, "delta": _delta_snapshot}
+
+
+def _snapshot_format(spark: SparkSession, item: str | os.PathLike[str]) -> str | None:
+    """Return the format of a table whose log specifies its current files; None for others, and for paths."""
+    if os.path.isdir(os.path.join(item, "_delta_log")):
+        # without Delta, it is a folder of files
+        return "delta" if _DELTA in setting(spark, "spark.sql.extensions") else None
+    if _DELTA_PATH.fullmatch(os.fspath(item)):
+        return "delta"
+    facts = _facts_of_table(spark, item)
+    found = None if facts is None else _format_in(facts).lower()
+    return found if found in _SNAPSHOTS else None
+
+
+def _list_path(spark: SparkSession, item: str) -> tuple[Sequence[DataFile], Sequence[str]]:
+    """List the files of a path, and the paths of other files."""
+    try:
+        chosen = find_files(python_path(item))
+    except (FileNotFoundError, ListingError):
+        raise
+    except Exception:  # noqa: BLE001  a store that only Spark can list; Spark then raises the clearer error
+        return _choose(item, list_by_spark(spark, item))
+    return chosen.files, chosen.others
 
 
 def paths_of(source: Source) -> list[str]:

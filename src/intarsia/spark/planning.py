@@ -8,9 +8,10 @@ from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
 
-from intarsia.errors import IntarsiaError
+from intarsia.errors import IntarsiaError, ObjectStoreError
 from intarsia.file import Ignored, ParquetInput
 from intarsia.file.trust import Claim
+from intarsia.format.footer import chunk_range
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.planner import Planner
 from intarsia.lake.planning import OpenPlan, plan_files
@@ -19,6 +20,7 @@ from intarsia.lake.split import file_identity
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import count_planned
+from intarsia.read.file_query import FileQuery
 from intarsia.read.report import LAKE_INDEX, FileOutcome, ScanReport
 from intarsia.rows.selection import RowSelection
 from intarsia.spark.binding import SparkBinder
@@ -45,12 +47,14 @@ class RemainingFile:
         num_bytes: The estimated number of bytes of these rows; for a file that was not planned, its size.
         identity: The identity of the file that was planned; see `intarsia.lake.split.file_identity`. None if
             there are no ``rows``.
+        row_groups: The offsets in bytes of the row groups with ``rows``; empty without them.
     """
 
     file: DataFile
     rows: RowSelection | None
     num_bytes: int
     identity: str | None = None
+    row_groups: tuple[int, ...] = ()
 
 
 class FilePlanner:
@@ -61,11 +65,13 @@ class FilePlanner:
         count_pages: Whether the report counts the pages to read, which takes a little longer.
         seconds: Planning single files stops after this time, or if a sample of them shows that planning saves
             too little; the others are read as a whole. None to plan all.
+        whole_row_groups: Whether row groups can only be read as a whole.
         clock: Returns the time in seconds.
 
     Attributes:
         report: The files of the last call, and what each index excluded.
         is_out_of_time: Whether the last call stopped after its time.
+        failure: Why a store could not be read by the last call; None if any of its objects was planned.
     """
 
     def __init__(
@@ -74,10 +80,13 @@ class FilePlanner:
         *,
         count_pages: bool = False,
         seconds: float | None = None,
+        whole_row_groups: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._whole_row_groups = whole_row_groups
         self._clock = clock
         self.is_out_of_time = False
+        self.failure: ObjectStoreError | None = None
         self._binder = binder
         self._count_pages = count_pages
         self._seconds = seconds
@@ -96,6 +105,7 @@ class FilePlanner:
                 the lake index.
         """
         reads = QueryReads()
+        self.failure = None
         self.report = _new_report(table, reads)
         with reads.counting():
             return self._remaining(table, snapshot or table.new_snapshot())
@@ -124,6 +134,7 @@ class FilePlanner:
         try:
             return planner, planner.survivors().files
         except (IntarsiaError, OSError) as error:  # such as a store that only Spark can reach
+            self._add_failure(error)
             note = Ignored(table.files[0].path, LAKE_INDEX, str(error), "storage-error")
             self.report = _new_report(table, self.report.reads)
             self.report.add_ignored([note])
@@ -157,23 +168,49 @@ class FilePlanner:
             with closing(outcome.query):
                 return self._with_candidates(entry, outcome)
         except Exception as error:  # noqa: BLE001  Spark reads the file, or raises its own error
+            self._add_failure(error)
             self.report.add_unplanned(entry.path, error)
             return RemainingFile(entry, None, entry.size_bytes)
 
+    def _add_failure(self, error: Exception) -> None:
+        if isinstance(error, ObjectStoreError) and not self.report.files_opened:
+            self.failure = self.failure or error
+
     def _with_candidates(self, entry: DataFile, planned: OpenPlan) -> RemainingFile | None:
         query, rows = planned.query, planned.plan.candidates
-        counts = ReadCounts(row_groups=len(query.groups_with(rows)), rows_candidate=rows.num_rows)
+        if self._whole_row_groups:
+            rows = _whole_row_groups(query, rows)
+        groups = query.groups_with(rows)
+        counts = ReadCounts(row_groups=len(groups), rows_candidate=rows.num_rows)
         if self._count_pages:
             counts = count_planned(query, rows)
+        self.failure = None
         self.report.add_file(query, FileOutcome(planned.plan, counts, counts_pages=self._count_pages))
         if rows.is_empty:
             return None
         if not _has_trusted_pages(query.file):
-            edges, groups = query.file.footer.row_group_starts, query.groups_with(rows)
-            rows = RowSelection.union_of(edges[:-1][groups], edges[1:][groups])
+            rows = _whole_row_groups(query, rows)
         if rows.num_rows == query.file.footer.num_rows:
             return RemainingFile(entry, None, entry.size_bytes)
-        return RemainingFile(entry, rows, query.estimated_bytes(rows), file_identity(query.file))
+        return RemainingFile(
+            entry,
+            rows,
+            query.estimated_bytes(rows),
+            file_identity(query.file),
+            tuple(_offset(query.file, group) for group in groups),
+        )
+
+
+def _whole_row_groups(query: FileQuery, rows: RowSelection) -> RowSelection:
+    """Return all rows of the row groups that contain some of the rows."""
+    edges, groups = query.file.footer.row_group_starts, query.groups_with(rows)
+    return RowSelection.union_of(edges[:-1][groups], edges[1:][groups])
+
+
+def _offset(file: ParquetInput, group: int) -> int:
+    """Return the offset of a row group: that of its first page, as parquet-java defines it."""
+    meta = file.footer.metadata.row_groups[group].columns[0].meta_data
+    return -1 if meta is None else chunk_range(meta)[0]
 
 
 def _new_report(table: TableFiles, reads: QueryReads) -> ScanReport:

@@ -25,6 +25,7 @@ from intarsia.read.aggregate import Aggregate
 from intarsia.read.aggregate.result import Requested, requested_functions
 from intarsia.read.report import ScanReport
 from intarsia.spark.job import act_on_files, reporter
+from intarsia.spark.job_stores import with_stores_of_spark
 from intarsia.spark.listing import LakeFiles, Source, list_lake
 from intarsia.spark.reading import read
 from intarsia.spark.spark_types import INTEGERS, quoted
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+@with_stores_of_spark
 def aggregate(
     spark: SparkSession,
     path: Source,
@@ -150,6 +152,7 @@ class _SelectedRows:
         return self.table.part([self.ordinals[file]]).scan(self.predicate, []).sketches(column)
 
 
+@with_stores_of_spark
 def approx_distinct(
     spark: SparkSession,
     path: Source,

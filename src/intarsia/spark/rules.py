@@ -85,6 +85,35 @@ def skips_of(skipping: Any) -> Sequence[ScanSkip]:
     ]
 
 
+def last_skips(spark: SparkSession) -> Sequence[ScanSkip]:
+    """Return what each scan of the last query with a condition on Parquet files skipped, and why.
+
+    Args:
+        spark: An enabled session.
+
+    Returns:
+        One entry for each scan; empty if nothing was planned yet.
+    """
+    rules = [] if is_connect(spark) else [rule for rule in rules_of(spark) if is_own(rule)]
+    return skips_of(rules[0].skipping()) if rules else []
+
+
+def rules_of(spark: SparkSession) -> list[Any]:
+    """Return the rules that were added to the optimizer of a session."""
+    return scala_items(spark._jsparkSession.experimental().extraOptimizations())
+
+
+def set_rules(spark: SparkSession, rules: Iterable[Any]) -> None:
+    """Replace the rules that were added to the optimizer of a session."""
+    items = scala_sequence(spark.sparkContext._jvm, rules)
+    getattr(spark._jsparkSession.experimental(), "extraOptimizations_$eq")(items)
+
+
+def is_own(rule: Any) -> bool:
+    """Return whether a rule of the optimizer is Intarsia's."""
+    return bool(rule.getClass().getName() == SKIP_RULE)
+
+
 def refuse_unplannable(spark: SparkSession) -> None:
     """Raise an error if the rules cannot run in this session.
 
@@ -146,7 +175,7 @@ class RuleLoader:
         from pyspark.java_gateway import ensure_callback_server_started
 
         ensure_callback_server_started(self._gateway)
-        callback = self.new("intarsia.spark.PythonCallback", _Callback(planner or SkippingPlanner().answer))
+        callback = self.new("intarsia.spark.PythonCallback", Callback(planner or SkippingPlanner().answer))
         shared.set(callback, timeout_ms)
 
     def new_skipping(self, shared: Any) -> Any:
@@ -154,14 +183,19 @@ class RuleLoader:
         return self.new("intarsia.spark.Skipping", shared)
 
 
-class _Callback:
-    """The planner as a ``java.util.function.Function``."""
+class Callback:
+    """A function that answers requests, as a ``java.util.function.Function``.
 
-    def __init__(self, planner: Callable[[str], str]) -> None:
-        self._planner = planner
+    Args:
+        answer: The function.
+    """
+
+    def __init__(self, answer: Callable[[str], str]) -> None:
+        self._answer = answer
 
     def apply(self, request: str) -> str:
-        return self._planner(request)
+        """Answer a request; called by the JVM."""
+        return self._answer(request)
 
     class Java:
         """The attributes that py4j reads."""
@@ -176,9 +210,45 @@ def send_jar(context: Any) -> None:
         context._jsc.addJar(str(JAR))
 
 
-def jar_url(context: Any) -> Any:
-    """Return the URL of the jar, as an object of Java."""
+def _jar_url(context: Any) -> Any:
     return java_class(context._jvm, "java.io.File")(str(JAR)).toURI().toURL()
+
+
+def load_jar(spark: SparkSession) -> None:
+    """Add the jar to the class loaders of the driver and of the executors, once per application.
+
+    ``ADD JAR`` would do the same, but warn if the executors have the jar since `intarsia.spark.enable`.
+    """
+    if not has_class(spark, SKIP_RULE):
+        context = spark.sparkContext
+        send_jar(context)
+        loader = spark._jsparkSession.sharedState().jarClassLoader()
+        loader.addURL(_jar_url(context))
+        java_class(context._jvm, "java.lang.Thread").currentThread().setContextClassLoader(loader)
+        find_class(spark, SKIP_RULE)
+
+
+def has_class(spark: SparkSession, name: str) -> bool:
+    """Return whether the driver finds a class of the jar, and those that it extends."""
+    try:
+        find_class(spark, name)
+    except IntarsiaError:
+        return False
+    return True
+
+
+def find_class(spark: SparkSession, name: str) -> Any:
+    """Return a class of the jar, found by the driver.
+
+    Raises:
+        IntarsiaError: If the driver does not find it, or if this version of Spark lacks a class that it
+            extends.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    try:
+        return java_class(jvm, "org.apache.spark.util.Utils").classForName(name, True, False)
+    except Exception as error:
+        raise IntarsiaError(f"Spark cannot load {name} from {JAR}", reason="jar-not-loaded") from error
 
 
 def _class_loader(context: Any) -> Any:
@@ -189,7 +259,7 @@ def _class_loader(context: Any) -> Any:
         return found
     parent = java_class(jvm, "org.apache.spark.util.Utils").getContextOrSparkClassLoader()
     urls = gateway.new_array(java_class(jvm, "java.net.URL"), 1)
-    urls[0] = jar_url(context)
+    urls[0] = _jar_url(context)
     # the parent is searched first, because with spark.jars it has the classes
     loader = java_class(jvm, "java.net.URLClassLoader")(urls, parent)
     _LOADERS[gateway] = loader
@@ -227,3 +297,8 @@ def scala_sequence(jvm: Any, items: Iterable[Any]) -> Any:
     """Return an immutable ``Seq`` of items."""
     converters = java_class(jvm, "scala.jdk.javaapi.CollectionConverters")
     return converters.asScala(java_list(jvm, items)).toSeq()
+
+
+def scala_items(sequence: Any) -> list[Any]:
+    """Return the items of a ``Seq``."""
+    return [sequence.apply(ordinal) for ordinal in range(sequence.size())]

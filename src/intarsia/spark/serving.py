@@ -1,7 +1,7 @@
-"""Processes that answer requests of the JVM: ``python -m intarsia.spark.serving planner``, or ``writes``.
+"""Processes that answer requests of the JVM: ``python -m intarsia.spark.serving KIND``.
 
-The other side is ``PythonProcess.java``. The planner serves sessions without a Python driver. The other
-process adds indexes to a file that a task has written, before the task commits it.
+The other side is ``PythonProcess.java``. The kinds ``planner`` and ``procedures`` serve sessions without a
+Python driver; ``writes`` adds indexes to a file that a task has written, before the task commits it.
 """
 
 from __future__ import annotations
@@ -136,6 +136,10 @@ def main() -> None:
     """Answer the requests of the standard input."""
     if sys.argv[1] == "planner":
         serve_standard_streams(SkippingPlanner().answer, at_once=True)
+    elif sys.argv[1] == "procedures":
+        from intarsia.spark.procedures import connected
+
+        serve_standard_streams(connected().answer, at_once=True)
     else:
         serve_standard_streams(index_before_commit)
 

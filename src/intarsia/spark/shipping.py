@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from intarsia.embed import Bloom, PageIndex, Statistics
+from intarsia.embed.index_text import parse_indexes
 from intarsia.embed.structures import STANDARD, Attachable
 from intarsia.errors import IndexBuildError
 from intarsia.indexes.layout import parameters
@@ -78,16 +79,27 @@ def indexes_to_text(indexes: Iterable[Attachable]) -> str:
     return json.dumps(texts)
 
 
+#: The option of a writer, and of a table, that names the indexes of its files.
+INDEXES_OPTION: Final = "intarsia.indexes"
+
+
 def indexes_from_text(text: str) -> list[Attachable]:
-    """Restore the indexes from the result of `indexes_to_text`.
+    """Restore the indexes from the result of `indexes_to_text`, or from the text of a person.
+
+    Args:
+        text: JSON, or indexes as for `intarsia.embed.index_text.parse_indexes`.
 
     Raises:
-        IndexBuildError: If the text is not such a result, or a kind is unknown.
+        IndexBuildError: If the text describes no indexes, or a kind is unknown.
 
     Example:
         >>> indexes_from_text('[["bloom", {"column": ["place", "lat"], "fpp": 0.1}]]')
         [Bloom(column=('place', 'lat'), fpp=0.1)]
+        >>> indexes_from_text("page_index, bloom(user)")
+        [PageIndex(int96=None), Bloom(column='user', fpp=0.01)]
     """
+    if not text.lstrip().startswith("["):
+        return parse_indexes(text)
     standard = {cls.kind: cls for cls in STANDARD}
     try:
         pairs = [(kind, dict(values)) for kind, values in json.loads(text)]
@@ -101,7 +113,8 @@ def indexes_from_text(text: str) -> list[Attachable]:
                 found.append(unpack_index((kind, json.dumps(values))))
     except (TypeError, ValueError) as error:
         raise IndexBuildError(
-            f"{text[:200]!r} does not describe indexes: {error}; use intarsia.spark.write_options",
+            f"{text[:200]!r} does not describe indexes: {error}; use intarsia.spark.write_options, or text "
+            "such as 'page_index, bloom(user)'",
             reason="invalid-indexes",
         ) from error
     return found

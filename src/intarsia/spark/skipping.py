@@ -4,8 +4,12 @@ A request contains a condition of Catalyst and the files that Spark listed, with
 answer lists the rows to read of each file. The files are planned by the code that also plans `ias.read` and
 tables, with the lake index and the indexes of each file.
 
-A file is planned only if it still has the length and the time with which Spark listed it. The JVM and the
-executors compare both again, so a plan never applies to other bytes.
+A local file is planned only if it still has the length and the time with which Spark listed it, and an
+object only if it has the same ETag. The JVM and the executors compare them again, so a plan never applies to
+other bytes. Objects are read with the settings and the credentials of Spark, which come with each request.
+The files of a snapshot of Delta or Iceberg are listed without times: they never get other rows. The answer
+has the length and the time of each file of Delta, which are compared again. Only whole row groups of
+Iceberg's files can be skipped.
 """
 
 from __future__ import annotations
@@ -31,6 +35,8 @@ from intarsia.spark.binding import SparkBinder
 from intarsia.spark.conditions import is_trivial, kind_of, weaken
 from intarsia.spark.listing import python_path
 from intarsia.spark.planning import FilePlanner, RemainingFile
+from intarsia.spark.spark_stores import SparkObjects, SparkStores
+from intarsia.spark.table_names import delta_names, iceberg_names
 from intarsia.storage import CLOCK_TICK_SECONDS
 
 #: Number of listings whose footers and lake index are cached; the footers of each have a memory limit.
@@ -70,13 +76,25 @@ class _Listing:
         total: Their number.
         ordinals: For each file that can be planned, its ordinal in the request.
         files: The files that can be planned.
-        key: Equal for the same files, unchanged.
+        key: Equal for the same files, unchanged, that are read with the same credentials.
+        unplannable: Why the objects of a store cannot be planned; None if there are none.
+        has_times: Whether Spark listed them with their times of modification.
     """
 
     total: int
     ordinals: tuple[int, ...]
     files: tuple[DataFile, ...]
     key: Hashable
+    unplannable: str | None
+    has_times: bool
+
+    def statuses(self) -> list[list[int] | None]:
+        """Return the length and the time, in milliseconds, of each file; None for those without a plan."""
+        found: list[list[int] | None] = [None] * self.total
+        for ordinal, file in zip(self.ordinals, self.files, strict=True):
+            if file.times_ns is not None:
+                found[ordinal] = [file.size_bytes, file.times_ns[0] // _NS_PER_MS]
+        return found
 
 
 class _Table(NamedTuple):
@@ -107,6 +125,7 @@ class SkippingPlanner:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._memory = PlanMemory(clock)
+        self._stores = SparkStores()
         self._lock = threading.Lock()
         self._tables: OrderedDict[Hashable, _Table] = OrderedDict()
         self._plans: OrderedDict[Hashable, dict[str, Any]] = OrderedDict()
@@ -119,7 +138,8 @@ class SkippingPlanner:
 
         Returns:
             The answer for ``FilePlans.java``, in JSON: the files to read with their row ranges, a summary and
-            the report; or the ``reason`` why all files have to be read.
+            the report; or the ``reason`` why all files have to be read. For ``IcebergPlanner.java``, the
+            files have the offsets of their row groups instead.
         """
         return json.dumps(self._answer(json.loads(text)))
 
@@ -138,55 +158,66 @@ class SkippingPlanner:
                 "reason": "the last plans of such conditions on these files excluded nothing",
                 "advice": waiting.advice,
             }
-        listing = _listed(request)
+        listing = _listed(request, self._stores)
         if not listing.files:
-            return {
-                "reason": "no file could be planned: the files are remote, changed, or newer than two seconds"
-            }
-        condition = json.dumps(request["condition"])
+            why = "the files are remote, changed, or newer than two seconds"
+            return {"reason": f"no file could be planned: {listing.unplannable or why}"}
+        condition, table = json.dumps(request["condition"]), request.get("iceberg")
+        mapped = request.get("delta")
         # the answer has the ordinals of the files in the request
         key = (
             condition,
+            json.dumps(table or mapped),
             tuple(settings.items()),
             listing.key,
             listing.ordinals,
             listing.total,
+            listing.has_times,
         )
         with self._lock:
             known = self._plans.get(key)
         if known is not None:
             return known
+        names = None if mapped is None else delta_names(mapped)
+        if table is not None:
+            names, with_default = iceberg_names(table)
+            filled |= with_default
         binder = SparkBinder(
             predicate,
             types,
             case_sensitive=settings["case_sensitive"],
-            int96_as_moments=not settings["int96_conversion"],
+            # Iceberg has its own reader of INT96
+            int96_as_moments=not settings["int96_conversion"] and table is None,
             filled=filled,
+            names=names,
         )
         seconds = settings["timeout_ms"] / 1000 / 4 if settings["timeout_ms"] else None
-        table = self._table(listing)
-        if not table.lock.acquire(timeout=-1 if seconds is None else seconds):
+        known_files = self._table(listing)
+        if not known_files.lock.acquire(timeout=-1 if seconds is None else seconds):
             return {"reason": "other queries of the same files are being planned"}
         try:
             planner = FilePlanner(
                 binder,
                 count_pages=len(listing.files) <= _COUNTED_FILES,
                 seconds=seconds,
+                whole_row_groups=table is not None,
                 clock=self._clock,
             )
             # the key of the table has the stamps of its files, which have just been read
-            planned = planner.planned(table.files, table.snapshot)
-            has_lake_index = table.files.lake_index.exists
+            planned = planner.planned(known_files.files, known_files.snapshot)
+            has_lake_index = known_files.files.lake_index.exists
         finally:
-            table.lock.release()
+            known_files.lock.release()
+        if planner.failure is not None:
+            raise planner.failure
         planner.report.add_time(started)
-        answer = _answer_of(listing, planned, planner.report)
+        answer = _answer_of(listing, planned, planner.report, whole_row_groups=table is not None)
         total = sum(file.size_bytes for file in listing.files)
         kept = sum(one.num_bytes for one in planned)
         has_excluded = "reason" not in answer and total - kept >= _MIN_SHARE * total
         if has_lake_index:
             with self._lock:
-                self._tables[listing.key] = table._replace(opened=None)
+                self._tables[listing.key] = known_files._replace(opened=None)
         advice = None if has_lake_index else _advice(listing.total, planner.is_out_of_time)
         answer["advice"] = advice
         self._memory.add(kind, self._clock() - began, has_excluded=has_excluded, advice=advice)
@@ -233,39 +264,72 @@ def _keep(cache: OrderedDict[Hashable, Any], key: Hashable, value: Any, most: in
         cache.popitem(last=False)
 
 
-def _listed(request: Mapping[str, Any]) -> _Listing:
+def _listed(request: Mapping[str, Any], known: SparkStores) -> _Listing:
     """Return the files of a request; those that are not as Spark listed them cannot be planned."""
     names = request["partition_columns"]
     partitions = [tuple(zip(names, values, strict=True)) for values in request["partitions"]]
     ordinals: list[int] = []
     files: list[DataFile] = []
-    stamps: list[tuple[int, int, int]] = []
+    stamps: list[Hashable] = []
+    objects = SparkObjects(request, known)
     latest = time.time_ns() - int(CLOCK_TICK_SECONDS * 1e9)  # a younger file may change unnoticed
     entries = zip(
         request["paths"], request["sizes"], request["times_ms"], request["partition_of"], strict=True
     )
     for ordinal, (uri, size_bytes, time_ms, partition) in enumerate(entries):
         path = python_path(uri, decode=False)
+        if (one := objects.find(ordinal, path)) is not None:
+            store, key, e_tag, digest = one
+            ordinals.append(ordinal)
+            files.append(
+                DataFile(
+                    path,
+                    size_bytes,
+                    partitions[partition],
+                    store=store,
+                    key=key,
+                    e_tag=e_tag,
+                    modified=time_ms / 1000,
+                    uri=uri,
+                )
+            )
+            stamps.append((e_tag, size_bytes, digest))
+            continue
         try:
             status = os.stat(path)
         except (OSError, ValueError):  # it is in another store, or was deleted
             continue
         modified = status.st_mtime_ns
-        if status.st_size != size_bytes or modified // _NS_PER_MS != time_ms or modified > latest:
+        # the files of a table format are never replaced by other rows, and indexes make them longer
+        is_listed = time_ms is None or (status.st_size == size_bytes and modified // _NS_PER_MS == time_ms)
+        if not is_listed or modified > latest:
             continue
         ordinals.append(ordinal)
         files.append(
             DataFile(
-                path, size_bytes, partitions[partition], uri=uri, times_ns=(modified, status.st_ctime_ns)
+                path,
+                status.st_size,
+                partitions[partition],
+                uri=uri,
+                times_ns=(modified, status.st_ctime_ns),
             )
         )
-        stamps.append((modified, status.st_ctime_ns, size_bytes))
-    key = (tuple(file.path for file in files), tuple(stamps), tuple(file.partition for file in files))
-    return _Listing(len(request["paths"]), tuple(ordinals), tuple(files), key)
+        stamps.append((modified, status.st_ctime_ns, status.st_size))
+    identity = (tuple(file.path for file in files), tuple(stamps), tuple(file.partition for file in files))
+    return _Listing(
+        len(request["paths"]),
+        tuple(ordinals),
+        tuple(files),
+        identity,
+        objects.unplannable,
+        None not in request["times_ms"],
+    )
 
 
-def _answer_of(listing: _Listing, planned: Sequence[RemainingFile], report: ScanReport) -> dict[str, Any]:
-    """Return the answer for the JVM."""
+def _answer_of(
+    listing: _Listing, planned: Sequence[RemainingFile], report: ScanReport, *, whole_row_groups: bool
+) -> dict[str, Any]:
+    """Return the answer for the JVM: ranges of rows, or the offsets of row groups."""
     ordinal_of = dict(zip((file.path for file in listing.files), listing.ordinals, strict=True))
     kept: list[list[int]] = []
     is_whole = len(planned) == len(listing.files)
@@ -273,7 +337,7 @@ def _answer_of(listing: _Listing, planned: Sequence[RemainingFile], report: Scan
         entry = [ordinal_of[one.file.path], one.num_bytes]
         if one.rows is not None:
             is_whole = False
-            entry += _ranges(one.rows)
+            entry += one.row_groups if whole_row_groups else _ranges(one.rows)
         kept.append(entry)
     known = set(listing.ordinals)
     # files that were not planned are read as a whole
@@ -283,6 +347,8 @@ def _answer_of(listing: _Listing, planned: Sequence[RemainingFile], report: Scan
     answer: dict[str, Any] = {"files": listing.total, "report": facts}
     if is_whole:
         return {**answer, "reason": "indexes exclude nothing"}
+    if not listing.has_times and not whole_row_groups:
+        answer["statuses"] = listing.statuses()
     return {
         **answer,
         "kept": kept,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from intarsia.embed.attach import checked_indexes
 from intarsia.embed.report import IndexedFile, IndexReport
 from intarsia.embed.structures import Attachables
-from intarsia.errors import IntarsiaError, UnsupportedFeatureError
+from intarsia.errors import UnsupportedFeatureError
 from intarsia.spark.listing import python_path
-from intarsia.spark.rules import JAR, call_static, jar_url, java_class, send_jar
+from intarsia.spark.rules import call_static, find_class, has_class, java_list, load_jar, rules_of, set_rules
 from intarsia.spark.sessions import is_connect, worker_python
-from intarsia.spark.shipping import indexes_to_text
+from intarsia.spark.shipping import INDEXES_OPTION, indexes_to_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +26,7 @@ _STREAM_PROTOCOL: Final = "intarsia.spark.IndexingStreamCommitProtocol"
 _STREAM_PROTOCOL_KEY: Final = "spark.sql.streaming.commitProtocolClass"
 _SPARK_STREAM_PROTOCOL: Final = "org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol"
 _FILES: Final = "intarsia.spark.WrittenFiles"
+_TABLE_RULE: Final = "intarsia.spark.TableIndexesRule"
 _SETTINGS: Final = "spark.intarsia.write."
 
 
@@ -43,7 +44,8 @@ def enable_writes(spark: SparkSession, indexes: Attachables = (), *, on_error: O
     Args:
         spark: A classic session. Other sessions of the application are not changed.
         indexes: The indexes of all tables, as for `index`. Those on columns that a table lacks are noted and
-            left out. Options of a writer replace them (see `write_options`).
+            left out. Options of a writer replace them (see `write_options`), and so does the property
+            ``intarsia.indexes`` of a table, such as ``'page_index, bloom(user)'``.
         on_error: What happens if a file cannot be indexed: ``"note"`` leaves it as Spark wrote it, and
             `last_write` has the error; ``"fail"`` fails the task, which Spark retries.
 
@@ -72,12 +74,13 @@ def enable_writes(spark: SparkSession, indexes: Attachables = (), *, on_error: O
             "afterwards with intarsia.spark.index",
             reason="other-commit-protocol",
         )
-    _load_jar(spark)
+    load_jar(spark)
     for name, value in settings.items():
         spark.conf.set(_SETTINGS + name.partition(".")[2], value)
     spark.conf.set(f"{_SETTINGS}python", worker_python(spark))
     spark.conf.set(_PROTOCOL_KEY, _PROTOCOL)
-    if spark.conf.get(_STREAM_PROTOCOL_KEY) == _SPARK_STREAM_PROTOCOL and _has_class(spark, _STREAM_PROTOCOL):
+    _follow_tables(spark, True)
+    if spark.conf.get(_STREAM_PROTOCOL_KEY) == _SPARK_STREAM_PROTOCOL and has_class(spark, _STREAM_PROTOCOL):
         spark.conf.set(_STREAM_PROTOCOL_KEY, _STREAM_PROTOCOL)
 
 
@@ -89,10 +92,21 @@ def disable_writes(spark: SparkSession) -> None:
     """
     if not is_connect(spark) and spark.conf.get(_PROTOCOL_KEY) == _PROTOCOL:
         spark.conf.unset(_PROTOCOL_KEY)
+        _follow_tables(spark, False)
         if spark.conf.get(_STREAM_PROTOCOL_KEY) == _STREAM_PROTOCOL:
             spark.conf.unset(_STREAM_PROTOCOL_KEY)
         for name in ("indexes", "on_error", "python"):
             spark.conf.unset(_SETTINGS + name)
+
+
+def _follow_tables(spark: SparkSession, follows: bool) -> None:
+    """Add the rule that gives writers the properties of their table, or remove it."""
+    rules = [rule for rule in rules_of(spark) if rule.getClass().getName() != _TABLE_RULE]
+    if follows:
+        (constructor,) = find_class(spark, _TABLE_RULE).getConstructors()
+        arguments = java_list(spark.sparkContext._jvm, [spark._jsparkSession])
+        rules.append(constructor.newInstance(arguments.toArray()))
+    set_rules(spark, rules)
 
 
 def write_options(indexes: Attachables, *, on_error: OnError = "note") -> dict[str, str]:
@@ -116,7 +130,7 @@ def write_options(indexes: Attachables, *, on_error: OnError = "note") -> dict[s
         raise ValueError(f"on_error is {on_error!r}; use 'note' or 'fail'")
     checked = checked_indexes(indexes)
     text = indexes_to_text(checked) if checked else ""
-    return {"intarsia.indexes": text, "intarsia.on_error": on_error}
+    return {INDEXES_OPTION: text, "intarsia.on_error": on_error}
 
 
 def last_write(spark: SparkSession) -> IndexReport | None:
@@ -129,7 +143,7 @@ def last_write(spark: SparkSession) -> IndexReport | None:
     """
     if is_connect(spark):
         return None
-    jobs = call_static(spark.sparkContext._jvm, _class(spark, _FILES), "jobs")
+    jobs = call_static(spark.sparkContext._jvm, find_class(spark, _FILES), "jobs")
     if not jobs:
         return None
     files = sorted(map(_outcome, jobs[0]), key=lambda file: file.path)
@@ -141,39 +155,3 @@ def _outcome(text: str) -> IndexedFile:
         return IndexedFile.from_json(text[1:])
     path, error = text[1:].split("\0", 1)
     return IndexedFile(python_path(path), error=error, code="not-indexed")
-
-
-def _load_jar(spark: SparkSession) -> None:
-    """Add the jar to the class loaders of the driver and of the executors, once per application.
-
-    ``ADD JAR`` would do the same, but warn if the executors have the jar since `enable`.
-    """
-    if not _has_class(spark, _FILES):
-        context = spark.sparkContext
-        send_jar(context)
-        loader = spark._jsparkSession.sharedState().jarClassLoader()
-        loader.addURL(jar_url(context))
-        java_class(context._jvm, "java.lang.Thread").currentThread().setContextClassLoader(loader)
-        _class(spark, _FILES)
-
-
-def _has_class(spark: SparkSession, name: str) -> bool:
-    try:
-        _class(spark, name)
-    except IntarsiaError:
-        return False
-    return True
-
-
-def _class(spark: SparkSession, name: str) -> Any:
-    """Return a class of the jar, found by the driver.
-
-    Raises:
-        IntarsiaError: If the driver does not find it, or if this version of Spark lacks a class that it
-            extends.
-    """
-    jvm: Any = spark.sparkContext._jvm
-    try:
-        return java_class(jvm, "org.apache.spark.util.Utils").classForName(name, True, False)
-    except Exception as error:
-        raise IntarsiaError(f"Spark cannot load {name} from {JAR}", reason="jar-not-loaded") from error

@@ -78,6 +78,10 @@ public class FileSourceScanExec extends SparkPlan {
 
   public native HadoopFsRelation relation();
 
+  public native Seq<Expression> partitionFilters();
+
+  public native Seq<Expression> dataFilters();
+
   public native Map<String, SQLMetric> driverMetrics();
 
   public native void sendDriverMetrics();

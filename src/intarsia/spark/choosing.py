@@ -1,0 +1,104 @@
+"""The files of a lake that a job shall index: those that are new, large enough and settled."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal, TypeAlias
+
+from intarsia.errors import IndexBuildError
+from intarsia.lake.data_file import DataFile
+from intarsia.spark.listing import LakeFiles
+
+#: All files, or those that were not indexed before.
+Only: TypeAlias = Literal["all", "new"]
+
+#: A duration; a number is in seconds.
+Age: TypeAlias = "timedelta | float"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which files are indexed.
+
+    Attributes:
+        only: ``"new"`` leaves out the files that the lake index contains unchanged and that have an embedded
+            index or a mark of one, so that the job takes one listing and no footer of these files.
+        min_file_size: Smaller files are left out; in bytes.
+        older_than: Files that were written in this time are left out, in seconds.
+
+    Raises:
+        ValueError: If an argument is invalid.
+    """
+
+    only: Only = "all"
+    min_file_size: int = 0
+    older_than: Age = 0
+
+    def __post_init__(self) -> None:
+        if self.only not in ("all", "new"):
+            raise ValueError(f"only is {self.only!r}; use 'all' or 'new'")
+        if self.min_file_size < 0:
+            raise ValueError(f"min_file_size is {self.min_file_size!r}; use 0 or more bytes")
+        if self._seconds < 0:
+            raise ValueError(f"older_than is {self.older_than!r}; use 0 or more seconds")
+
+    @property
+    def _seconds(self) -> float:
+        age = self.older_than
+        return age.total_seconds() if isinstance(age, timedelta) else float(age)
+
+    def of(self, lake: LakeFiles, *, needs_lake_index: bool) -> dict[str, DataFile]:
+        """Return the chosen files by path.
+
+        Args:
+            lake: The files.
+            needs_lake_index: Whether an error is raised if new files cannot be found because there is no
+                lake index; else all files are new.
+
+        Raises:
+            IndexBuildError: If there is no lake index, but one is needed.
+        """
+        files = lake.files
+        if self.only == "new":
+            indexed = _indexed_before(lake, needs_lake_index=needs_lake_index)
+            files = {path: file for path, file in files.items() if path not in indexed}
+        tests: list[Callable[[DataFile], bool]] = []
+        if self.min_file_size:
+            tests.append(lambda file: file.size_bytes >= self.min_file_size)
+        if self._seconds:
+            latest = time.time() - self._seconds
+            tests.append(lambda file: _modified(file) <= latest)
+        return {path: file for path, file in files.items() if all(test(file) for test in tests)}
+
+
+def _indexed_before(lake: LakeFiles, *, needs_lake_index: bool) -> set[str]:
+    """Return the paths of the files that the lake index contains unchanged and that have been indexed."""
+    table = lake.open()
+    known = table.lake_index.known_files()
+    if known is None:
+        if needs_lake_index:
+            raise IndexBuildError(
+                "only='new' finds new files by the lake index, and there is none; build one with "
+                "lake_index='beside' or 'cache'",
+                reason="no-lake-index",
+            )
+        return set()
+    found = set()
+    for ordinal, file in enumerate(table.files):
+        footer = known.footer(ordinal, file.path)
+        if footer is not None and footer.directory is not None:
+            found.add(file.path)
+    return found
+
+
+def _modified(file: DataFile) -> float:
+    """Return the time of the last write in seconds since 1970; now if the store does not say."""
+    if file.times_ns is not None:
+        return file.times_ns[0] / 1e9
+    if file.modified is not None:
+        return file.modified
+    return time.time() if file.is_remote else os.stat(file.path).st_mtime

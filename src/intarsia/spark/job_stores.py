@@ -1,0 +1,62 @@
+"""The stores of jobs on ``s3a://``, which have the settings and the credentials of Spark."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from intarsia.spark.listing import Source, location_of, paths_of, python_path
+from intarsia.spark.rules import RuleLoader
+from intarsia.spark.sessions import is_connect
+from intarsia.spark.spark_stores import storage_options
+from intarsia.storage import StorageOptions, offered_options, split_url
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def options_of_spark(spark: SparkSession, source: Source) -> dict[str, StorageOptions]:
+    """Return the options of the stores of some paths or tables with ``s3a://``, by their URLs.
+
+    Args:
+        spark: The session. A client of Connect has no options, and neither has a session without S3A.
+        source: The paths and tables.
+    """
+    found: dict[str, StorageOptions] = {}
+    if is_connect(spark):
+        return found
+    for name in paths_of(source):
+        location = location_of(spark, name)
+        if not location.startswith("s3a://"):
+            continue
+        conf = spark._jsparkSession.sessionState().newHadoopConf()
+        loader = RuleLoader(spark, needs_executors=False)
+        settings = json.loads(loader.call("intarsia.spark.StoreSettings", "json", location, conf))
+        if "options" in settings:
+            bucket, _ = split_url(python_path(location, decode=False))
+            found[bucket] = storage_options(settings["options"])
+    return found
+
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def with_stores_of_spark(job: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Let a job on a lake, and its tasks, access objects with the settings and the credentials of Spark.
+
+    Args:
+        job: A function of a session, ``spark``, and of the lake, ``path``.
+    """
+    signature = inspect.signature(job)
+
+    @functools.wraps(job)
+    def run(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+        called = signature.bind(*arguments, **named).arguments
+        with offered_options(options_of_spark(called["spark"], called["path"])):
+            return job(*arguments, **named)
+
+    return run

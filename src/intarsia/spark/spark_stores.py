@@ -1,0 +1,104 @@
+"""The stores of the objects that an enabled session reads, with the settings and the credentials of Spark.
+
+They come with each request of the JVM. Secrets are kept only in the open stores; messages do not contain
+them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping
+from hashlib import blake2b
+from typing import Any, Final
+
+from intarsia.spark.listing import python_path
+from intarsia.storage import find_store
+
+#: Number of stores that are kept open, with their connections.
+_STORES: Final = 8
+
+
+class Credentials:
+    """A provider of credentials for obstore that can be sent to executors, and has no ``repr`` of them."""
+
+    def __init__(self, found: Mapping[str, Any]) -> None:
+        self._found = dict(found)
+
+    def __call__(self) -> dict[str, Any]:
+        """Return the key, its secret and its token."""
+        return {**self._found, "expires_at": None}
+
+
+def storage_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of `intarsia.open` for those of ``StoreSettings.java``."""
+    settings = dict(options)
+    credentials = settings.pop("credentials")
+    # not as settings, which the environment would complete with its own
+    if "access_key_id" in credentials:
+        return {**settings, "credential_provider": Credentials(credentials)}
+    return {**settings, "skip_signature": True}
+
+
+class SparkStores:
+    """The open stores, by a digest of the settings of Spark."""
+
+    def __init__(self) -> None:
+        self._salt = os.urandom(16)
+        self._lock = threading.Lock()
+        self._stores: OrderedDict[Hashable, Any] = OrderedDict()
+
+    def find(self, name: str, options: Mapping[str, Any], timeout_ms: int) -> tuple[Any, bytes]:
+        """Return a store, and a digest of its name and its options.
+
+        Args:
+            name: The URL of the bucket.
+            options: Options of `intarsia.open`, and ``credentials``, which are empty for anonymous access.
+            timeout_ms: The time limit of a plan; 0 for none.
+        """
+        text = json.dumps([name, options, timeout_ms], sort_keys=True)
+        digest = blake2b(text.encode(), key=self._salt, digest_size=16).digest()
+        with self._lock:
+            store = self._stores.get(digest)
+            if store is None:
+                settings = dict(options)
+                if timeout_ms:
+                    settings["deadline_seconds"] = timeout_ms / 1000
+                store, _ = find_store(name, storage_options(settings))
+            self._stores[digest] = store
+            self._stores.move_to_end(digest)
+            while len(self._stores) > _STORES:
+                self._stores.popitem(last=False)
+        return store, digest
+
+
+class SparkObjects:
+    """The objects of a request.
+
+    Args:
+        request: The request.
+        known: The open stores.
+    """
+
+    def __init__(self, request: Mapping[str, Any], known: SparkStores) -> None:
+        self._e_tags = request.get("etags")
+        self._stores: dict[str, tuple[Any, bytes]] = {}
+        self.unplannable: str | None = None
+        for name, found in request.get("stores", {}).items():
+            if "reason" in found:
+                self.unplannable = found["reason"]
+            else:
+                url = python_path(f"{name}/", decode=False)
+                self._stores[url] = known.find(
+                    url.rstrip("/"), found["options"], request["settings"]["timeout_ms"]
+                )
+
+    def find(self, ordinal: int, path: str) -> tuple[Any, str, str, bytes] | None:
+        """Return the store of an object, its key and its ETag, and a digest of how it is read."""
+        if self._e_tags is None or self._e_tags[ordinal] is None:
+            return None  # nothing would show that it was replaced
+        end = path.find("/", path.find("://") + 3) + 1
+        found = self._stores.get(path[:end])
+        return None if found is None else (found[0], path[end:], self._e_tags[ordinal], found[1])

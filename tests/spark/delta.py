@@ -1,0 +1,472 @@
+"""Delta tables in an enabled session. The checks run in a process with a Spark that Delta supports."""
+
+import contextlib
+import functools
+import json
+import os
+import random
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia import spark as ias
+from tests.lake.index.lakes import age
+from tests.spark import lakes
+from tests.spark.comparing import settings
+from tests.spark.skipping import SWITCH, scans
+
+#: The settings of a session, apart from ``spark.jars`` and ``spark.sql.extensions``.
+SESSION = {
+    SWITCH: "true",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.hadoop.parquet.block.row.count.limit": "30",
+    "spark.hadoop.parquet.page.row.count.limit": "6",
+    "spark.log.level": "ERROR",
+    "spark.master": "local[2]",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+
+ROWS = 60
+
+INDEXES = (
+    *((ia.Distinct, name) for name in ("i", "cat", "dt")),
+    *((ia.Bloom, name) for name in ("l", "s", "st.x")),
+    *((ia.ZoneMap, name) for name in ("d", "f", "wide", "ntz")),
+    (ia.Ngram, "s"),
+    (ia.RowMap, "u"),
+)
+
+#: Spark's own skipping by bounds without NaN misses rows, so only its results without it are right.
+NO_PUSHDOWN = {"spark.sql.parquet.filterPushdown": "false"}
+
+AT_ONCE = 25
+
+
+@functools.cache
+def source():
+    """Return a lake of plain Parquet files."""
+    return lakes.write_with_pyarrow(Path(tempfile.mkdtemp(prefix="lake", dir=os.getcwd())), rows=ROWS)
+
+
+def write(spark, folder, *columns, partition_by=(), **properties):
+    """Write the lake as a Delta table, with a file for each file, or for each partition of it.
+
+    The log has no bounds, by which Delta itself would leave out most of the files.
+    """
+    names = [field.name for field in lakes.SCHEMA if field.name != "much"]
+    with settings(spark, {"spark.sql.files.openCostInBytes": str(1 << 30)}):  # a task for each file
+        frame = spark.read.parquet(source()).selectExpr(*(columns or names))
+        frame = frame.sortWithinPartitions(frame.i if "i" in frame.columns else frame.columns[0])
+        properties = {"dataSkippingNumIndexedCols": "0", **properties}
+        writer = frame.write.format("delta").partitionBy(*partition_by)
+        writer.options(**{f"delta.{key}": value for key, value in properties.items()}).save(
+            os.path.abspath(folder)
+        )
+    return named(folder)
+
+
+def named(folder):
+    """Return the name of a table in SQL."""
+    return f"delta.`{os.path.abspath(folder)}`"
+
+
+def data_files(folder):
+    return sorted(path for path in Path(folder).rglob("*.parquet") if "_delta_log" not in path.parts)
+
+
+def attach(folder, names=None):
+    """Attach indexes to the files of a table, as if some time ago; ``names`` are those in its files."""
+    chosen = [(kind, (names or {}).get(name, name)) for kind, name in INDEXES]
+    for path in data_files(folder):
+        columns = {leaf.path for leaf in pq.ParquetFile(path).schema}
+        ia.attach(path, [kind(name) for kind, name in chosen if name in columns])
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+        age(path)
+
+
+def detach(folder):
+    for path in data_files(folder):
+        ia.detach(path)
+        age(path)
+
+
+def run(spark, query):
+    """Return the rows of a query, as text, without order, and its frame."""
+    frame = spark.sql(query)
+    return sorted(map(str, frame.collect())), frame
+
+
+def compare(spark, query):
+    """Compare the rows of a query with those of plain Spark; return its skips, and the files saved."""
+    with settings(spark, {SWITCH: "false"}):
+        expected, plain = run(spark, query)
+    before = ias.last_skips(spark)
+    found, frame = run(spark, query)
+    assert found == expected, (query, Counter(found) - Counter(expected), Counter(expected) - Counter(found))
+    after = ias.last_skips(spark)
+    skips = [] if after == before else list(after)
+    assert not [skip for skip in skips if (skip.reason or "").startswith("failed")], skips
+    saved = sum(files for files, _ in scans(plain)) - sum(files for files, _ in scans(frame))
+    return skips, saved
+
+
+# --- random queries --------------------------------------------------------------------------------------
+
+
+def rows_of_each(spark, table, predicates):
+    """Return the rows of each predicate, from one query, and the number of files; None if refused."""
+    from pyspark.errors import PySparkException
+
+    whole = spark.table(table)
+    branches = [
+        whole.where(text).selectExpr(f"{place} AS p", "_metadata.file_path AS f", "xxhash64(*) AS h")
+        for place, text in enumerate(predicates)
+    ]
+    frame = functools.reduce(lambda one, other: one.unionAll(other), branches)
+    try:
+        rows = frame.collect()
+    except PySparkException:
+        return None
+    found = [Counter() for _ in predicates]
+    for place, *row in rows:
+        found[place][tuple(row)] += 1
+    return found, sum(files for files, _ in scans(frame))
+
+
+def check_predicates(spark, table, count):
+    """Compare the rows of random predicates with those of plain Spark."""
+    rng = random.Random(f"predicates {count}")
+    predicates = [lakes.predicate(rng) for _ in range(count)]
+    before = after = compared = 0
+    with settings(spark, NO_PUSHDOWN):
+        for first in range(0, count, AT_ONCE):
+            for batch, (expected, plain) in _plainly(spark, table, predicates[first : first + AT_ONCE]):
+                found, enabled = rows_of_each(spark, table, batch)
+                skips = ias.last_skips(spark)
+                assert not [skip for skip in skips if (skip.reason or "").startswith("failed")], skips
+                for text, these, those in zip(batch, found, expected, strict=True):
+                    assert these == those, (text, these - those, those - these)
+                before, after, compared = before + plain, after + enabled, compared + len(batch)
+    assert compared > count / 2
+    assert after < before * 0.95, (before, after)  # otherwise this check proves nothing
+
+
+def _plainly(spark, table, predicates):
+    """Return batches of predicates that Spark accepts, with their rows and files in plain Spark."""
+    with settings(spark, {SWITCH: "false"}):
+        found = rows_of_each(spark, table, predicates)
+    if found is not None:
+        return [(predicates, found)]
+    if len(predicates) == 1:
+        return []
+    half = len(predicates) // 2
+    return [*_plainly(spark, table, predicates[:half]), *_plainly(spark, table, predicates[half:])]
+
+
+def check_plans(spark, table, count):
+    """Compare random plans with plain Spark."""
+    from pyspark.errors import PySparkException
+
+    from tests.spark.test_skipping_random import NARROW, PLANS
+
+    rng = random.Random("plans")
+    spark.table(table).createOrReplaceTempView("lake")
+    saved = done = 0
+    with settings(spark, NO_PUSHDOWN):
+        for ordinal in range(count):
+            plan = PLANS[ordinal % len(PLANS)]
+            p, q = (rng.choice([rng.choice(NARROW), lakes.predicate(rng, depth=1)]) for _ in range(2))
+            text = plan.replace("a.{p}", "({pa})")
+            text = text.format(p=f"({p})", q=f"({q})", pa=f"({p})", qa="a.i < 40000")
+            with contextlib.suppress(PySparkException):
+                saved += compare(spark, text)[1]
+                done += 1
+    spark.catalog.dropTempView("lake")
+    assert done > count / 2
+    assert saved > 0, saved
+
+
+# --- checks ----------------------------------------------------------------------------------------------
+
+
+def check_plain(spark, predicates, plans):
+    """Files, row groups, pages and rows of a table without deleted rows are skipped."""
+    table = write(spark, "plain")
+    attach("plain")
+    skips, saved = compare(spark, f"SELECT * FROM {table} WHERE u = 10400")
+    report = skips[0].report
+    assert saved == 7
+    assert report["files"] == {**report["files"], "total": 8, "read": 1}
+    assert report["row_groups"]["read"] < report["row_groups"]["total"]
+    assert report["pages"]["read"] < report["pages"]["total"]
+    assert 0 < report["rows"]["candidates"] < ROWS / 2
+    frame = spark.table(table).where("u = 10400")
+    assert len(frame.collect()) == scans(frame)[0][1]  # only these rows come out of the scan
+    check_predicates(spark, table, predicates)
+    check_plans(spark, table, plans)
+
+
+def check_deleted(spark, predicates, plans):
+    """Deleted rows never come back, however the rows of their files are selected."""
+    table = write(spark, "deleted", partition_by=["bo"], enableDeletionVectors="true")
+    attach("deleted")
+    spark.sql(f"DELETE FROM {table} WHERE i % 3000 = 1000 OR s LIKE '%x' OR u BETWEEN 16000 AND 16800")
+    spark.sql(f"UPDATE {table} SET s = 'k10' WHERE i = 43000")
+    assert not spark.sql(f"SELECT * FROM {table} WHERE i = 13000").collect()
+    skips, saved = compare(spark, f"SELECT * FROM {table} WHERE u = 18400")
+    assert saved > 0
+    assert skips[0].report["rows"]["candidates"] < ROWS
+    frame = spark.table(table).where("u = 18400")
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    assert "__delta_internal_is_row_deleted" in plan
+    assert "Intarsia" in plan
+    check_predicates(spark, table, predicates)
+    check_plans(spark, table, plans)
+    with settings(spark, {"spark.databricks.delta.deletionVectors.useMetadataRowIndex": "false"}):
+        _, saved = compare(spark, f"SELECT * FROM {table} WHERE u = 18400")
+        assert saved > 0
+        frame = spark.table(table).where("u = 18400")
+        assert frame.collect()
+        assert scans(frame)[0][1] == ROWS  # the file is read as a whole
+        check_predicates(spark, table, predicates // 3)
+
+
+MERGE = """
+    MERGE INTO {} t USING (SELECT DISTINCT i FROM {} WHERE u = 32000) s ON t.i = s.i
+    WHEN MATCHED THEN UPDATE SET s = 'merged'
+"""
+
+
+#: The columns of the lake, some of which get their names, types and ids later.
+BEFORE = {"s": "text", "u": "v", "b": "b", "bo": "flag", "i": "i", "by": "by", "f": "f"}
+
+AFTER = (
+    "RENAME COLUMN text TO s",
+    "RENAME COLUMN v TO u",
+    "RENAME COLUMN flag TO bo",
+    "RENAME COLUMN st.z TO x",
+    "ALTER COLUMN i TYPE bigint",
+    "ALTER COLUMN by TYPE int",
+    "ALTER COLUMN f TYPE double",
+    "DROP COLUMN b",  # the new one has another id: rows of old files are null
+    "ADD COLUMN b binary",
+    "RENAME COLUMN l TO old",
+    "ADD COLUMN l bigint",
+)
+
+
+def check_mapped(spark, mode, predicates, plans):
+    """Columns whose names, types and ids have changed have the values of plain Spark."""
+    folder = f"mapped-{mode}"
+    properties = {
+        "columnMapping.mode": mode,
+        "enableDeletionVectors": "true",
+        "enableTypeWidening": "true",
+        "enableRowTracking": "true",
+    }
+    names = [field.name for field in lakes.SCHEMA if field.name not in ("much", "st")]
+    columns = [f"{name} AS {BEFORE.get(name, name)}" for name in names]
+    struct = "named_struct('z', st.x, 'Y', st.Y) AS st"
+    table = write(spark, folder, *columns, struct, partition_by=["flag"], **properties)
+    _attach_mapped(folder)
+    for change in AFTER:
+        spark.sql(f"ALTER TABLE {table} {change}")
+    changed = {"old": "l + 1", "i": "bigint(i)", "by": "int(`by`)", "f": "double(f)"}
+    columns = [f"{changed.get(name, f'`{name}`')} AS `{name}`" for name in spark.table(table).columns]
+    lake = spark.read.parquet(source()).selectExpr(*columns).coalesce(1)
+    lake.write.format("delta").mode("append").save(os.path.abspath(folder))
+    spark.sql(f"DELETE FROM {table} WHERE i % 3000 = 1000")
+    for query, least in (
+        ("u = 18400", 1),
+        ("s LIKE 'k23%'", 1),
+        ("st.x = 23", 1),
+        ("l = 9007199254740995", 1),
+        ("b = X'17ff'", 1),
+        ("old = 9007199254740996", 0),
+        ("bo AND i = 23000", 1),
+    ):
+        _, saved = compare(spark, f"SELECT *, _metadata.row_id FROM {table} WHERE {query}")
+        assert saved >= least, (query, saved)
+    check_predicates(spark, table, predicates)
+    check_plans(spark, table, plans)
+
+
+def _attach_mapped(folder):
+    """Attach indexes to files with the names of the mapping in the first version of a table."""
+    log = Path(folder, "_delta_log", f"{0:020}.json").read_text().splitlines()
+    schema = next(json.loads(line)["metaData"]["schemaString"] for line in log if "metaData" in line)
+    later = {before: after for after, before in BEFORE.items()}
+    key = "delta.columnMapping.physicalName"
+    found = {}
+    for field in json.loads(schema)["fields"]:
+        found[later.get(field["name"], field["name"])] = name = field["metadata"][key]
+        if field["name"] == "st":
+            found["st.x"] = f"{name}.{field['type']['fields'][0]['metadata'][key]}"
+    attach(folder, found)
+
+
+def check_changes(spark):
+    """Commands of an enabled session leave the table that those of a plain one leave."""
+    commands = (
+        "UPDATE {} SET s = 'new', i = i + 1 WHERE u IN (10400, 16800)",
+        "DELETE FROM {} WHERE u BETWEEN 24000 AND 25600",
+        MERGE,
+        "INSERT INTO {} SELECT * FROM {} WHERE u = 800",
+        "OPTIMIZE {}",
+        "DELETE FROM {} WHERE s = 'new'",
+    )
+    properties = {"enableDeletionVectors": "true", "enableChangeDataFeed": "true"}
+    write(spark, "plainly", **properties)
+    attach("plainly")
+    shutil.copytree("plainly", "enabled")
+    for path in data_files("enabled"):
+        age(path)
+    for command in commands:
+        with settings(spark, {SWITCH: "false"}):
+            spark.sql(command.replace("{}", named("plainly")))
+            expected = _contents(spark, "plainly")
+        spark.sql(command.replace("{}", named("enabled")))
+        assert _contents(spark, "enabled") == expected, command
+    changes = "SELECT * EXCEPT (_commit_timestamp) FROM table_changes_by_path('{}', 0)"
+    with settings(spark, {SWITCH: "false"}):
+        expected, _ = run(spark, changes.format(os.path.abspath("plainly")))
+    assert run(spark, changes.format(os.path.abspath("enabled")))[0] == expected
+
+
+def _contents(spark, folder):
+    frame = spark.read.format("delta").load(os.path.abspath(folder))
+    return Counter(map(str, frame.collect()))
+
+
+def check_history(spark):
+    """Old versions, clones, cached frames and files that have changed give the rows of plain Spark."""
+    table = write(spark, "history", enableDeletionVectors="true")
+    attach("history")
+    query = "SELECT * FROM {} WHERE u = 16800"
+    frame = spark.sql(query.format(table))
+    rows = sorted(map(str, frame.collect()))
+    assert rows
+    detach("history")  # the plan of the frame is that of longer files
+    again = frame.select("*")
+    assert sorted(map(str, frame.collect())) == rows
+    assert sorted(map(str, again.collect())) == rows
+    attach("history")
+    assert sorted(map(str, again.collect())) == rows
+    spark.sql(f"DELETE FROM {table} WHERE u = 16800")
+    assert not spark.sql(query.format(table)).collect()
+    _, saved = compare(spark, query.format(f"{table} VERSION AS OF 0"))
+    assert saved > 0
+    assert sorted(map(str, spark.sql(query.format(f"{table} VERSION AS OF 0")).collect())) == rows
+    clone = named("clone")
+    spark.sql(f"CREATE TABLE {clone} SHALLOW CLONE {table} VERSION AS OF 0")
+    _, saved = compare(spark, query.format(clone))
+    assert saved > 0
+    cached = spark.sql(query.format(clone)).cache()
+    assert sorted(map(str, cached.collect())) == rows
+    cached.unpersist()
+
+
+def check_faults(spark):
+    """Without a planner, or with one that is slow or wrong, queries return the rows of plain Spark."""
+    table = write(spark, "faults", enableDeletionVectors="true")
+    attach("faults")
+    spark.sql(f"DELETE FROM {table} WHERE u = 16000")
+    query = f"SELECT * FROM {table} WHERE u BETWEEN 15200 AND 16800"
+    with settings(spark, {SWITCH: "false"}):
+        expected, _ = run(spark, query)
+
+    def dead(request):
+        raise OSError("dead")
+
+    answers = (dead, lambda request: "{", lambda request: '{"files": 3, "kept": []}', lambda request: "{}")
+    for answer in answers:
+        ias.enable(spark, planner=answer)
+        assert run(spark, query)[0] == expected
+        assert ias.last_skips(spark)[0].reason.startswith("failed")
+    ias.enable(spark, timeout_seconds=0.2, planner=lambda request: __import__("time").sleep(2) or "{}")
+    assert run(spark, query)[0] == expected
+    assert ias.last_skips(spark)[0].reason.startswith("failed")
+    ias.enable(spark)
+    assert compare(spark, query)[1] > 0
+    ias.disable(spark)
+    assert run(spark, query)[0] == expected
+    ias.enable(spark)
+
+
+def check_jobs(spark):
+    """The jobs process the files of the current snapshot, by name or folder, also of a cached table."""
+    write(spark, "jobs", "*", "concat('a b%20+ü', bo) AS part", partition_by=["part"])
+    table = named("jobs")
+    old = data_files("jobs")
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES (delta.enableDeletionVectors = true)")
+    spark.sql(f"DELETE FROM {table} WHERE u = 16000")  # without a new file
+    spark.sql(f"CREATE TABLE of_jobs USING delta LOCATION '{os.path.abspath('jobs')}'")
+    spark.sql("OPTIMIZE of_jobs WHERE part = 'a b%20+ütrue'")
+    new = sorted(set(data_files("jobs")) - set(old))
+    assert new
+    cached = spark.table("of_jobs").cache()
+    rows = cached.count()
+    sizes = {path: path.stat().st_size for path in data_files("jobs")}
+    before = {path: path.read_bytes() for path in old if "true" in path.parent.name}
+    assert 0 < len(before) < len(old)
+    indexes = [ia.RowMap("u")]
+    report = ias.index(spark, "of_jobs", indexes, lake_index="beside", progress=False)
+    cached.unpersist()
+    live = sorted({*old, *new} - set(before))
+    assert {Path(file.path) for file in report.per_file} == {path.absolute() for path in live}
+    assert report.files_indexed == len(live)
+    assert report.lake_index.files_added == len(live)
+    assert {path: path.read_bytes() for path in before} == before
+    for same in (table, "jobs"):
+        assert ias.index(spark, same, indexes, progress=False).files_unchanged == len(live)
+    for path in live:
+        age(path)
+    assert spark.table("of_jobs").count() == rows
+    skips, saved = compare(spark, "SELECT * FROM of_jobs WHERE u = 16800")
+    assert skips
+    assert saved > 0
+    assert ias.verify(spark, "of_jobs", quick=True, progress=False).ok
+    assert {len(row.indexes) for row in ias.describe(spark, table, progress=False).collect()} == {1}
+    spark.sql("SET spark.databricks.delta.retentionDurationCheck.enabled = false")
+    spark.sql("VACUUM of_jobs RETAIN 0 HOURS")
+    assert data_files("jobs") == live
+    assert Path("jobs", "_intarsia").is_dir()
+    assert len(ias.detach(spark, "of_jobs", progress=False).per_file) == len(live)
+    assert {path: path.stat().st_size for path in live} == {path: sizes[path] for path in live}
+    compare(spark, "SELECT * FROM of_jobs WHERE u = 16800")
+    spark.sql("DELETE FROM of_jobs")
+    with pytest.raises(FileNotFoundError, match="current snapshot"):
+        ias.index(spark, "of_jobs", indexes, progress=False)
+    with pytest.raises(ia.UnsupportedFeatureError):  # it would count deleted rows
+        ias.aggregate(spark, "of_jobs", "count(*)")
+    spark.sql("DROP TABLE of_jobs")
+
+
+def check_configured(spark):
+    """A session with both extensions skips in Delta tables and in plain files."""
+    table = write(spark, "configured", enableDeletionVectors="true")
+    attach("configured")
+    spark.sql(f"DELETE FROM {table} WHERE u = 16000")
+    frame = spark.sql(f"SELECT * FROM {table} WHERE u BETWEEN 15200 AND 16800")
+    rows = sorted(map(str, frame.collect()))
+    assert sum(files for files, _ in scans(frame)) == 1, frame._jdf.queryExecution().toString()
+    with settings(spark, {SWITCH: "false"}):
+        assert rows == run(spark, f"SELECT * FROM {table} WHERE u BETWEEN 15200 AND 16800")[0]
+    attach(source())
+    frame = spark.read.parquet(source()).where("u = 10400")
+    assert frame.collect()
+    assert sum(files for files, _ in scans(frame)) == 1

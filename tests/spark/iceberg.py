@@ -1,0 +1,727 @@
+"""Iceberg tables in an enabled session. The checks run in a process with a Spark that Iceberg supports."""
+
+import functools
+import json
+import os
+import random
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia import spark as ias
+from tests.lake.index.lakes import age
+from tests.spark import lakes
+from tests.spark.comparing import settings
+from tests.spark.skipping import SWITCH
+
+#: Iceberg 1.12 and later read a file of up to 1 MiB at once, and refuse it if indexes have made it longer.
+LARGE = 1_100_000
+
+ROWS = 60
+
+#: Small row groups, whose size parquet-java checks after each of these numbers of rows. Without bounds in
+#: manifests, Iceberg itself leaves out no files.
+PROPERTIES = {
+    "write.metadata.metrics.default": "none",
+    "write.parquet.row-group-size-bytes": 300_000,
+    "write.parquet.row-group-check-min-record-count": 10,
+    "write.parquet.row-group-check-max-record-count": 10,
+    "write.parquet.compression-codec": "uncompressed",
+    "write.delete.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    "write.merge.mode": "merge-on-read",
+}
+
+INDEXES = (
+    *(ia.Distinct(name) for name in ("i", "cat", "dt")),
+    *(ia.Bloom(name) for name in ("l", "s", "st.x")),
+    *(ia.ZoneMap(name) for name in ("d", "f", "wide", "ts", "ntz")),
+    ia.Ngram("s"),
+    ia.RowMap("u"),
+)
+
+
+def enable(spark):
+    """Enable the session; `SWITCH` turns skipping off for a query."""
+    spark.conf.set(SWITCH, "true")
+    ias.enable(spark, timeout_seconds=60)
+
+
+def create(spark, table, columns, **properties):
+    spark.sql(f"DROP TABLE IF EXISTS {table} PURGE")
+    listed = ", ".join(f"'{key}'='{value}'" for key, value in {**PROPERTIES, **properties}.items())
+    spark.sql(f"CREATE TABLE {table} ({columns}) USING iceberg TBLPROPERTIES ({listed})")
+
+
+def files_of(spark, table):
+    """Return the paths of the data files of a table."""
+    rows = spark.sql(f"SELECT file_path FROM {table}.files WHERE content = 0 ORDER BY file_path").collect()
+    return [row[0].removeprefix("file:") for row in rows]
+
+
+def attach(spark, table, indexes=INDEXES):
+    """Attach those of the indexes whose columns a file has, to each large file, as if some time ago."""
+    for path in files_of(spark, table):
+        if not path.endswith(".parquet"):
+            continue
+        if os.path.getsize(path) < 1 << 20:
+            age(path)
+            continue
+        columns = {leaf.path for leaf in pq.ParquetFile(path).schema}
+        chosen = [index for index in indexes if index.column in columns]
+        ia.attach(path, chosen)
+        age(path)
+
+
+def run(spark, query):
+    """Return the rows of a query, as text, without order."""
+    frame = spark.sql(query) if isinstance(query, str) else query()
+    return sorted(map(str, frame.collect()))
+
+
+def compare(spark, query):
+    """Compare the rows of a query with those of plain Spark; return the skips of each scan."""
+    with settings(spark, {SWITCH: "false"}):
+        expected = run(spark, query)
+    before = ias.last_skips(spark)
+    found = run(spark, query)
+    assert found == expected, (query, Counter(found) - Counter(expected), Counter(expected) - Counter(found))
+    after = ias.last_skips(spark)
+    skips = [] if after == before else list(after)
+    assert not [skip for skip in skips if (skip.reason or "").startswith("failed")], skips
+    return skips
+
+
+def saved_files(skips):
+    """Return the number of files that were left out."""
+    reports = [skip.report for skip in skips if skip.reason is None]
+    return sum(report["files"]["total"] - report["files"]["read"] for report in reports)
+
+
+def saved_row_groups(skips):
+    """Return the number of row groups that were left out."""
+    reports = [skip.report for skip in skips if skip.reason is None]
+    return sum(report["row_groups"]["total"] - report["row_groups"]["read"] for report in reports)
+
+
+def read_row_groups(skips):
+    """Return the number of row groups that were read of tables of which some were left out."""
+    return sum(skip.report["row_groups"]["read"] for skip in skips if skip.reason is None)
+
+
+def output_rows(frame):
+    """Return the number of rows that come out of the scans of a frame that ran."""
+    found = []
+
+    def walk(plan):
+        name = plan.getClass().getSimpleName()
+        if name == "AdaptiveSparkPlanExec":
+            return walk(plan.executedPlan())
+        if name == "BatchScanExec":
+            found.append(plan.metrics().apply("numOutputRows").value())
+        if name.endswith("QueryStageExec"):
+            walk(plan.plan())
+        for children in (plan.children(), plan.subqueries()):
+            for place in range(children.size()):
+                walk(children.apply(place))
+        return None
+
+    walk(frame._jdf.queryExecution().executedPlan())
+    return found
+
+
+# --- tables ----------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def source():
+    """Return the folder of a lake whose files Iceberg's writer makes larger than `LARGE`."""
+    folder = Path(tempfile.mkdtemp(prefix="lake", dir=os.getcwd()))
+    rng = np.random.default_rng(1)
+    for ordinal, table in enumerate(lakes.tables(rows=ROWS)):
+        pad = pa.array([rng.bytes(LARGE // ROWS) for _ in range(ROWS)], pa.binary())
+        pq.write_table(table.append_column("pad", pad), folder / f"file-{ordinal}.parquet")
+    return folder
+
+
+@functools.cache
+def frame_columns():
+    return ", ".join(field.name for field in lakes.SCHEMA if field.name != "much")
+
+
+def append(spark, table, ordinals, *expressions):
+    for ordinal in ordinals:
+        frame = spark.read.parquet(str(source() / f"file-{ordinal}.parquet")).coalesce(1)
+        frame.selectExpr(*expressions).writeTo(table).append()
+
+
+#: The columns of `lakes.SCHEMA` in Iceberg's types, which have no small integers.
+TYPES = {
+    "by": "int",
+    "i": "int",
+    "l": "bigint",
+    "u": "int",
+    "f": "float",
+    "d": "double",
+    "dec": "decimal(9,2)",
+    "wide": "decimal(38,20)",
+    "s": "string",
+    "cat": "string",
+    "b": "binary",
+    "bo": "boolean",
+    "dt": "date",
+    "ts": "timestamp",
+    "ntz": "timestamp_ntz",
+    "st": "struct<x: bigint, Y: double>",
+    "pad": "binary",
+}
+
+
+def plain_table(spark):
+    """Create the lake as a table with indexes."""
+    create(spark, "ice.db.plain", ", ".join(f"{name} {kind}" for name, kind in TYPES.items()))
+    append(spark, "ice.db.plain", range(lakes.FILES), *TYPES)
+    attach(spark, "ice.db.plain")
+    return "ice.db.plain"
+
+
+def evolved_table(spark, version):
+    """Create the lake as a table whose columns, partitions and deleted rows have changed in between."""
+    table = f"ice.db.evolved{version}"
+    old = {**TYPES, "s": "string", "f": "float", "dec": "decimal(9,2)"}
+    names = {"s": "text", "u": "v", "v": "u", "cat": None}
+    columns = {names.get(name, name): kind for name, kind in old.items() if names.get(name, name)}
+    columns["st"] = "struct<z: bigint, Y: double>"
+    create(spark, table, ", ".join(f"{n} {k}" for n, k in columns.items()), **{"format-version": version})
+    values = {"text": "s", "v": "u", "st": "named_struct('z', st.x, 'Y', st.Y) AS st"}
+    append(
+        spark,
+        table,
+        range(3),
+        *(values[n] if n == "st" else f"{values.get(n, n)} AS {n}" for n in columns),
+    )
+    attach(spark, table, [*INDEXES, ia.Bloom("text"), ia.Distinct("v")])
+    for change in (
+        "RENAME COLUMN text TO s",
+        "RENAME COLUMN v TO u",
+        "RENAME COLUMN st.z TO x",
+        "ALTER COLUMN i TYPE bigint",
+        "ALTER COLUMN f TYPE double",
+        "ALTER COLUMN dec TYPE decimal(12,2)",
+        "DROP COLUMN b",  # the new one has another id: rows of old files are null
+        "ADD COLUMN b binary",
+        "ADD COLUMN cat string",
+        "ADD PARTITION FIELD truncate(i, 100000)",
+    ):
+        spark.sql(f"ALTER TABLE {table} {change}")
+    new = [row[0] for row in spark.sql(f"DESCRIBE {table}").collect() if row[0] in TYPES]
+    assert set(new) == set(TYPES)
+    select = ["named_struct('x', st.x, 'Y', st.Y) AS st" if name == "st" else name for name in new]
+    append(spark, table, range(3, 5), *select)
+    spark.sql(f"ALTER TABLE {table} REPLACE PARTITION FIELD truncate(i, 100000) WITH bo")
+    append(spark, table, range(5, lakes.FILES), *select)
+    spark.sql(f"DELETE FROM {table} WHERE i % 5000 = 1000 OR s LIKE '%x'")
+    spark.sql(f"UPDATE {table} SET s = 'k10', u = 10400 WHERE i = 43000")
+    attach(spark, table)
+    return table
+
+
+# --- random queries --------------------------------------------------------------------------------------
+
+AT_ONCE = 25
+
+
+def rows_of_predicates(spark, table, predicates):
+    """Return the rows of each predicate, from one query, and the skips; None where Spark refuses one."""
+    from pyspark.errors import PySparkException
+
+    columns = ", ".join(name for name in TYPES if name != "pad")
+    whole = spark.table(table)
+    branches = [
+        whole.where(text).selectExpr(f"{place} AS p", "i", f"xxhash64({columns}) AS h")
+        for place, text in enumerate(predicates)
+    ]
+    try:
+        rows = functools.reduce(lambda one, other: one.unionAll(other), branches).collect()
+    except PySparkException:
+        return None
+    found = [Counter() for _ in predicates]
+    for place, *row in rows:
+        found[place][tuple(row)] += 1
+    return found
+
+
+def check_predicates(spark, table, count, seed):
+    rng = random.Random(f"{table} {seed}")
+    compared, files, total = 0, 0, 0
+    while compared < count:
+        predicates = [lakes.predicate(rng) for _ in range(min(AT_ONCE, count - compared))]
+        compared += len(predicates)
+        for batch in _batches(spark, table, predicates):
+            with settings(spark, {SWITCH: "false"}):
+                expected = rows_of_predicates(spark, table, batch)
+            found = rows_of_predicates(spark, table, batch)
+            skips = ias.last_skips(spark)
+            assert not [skip for skip in skips if (skip.reason or "").startswith("failed")], skips
+            for text, these, those in zip(batch, found, expected, strict=True):
+                assert these == those, (text, these - those, those - these)
+            files += saved_files(skips)
+            total += len(batch) * lakes.FILES
+    assert files > total * 0.05, (files, total)  # otherwise this check proves nothing
+
+
+def _batches(spark, table, predicates):
+    """Divide predicates into batches that Spark accepts."""
+    with settings(spark, {SWITCH: "false"}):
+        if rows_of_predicates(spark, table, predicates) is not None:
+            return [predicates]
+    if len(predicates) == 1:
+        return []
+    half = len(predicates) // 2
+    return [*_batches(spark, table, predicates[:half]), *_batches(spark, table, predicates[half:])]
+
+
+def check_plans(spark, table, count):
+    from pyspark.errors import PySparkException
+
+    from tests.spark.test_skipping_random import NARROW, PLANS
+
+    rng = random.Random(f"plans {table}")
+    spark.table(table).drop("pad").createOrReplaceTempView("lake")
+    saved = done = 0
+    for ordinal in range(count):
+        plan = PLANS[ordinal % len(PLANS)]
+        p, q = (rng.choice([rng.choice(NARROW), lakes.predicate(rng, depth=1)]) for _ in range(2))
+        text = plan.replace("a.{p}", "({pa})").format(p=f"({p})", q=f"({q})", pa=f"({p})", qa="a.i < 40000")
+        try:
+            skips = compare(spark, text)
+        except PySparkException:
+            continue
+        done += 1
+        saved += saved_files(skips)
+    assert done > count / 2
+    assert saved > done, (saved, done)
+
+
+# --- single features -------------------------------------------------------------------------------------
+
+NEEDLES = "ice.db.needles"
+NEEDLE_ROWS = 80_000
+
+
+def needle(ordinal):
+    """Return a number that occurs in one row, and that bounds cannot exclude."""
+    return ordinal * 7919 % 100_003
+
+
+def needles_table(spark, table=NEEDLES, **properties):
+    """Create four files of seven row groups, with a `RowMap` each."""
+    create(
+        spark,
+        table,
+        "id bigint, user int, text string",
+        **{
+            "write.parquet.row-group-check-min-record-count": 1000,
+            "write.parquet.row-group-check-max-record-count": 1000,
+            **properties,
+        },
+    )
+    frame = spark.range(0, NEEDLE_ROWS, 1, 4)
+    frame.selectExpr(
+        "id",
+        "cast(id * 7919 % 100003 AS int) AS user",
+        "concat(sha2(cast(id AS string), 512), '#', id, '#') AS text",
+    ).writeTo(table).append()
+    attach(spark, table, [ia.RowMap("user"), ia.Ngram("text")])
+    return table
+
+
+def check_needles(spark):
+    needles_table(spark)
+    frame = spark.table(NEEDLES).where(f"user = {needle(3)}")
+    assert [row.id for row in frame.collect()] == [3]
+    (skip,) = ias.last_skips(spark)
+    report = skip.report
+    assert skip.reason is None
+    assert skip.paths == (NEEDLES,)
+    assert (report["files"]["read"], report["files"]["total"]) == (1, 4)
+    assert report["row_groups"]["read"] == 1
+    assert report["row_groups"]["total"] >= 28
+    assert report["rows"]["total"] == NEEDLE_ROWS
+    # Spark's node counts the rows that the report announces
+    assert output_rows(frame) == [report["rows"]["candidates"]]
+    assert report["rows"]["candidates"] < NEEDLE_ROWS / 20
+    assert frame.collect() == frame.collect()
+    # absent, and a row in each file
+    assert not compare(spark, f"SELECT * FROM {NEEDLES} WHERE user = 100002 AND id > 0")[0].reason
+    ids = [1, 25_000, 45_000, 79_999]
+    users = ", ".join(str(needle(one)) for one in ids)
+    skips = compare(spark, f"SELECT id FROM {NEEDLES} WHERE user IN ({users})")
+    assert read_row_groups(skips) == 4
+    # the plan is used for the size: a join broadcasts the needle
+    joined = spark.sql(
+        f"SELECT a.id FROM {NEEDLES} a JOIN {NEEDLES} b ON a.id = b.id WHERE b.user = {needle(3)}"
+    )
+    with settings(spark, {"spark.sql.autoBroadcastJoinThreshold": "2MB"}):
+        assert "BroadcastHashJoin" in joined._jdf.queryExecution().sparkPlan().toString()
+
+
+def check_scans_of_equal_filters(spark):
+    """Iceberg's scans are equal if their pushed filters are, whatever their tasks."""
+    needles_table(spark)
+    one, other = (f"text LIKE '%{text}'" for text in ("#44444", "#7777#"))
+    plain = f"SELECT max(id) FROM {NEEDLES} WHERE"
+    queries = [
+        f"SELECT (SELECT max(id) FROM {NEEDLES} WHERE {one}), (SELECT min(id) FROM {NEEDLES} WHERE {other})",
+        f"SELECT * FROM ({plain} {one}) UNION ALL ({plain} {other})",
+        f"WITH c AS (SELECT * FROM {NEEDLES} WHERE {other}) SELECT x.id FROM c x JOIN c y ON x.id = y.id",
+        f"SELECT a.id FROM {NEEDLES} a JOIN {NEEDLES} b ON a.id = b.id WHERE a.{one} AND b.{other}",
+        f"SELECT id FROM {NEEDLES} WHERE id IN (SELECT id FROM {NEEDLES} WHERE {one}) AND {other}",
+        f"SELECT count(*) FROM {NEEDLES} WHERE id > (SELECT max(id) - 10 FROM {NEEDLES} WHERE {one})",
+        f"SELECT id FROM {NEEDLES} WHERE {other} UNION SELECT count(*) FROM {NEEDLES}",
+        f"SELECT count(*) FROM {NEEDLES} GROUP BY id % 3 UNION ALL {plain} {other}",
+    ]
+    assert sum(saved_row_groups(compare(spark, query)) for query in queries) > 28
+    for condition in (one, other):
+        frame = spark.table(NEEDLES).where(condition)
+        frame.cache()
+        compare(spark, lambda frame=frame: frame.where("id % 2 = 1"))
+        compare(spark, lambda: spark.table(NEEDLES).where(other))
+        frame.unpersist(True)
+
+
+def check_partitions(spark):
+    """Partition columns, their pruning at run time, and a join on them."""
+    create(spark, "ice.db.parts", "id bigint, day int, user int, text string", **{"format-version": 2})
+    spark.sql("ALTER TABLE ice.db.parts ADD PARTITION FIELD day")
+    needles_table(spark)
+    spark.table(NEEDLES).selectExpr("id", "cast(id / 20000 AS int) AS day", "user", "text").sort(
+        "day"
+    ).coalesce(1).writeTo("ice.db.parts").append()
+    attach(spark, "ice.db.parts", [ia.RowMap("user"), ia.Distinct("day")])
+    spark.table(NEEDLES).where(f"user = {needle(9)}").createOrReplaceTempView("one")
+    users = f"{needle(25_000)}, {needle(26_000)}, {needle(45_000)}"
+    queries = [
+        f"SELECT * FROM ice.db.parts WHERE user = {needle(30_000)} AND day = 1",
+        f"SELECT * FROM ice.db.parts WHERE user = {needle(30_000)} AND day = 2",
+        f"SELECT * FROM ice.db.parts WHERE user = {needle(30_000)} OR day = 7",
+        f"SELECT * FROM ice.db.parts p JOIN one ON p.day = one.id - 8 WHERE p.user IN ({users})",
+        f"SELECT _file IS NULL, _pos, _spec_id, id FROM ice.db.parts WHERE user = {needle(30_000)}",
+        "SELECT count(*) FROM ice.db.parts WHERE _pos < 10 AND user < 50000",
+        f"SELECT count(*) FROM ice.db.parts WHERE _file LIKE '%parquet' AND user = {needle(30_000)}",
+    ]
+    assert sum(saved_row_groups(compare(spark, query)) for query in queries) > 20
+    grouping = "spark.sql.iceberg.planning.preserve-data-grouping"
+    spark.conf.set(grouping, "true")
+    for query in queries:
+        compare(spark, query)
+    spark.conf.unset(grouping)
+
+
+def check_history(spark):
+    """Time travel, tags, branches, and the tables of metadata."""
+    table = needles_table(spark, "ice.db.history")
+    first = spark.sql(f"SELECT snapshot_id FROM {table}.snapshots").collect()[0][0]
+    spark.sql(f"ALTER TABLE {table} CREATE TAG before")
+    spark.sql(f"ALTER TABLE {table} CREATE BRANCH other")
+    spark.sql(f"ALTER TABLE {table} RENAME COLUMN user TO person")
+    spark.sql(f"ALTER TABLE {table} ADD COLUMN user int")
+    spark.sql(f"INSERT INTO {table}.branch_other SELECT -1, {needle(3)}, 'x', 5")
+    spark.sql(f"DELETE FROM {table} WHERE person = {needle(5)}")
+    queries = [
+        *(f"SELECT * FROM {table} VERSION AS OF {first} WHERE user = {needle(one)}" for one in (3, 5)),
+        f"SELECT * FROM {table} VERSION AS OF 'before' WHERE user = {needle(5)}",
+        *(f"SELECT * FROM {table}.branch_other WHERE person = {needle(one)}" for one in (3, 5)),
+        *(f"SELECT * FROM {table} WHERE person = {needle(one)}" for one in (3, 5)),
+        f"SELECT * FROM {table} WHERE user IS NULL AND person = {needle(7)}",
+    ]
+    for query in queries:
+        assert saved_row_groups(compare(spark, query)) >= 20, query
+    assert len(run(spark, queries[0])) == 1
+    # old files have no column of the new field
+    assert saved_files(compare(spark, f"SELECT * FROM {table} WHERE user = {needle(3)}")) == 4
+    for name, condition in (
+        ("files", "file_size_in_bytes > 5"),
+        ("entries", "status < 2"),
+        ("snapshots", "operation = 'append'"),
+        ("history", "is_current_ancestor"),
+        ("all_data_files", "record_count > 1"),
+        ("position_deletes", "pos > 1"),
+        ("partitions", "record_count > 1"),
+        ("refs", "name = 'before'"),
+    ):
+        assert not compare(spark, f"SELECT * FROM {table}.{name} WHERE {condition}"), name
+
+
+def check_writes(spark):
+    """DELETE, UPDATE, MERGE and INSERT change the same rows, and their plans are not changed."""
+    found = {}
+    merged = "WHEN MATCHED AND s.id = 9 THEN DELETE WHEN MATCHED THEN UPDATE SET text = 'merged'"
+    for mode in ("merge-on-read", "copy-on-write"):
+        for switch in ("false", "true"):
+            modes = {f"write.{what}.mode": mode for what in ("delete", "update", "merge")}
+            table = needles_table(spark, "ice.db.written", **modes)
+            with settings(spark, {SWITCH: "true"}):
+                run(spark, f"SELECT * FROM {table} WHERE user = {needle(1)}")
+            before = ias.last_skips(spark)
+            matched = f"(SELECT * FROM {table} WHERE user IN ({needle(9)}, {needle(70_000)}))"
+            with settings(spark, {SWITCH: switch}):
+                for change in (
+                    f"DELETE FROM {table} WHERE user = {needle(3)}",
+                    f"DELETE FROM {table} WHERE id IN (SELECT id + 1 FROM {table} WHERE user = {needle(30)})",
+                    f"UPDATE {table} SET text = 'changed' WHERE user = {needle(40_000)}",
+                    f"MERGE INTO {table} t USING {matched} s ON t.id = s.id AND t.user = s.user {merged}",
+                    f"INSERT INTO {table} SELECT -id, user, text FROM {table} WHERE user = {needle(60_000)}",
+                ):
+                    spark.sql(change)
+            assert ias.last_skips(spark) == before
+            for one in (3, 31, 9, 70_000, 60_000, 40_000) if switch == "true" else ():
+                compare(spark, f"SELECT * FROM {table} WHERE user = {needle(one)}")
+            found[mode, switch] = run(spark, f"SELECT * FROM {table} WHERE id < 100 OR id % 10000 = 0")
+    assert len(set(map(tuple, found.values()))) == 1
+    assert not [row for row in found["merge-on-read", "true"] if row.startswith(("Row(id=3,", "Row(id=31,"))]
+
+
+def check_other_formats(spark):
+    """Files of other formats in the same table, and files without field ids."""
+    table = needles_table(spark, "ice.db.mixed")
+    for name, ids in (("orc", (100_000, 100_500)), ("avro", (200_000, 200_500))):
+        spark.range(*ids).selectExpr(
+            "id", "cast(id * 7919 % 100003 AS int) AS user", "cast(id AS string) AS text"
+        ).writeTo(table).option("write-format", name).append()
+    for one in (3, 100_001, 200_001):
+        skips = compare(spark, f"SELECT * FROM {table} WHERE user = {needle(one)}")
+        assert saved_row_groups(skips) >= 25
+    folder = Path(tempfile.mkdtemp(dir=os.getcwd()))
+    columns = {"id": range(10), "user": range(10, 20), "text": ["x" * 200_000] * 10}
+    pq.write_table(pa.table(columns), folder / "a.parquet", compression="none", use_dictionary=False)
+    assert os.path.getsize(folder / "a.parquet") > LARGE
+    ia.attach(folder / "a.parquet", [ia.RowMap("user")])
+    age(folder / "a.parquet")
+    create(spark, "ice.db.added", "id bigint, user bigint, text string")
+    spark.sql(f"CALL ice.system.add_files(table => 'db.added', source_table => '`parquet`.`{folder}`')")
+    assert "schema.name-mapping.default" in str(spark.sql("SHOW TBLPROPERTIES ice.db.added").collect())
+    assert len(run(spark, "SELECT * FROM ice.db.added WHERE user = 15")) == 1
+    assert saved_files(compare(spark, "SELECT * FROM ice.db.added WHERE user = 30 AND id >= 0")) == 1
+    spark.sql("ALTER TABLE ice.db.added RENAME COLUMN user TO person")
+    spark.sql("ALTER TABLE ice.db.added ADD COLUMN user bigint")
+    assert saved_files(compare(spark, "SELECT * FROM ice.db.added WHERE person = 30 AND id >= 0")) == 1
+    compare(spark, "SELECT * FROM ice.db.added WHERE user IS NULL AND person = 15")
+    # without a mapping, Iceberg counts columns
+    spark.sql("ALTER TABLE ice.db.added UNSET TBLPROPERTIES ('schema.name-mapping.default')")
+    compare(spark, "SELECT * FROM ice.db.added WHERE person = 15")
+
+
+def check_changed_files(spark):
+    """Indexes are attached and detached between planning and running; a file gets another layout."""
+    table = needles_table(spark, "ice.db.changed")
+    frame = spark.table(table).where(f"user IN ({needle(3)}, {needle(30_000)})")
+    expected = run(spark, lambda: frame)
+    assert read_row_groups(ias.last_skips(spark)) == 2
+    frames = {"planned": frame.select("*")}
+    frames["planned"]._jdf.queryExecution().executedPlan()
+    for name, change in (
+        ("detached", ia.detach),
+        ("indexed", lambda path: ia.attach(path, [ia.RowMap("user"), ia.Bloom("id")])),
+    ):
+        for path in files_of(spark, table):
+            change(path)
+            age(path)
+        frames[name] = frame.select("*")
+        for one in frames.values():
+            assert run(spark, lambda one=one: one) == expected
+        assert read_row_groups(ias.last_skips(spark)) == (2 if name == "indexed" else 0)
+    # another layout of the same rows: the offsets in the manifest are those of the first one
+    first = files_of(spark, table)[0]
+    rows = pq.read_table(first)
+    Path(first).parent.joinpath(f".{Path(first).name}.crc").unlink(missing_ok=True)
+    pq.write_table(rows, first, row_group_size=1500, compression="none", use_dictionary=False)
+    ia.attach(first, [ia.RowMap("user")])
+    age(first)
+    assert run(spark, lambda: frame.select("*")) == expected
+
+
+def check_faults(spark):
+    """A planner that fails, answers wrongly, or is too slow; and an unknown version of Iceberg."""
+    table = needles_table(spark, "ice.db.faults")
+    query = f"SELECT * FROM {table} WHERE user = {needle(3)}"
+    with settings(spark, {SWITCH: "false"}):
+        expected = run(spark, query)
+
+    def fails(request):
+        raise RuntimeError("no")
+
+    def slow(request):
+        time.sleep(3)
+        return "{}"
+
+    wrong = [
+        {},
+        {"files": 3, "kept": []},
+        {"files": 4, "kept": [[9, 1]]},
+        {"files": 4, "kept": [["x"]]},
+        {"files": 4, "kept": [[]]},
+    ]
+    planners = [
+        fails,
+        slow,
+        lambda _: "[",
+        *(lambda _, answer=answer: json.dumps(answer) for answer in wrong),
+    ]
+    for planner in planners:
+        ias.enable(spark, timeout_seconds=0.5, planner=planner)
+        assert run(spark, query) == expected
+        (skip,) = ias.last_skips(spark)
+        assert skip.reason.startswith("failed")
+
+    def offsets(request):
+        # row groups that Iceberg cannot find: whole files are read
+        return json.dumps({"files": 4, "kept": [[file, 1, 5, 77] for file in range(4)], "report": {}})
+
+    ias.enable(spark, timeout_seconds=60, planner=offsets)
+    frame = spark.sql(query)
+    assert sorted(map(str, frame.collect())) == expected
+    assert sum(output_rows(frame)) == NEEDLE_ROWS
+    enable(spark)
+    assert read_row_groups(compare(spark, query)) == 1
+    loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    version = loader.loadClass("org.apache.iceberg.IcebergBuild").getDeclaredField("version")
+    version.setAccessible(True)
+    known = version.get(None)
+    version.set(None, "9.9.0")
+    try:
+        assert run(spark, query) == expected
+        (skip,) = ias.last_skips(spark)
+        assert "9.9.0" in skip.reason
+    finally:
+        version.set(None, known)
+    assert read_row_groups(compare(spark, query)) == 1
+
+
+def check_streams(spark):
+    """A stream from a table is not planned; a table that is joined with a stream is."""
+    table = needles_table(spark, "ice.db.streamed")
+    found = {}
+    for switch in ("false", "true"):
+        with settings(spark, {SWITCH: switch}):
+            rows = spark.readStream.table(table)
+            lookup = spark.table(table).where(f"user IN ({needle(3)}, {needle(30_000)})").select("id")
+            joined = rows.join(lookup, "id").where("id % 2 = 1 OR id = 30000")
+            query = joined.writeStream.format("memory").queryName(f"s{switch}").trigger(availableNow=True)
+            query.option("checkpointLocation", tempfile.mkdtemp(dir=os.getcwd())).start().awaitTermination()
+            found[switch] = run(spark, f"SELECT id, user FROM s{switch}")
+    assert len(found["true"]) == 2
+    assert found["true"] == found["false"]
+
+
+# --- jobs ------------------------------------------------------------------------------------------------
+
+
+def check_jobs(spark):
+    """The jobs process the data files of the current snapshot, but do not attach indexes to small ones."""
+    table = "ice.db.jobs"
+    create(spark, table, "id bigint, user int, text string")
+    rows = spark.range(0, 200_000, 1, 2).selectExpr(
+        "id",
+        "cast(id * 7919 % 100003 AS int) AS user",
+        "concat(sha2(cast(id AS string), 512), id) AS text",
+    )
+    rows.writeTo(table).append()
+    large = files_of(spark, table)
+    rows.where("id >= 199000").withColumn("id", -rows.id).coalesce(1).writeTo(table).append()
+    (small,) = set(files_of(spark, table)) - set(large)
+    assert min(map(os.path.getsize, large)) > 8 << 20 > os.path.getsize(small)
+    before = {path: Path(path).read_bytes() for path in (*large, small)}
+    with settings(spark, {SWITCH: "false"}):
+        expected = run(spark, f"SELECT count(*), sum(id), max(text) FROM {table}")
+    report = ias.index(spark, table, [ia.RowMap("user")], lake_index="beside", progress=False)
+    outcomes = {outcome.path: outcome for outcome in report.per_file}
+    assert set(outcomes) == {*large, small}
+    assert outcomes[small].code == "small-iceberg-file"
+    assert not [outcomes[path].error for path in large if outcomes[path].error]
+    assert Path(small).read_bytes() == before[small]
+    assert report.lake_index.files_added == 3
+    for path in (*large, small):
+        age(path)
+    # Iceberg reads the longer files with the lengths of its manifest
+    with settings(spark, {SWITCH: "false"}):
+        assert run(spark, f"SELECT count(*), sum(id), max(text) FROM {table}") == expected
+    skips = compare(spark, f"SELECT * FROM {table} WHERE user = {needle(3)} AND id >= 0")
+    assert read_row_groups(skips) <= 2 < saved_row_groups(skips)
+    assert ias.verify(spark, table, quick=True, progress=False).ok
+    assert {len(row.indexes) for row in ias.describe(spark, table, progress=False).collect()} == {0, 1}
+    # again, after rows were deleted and files compacted: the new file has no indexes
+    spark.sql(f"DELETE FROM {table} WHERE id = 3")
+    assert not run(spark, f"SELECT * FROM {table} WHERE user = {needle(3)} AND id BETWEEN 0 AND 9")
+    again = ias.index(spark, table, [ia.RowMap("user")], progress=False)
+    assert (again.files_indexed, again.files_unchanged, again.files_failed) == (0, 2, 1)
+    ias.detach(spark, table, progress=False)
+    assert {path: Path(path).read_bytes() for path in before} == before
+    ias.index(spark, table, [ia.RowMap("user")], progress=False)
+    spark.sql(
+        "CALL ice.system.rewrite_data_files(table => 'db.jobs', options => map('rewrite-all', 'true', "
+        "'delete-file-threshold', '1'))"
+    )
+    new = set(files_of(spark, table)) - set(before)
+    done = ias.index(spark, table, [ia.RowMap("user")], progress=False)
+    assert {outcome.path for outcome in done.per_file} == new
+    assert done.files_indexed == len(new)
+    for path in new:
+        age(path)
+    skips = compare(spark, f"SELECT * FROM {table} WHERE user = {needle(30_000)}")
+    assert saved_row_groups(skips) > 2
+    # files of the old snapshots are removed, those of the current one are not
+    spark.sql(
+        "CALL ice.system.expire_snapshots(table => 'db.jobs', older_than => TIMESTAMP '2099-01-01 00:00:00', "
+        "retain_last => 1)"
+    )
+    assert not [path for path in before if os.path.exists(path)]
+    assert len(run(spark, f"SELECT * FROM {table} WHERE user = {needle(30_000)}")) == 2
+    # these would count deleted rows
+    for job, what in ((ias.approx_distinct, "user"), (ias.aggregate, "count(*)")):
+        with pytest.raises(ia.UnsupportedFeatureError) as caught:
+            job(spark, table, what)
+        assert caught.value.reason == "not-a-parquet-table"
+
+
+# --- equality deletes ------------------------------------------------------------------------------------
+
+
+def delete_by_equality(spark, table, users):
+    """Delete rows by their values, as Flink does; Spark has no command for it."""
+    iceberg, lang = spark._jvm.org.apache.iceberg, spark._jvm.java.lang
+    loaded = iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, table)
+    ids = lang.reflect.Array.newInstance(lang.Integer.TYPE, 1)
+    ids[0] = loaded.schema().findField("user").fieldId()
+    names = lang.reflect.Array.newInstance(lang.Class.forName("java.lang.String"), 1)
+    names[0] = "user"
+    schema = loaded.schema().select(names)
+    file = loaded.io().newOutputFile(f"{loaded.location()}/data/equality.parquet")
+    builder = iceberg.data.GenericFileWriterFactory.Builder(loaded)
+    builder.deleteFileFormat(iceberg.FileFormat.PARQUET).equalityFieldIds(ids).equalityDeleteRowSchema(schema)
+    output = iceberg.encryption.EncryptionUtil.plainAsEncryptedOutput(file)
+    writer = builder.build().newEqualityDeleteWriter(output, loaded.spec(), None)
+    for user in users:
+        record = iceberg.data.GenericRecord.create(schema)
+        record.setField("user", user)
+        writer.write(record)
+    writer.close()
+    loaded.newRowDelta().addDeletes(writer.toDeleteFile()).commit()
+    spark.sql(f"REFRESH TABLE {table}")
+
+
+def check_equality_deletes(spark):
+    """Iceberg applies equality deletes to the row groups that are left."""
+    table = needles_table(spark, "ice.db.equality")
+    delete_by_equality(spark, table, [needle(3), needle(30_000)])
+    for one in (3, 4, 30_000):
+        query = f"SELECT * FROM {table} WHERE user = {needle(one)}"
+        assert read_row_groups(compare(spark, query)) == 1
+        assert len(run(spark, query)) == (one == 4)

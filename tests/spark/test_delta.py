@@ -1,0 +1,90 @@
+"""Delta tables in enabled sessions, in processes with a Spark that Delta supports."""
+
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia import spark as ias
+from tests.effort import examples
+from tests.spark.delta import EXTENSION, SESSION
+from tests.spark.hosts import SparkHost
+from tests.spark.jars import jars_of, spark_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+#: `make test` has one version.
+VERSIONS = ("4.2", "4.1") if os.environ.get("INTARSIA_TEST_PROGRAMS") else ("4.2",)
+
+_PROGRAM = "from tests.spark import delta; delta.{}(spark, {})"
+
+
+def host(folder, version, extensions, more_jars=(), **more):
+    found = map(str, jars_of(f"delta-{version}").glob("*.jar"))
+    own = {"spark.jars": ",".join([*found, *more_jars]), "spark.sql.extensions": extensions}
+    return SparkHost(folder, {**SESSION, **own, **more}, site=str(spark_of(version)))
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def delta(request, tmp_path_factory):
+    session = host(tmp_path_factory.mktemp("delta"), request.param, EXTENSION)
+    try:
+        session.run("from intarsia import spark as ias; ias.enable(spark)")
+        yield session
+    finally:
+        session.stop()
+
+
+def check(session, name, *arguments):
+    session.run(_PROGRAM.format(name, ", ".join(map(str, arguments))))
+
+
+def test_files_row_groups_pages_and_rows(delta):
+    check(delta, "check_plain", examples(300, deep=4_000), examples(30, deep=400))
+
+
+def test_deleted_rows(delta):
+    check(delta, "check_deleted", examples(300, deep=4_000), examples(30, deep=400))
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_columns_with_other_names_in_files(delta, mode):
+    check(delta, "check_mapped", repr(mode), examples(100, deep=2_000), examples(10, deep=200))
+
+
+def test_commands(delta):
+    check(delta, "check_changes")
+
+
+def test_older_versions_clones_and_changed_files(delta):
+    check(delta, "check_history")
+
+
+def test_jobs(delta):
+    check(delta, "check_jobs")
+
+
+def test_the_folder_of_a_table_in_a_session_without_delta(spark, tmp_path):
+    pq.write_table(pa.table({"k": [1]}), tmp_path / "a.parquet")
+    (tmp_path / "_delta_log").mkdir()
+    assert ias.index(spark, tmp_path, [ia.Bloom("k")], progress=False).files_indexed == 1
+
+
+def test_faults(delta):
+    check(delta, "check_faults")
+
+
+@pytest.mark.parametrize("order", ["intarsia first", "delta first"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_configured_sessions(tmp_path, version, order):
+    conf = ias.spark_conf()
+    extensions = [conf.pop("spark.sql.extensions"), EXTENSION]
+    if order == "delta first":
+        extensions.reverse()
+    session = host(tmp_path, version, ",".join(extensions), [conf.pop("spark.jars")], **conf)
+    try:
+        check(session, "check_configured")
+    finally:
+        session.stop()

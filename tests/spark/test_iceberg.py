@@ -1,0 +1,83 @@
+"""Enabled sessions skip in Iceberg tables, and the rows are those of plain Spark."""
+
+import os
+
+import pytest
+
+from tests.effort import examples
+from tests.spark.hosts import SparkHost
+from tests.spark.jars import jars_of, spark_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("iceberg")]
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory):
+    """A process with an enabled session of Spark 4.1 and a catalog ``ice``."""
+    jars = jars_of("iceberg-4.1").glob("*.jar")
+    spark = str(spark_of("4.1"))
+    folder = tmp_path_factory.mktemp("iceberg")
+    settings = {
+        "spark.master": "local[2]",
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.local.dir": str(folder / "local"),
+        "spark.log.level": "ERROR",
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.ice.type": "hadoop",
+        "spark.sql.catalog.ice.warehouse": str(folder / "warehouse"),
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(folder / "plain"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    started = SparkHost(folder, settings, os.environ, spark)
+    started.run(f"{PROGRAM}iceberg.enable(spark)")
+    yield started
+    started.stop()
+
+
+PROGRAM = "from tests.spark import iceberg\n"
+
+
+def check(host, text):
+    """Run a function of `tests.spark.iceberg` in an enabled session."""
+    host.run(f"{PROGRAM}{text}")
+
+
+def test_predicates(host):
+    check(
+        host, f"iceberg.check_predicates(spark, iceberg.plain_table(spark), {examples(300, deep=2_000)}, 1)"
+    )
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_predicates_on_a_table_that_has_changed(host, version):
+    table = f"iceberg.evolved_table(spark, {version})"
+    check(host, f"iceberg.check_predicates(spark, {table}, {examples(150, deep=1_000)}, 2)")
+
+
+def test_plans(host):
+    check(host, f"iceberg.check_plans(spark, iceberg.plain_table(spark), {examples(80, deep=400)})")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "needles",
+        "scans_of_equal_filters",
+        "partitions",
+        "history",
+        "writes",
+        "other_formats",
+        "changed_files",
+        "faults",
+        "streams",
+        "jobs",
+        "equality_deletes",
+    ],
+)
+def test_feature(host, name):
+    check(host, f"iceberg.check_{name}(spark)")

@@ -1,0 +1,398 @@
+"""Enabled sessions on s3a://: the planner reads with the settings and the credentials of Spark."""
+
+import json
+import random
+
+import pyarrow as pa
+import pytest
+
+import intarsia as ia
+import intarsia.spark as ias
+from intarsia.spark.skipping import SkippingPlanner
+from tests.effort import examples
+from tests.lake.index.lakes import write
+from tests.object_stores.s3_server import REGION, S3Server
+from tests.object_stores.store_server import BUCKET, Fault
+from tests.spark import lakes
+from tests.spark.comparing import settings
+from tests.spark.jars import jars_of
+from tests.spark.skipping import FILES, ROWS, code_of, compare, make_lake, rows_of_file, user_of
+from tests.spark.test_lake_index import attach
+from tests.spark.test_skipping_random import AT_ONCE, NO_PUSHDOWN, compare_batch
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+SECRET = "a secret that must not be seen"
+
+MANY = 200
+
+#: Names whose characters have a meaning in URLs.
+NAMES = ("a b", "100%", "%41", "1+1", "x=1", "ü", "a#b", "a&b")
+
+
+@pytest.fixture(scope="module")
+def server():
+    jars_of("s3a-3.5")
+    server = S3Server()
+    yield server
+    server.close()
+
+
+def s3a_settings(server, bucket=""):
+    """Return settings of Spark with which it reads from the server."""
+    prefix = f"fs.s3a.bucket.{bucket}." if bucket else "fs.s3a."
+    values = {
+        "endpoint": server.url,
+        "endpoint.region": REGION,
+        "path.style.access": "true",
+        "connection.ssl.enabled": "false",
+        "aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+        "access.key": "testing",
+        "secret.key": SECRET,
+        "attempts.maximum": "1",
+        "retry.limit": "1",
+        "audit.enabled": "false",
+        "input.stream.type": "classic",
+    }
+    return {f"{prefix}{key}": value for key, value in values.items()} | {
+        "fs.s3a.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"
+    }
+
+
+@pytest.fixture
+def store(server, enabled, monkeypatch):
+    """The server with an empty bucket. Spark alone has its address."""
+    for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    server.reset()
+    values = s3a_settings(server)
+    for key, value in values.items():
+        enabled.conf.set(key, value)
+    yield server
+    for key in values:
+        enabled.conf.unset(key)
+
+
+@pytest.fixture
+def asked(store, enabled):
+    """The requests to the planner; `spoil` is a function that changes each before it is answered."""
+
+    class Asked:
+        def __init__(self):
+            self.requests = []
+            self.spoil = None
+            self._planner = SkippingPlanner()
+
+        def __call__(self, text):
+            request = json.loads(text)
+            self.requests.append(request)
+            if self.spoil is not None:
+                self.spoil(request)
+            return self._planner.answer(json.dumps(request))
+
+    found = Asked()
+    ias.enable(enabled, planner=found)
+    yield found
+    ias.enable(enabled)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return [
+        path.read_bytes() for path in sorted(make_lake(tmp_path_factory.mktemp("lake")).glob("*.parquet"))
+    ]
+
+
+@pytest.fixture
+def lake(store, files):
+    """A lake whose keys have characters with a meaning in URLs."""
+    for name, data in zip(NAMES, files, strict=True):
+        store.put(f"lake/{name}.parquet", data)
+    return f"s3a://{BUCKET}/lake"
+
+
+def key_of(ordinal):
+    return f"lake/{NAMES[ordinal]}.parquet"
+
+
+def replacement(files, ordinal, tmp_path):
+    """Return a file of the same length as another one, with the rows of a third."""
+    path = tmp_path / "new.parquet"
+    rows = rows_of_file(ordinal).set_column(1, "user", pa.array([user_of(3, 77)] * ROWS, pa.int32()))
+    write(path, rows, (), row_group_size=ROWS, compression="none")
+    data, length = path.read_bytes(), len(files[ordinal])
+    assert len(data) <= length
+    # a footer may be preceded by any bytes
+    footer = int.from_bytes(data[-8:-4], "little") + 8
+    return data[:-footer] + b"\0" * (length - len(data)) + data[-footer:]
+
+
+# --- files and rows are skipped
+
+
+@pytest.mark.parametrize("ordinal", range(FILES))
+def test_files_and_rows_are_skipped(enabled, lake, ordinal):
+    found = compare(enabled, lambda: enabled.read.parquet(lake).where(f"code = '{code_of(ordinal, 5)}'"))
+    assert len(found.rows) == 1
+    assert found.plain_files == FILES
+    assert (found.files, found.scanned) == (1, 1)
+
+
+def test_random_predicates(store, enabled, tmp_path):
+    local = lakes.write_with_pyarrow(tmp_path / "lake", rows=60, row_group_size=30, max_rows_per_page=6)
+    attach(local)
+    ia.attach(local, [ia.PageIndex()])
+    for path in sorted(tmp_path.rglob("*.parquet")):
+        store.put(str(path.relative_to(tmp_path)), path.read_bytes())
+    rng = random.Random("predicates of s3a")
+    predicates = [lakes.predicate(rng) for _ in range(examples(100, deep=2_000))]
+    compared = files = 0
+    with settings(enabled, NO_PUSHDOWN):
+        whole = enabled.read.parquet(f"s3a://{BUCKET}/lake")
+        for first in range(0, len(predicates), AT_ONCE):
+            done, read = compare_batch(whole, predicates[first : first + AT_ONCE])
+            compared, files = compared + done, files + read
+    assert compared > len(predicates) / 2
+    assert files < compared * lakes.FILES * 0.9
+
+
+def test_partition_columns(store, enabled, files):
+    for ordinal, data in enumerate(files):
+        store.put(f"lake/day={ordinal % 4}/part of {ordinal}.parquet", data)
+    frame = enabled.read.parquet(f"s3a://{BUCKET}/lake")
+    found = compare(enabled, lambda: frame.where(f"day = 1 AND code = '{code_of(5, 5)}'"))
+    assert (len(found.rows), found.files) == (1, 1)
+
+
+def test_a_stream(store, enabled, lake):
+    schema = enabled.read.parquet(lake).schema
+    frame = enabled.readStream.schema(schema).parquet(lake).where(f"code = '{code_of(3, 5)}'")
+    query = frame.writeStream.format("memory").queryName("needle").trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert enabled.table("needle").count() == 1
+
+
+def test_reads_in_native_mode(enabled, lake):
+    where = f"code = '{code_of(3, 5)}'"
+    frame = ias.read(enabled, lake, where, mode="native")
+    assert frame.collect() == enabled.read.parquet(lake).where(where).collect()
+    choice = ias.last_read(enabled)
+    assert (choice.mode, choice.reason) == ("native", None)
+    assert (choice.report["files"]["read"], choice.report["rows"]["candidates"]) == (1, 1)
+
+
+# --- jobs
+
+
+def test_jobs_have_the_settings_of_spark(store, enabled, tmp_path):
+    names = NAMES[:2]
+    for ordinal, name in enumerate(names):
+        path = tmp_path / f"{ordinal}.parquet"
+        write(path, rows_of_file(ordinal))
+        store.put(f"lake/{name}.parquet", path.read_bytes())
+    lake = f"s3a://{BUCKET}/lake"
+    report = ias.index(enabled, lake, [ia.RowMap("code"), ia.PageIndex()], lake_index="beside")
+    assert (report.files_indexed, report.lake_index.files_added) == (2, 2)
+    assert ias.describe(enabled, lake).where("size(indexes) = 1 AND error IS NULL").count() == 2
+    assert ias.verify(enabled, lake).ok
+    assert ias.aggregate(enabled, lake, "count(*)")["*"]["count"] == 2 * ROWS
+    found = compare(enabled, lambda: enabled.read.parquet(lake).where(f"code = '{code_of(1, 5)}'"))
+    assert (len(found.rows), found.files) == (1, 1)
+    shown = enabled.sql(f"CALL intarsia.show_indexes('{lake}')").collect()
+    assert {row["files"] for row in shown} == {2}
+    assert ias.detach(enabled, lake).files_detached == 2
+
+
+def test_a_job_gives_other_code_no_credentials(store, enabled, lake):
+    ias.describe(enabled, lake)
+    with pytest.raises(ia.ObjectStoreError):
+        ia.open(lake.replace("s3a", "s3"), storage_options={"max_retries": 0, "deadline_seconds": 0.5})
+
+
+# --- requests
+
+
+def test_requests_without_a_lake_index(store, enabled, asked, lake):
+    frame = enabled.read.parquet(lake).where(f"code = '{code_of(3, 5)}'")
+    with store.recording() as found:
+        frame.collect()
+    excluded = [one for one in found.requests if one.key and one.key != key_of(3)]
+    assert len(excluded) == FILES - 1  # none by Spark, neither to open nor to compare it
+    assert all(one.method == "GET" for one in excluded)
+
+
+def test_requests_with_a_lake_index(store, enabled, asked, tmp_path, monkeypatch):
+    for ordinal in range(MANY):
+        path = tmp_path / f"{ordinal:04}.parquet"
+        write(path, pa.table({"code": [f"c{ordinal * 7919 % MANY}"] * 10}), [ia.Distinct("code")])
+        store.put(f"lake/{path.name}", path.read_bytes())
+    with monkeypatch.context() as patch:
+        for name, value in store.environment.items():
+            patch.setenv(name, value)
+        ia.open(f"s3://{BUCKET}/lake").build_lake_index("beside")
+    frame = enabled.read.parquet(f"s3a://{BUCKET}/lake")
+    for ordinal in range(2):
+        with store.recording() as found:
+            assert len(frame.where(f"code = 'c{ordinal}'").collect()) == 10
+        (skip,) = ias.last_skips(enabled)
+        assert skip.report["files"]["read"] == 1
+        assert skip.report["requests"] <= 1  # the list of segments
+        assert found.methods["HEAD"] == 1  # the file is opened once, and its status is not requested again
+        assert found.methods["LIST"] <= 2  # the excluded objects are compared together
+        assert found.methods["GET"] <= 5
+
+
+# --- objects that change
+
+
+@pytest.mark.parametrize("ordinal", [3, 5])
+@pytest.mark.parametrize("moment", ["listed", "planned", "run"])
+def test_a_replaced_object(store, enabled, lake, files, tmp_path, ordinal, moment):
+    new = replacement(files, ordinal, tmp_path)
+    frame = enabled.read.parquet(lake)
+    narrow = frame.where(f"user = {user_of(3, 77)}")
+    if moment == "planned":
+        narrow._jdf.queryExecution().executedPlan()
+    elif moment == "run":
+        assert len(narrow.collect()) == 1
+    store.put(key_of(ordinal), new)
+    assert len(narrow.collect()) == ROWS + (ordinal != 3)
+
+
+def test_a_removed_object(store, enabled, lake):
+    frame = enabled.read.parquet(lake).where(f"user = {user_of(3, 77)}")
+    frame._jdf.queryExecution().executedPlan()
+    store.backend.delete_object(BUCKET, key_of(5))
+    with pytest.raises(Exception, match="FILE_NOT_EXIST"):
+        frame.collect()
+
+
+# --- settings and credentials
+
+
+@pytest.mark.parametrize("way", ["option", "bucket"])
+def test_settings_of_one_frame_or_one_bucket(server, enabled, asked, files, way):
+    values = s3a_settings(server, "" if way == "option" else f"only-{way}")
+    for key in s3a_settings(server):
+        enabled.conf.unset(key)
+    server.backend.create_bucket(f"only-{way}", REGION)
+    server.backend.put_object(f"only-{way}", "lake/x.parquet", files[3])
+    frame = enabled.read.options(**values).parquet(f"s3a://only-{way}/lake")
+    found = compare(enabled, lambda: frame.where(f"code = '{code_of(3, 5)}'"))
+    assert (len(found.rows), found.scanned) == (1, 1)
+    options = asked.requests[-1]["stores"][f"s3a://only-{way}"]["options"]
+    assert options["credentials"]["secret_access_key"] == SECRET
+
+
+@pytest.mark.parametrize(
+    ("provider", "expected"),
+    [
+        ("AnonymousAWSCredentialsProvider", {}),
+        (
+            "TemporaryAWSCredentialsProvider",
+            {"access_key_id": "testing", "secret_access_key": SECRET, "token": "of a session"},
+        ),
+    ],
+)
+def test_credentials_of_other_providers(server, enabled, asked, files, provider, expected):
+    from moto.s3.models import get_canned_acl
+
+    bucket = provider.lower()
+    server.backend.create_bucket(bucket, REGION)
+    server.backend.put_object(bucket, "x.parquet", files[3]).set_acl(get_canned_acl("public-read"))
+    server.backend.put_bucket_acl(bucket, get_canned_acl("public-read"))
+    chosen = {
+        f"fs.s3a.bucket.{bucket}.aws.credentials.provider": f"org.apache.hadoop.fs.s3a.{provider}",
+        f"fs.s3a.bucket.{bucket}.session.token": "of a session",
+    }
+    frame = enabled.read.options(**chosen).parquet(f"s3a://{bucket}/")
+    found = compare(enabled, lambda: frame.where(f"code = '{code_of(3, 5)}'"))
+    assert (len(found.rows), found.scanned) == (1, 1)
+    assert asked.requests[-1]["stores"][f"s3a://{bucket}"]["options"]["credentials"] == expected
+
+
+@pytest.mark.parametrize(("setting", "value"), [("change.detection.mode", "none"), ("proxy.username", "me")])
+def test_a_setting_that_the_planner_does_not_support(server, store, enabled, files, setting, value):
+    bucket = setting.replace(".", "-")
+    server.backend.create_bucket(bucket, REGION)
+    server.backend.put_object(bucket, "x.parquet", files[3])
+    frame = enabled.read.option(f"fs.s3a.bucket.{bucket}.{setting}", value).parquet(f"s3a://{bucket}/")
+    found = compare(enabled, lambda: frame.where(f"code = '{code_of(3, 5)}'"))
+    assert len(found.rows) == 1
+    (skip,) = ias.last_skips(enabled)
+    assert setting in skip.reason
+
+
+@pytest.fixture
+def refusing(server, asked):
+    """The planner asks a server that refuses its keys."""
+    server = S3Server()
+    server.faults = [Fault(times=None, status="403 Forbidden", code="InvalidAccessKeyId")]
+
+    def spoil(request):
+        for store in request["stores"].values():
+            store["options"]["aws_endpoint_url"] = server.url
+
+    asked.spoil = spoil
+    yield server
+    server.close()
+
+
+def test_other_settings_do_not_get_the_plan_of_the_first(enabled, lake, asked, refusing):
+    frame = enabled.read.parquet(lake)
+    condition = f"code = '{code_of(3, 5)}'"
+    asked.spoil, refuse = None, asked.spoil
+    assert compare(enabled, lambda: frame.where(condition)).files == 1
+    asked.spoil = refuse
+    assert compare(enabled, lambda: frame.where(condition), may_fail=True).files == FILES
+
+
+@pytest.fixture
+def logged(enabled):
+    """What the JVM logs, from warnings on."""
+    jvm = enabled.sparkContext._jvm
+    writer = jvm.java.io.StringWriter()
+    log4j = jvm.org.apache.logging.log4j
+    appender = log4j.core.appender.WriterAppender.createAppender(None, None, writer, "test", False, True)
+    appender.start()
+    log4j.LogManager.getRootLogger().addAppender(appender)
+    enabled.sparkContext.setLogLevel("WARN")
+    yield writer
+    enabled.sparkContext.setLogLevel("ERROR")
+    log4j.LogManager.getRootLogger().removeAppender(appender)
+
+
+def test_wrong_keys_of_the_planner_alone(enabled, lake, refusing, logged):
+    frame = enabled.read.parquet(lake)
+    found = [
+        compare(enabled, lambda row=row: frame.where(f"user = {user_of(3, row)}"), may_fail=True)
+        for row in (7, 77)
+    ]
+    plan = frame.where("user = 7")._jdf.queryExecution().toString()
+    assert [(len(one.rows), one.files) for one in found] == [(1, FILES)] * 2
+    skip = ias.last_skips(enabled)[-1]
+    assert skip.reason.startswith("failed")
+    assert "403" in skip.reason
+    printed = logged.toString()
+    assert printed.count("Intarsia cannot plan a scan") == 1
+    assert SECRET not in printed + repr(skip) + plan
+
+
+@pytest.mark.parametrize("answer", ["", "{}", '{"files": 8, "kept": [[99, 1]]}'])
+def test_a_planner_that_answers_nonsense(enabled, lake, answer):
+    ias.enable(enabled, planner=lambda text: answer)
+    try:
+        found = compare(
+            enabled, lambda: enabled.read.parquet(lake).where(f"code = '{code_of(3, 5)}'"), may_fail=True
+        )
+    finally:
+        ias.enable(enabled)
+    assert (len(found.rows), found.files) == (1, FILES)
+
+
+def test_secrets_are_not_kept_by_the_planner(enabled, lake, asked):
+    planner = SkippingPlanner()
+    assert compare(enabled, lambda: enabled.read.parquet(lake).where(f"code = '{code_of(3, 5)}'")).files == 1
+    request = asked.requests[-1]
+    assert SECRET in json.dumps(request)
+    assert SECRET not in planner.answer(json.dumps(request)) + repr(vars(planner))
