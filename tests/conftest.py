@@ -46,6 +46,7 @@ SLOW_MODULES = (
     "cli/test_lake_index.py",
     "cli/test_process.py",
     "docs/test_code_blocks.py",
+    "docs/test_examples.py",
     "docs/test_site.py",
     "embed/test_corpus.py",
     "embed/test_lake_index.py",
