@@ -75,7 +75,9 @@ def test_requests(server, session):
     """Excluded objects are not opened, and those of all partitions are listed together."""
     session.run("from intarsia import spark as ias; ias.enable(spark)")
     session.run(f"{PROGRAM}write(spark, 'counted', ['part'])\n{PROGRAM}index(spark, 'counted')")
-    query = "rows = spark.sql('SELECT * FROM delta.`s3a://bucket/counted` WHERE u = {}').collect()\nprint(rows)"
+    query = (
+        "rows = spark.sql('SELECT * FROM delta.`s3a://bucket/counted` WHERE u = {}').collect()\nprint(rows)"
+    )
     session.run(query.format(2322))  # finds the lake index
     with server.recording() as found:
         assert "u=2321" in session.run(query.format(2321))
