@@ -78,3 +78,21 @@ def test_indexes_are_used_or_ignored(folder, case):
         embedded.close()
         noted = {note.index.removeprefix("intarsia "): note.code for note in file.ignored}
         assert {**ignored, **noted} == case["ignored"]
+
+
+def test_the_worked_example_of_the_page():
+    """``docs/format.md`` shows the directory and a blob of a file of the suite."""
+    page = " ".join(
+        (SUITE.parents[1] / "docs" / "format.md").read_text().split("## A worked example")[1].split()
+    )
+    path = SUITE / "changed" / "unchanged.parquet"
+    with ParquetInput.open(path) as file:
+        text = json.dumps(json.loads(file.footer.key_values[b"intarsia"]), separators=(",", ":"))
+        entry = file.directory.entries[0]
+        assert f"{file.footer.file_length:,} bytes" in page
+    assert text[: text.index("xxh3") + 26] in page.replace(" ", "")
+    header = path.read_bytes()[entry.offset : entry.offset + 48]
+    assert all(header[at : at + 8].hex(" ") in page for at in range(0, 48, 8))
+    values = pa.ipc.open_stream(path.read_bytes()[entry.offset + 48 :]).read_next_batch().to_pylist()
+    for row in values[:3]:
+        assert f"| `{row['value']}` | {row['granules'][0]} |" in page
