@@ -99,7 +99,7 @@ PLANS = [
     "SELECT a.i, b.s FROM (SELECT * FROM lake WHERE {p}) a JOIN lake b ON a.i = b.i AND b.i < 40000",
     "SELECT a.i, b.s FROM lake a LEFT JOIN (SELECT * FROM lake WHERE {p}) b ON a.l = b.l WHERE a.i < 40000",
     "SELECT /*+ BROADCAST(b) */ a.i, b.cat FROM lake a JOIN (SELECT * FROM lake WHERE {p}) b ON a.s = b.s",
-    "SELECT /*+ MERGE(b) */ a.i FROM lake a JOIN (SELECT * FROM lake WHERE {p}) b ON a.dt = b.dt AND a.i < 40000",
+    "SELECT /*+ MERGE(b) */ a.i FROM lake a JOIN (SELECT * FROM lake WHERE {p}) b ON a.dt = b.dt AND a.bo",
     "SELECT i, s FROM lake WHERE l IN (SELECT l FROM lake WHERE {p}) OR {q}",
     "SELECT i, s FROM lake WHERE l IN (SELECT l FROM lake WHERE {p}) AND {q}",
     "SELECT i, s FROM lake a WHERE EXISTS (SELECT 1 FROM lake b WHERE a.dec = b.dec AND {p})",
