@@ -1,4 +1,4 @@
-"""The form of a file: its schema, how its writer encoded it, and its indexes, so that a new file has the same.
+"""The form of a file: its schema, encodings and indexes, so that a new file has the same ones.
 
 pyarrow reads and writes the values as they are stored: integers, bytes and floating-point numbers. It sees a
 footer without the logical types that it could interpret, such as the unit of a timestamp, and the new file
@@ -140,8 +140,8 @@ class FileForm:
     def _refusal(self, column: str | None) -> UnsupportedFeatureError:
         what = f"column {column!r}" if column else "the schema"
         return UnsupportedFeatureError(
-            f"{self.path}: pyarrow cannot write {what} as it is stored; write the rows to a new file with the "
-            "program that wrote this one",
+            f"{self.path}: pyarrow cannot write {what} as it is stored; write the rows to a new file with "
+            "the program that wrote this one",
             reason="form-not-kept",
             path=self.path,
             column=column,
@@ -162,7 +162,7 @@ def _has_other_order(leaf: Leaf) -> bool:
 
 
 def _is_hidden(leaf: Leaf) -> bool:
-    """Return whether pyarrow must not see the logical type; it needs those that change the order of bounds."""
+    """Return whether pyarrow does not see the logical type, unless that changes the order of bounds."""
     return leaf.logical_name not in ("INTEGER", "FLOAT16")
 
 
@@ -208,7 +208,7 @@ def _options(file: ParquetInput, schema: pa.Schema) -> WriteOptions:
 
 
 def _written_names(schema: pa.Schema) -> list[str]:
-    """Return the dotted paths of the leaves that pyarrow writes; the file may have others in lists and maps."""
+    """Return the dotted paths of the leaves as pyarrow writes them; in lists, a file may have others."""
     sink = pa.BufferOutputStream()
     pq.ParquetWriter(sink, schema).close()
     found = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema

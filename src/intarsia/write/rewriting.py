@@ -114,8 +114,8 @@ def _check(form: FileForm, new_path: str, kept: Callable[[], Iterator[pa.Table]]
 def _differs(path: str, column: str | None) -> WriteError:
     what = f"the values of {column!r}" if column else "the rows"
     return WriteError(
-        f"{path}: {what} in the new file differ from those in the old one, which is unchanged; report this as "
-        "an error of Intarsia",
+        f"{path}: {what} in the new file differ from those in the old one, which is unchanged; report this "
+        "as an error of Intarsia",
         reason="verification-failed",
         path=path,
         column=column,
