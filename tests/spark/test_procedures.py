@@ -165,7 +165,7 @@ def test_delete(enabled, lake):
 
 
 def count_of(spark, lake, where):
-    return spark.read.parquet(lake).where(where).count()
+    return spark.read.parquet(str(lake)).where(where).count()
 
 
 def test_advise(enabled, lake):

@@ -36,6 +36,11 @@ class ErasedFile:
     built: tuple[str, ...] = ()
     seconds: float = 0.0
 
+    @property
+    def rows_left(self) -> int:
+        """The number of rows that it has now."""
+        return self.rows_before - self.rows_deleted
+
 
 @dataclass(frozen=True)
 class DeleteReport:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from intarsia.embed.report import Progress
@@ -108,9 +108,11 @@ def delete(
     files_total = len(whole.inputFiles())
     erased: dict[str, ErasedFile] = {}
     failed: dict[str, FileFailure] = {}
+    uris: dict[str, str] = {}
     for _ in range(_ROUNDS):
         show(0, 0, "searching")
         found = find_rows(spark, table, where)
+        uris |= {path: one.uri for path, one in found.items()}
         if dry_run:
             erased = {path: one.as_erased(path) for path, one in found.items()}
             break
@@ -139,7 +141,7 @@ def delete(
         _refresh(spark, table)
         lake_indexes, failures = _update_lake_indexes(spark, folders)
         failed |= {failure.path: failure for failure in failures}
-        rewritten = [path for path, file in erased.items() if not file.is_removed and path not in failed]
+        rewritten = {uris[path]: file.rows_left for path, file in erased.items() if not file.is_removed}
         rows_checked = _check_nothing_matches(spark, table, where, rewritten)
     report = DeleteReport(
         "parquet",
@@ -181,8 +183,11 @@ def _merged(before: ErasedFile | None, now: ErasedFile) -> ErasedFile:
     """Return the outcome of a file that was rewritten twice, because another program replaced it."""
     if before is None:
         return now
-    values = asdict(now) | {"rows_deleted": before.rows_deleted + now.rows_deleted}
-    return ErasedFile(**values | {"built": now.built})
+    return replace(
+        now,
+        rows_before=before.rows_before + now.rows_before - before.rows_left,
+        rows_deleted=before.rows_deleted + now.rows_deleted,
+    )
 
 
 def _local_folders(spark: SparkSession, table: Source) -> list[str]:
@@ -211,28 +216,39 @@ def _local_folders(spark: SparkSession, table: Source) -> list[str]:
 
 
 def _check_nothing_matches(
-    spark: SparkSession, table: Source, where: str | Column, paths: Sequence[str]
+    spark: SparkSession, table: Source, where: str | Column, rewritten: Mapping[str, int]
 ) -> int:
     """Evaluate the predicate on all rows of some files, without any index, and return their number.
 
+    Args:
+        spark: The session.
+        table: The lake.
+        where: The predicate.
+        rewritten: The number of rows of each file, by its name in Spark.
+
     Raises:
-        WriteError: If a row matches.
+        WriteError: If a row matches, or rows are missing.
     """
     import pyspark.sql.functions as sf
 
-    if not paths:
+    if not rewritten:
         return 0
     whole = read(spark, table)
-    wanted = set(paths)
-    uris = [uri for uri in whole.inputFiles() if os.path.abspath(python_path(uri)) in wanted]
-    uri = whole.metadataColumn("_metadata")["file_path"]
+    rows = whole.where(whole.metadataColumn("_metadata")["file_path"].isin(*rewritten))
     # as a column, not as a filter, by which Spark would skip rows
     matches = sf.expr(where) if isinstance(where, str) else where
-    rows = whole.where(uri.isin(*uris)).select(matches.alias("matches"))
-    (found,) = rows.agg(sf.count("*"), sf.count_if("matches")).collect()
-    if found[1]:
-        raise _still_match(table, found[1])
-    return int(found[0])
+    counts = rows.select(matches.alias("matches")).agg(sf.count("*"), sf.count_if("matches"))
+    ((num_rows, num_matching),) = counts.collect()
+    if num_matching:
+        raise _still_match(table, num_matching)
+    expected = sum(rewritten.values())
+    if num_rows != expected:
+        raise WriteError(
+            f"the files of {table} that were rewritten have {num_rows:,} rows instead of {expected:,}; "
+            "another program may have replaced them, so run it again",
+            reason="verification-failed",
+        )
+    return expected
 
 
 def _still_match(table: Source, num_rows: int) -> WriteError:

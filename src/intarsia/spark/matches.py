@@ -50,11 +50,13 @@ class Matches:
     """The rows of a file that match.
 
     Attributes:
+        uri: The name of the file in Spark.
         size: The length of the file in which they were found.
         modified: Its modification time in milliseconds since 1970.
         pieces: The ordinals of the rows, compressed.
     """
 
+    uri: str
     size: int
     modified: int
     pieces: list[bytes] = field(default_factory=list)
@@ -127,7 +129,7 @@ def find_rows(spark: SparkSession, table: Source, where: str | Column) -> dict[s
     found: dict[str, Matches] = {}
     for uri, num_bytes, modified, piece in rows:
         path = os.path.abspath(python_path(uri))
-        matches = found.setdefault(path, Matches(num_bytes, modified))
+        matches = found.setdefault(path, Matches(uri, num_bytes, modified))
         # a file that was replaced between two listings is not the same file; it is searched again
         if (matches.size, matches.modified) == (num_bytes, modified):
             matches.pieces.append(bytes(piece))
