@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -169,6 +170,27 @@ def test_no_byte_of_a_deleted_value_remains(tmp_path):
     without(path, [1234])
     assert b"zz-the-name" not in path.read_bytes()
     assert ia.open(path).scan("word = 'zz-the-name-of-a-person'").count() == 0
+
+
+def test_bounds_of_decimals_and_of_int96(tmp_path):
+    """pyarrow writes their bytes, whose order is another one."""
+    path = tmp_path / "a.parquet"
+    days = pa.array(range(-500, 500), pa.int64()).cast(pa.timestamp("s"))
+    amounts = [Decimal(number) for number in range(-500, 500)]
+    table = pa.table({"amount": pa.array(amounts, pa.decimal128(30)), "day": days})
+    options = {"use_deprecated_int96_timestamps": True, "max_rows_per_page": 100}
+    pq.write_table(table, path, write_page_index=True, **options)
+    ia.attach(path, [ia.PageIndex(int96="order")])
+    before = shutil.copy(path, tmp_path / "before.parquet")
+    without(path, [0, 999])
+    check(path, before, [0, 999])
+    for column in footer(path).metadata.row_groups[0].columns:
+        assert column.column_index_offset
+    statistics = pq.ParquetFile(path).metadata.row_group(0).column(0).statistics
+    assert (statistics.min, statistics.max) == (Decimal(-499), Decimal(498))
+    assert ia.open(path).scan("amount = 498 AND day < TIMESTAMP '1970-01-01 00:08:20'").count() == 1
+    found = ia.open(path).scan("amount < -480")
+    assert (found.count(), found.report.to_dict()["pages"]["read"] <= 2) == (19, True)
 
 
 def test_all_rows(tmp_path):

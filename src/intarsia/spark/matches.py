@@ -11,8 +11,8 @@ import os
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -45,7 +45,7 @@ _FOUND: Final = "uri string, size bigint, modified bigint, rows binary"
 _PUSHDOWN: Final = "spark.sql.parquet.filterPushdown"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Matches:
     """The rows of a file that match.
 
@@ -59,7 +59,7 @@ class Matches:
     uri: str
     size: int
     modified: int
-    pieces: list[bytes] = field(default_factory=list)
+    pieces: Sequence[bytes]
 
     @property
     def rows(self) -> Rows:
@@ -126,14 +126,11 @@ def find_rows(spark: SparkSession, table: Source, where: str | Column) -> dict[s
     )
     with without_pushdown(spark):
         rows = collect_rows(spark, map_in_arrow(places, _pack, _FOUND), lambda *_: None)
-    found: dict[str, Matches] = {}
-    for uri, num_bytes, modified, piece in rows:
-        path = os.path.abspath(python_path(uri))
-        matches = found.setdefault(path, Matches(uri, num_bytes, modified))
-        # a file that was replaced between two listings is not the same file; it is searched again
-        if (matches.size, matches.modified) == (num_bytes, modified):
-            matches.pieces.append(bytes(piece))
-    return found
+    pieces: dict[tuple[Any, ...], list[bytes]] = defaultdict(list)
+    for *about, piece in rows:
+        pieces[tuple(about)].append(bytes(piece))
+    # of a file that was replaced between two listings, one state remains; the other is found in the next round
+    return {os.path.abspath(python_path(about[0])): Matches(*about, found) for about, found in pieces.items()}
 
 
 def _mode(spark: SparkSession) -> Mode:

@@ -174,8 +174,9 @@ class Output:
         unpublished = _UnpublishedFile(self.path, self._new)
         num_bytes = plain_bytes = unpublished.size
         built: tuple[str, ...] = ()
-        # pyarrow has written the page index, but for the bounds of INT96
-        embedded = [index for index in self._indexes if not isinstance(index, PageIndex) or index.int96]
+        embedded = self._indexes
+        if self._restored is None:  # pyarrow has written the page index
+            embedded = [index for index in embedded if not isinstance(index, PageIndex)]
         if embedded:
             with self._new.named_errors():
                 report = attach_to(unpublished, embedded, progress=progress, columns_of=columns_of)
