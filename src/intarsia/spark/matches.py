@@ -129,8 +129,11 @@ def find_rows(spark: SparkSession, table: Source, where: str | Column) -> dict[s
     pieces: dict[tuple[Any, ...], list[bytes]] = defaultdict(list)
     for *about, piece in rows:
         pieces[tuple(about)].append(bytes(piece))
-    # of a file that was replaced between two listings, one state remains; the other is found in the next round
-    return {os.path.abspath(python_path(about[0])): Matches(*about, found) for about, found in pieces.items()}
+    # of a file that was replaced between two listings, one state remains; another round finds the other
+    return {
+        os.path.abspath(python_path(uri)): Matches(uri, num_bytes, modified, found)
+        for (uri, num_bytes, modified), found in pieces.items()
+    }
 
 
 def _mode(spark: SparkSession) -> Mode:
