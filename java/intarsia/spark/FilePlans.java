@@ -27,6 +27,7 @@ final class FilePlans {
   private record Decision(FileVersion listed, FileVersion planned, boolean isExcluded, long[] rows, long bytes) {}
 
   private final List<FileStatus> files;
+  private final List<FileVersion> versions;
   private final Configuration settings;
   private final Map<String, Decision> decisions = new HashMap<>();
   private final String summary;
@@ -36,16 +37,23 @@ final class FilePlans {
   private long keptBytes;
 
   /**
-   * @param files the files that were planned
+   * @param files the files that were planned, as they are listed
+   * @param versions the versions that were planned
    * @param settings those of their file systems; null if all files are local
    * @param reply the planner's answer: {@code kept}, an array for each file to read with its ordinal, the bytes to
    *     read, and its row ranges, if not all rows; {@code unplanned}, the ordinals of files without a plan; {@code
    *     summary} and {@code indexes} for {@code explain()}; {@code statuses}, the length and the time of each file,
-   *     unless they are those of {@code files}
+   *     unless they are those of {@code versions}
    * @throws IllegalArgumentException if the answer does not describe these files
    */
-  FilePlans(List<FileStatus> files, Configuration settings, JsonNode reply, long planningNanos) {
+  FilePlans(
+      List<FileStatus> files,
+      List<FileVersion> versions,
+      Configuration settings,
+      JsonNode reply,
+      long planningNanos) {
     this.files = files;
+    this.versions = versions;
     this.settings = settings;
     this.summary = reply.path("summary").asText();
     reply.path("indexes").forEach(name -> indexes.add(name.asText()));
@@ -84,7 +92,7 @@ final class FilePlans {
     JsonNode status = reply.path("statuses").path(ordinal);
     FileVersion planned = status.isArray()
         ? new FileVersion(listed.path(), status.required(0).longValue(), status.required(1).longValue(), null)
-        : listed;
+        : versions.get(ordinal);
     return new Decision(listed, planned, isExcluded, rows, bytes);
   }
 

@@ -179,24 +179,31 @@ final class ScanPlanner {
       Seq<Expression> dataFilters)
       throws IOException, ReflectiveOperationException {
     long started = System.nanoTime();
-    List<FileStatus> listed = new ArrayList<>();
     Seq<PartitionDirectory> directories = files.location().listFiles(partitionFilters, dataFilters);
-    ObjectNode request = request(files, condition, listed, directories);
+    List<FileStatus> listed = new ArrayList<>();
+    for (PartitionDirectory directory : Scala.iterable(directories)) {
+      Scala.iterable(directory.files()).forEach(file -> listed.add(file.fileStatus()));
+    }
     if (listed.isEmpty()) {
       return null;
     }
-    if (DeltaPlanner.isDelta(files)) {
+    boolean isDelta = DeltaPlanner.isDelta(files);
+    Configuration settings = settings(files, listed);
+    List<FileVersion> versions = isDelta && settings != null
+        ? DeltaPlanner.versions(listed, settings)
+        : listed.stream().map(FileVersion::of).toList();
+    ObjectNode request = request(files, condition, versions, directories);
+    if (isDelta) {
       DeltaPlanner.addColumns(request, files);
     }
-    Configuration settings = settings(files, listed);
     if (settings != null) {
-      addStores(request, listed, settings);
+      addStores(request, versions, settings);
     }
     JsonNode reply = ask(request, record, started);
     if (reply == null) {
       return null;
     }
-    FilePlans plans = new FilePlans(listed, settings, reply, System.nanoTime() - started);
+    FilePlans plans = new FilePlans(listed, versions, settings, reply, System.nanoTime() - started);
     skipping.planned(record.putNull("reason"));
     return plans;
   }
@@ -241,15 +248,15 @@ final class ScanPlanner {
   }
 
   /** Adds how the planner reaches the stores of the files, and the versions of the objects. */
-  private static void addStores(ObjectNode request, List<FileStatus> listed, Configuration settings)
+  private static void addStores(ObjectNode request, List<FileVersion> files, Configuration settings)
       throws IOException {
     ArrayNode etags = request.putArray("etags");
     ObjectNode stores = request.putObject("stores");
-    for (FileStatus file : listed) {
-      etags.add(FileVersion.of(file).etag());
-      String name = StoreSettings.storeOf(file.getPath());
+    for (FileVersion file : files) {
+      etags.add(file.etag());
+      String name = StoreSettings.storeOf(file.path());
       if (name != null && !stores.has(name)) {
-        stores.set(name, StoreSettings.of(file.getPath(), settings));
+        stores.set(name, StoreSettings.of(file.path(), settings));
       }
     }
   }
@@ -277,7 +284,7 @@ final class ScanPlanner {
   }
 
   private ObjectNode request(
-      HadoopFsRelation files, ObjectNode condition, List<FileStatus> listed, Seq<PartitionDirectory> directories) {
+      HadoopFsRelation files, ObjectNode condition, List<FileVersion> versions, Seq<PartitionDirectory> directories) {
     boolean hasFieldIds =
         isSet(SQLConf.get(), "spark.sql.parquet.fieldId.read.enabled") && hasFieldIds(files.dataSchema());
     ObjectNode request = request(condition, hasFieldIds);
@@ -296,9 +303,8 @@ final class ScanPlanner {
       int place = partitions.size();
       partitions.add(values(directory.values(), partitionSchema));
       for (FileStatusWithMetadata file : Scala.iterable(directory.files())) {
-        listed.add(file.fileStatus());
         paths.add(file.getPath().toString());
-        sizes.add(file.getLen());
+        sizes.add(versions.get(sizes.size()).length());
         times.add(isDelta ? null : file.getModificationTime());
         places.add(place);
       }

@@ -289,7 +289,7 @@ def _listed(request: Mapping[str, Any], known: SparkStores) -> _Listing:
                     store=store,
                     key=key,
                     e_tag=e_tag,
-                    modified=time_ms / 1000,
+                    modified=None if time_ms is None else time_ms / 1000,
                     uri=uri,
                 )
             )
