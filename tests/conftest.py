@@ -45,6 +45,7 @@ SLOW_MODULES = (
     "cli/test_interrupts.py",
     "cli/test_lake_index.py",
     "cli/test_process.py",
+    "clients/test_js.py",
     "docs/test_code_blocks.py",
     "docs/test_examples.py",
     "docs/test_site.py",

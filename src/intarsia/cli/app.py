@@ -19,6 +19,7 @@ from intarsia.cli import (
     advise_command,
     index_command,
     inspect_command,
+    map_command,
     query_command,
 )
 from intarsia.cli.failures import INTERRUPTED, UsageError, dim_warnings, quiet_if_closed, report_error, say
@@ -143,6 +144,7 @@ def _add(function: Callable[..., None], short_help: str, *, group: typer.Typer =
 _add(inspect_command.inspect, "Show the structure of files.")
 _add(query_command.explain, "Show what a query would read, and why.")
 _add(query_command.query, "Print the rows that match.")
+_add(map_command.map, "Draw which pages a query reads.")
 _add(advise_command.advise, "Measure which indexes would help.")
 _add(index_command.index, "Add indexes to existing files.")
 _add(index_command.lake_index, "Build or update the lake index of a lake.")

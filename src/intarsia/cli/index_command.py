@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from intarsia.amounts import count, size
 from intarsia.cli.failures import UsageError
 from intarsia.cli.jobs import find, finish, one_or_all, others_ignored, reasons, run_job, until_interrupted
 from intarsia.cli.options import (
@@ -24,7 +25,6 @@ from intarsia.cli.options import (
     split_names,
 )
 from intarsia.cli.terminal import line, plain_table, print_report, printable, printable_lines, progress
-from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:
     from intarsia.embed import RestoreReport

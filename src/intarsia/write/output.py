@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from intarsia.amounts import count
 from intarsia.embed.attach import ColumnsOf, attach_in, attach_to, checked_indexes
 from intarsia.embed.chunk import NO_ORDER, Chunk, ChunkState, Placed
 from intarsia.embed.column_data import FileColumns
@@ -26,7 +27,6 @@ from intarsia.errors import ColumnNotFoundError, IndexBuildError, WriteError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format import thrift
 from intarsia.format.structs import ColumnIndex
-from intarsia.read.amounts import count
 from intarsia.rows.bounds import boundary_order
 from intarsia.rows.ordering import MAX_BOUND_BYTES
 from intarsia.storage import ByteRange, ByteSource, LocalFile, MemorySource, StorageOptions
