@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from intarsia.amounts import count, part, size
 from intarsia.lake.data_file import FileFailure
 from intarsia.lake.index.build import LakeIndexReport
-from intarsia.read.amounts import count, part, size
 
 _SHOWN: Final = 10
 

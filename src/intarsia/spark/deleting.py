@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from intarsia.amounts import count
 from intarsia.embed.report import Progress
 from intarsia.errors import FilesFailedError, IntarsiaError, UnsupportedFeatureError, WriteError
 from intarsia.lake.data_file import FileFailure
 from intarsia.lake.index.build import LakeIndexReport
 from intarsia.lake.index.folder import LakeIndexFolder
-from intarsia.read.amounts import count
 from intarsia.spark.delete_report import DeleteReport, ErasedFile
 from intarsia.spark.job import act_on_files, reporter
 from intarsia.spark.lake_index import build_lake_index
