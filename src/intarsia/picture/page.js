@@ -146,7 +146,7 @@ function drawHead(doc, main) {
   ladder.append(el("p", {}, `Logarithmic scale.${note}`));
   const parts = lake
     ? `Footers of ${num(report.files.opened)} of ${plural(report.files.total, "file")} were read, and pages of ${num(report.files.read)}.`
-    : `${num(report.pages.read)} of ${plural(report.pages.total, "page")}${report.bytes.index ? `, and ${size(report.bytes.index)} of indexes` : ""}.`;
+    : `${report.pages.total == null ? plural(report.pages.read, "page") : `${num(report.pages.read)} of ${plural(report.pages.total, "page")}`}${report.bytes.index ? `, and ${size(report.bytes.index)} of indexes` : ""}.`;
   const text = `were read: ${share(doc.num_read, doc.num_bytes)}, in ${plural(doc.num_requests, "request")}. ${parts}`;
   main.append(
     el("div", { class: "answer" }, el("div", {}, el("div", { class: "big" }, `${size(doc.num_read)} of ${size(doc.num_bytes)}`), el("p", {}, text)), ladder),
