@@ -9,12 +9,13 @@ import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.time.LocalDate;
+import java.nio.IntBuffer;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.stream.IntStream;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.And;
@@ -179,24 +180,31 @@ final class ScanPlanner {
       Seq<Expression> dataFilters)
       throws IOException, ReflectiveOperationException {
     long started = System.nanoTime();
-    List<FileStatus> listed = new ArrayList<>();
-    Seq<PartitionDirectory> directories = files.location().listFiles(partitionFilters, dataFilters);
-    ObjectNode request = request(files, condition, listed, directories);
-    if (listed.isEmpty()) {
+    FileLists.FileList list = list(files, files.location().listFiles(partitionFilters, dataFilters));
+    if (list.files().isEmpty()) {
       return null;
     }
+    boolean hasFieldIds =
+        isSet(SQLConf.get(), "spark.sql.parquet.fieldId.read.enabled") && hasFieldIds(files.dataSchema());
+    ObjectNode request = request(condition, hasFieldIds);
     if (DeltaPlanner.isDelta(files)) {
       DeltaPlanner.addColumns(request, files);
     }
-    Configuration settings = settings(files, listed);
-    if (settings != null) {
-      addStores(request, listed, settings);
+    Configuration settings = null;
+    for (int place = 0; place < list.files().size(); place++) {
+      Path path = list.file(place).path();
+      if (StoreSettings.storeOf(path) != null) {
+        settings = settings == null
+            ? files.sparkSession().sessionState().newHadoopConfWithOptions(files.options())
+            : settings;
+        addStore(request, path, settings);
+      }
     }
-    JsonNode reply = ask(request, record, started);
+    JsonNode reply = ask(request, list, record, started);
     if (reply == null) {
       return null;
     }
-    FilePlans plans = new FilePlans(listed, settings, reply, System.nanoTime() - started);
+    FilePlans plans = new FilePlans(list, settings, reply, System.nanoTime() - started);
     skipping.planned(record.putNull("reason"));
     return plans;
   }
@@ -220,10 +228,16 @@ final class ScanPlanner {
   /**
    * Returns the planner's answer to a request; null if it has a reason why nothing is skipped, which is recorded.
    *
+   * @param list the files of the request
    * @param started when planning started, in nanoseconds
    */
-  JsonNode ask(ObjectNode request, ObjectNode record, long started) throws IOException {
-    JsonNode reply = JSON.readTree(skipping.planner().ask(JSON.writeValueAsString(request)));
+  JsonNode ask(ObjectNode request, FileLists.FileList list, ObjectNode record, long started) throws IOException {
+    request.put("list", list.name());
+    JsonNode reply = ask(request);
+    if (reply.has("unknown")) {
+      list.columns().accept(request);
+      reply = ask(request);
+    }
     record.put("planning_ms", (System.nanoTime() - started) / 1e6);
     record.set("report", reply.path("report"));
     record.put("advice", reply.path("advice").textValue());
@@ -234,23 +248,16 @@ final class ScanPlanner {
     return reply;
   }
 
-  /** Returns the settings with which Spark reads a relation; null if all files are local. */
-  private static Configuration settings(HadoopFsRelation files, List<FileStatus> listed) {
-    boolean isLocal = listed.stream().allMatch(file -> StoreSettings.storeOf(file.getPath()) == null);
-    return isLocal ? null : files.sparkSession().sessionState().newHadoopConfWithOptions(files.options());
+  private JsonNode ask(ObjectNode request) throws IOException {
+    return JSON.readTree(skipping.planner().ask(JSON.writeValueAsString(request)));
   }
 
-  /** Adds how the planner reaches the stores of the files, and the versions of the objects. */
-  private static void addStores(ObjectNode request, List<FileStatus> listed, Configuration settings)
-      throws IOException {
-    ArrayNode etags = request.putArray("etags");
-    ObjectNode stores = request.putObject("stores");
-    for (FileStatus file : listed) {
-      etags.add(FileVersion.of(file).etag());
-      String name = StoreSettings.storeOf(file.getPath());
-      if (name != null && !stores.has(name)) {
-        stores.set(name, StoreSettings.of(file.getPath(), settings));
-      }
+  /** Adds how the planner reaches the store of a file. */
+  private static void addStore(ObjectNode request, Path path, Configuration settings) throws IOException {
+    ObjectNode stores = request.withObject("/stores");
+    String name = StoreSettings.storeOf(path);
+    if (!stores.has(name)) {
+      stores.set(name, StoreSettings.of(path, settings));
     }
   }
 
@@ -276,34 +283,51 @@ final class ScanPlanner {
         files.sparkSession());
   }
 
-  private ObjectNode request(
-      HadoopFsRelation files, ObjectNode condition, List<FileStatus> listed, Seq<PartitionDirectory> directories) {
-    boolean hasFieldIds =
-        isSet(SQLConf.get(), "spark.sql.parquet.fieldId.read.enabled") && hasFieldIds(files.dataSchema());
-    ObjectNode request = request(condition, hasFieldIds);
+  /** Returns the list of files that a relation has listed. */
+  private FileLists.FileList list(HadoopFsRelation files, Seq<PartitionDirectory> directories) {
     StructType partitionSchema = files.partitionSchema();
-    ArrayNode columns = request.putArray("partition_columns");
-    for (StructField field : partitionSchema.fields()) {
-      columns.add(field.name());
-    }
-    ArrayNode partitions = request.putArray("partitions");
-    ArrayNode paths = request.putArray("paths");
-    ArrayNode sizes = request.putArray("sizes");
-    ArrayNode times = request.putArray("times_ms");
-    ArrayNode places = request.putArray("partition_of");
-    boolean isDelta = DeltaPlanner.isDelta(files);
+    ArrayNode partitions = JsonNodeFactory.instance.arrayNode();
+    List<FileVersion> listed = new ArrayList<>();
+    IntStream.Builder places = IntStream.builder();
     for (PartitionDirectory directory : Scala.iterable(directories)) {
       int place = partitions.size();
       partitions.add(values(directory.values(), partitionSchema));
       for (FileStatusWithMetadata file : Scala.iterable(directory.files())) {
-        listed.add(file.fileStatus());
-        paths.add(file.getPath().toString());
-        sizes.add(file.getLen());
-        times.add(isDelta ? null : file.getModificationTime());
+        listed.add(FileVersion.of(file.fileStatus()));
         places.add(place);
       }
     }
-    return request;
+    boolean isDelta = DeltaPlanner.isDelta(files);
+    IntBuffer partitionOf = IntBuffer.wrap(places.build().toArray());
+    return skipping.planner().lists().of(listed, partitions, partitionOf, request -> {
+      ArrayNode names = request.putArray("partition_columns");
+      for (StructField field : partitionSchema.fields()) {
+        names.add(field.name());
+      }
+      addFiles(request, listed, isDelta, partitions, partitionOf);
+    });
+  }
+
+  /** Adds files to a request; those of a snapshot of a table format have no times. */
+  private static void addFiles(
+      ObjectNode request, List<FileVersion> files, boolean isSnapshot, ArrayNode partitions, IntBuffer partitionOf) {
+    request.set("partitions", partitions);
+    ArrayNode paths = request.putArray("paths");
+    ArrayNode sizes = request.putArray("sizes");
+    ArrayNode times = request.putArray("times_ms");
+    ArrayNode places = request.putArray("partition_of");
+    ArrayNode etags = JsonNodeFactory.instance.arrayNode();
+    for (int place = 0; place < files.size(); place++) {
+      FileVersion file = files.get(place);
+      paths.add(file.path().toString());
+      sizes.add(file.length());
+      times.add(isSnapshot ? null : file.modified());
+      places.add(partitionOf.get(place));
+      etags.add(file.etag());
+    }
+    if (files.stream().anyMatch(FileVersion::isObject)) {
+      request.set("etags", etags);
+    }
   }
 
   /** Returns a request with a condition and the settings of the session, without files. */
