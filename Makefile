@@ -25,7 +25,7 @@ DEMO_READY := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.demo)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-fast test-deep test-spark-versions nightly-spark check lint house fmt jar jars bench bench-spark clean
+.PHONY: help venv demo test test-fast test-deep test-spark-versions nightly-spark check lint house site dist fmt jar jars bench bench-spark clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,12 @@ lint: $(VENV)/.dev  ## Check style, format, types and import direction
 
 house: $(VENV)/.dev  ## Print the figures of the code: functions and calls of a query, import circles, lines
 	@$(BIN)/python -m tools.house $(ARGS)
+
+site: $(VENV)/.dev  ## Build the site in build/site/html and check its links
+	@$(BIN)/python -m tools.site $(ARGS)
+
+dist: $(VENV)/.dev  ## Build the wheel and the source distribution in dist/, and try the wheel in an empty environment
+	@$(BIN)/python -m tools.dist $(ARGS)
 
 fmt: $(VENV)/.dev  ## Format the code, and fix what ruff can fix
 	$(BIN)/ruff check --fix-only .

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,9 @@ NEEDLE_AIM, PART_AIM, NOTHING_AIM = 0.1, 0.15, 1.05
 
 TUNED_ROWS = 10_000_000
 RANGE_ROWS = 10_000
+
+#: The result of each query of the lake.
+COLUMNS = ("count(*)", "sum(amount)", "max(url)")
 
 _NEEDLES = ("user = x", "user absent", "rare country", "one hour", "LIKE '%needle%'")
 
@@ -54,6 +57,8 @@ class Data:
         bare, indexed: The paths.
         columns: The result of each query: a few aggregates.
         queries: The queries.
+        format: The format of Spark.
+        one_row: The path of a table with one row; empty for a local file.
     """
 
     name: str
@@ -62,11 +67,25 @@ class Data:
     indexed: str
     columns: tuple[str, ...]
     queries: tuple[Query, ...]
+    format: str = "parquet"
+    one_row: str = ""
 
 
 def make_lake(folder: Path, files: int) -> list[Data]:
     """Create many small files; a lake index of the indexed ones is in the cache."""
     bare, _, indexed = make_lakes(folder, files)
+    about = f"{files:,} files of {ROWS_PER_FILE:,} rows, pyarrow's defaults; five indexes and a lake index"
+    return [Data("lake", about, bare.path, indexed.path, COLUMNS, lake_queries(files, NEEDLE_AIM))]
+
+
+def lake_queries(files: int, needle_aim: float) -> tuple[Query, ...]:
+    """Return the queries of the lake.
+
+    Args:
+        files: The files of the lake, with the rows of one hour each.
+        needle_aim: The maximum time of an enabled session for those that find few rows, relative to plain
+            Spark.
+    """
 
     def conditions(random: np.random.Generator) -> dict[str, str]:
         user = int(random.integers(0, files * ROWS_PER_FILE)) * 2
@@ -86,13 +105,10 @@ def make_lake(folder: Path, files: int) -> list[Data]:
 
     def query(name: str) -> Query:
         is_needle = name in _NEEDLES
-        aim = NEEDLE_AIM if is_needle else NOTHING_AIM
+        aim = needle_aim if is_needle else NOTHING_AIM
         return Query(name, lambda random: conditions(random)[name], aim, is_needle)
 
-    queries = tuple(query(name) for name in conditions(np.random.default_rng(0)))
-    about = f"{files:,} files of {ROWS_PER_FILE:,} rows, pyarrow's defaults; five indexes and a lake index"
-    columns = ("count(*)", "sum(amount)", "max(url)")
-    return [Data("lake", about, bare.path, indexed.path, columns, queries)]
+    return tuple(query(name) for name in conditions(np.random.default_rng(0)))
 
 
 def make_lineitem(folder: Path, scale: float = 1.0) -> list[Data]:
@@ -150,11 +166,3 @@ def make_tuned(folder: Path, rows: int = TUNED_ROWS) -> list[Data]:
     )
     about = f"{rows:,} rows sorted by id, with a page index; a RowMap of users"
     return [Data("tuned", about, str(tuned), str(indexed), ("count(*)", "sum(amount)", "max(note)"), queries)]
-
-
-#: The data by name; each function creates it in a folder, or reuses it.
-DATA: Mapping[str, Callable[[Path, int], list[Data]]] = {
-    "lake": make_lake,
-    "lineitem": lambda folder, _: make_lineitem(folder),
-    "tuned": lambda folder, _: make_tuned(folder),
-}

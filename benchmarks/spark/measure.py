@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow.parquet as pq
-from pyarrow.dataset import dataset
 
 import intarsia.spark as ias
 from benchmarks.measure import DisagreementError
@@ -108,21 +106,23 @@ class Bench:
             DisagreementError: If a query returns different rows in two modes.
         """
         for one in data:
-            views = {
-                BARE: self._spark.read.parquet(one.bare),
-                INDEXED: self._spark.read.parquet(one.indexed),
-            }
+            reader = self._spark.read.format(one.format)
+            views = {BARE: reader.load(one.bare), INDEXED: reader.load(one.indexed)}
             views[ENABLED] = views[INDEXED]
-            views[ONE_ROW] = self._spark.read.parquet(self._one_row(one))
+            views[ONE_ROW] = reader.load(self._one_row(one, views[BARE]))
             for query in one.queries:
                 self._show_progress(f"{one.name}: {query.name}")
                 yield Measured(one, query, self._runs(views, one, query))
 
-    def _one_row(self, data: Data) -> str:
-        """Write the first row to a file, and return its path."""
-        path = self._scratch / f"{data.name}.parquet"
-        pq.write_table(dataset(data.bare, format="parquet").head(1), path)
-        return str(path)
+    def _one_row(self, data: Data, bare: DataFrame) -> str:
+        """Write one row to a table, and return its path."""
+        path = data.one_row or str(self._scratch / f"{data.name}.parquet")
+        row = bare.limit(1).coalesce(1).write
+        if data.format == "iceberg":
+            row.format(data.format).mode("overwrite").saveAsTable(path)
+        else:
+            row.format(data.format).mode("overwrite").save(path)
+        return path
 
     def _runs(self, views: dict[str, DataFrame], data: Data, query: Query) -> dict[str, Runs]:
         runs = {mode: Runs() for mode in MODES}
@@ -179,7 +179,7 @@ def _scan_rows(plan: Any) -> int:
         return _scan_rows(plan.executedPlan())
     if name.endswith("QueryStageExec"):
         return _scan_rows(plan.plan())
-    if name in ("FileSourceScanExec", "SkippingScan"):
+    if name in ("FileSourceScanExec", "SkippingScan", "BatchScanExec"):
         return int(plan.metrics().apply("numOutputRows").value())
     children = plan.children()
     return sum(_scan_rows(children.apply(ordinal)) for ordinal in range(children.size()))

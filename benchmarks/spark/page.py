@@ -13,10 +13,8 @@ from benchmarks.spark.measure import BARE, ENABLED, INDEXED, MODES, ONE_ROW, SAM
 _INTRODUCTION = """\
 # Benchmarks of plain Spark SQL
 
-Written by `{command}`.
-
-{cpus} CPUs, load {load} when it ended, Python {python}, Spark {spark} with {threads} threads.
-Medians of {repetitions} runs.
+Written by `make bench-spark`. Each section has its command, and says how busy the machine was when it ended.
+A run replaces the sections that it measures.
 
 Each query runs in one session in three modes, in turn: plain Spark on bare files (*bare*), plain Spark on
 the same files with indexes (*indexed*), and on these after `ias.enable` (*enabled*). Each run has new values,
@@ -27,19 +25,22 @@ the same in all modes, and all modes return the same rows. A query returns three
 - *Bytes* is the number of bytes that Spark and the planner read, in a run without vectored reads, which
   Hadoop does not count. *Rows* is the number of rows that the scan returns, before Spark's own filter.
 - Ratios are relative to plain Spark on bare files.
-- *One row* is the same query in plain Spark on a file with one row, relative to bare files, too. It is the
+- *One row* is the same query in plain Spark on a table with one row, also relative to bare files. It is the
   minimum cost of a query in Spark, which compiles code for new values. Skipping cannot reduce it.
 - *Aim* is the goal of this project for the ratios of *enabled*: at most this value. For the queries
   *nothing to skip* and *no condition*, the same goal applies to *indexed*. Not every query meets its goal.
 """
 
-_JOBS = """
-## jobs
+_RUN = """
+`{command}`: {cpus} CPUs, load {load}, Python {python}, Spark {spark} with {threads} threads, medians of
+{repetitions} runs.
 
+"""
+
+_JOBS = """\
 Lineitem at scale factor 1 is written and sorted, and a copy of the bare lake is indexed. *CPU* is the CPU
 time of the JVM and of all Python processes, verification included. *MB per CPU second* is the size of the
 files that a job reads, per second of one core. Medians after one run that is not timed.
-
 """
 
 _NAMES = {BARE: "bare", INDEXED: "indexed", ENABLED: "enabled", ONE_ROW: "one row"}
@@ -127,20 +128,34 @@ def write_page(found: Sequence[Measured], jobs: Sequence[Job], facts: dict[str, 
         facts: The command, the versions and the machine.
         path: The path of the page.
     """
-    text = _INTRODUCTION.format(**facts)
+    run = _RUN.format(**facts)
+    sections = _sections_of(path)
     for data in dict.fromkeys(one.data for one in found):
         ours = [one for one in found if one.data == data]
-        text += (
-            f"\n## {data.name}\n\n{data.about[0].upper()}{data.about[1:]}. `{', '.join(data.columns)}`.\n\n"
+        sections[data.name] = "".join(
+            (
+                f"\n{data.about[0].upper()}{data.about[1:]}. `{', '.join(data.columns)}`.\n",
+                run,
+                _table((*_RATIOS, "aim"), [_ratios(one) for one in ours]),
+                "\n" + _table(_AMOUNTS, [_amounts(one) for one in ours]),
+                "\n" + _table(_TIMES, [_times(one) for one in ours]),
+            )
         )
-        text += _table((*_RATIOS, "aim"), [_ratios(one) for one in ours])
-        text += "\n" + _table(_AMOUNTS, [_amounts(one) for one in ours])
-        text += "\n" + _table(_TIMES, [_times(one) for one in ours])
     if jobs:
-        text += _JOBS + _table(
-            ("job", "time", "CPU", "MB per CPU second", "CPU ratio", "aim"), map(_job, jobs)
-        )
-    path.write_text(text, encoding="utf-8")
+        head = ("job", "time", "CPU", "MB per CPU second", "CPU ratio", "aim")
+        sections["jobs"] = f"\n{_JOBS}{run}{_table(head, map(_job, jobs))}"
+    if "jobs" in sections:  # the last one
+        sections["jobs"] = sections.pop("jobs")
+    text = "".join(f"\n## {name}\n{section}" for name, section in sections.items())
+    path.write_text(_INTRODUCTION + text, encoding="utf-8")
+
+
+def _sections_of(path: Path) -> dict[str, str]:
+    """Return the sections of a page by name; none if it does not exist."""
+    if not path.exists():
+        return {}
+    _, *found = path.read_text(encoding="utf-8").split("\n## ")
+    return {name: text.rstrip("\n") + "\n" for name, _, text in (one.partition("\n") for one in found)}
 
 
 def _job(job: Job) -> list[str]:

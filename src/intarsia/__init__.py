@@ -5,7 +5,8 @@ read                 `open` returns a `Table`: `Table.scan`, `count`, `aggregate
 tables of files      a `FileSource` lists the files of a table, each a `DataFile`
 other engines        `Table.dataset` for DuckDB, Polars and DataFusion; `Table.plan` divides a `Scan` into
                      `Split` objects for the tasks of a cluster
-what was read        `Table.explain`, `Scan.report`: a `ScanReport` of `PageCounts`, `PrunedBy`, `Ignored`
+what was read        `Table.explain`, `Scan.report`: a `ScanReport` of `PageCounts`, `PrunedBy`, `Ignored`;
+                     for monitoring, a `FinishedQuery`
 index                `attach`, `detach`: add indexes to existing files, remove them; `advise`: which to add
 write                `write_table`, `Writer`
 examine a file       `inspect` (show its metadata), `verify` (check its metadata against its data)
@@ -93,6 +94,7 @@ from intarsia.predicate import (
 from intarsia.read.aggregate import Aggregate
 from intarsia.read.approximate import ApproximateCount
 from intarsia.read.counts import PageCounts, PrunedBy
+from intarsia.read.finished_query import FinishedQuery
 from intarsia.read.report import ScanReport
 
 if TYPE_CHECKING:
@@ -136,6 +138,7 @@ __all__ = [
     "FileSource",
     "FilesFailedError",
     "Finding",
+    "FinishedQuery",
     "FormatError",
     "Histogram",
     "Hll",

@@ -74,7 +74,7 @@ def test_attaching_makes_the_golden_file_and_detaching_the_original(tmp_path):
     path.write_bytes(original)
     ia.attach(path, [INDEX])
     golden = path.read_bytes()
-    assert golden == (GOLDEN / "datafusion.parquet").read_bytes()
+    assert golden == (GOLDEN / "datafusion-2.parquet").read_bytes()
     ia.attach(path, [INDEX])
     assert path.read_bytes() == golden
     ia.detach(path)

@@ -1,5 +1,6 @@
-"""The number of granules that a footer claims is checked before any allocation."""
+"""Granules: their number is checked before any allocation, and their metadata is text."""
 
+import json
 import tracemalloc
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.errors import IndexBuildError, IndexPayloadError
-from intarsia.indexes.layout import Layout
+from intarsia.indexes import Layout, serialize_granules
 from intarsia.predicate import BoundCompare
 
 CLAIMED = 1 << 31
@@ -74,15 +75,42 @@ def test_the_number_of_granules_agrees_with_their_edges(granularity, num_rows):
     assert layout.num_granules(granularity, "x") == len(layout.edges(granularity, "x")) - 1
 
 
-@pytest.mark.parametrize("edges", [b"", b"\0" * 7, b"\0" * 9, b"\0" * 8, None])
-def test_damaged_edges_of_pages(edges):
+@pytest.mark.parametrize(
+    ("key", "edges"),
+    [
+        *((b"edges", raw) for raw in (b"", b"\0" * 7, b"\0" * 9, b"\0" * 8)),
+        *((b"granule_edges", text) for text in (b"", b"[", b"{}", b"[0]", b"[0,1.0,2]", b"[[0,1,2]]")),
+        *((b"granule_edges", text) for text in (b"[0,-1,2]", b"[0,true,2]", b"[0,1,9007199254740992]")),
+        (b"granule_edges", b"[" * 100_000),
+        (b"granule_edges", b"[0,1" + b"0" * 5_000 + b",2]"),
+        (b"other", b"[0,2]"),
+    ],
+)
+def test_damaged_edges_of_pages(key, edges):
     index = ia.ZoneMap("x", granularity="page")
     columns = Columns(["one", "two"])
     with pa.ipc.open_stream(index.build(columns)) as reader:
         batch = reader.read_next_batch()
-    metadata = {b"edges": edges} if edges is not None else {}
+    metadata = {key: edges}
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.replace_schema_metadata(metadata).schema) as writer:
         writer.write_batch(batch)
     with pytest.raises(IndexPayloadError):
         index.open(sink.getvalue().to_pybytes(), columns.layout)
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS if kind is not ia.BloomGranule], ids=lambda kind: kind.kind
+)
+def test_metadata_is_text(kind):
+    """Arrow defines it as text, and other libraries replace or refuse other bytes."""
+    with pa.ipc.open_stream(kind("x", granularity="page").build(Columns(["one", "two"] * 100))) as reader:
+        metadata = reader.schema.metadata
+    assert json.loads(metadata[b"granule_edges"])[-1] == 200
+    assert all(value.decode().isprintable() for value in metadata.values())
+
+
+def test_other_metadata_is_refused():
+    with pytest.raises(IndexBuildError) as caught:
+        serialize_granules(pa.record_batch({"x": [1]}), np.array([0, 1]), "file", {b"key": b"\xff"})
+    assert caught.value.reason == "invalid-values"

@@ -33,18 +33,33 @@ final class FileLists {
    * A list of files.
    *
    * @param name its name in requests
-   * @param files the files; equal elements are equal versions of a file
+   * @param files the files as they are listed; equal elements are equal versions of a file
+   * @param versions the versions of the files that are planned: those of a log may not be the current ones
    * @param partitions the distinct partition values, and for each file the ordinal of its values
    */
   record FileList(
-      String name, List<?> files, JsonNode partitions, IntBuffer partitionOf, Consumer<ObjectNode> columns, Places places) {
-    private boolean isSame(List<?> others, JsonNode values, IntBuffer valuesOf) {
-      return files.equals(others) && partitions.equals(values) && partitionOf.equals(valuesOf);
+      String name,
+      List<?> files,
+      List<?> versions,
+      JsonNode partitions,
+      IntBuffer partitionOf,
+      Consumer<ObjectNode> columns,
+      Places places) {
+    private boolean isSame(FileList other) {
+      return files.equals(other.files)
+          && (versions == files && other.versions == other.files || versions.equals(other.versions))
+          && partitions.equals(other.partitions)
+          && partitionOf.equals(other.partitionOf);
     }
 
-    /** Returns the file at a place in the list of a file system. */
-    FileVersion file(int place) {
+    /** Returns the file at a place in the list of a file system, as it is listed. */
+    FileVersion listed(int place) {
       return (FileVersion) files.get(place);
+    }
+
+    /** Returns the planned version of the file at a place in the list of a file system. */
+    FileVersion planned(int place) {
+      return (FileVersion) versions.get(place);
     }
 
     /** Returns the place of a path in the list of a file system; -1 if it is not in the list. */
@@ -55,7 +70,7 @@ final class FileLists {
     /** Returns the place of a file in the list of a file system; -1 if it is not in the list, or as another version. */
     int place(FileVersion file) {
       int place = place(file.path());
-      return place >= 0 && file(place).isSame(file) ? place : -1;
+      return place >= 0 && listed(place).isSame(file) ? place : -1;
     }
   }
 
@@ -80,21 +95,23 @@ final class FileLists {
    * @param columns adds the files to a request
    */
   synchronized FileList of(
-      List<?> files, JsonNode partitions, IntBuffer partitionOf, Consumer<ObjectNode> columns) {
-    FileList found = null;
+      List<?> files,
+      List<?> versions,
+      JsonNode partitions,
+      IntBuffer partitionOf,
+      Consumer<ObjectNode> columns) {
+    String name = NAMES + COUNT.incrementAndGet();
+    FileList made = new FileList(name, files, versions, partitions, partitionOf, columns, new Places());
+    FileList found = made;
     for (SoftReference<FileList> known : List.copyOf(lists)) {
       FileList list = known.get();
       if (list == null) {
         lists.remove(known);
-      } else if (list.isSame(files, partitions, partitionOf)) {
+      } else if (list.isSame(made)) {
         lists.remove(known);
         found = list;
         break;
       }
-    }
-    if (found == null) {
-      String name = NAMES + COUNT.incrementAndGet();
-      found = new FileList(name, files, partitions, partitionOf, columns, new Places());
     }
     lists.addFirst(new SoftReference<>(found));
     if (lists.size() > MOST_LISTS) {

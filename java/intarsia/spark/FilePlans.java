@@ -46,7 +46,7 @@ final class FilePlans {
    * @param reply the planner's answer: {@code kept}, an array for each file to read with its ordinal, the bytes to
    *     read, and its row ranges, if not all rows; {@code unplanned}, the ordinals of files without a plan; {@code
    *     summary} and {@code indexes} for {@code explain()}; {@code is_sealed}, whether files never get other rows;
-   *     {@code statuses}, for each of {@code kept} its length and its time, unless they are those of {@code files}
+   *     {@code statuses}, for each of {@code kept} its length and its time, unless they are those of the list
    * @throws IllegalArgumentException if the answer does not describe these files
    */
   FilePlans(FileList files, Configuration settings, JsonNode reply, long planningNanos) {
@@ -65,11 +65,11 @@ final class FilePlans {
     }
     for (JsonNode place : reply.path("unplanned")) {
       unplanned.set(place.intValue());
-      keptBytes += files.file(place.intValue()).length();
+      keptBytes += files.listed(place.intValue()).length();
     }
     for (int at = 0; at < entries.size(); at++) {
       JsonNode entry = entries.get(at);
-      FileVersion listed = files.file(entry.required(0).intValue());
+      FileVersion version = files.planned(entry.required(0).intValue());
       long[] rows = entry.size() == 2 ? null : new long[entry.size() - 2];
       for (int place = 2; place < entry.size(); place++) {
         rows[place - 2] = entry.get(place).longValue();
@@ -79,8 +79,8 @@ final class FilePlans {
       }
       JsonNode status = reply.path("statuses").path(at);
       FileVersion planned = status.isArray()
-          ? new FileVersion(listed.path(), status.required(0).longValue(), status.required(1).longValue(), null)
-          : listed;
+          ? new FileVersion(version.path(), status.required(0).longValue(), status.required(1).longValue(), null)
+          : version;
       long bytes = entry.required(1).longValue();
       kept.put(entry.get(0).intValue(), new Kept(planned, rows, bytes));
       keptBytes += bytes;
@@ -126,7 +126,7 @@ final class FilePlans {
   String[] inputFiles() {
     return IntStream.range(0, files.files().size())
         .filter(place -> unplanned.get(place) || kept.containsKey(place))
-        .mapToObj(place -> SparkPath.fromPath(files.file(place).path()).urlEncoded())
+        .mapToObj(place -> SparkPath.fromPath(files.listed(place).path()).urlEncoded())
         .toArray(String[]::new);
   }
 
@@ -158,7 +158,7 @@ final class FilePlans {
       for (FileStatusWithMetadata file : Scala.iterable(directory.files())) {
         int place = place(FileVersion.of(file.fileStatus()));
         if (place >= 0 && !kept.containsKey(place)) {
-          found.add(files.file(place));
+          found.add(files.planned(place));
         }
       }
     }
@@ -177,7 +177,7 @@ final class FilePlans {
     int place = place(FileVersion.of(file.fileStatus()));
     Kept found = kept.get(place);
     if (place >= 0 && found == null) {
-      FileVersion excluded = files.file(place);
+      FileVersion excluded = files.planned(place);
       boolean isListed = switch (which) {
         case CURRENT -> changed.contains(excluded);
         case KEPT -> false;

@@ -35,11 +35,9 @@ record FileVersion(Path path, long length, long modified, String etag) {
 
   /** Adds to a listed file what Spark does not pass on to tasks. */
   FileStatusWithMetadata remember(FileStatusWithMetadata listed) {
-    if (etag != null) {
-      return with(listed, ETAG, etag);
-    }
-    boolean isListed = isSame(of(listed.fileStatus()));
-    return isListed ? listed : with(listed, STATUS, new long[] {length, modified});
+    FileStatusWithMetadata known = etag == null ? listed : with(listed, ETAG, etag);
+    boolean isListed = length == listed.getLen() && modified == listed.getModificationTime();
+    return isListed ? known : with(known, STATUS, new long[] {length, modified});
   }
 
   @SuppressWarnings("unchecked") // Java sees updated() without type parameters

@@ -1,17 +1,16 @@
 package intarsia.spark;
 
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.attribute.BasicFileAttributes;
-import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.HashSet;
-import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.LocatedFileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RemoteIterator;
@@ -29,59 +28,104 @@ final class Freshness {
   private Freshness() {}
 
   /**
-   * Returns the files that are not as they were planned, or cannot be found. It costs a stat of each local file, and of
-   * objects one request for each folder, or for each thousand of them.
+   * Returns the files that are not as they were planned, or cannot be found. It costs a stat of each local file; for
+   * objects, see {@link #current}.
    *
    * @param settings those of the file systems; they may be null if there are no objects
    */
   static Set<FileVersion> changed(Collection<FileVersion> planned, Configuration settings) {
     Set<FileVersion> changed = new HashSet<>();
-    Map<Path, Map<Path, FileVersion>> folders = new HashMap<>();
+    Map<Path, FileVersion> objects = new HashMap<>();
     for (FileVersion file : planned) {
       if (file.isObject()) {
-        folders.computeIfAbsent(file.path().getParent(), folder -> new HashMap<>()).put(file.path(), file);
+        objects.put(file.path(), file);
       } else if (!isUnchanged(file)) {
         changed.add(file);
       }
     }
-    folders.forEach((folder, objects) -> changed.addAll(changed(folder, objects, settings)));
+    try {
+      Map<Path, FileVersion> current = objects.isEmpty() ? Map.of() : current(objects.keySet(), settings);
+      for (FileVersion object : objects.values()) {
+        FileVersion found = current.get(object.path());
+        if (found == null || !object.isSame(found)) {
+          changed.add(object);
+        }
+      }
+    } catch (IOException | RuntimeException error) { // Spark reads them, or raises its own error
+      changed.addAll(objects.values());
+    }
     return changed;
   }
 
-  private static List<FileVersion> changed(Path folder, Map<Path, FileVersion> objects, Configuration settings) {
-    List<FileVersion> changed = new ArrayList<>();
-    try {
-      FileSystem store = folder.getFileSystem(settings);
-      // a listing of other objects must not cost more than a request for each of these
-      long most = objects.size() == 1 ? 0 : (long) objects.size() * PAGE;
-      Map<Path, FileVersion> left = new HashMap<>(objects);
-      if (most > 0) {
-        RemoteIterator<LocatedFileStatus> listed = store.listFiles(folder, false);
-        for (; !left.isEmpty() && most > 0 && listed.hasNext(); most--) {
-          FileVersion found = FileVersion.of(listed.next());
-          FileVersion planned = left.remove(found.path());
-          if (planned != null && !planned.isSame(found)) {
-            changed.add(planned);
+  /**
+   * Returns the current versions of objects, without those that cannot be found.
+   *
+   * <p>It costs one request for a thousand objects if there are few others below their common folder; otherwise, one for
+   * each folder, or for each object.
+   */
+  static Map<Path, FileVersion> current(Collection<Path> objects, Configuration settings) throws IOException {
+    Map<Path, FileVersion> found = new HashMap<>();
+    Map<Path, Set<Path>> folders = new HashMap<>();
+    for (Path object : objects) {
+      folders.computeIfAbsent(object.getParent(), folder -> new HashSet<>()).add(object);
+    }
+    Path common = folders.size() == 1 ? null : commonFolder(folders.keySet());
+    // other objects must not more than double the number of requests
+    if (common != null && list(common, true, Set.copyOf(objects), 2L * folders.size() * PAGE, settings, found)) {
+      return found;
+    }
+    for (Map.Entry<Path, Set<Path>> entry : folders.entrySet()) {
+      Set<Path> left = new HashSet<>(entry.getValue());
+      left.removeAll(found.keySet());
+      boolean isListed = left.size() > 1
+          && list(entry.getKey(), false, left, (long) left.size() * PAGE, settings, found);
+      for (Path object : isListed ? Set.<Path>of() : left) {
+        if (!found.containsKey(object)) {
+          try {
+            found.put(object, FileVersion.of(object.getFileSystem(settings).getFileStatus(object)));
+          } catch (FileNotFoundException error) { // it was deleted
+            continue;
           }
         }
       }
-      for (FileVersion planned : left.values()) { // the listing has ended, so it was deleted
-        if (most > 0 || !isUnchanged(planned, store)) {
-          changed.add(planned);
-        }
-      }
-      return changed;
-    } catch (IOException | RuntimeException error) { // Spark reads them, or raises its own error
-      return List.copyOf(objects.values());
     }
+    return found;
   }
 
-  private static boolean isUnchanged(FileVersion planned, FileSystem store) {
-    try {
-      return planned.isSame(FileVersion.of(store.getFileStatus(planned.path())));
-    } catch (IOException error) {
-      return false;
+  /**
+   * Adds the versions of objects in a folder.
+   *
+   * @param most the number of objects to list
+   * @return whether all objects of the folder, or all wanted ones, were listed
+   */
+  private static boolean list(
+      Path folder, boolean isDeep, Set<Path> wanted, long most, Configuration settings, Map<Path, FileVersion> found)
+      throws IOException {
+    int left = wanted.size();
+    RemoteIterator<LocatedFileStatus> listed = folder.getFileSystem(settings).listFiles(folder, isDeep);
+    for (; left > 0 && listed.hasNext(); most--) {
+      if (most == 0) {
+        return false;
+      }
+      FileStatus file = listed.next();
+      if (wanted.contains(file.getPath())) {
+        found.put(file.getPath(), FileVersion.of(file));
+        left--;
+      }
     }
+    return true;
+  }
+
+  /** Returns the folder that contains all of the folders; null if they are in several stores. */
+  private static Path commonFolder(Collection<Path> folders) {
+    Path common = null;
+    for (Path folder : folders) {
+      common = common == null ? folder : common;
+      while (common != null && !(folder + "/").startsWith(common.isRoot() ? common.toString() : common + "/")) {
+        common = common.getParent();
+      }
+    }
+    return common;
   }
 
   /** Returns whether a local file is as it was planned; false if it cannot be found, or is not local. */

@@ -255,7 +255,7 @@ final class IcebergPlanner {
     }
     ArrayNode partitions = JsonNodeFactory.instance.arrayNode();
     partitions.addArray();
-    return skipping.planner().lists().of(files, partitions, IntBuffer.allocate(0), known -> {
+    return skipping.planner().lists().of(files, files, partitions, IntBuffer.allocate(0), known -> {
       known.putArray("partition_columns");
       known.set("partitions", partitions);
       ArrayNode paths = known.putArray("paths");

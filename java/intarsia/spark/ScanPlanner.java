@@ -11,10 +11,10 @@ import java.io.IOException;
 import java.time.LocalDate;
 import java.nio.IntBuffer;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
-import java.util.stream.IntStream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -180,25 +180,27 @@ final class ScanPlanner {
       Seq<Expression> dataFilters)
       throws IOException, ReflectiveOperationException {
     long started = System.nanoTime();
-    FileLists.FileList list = list(files, files.location().listFiles(partitionFilters, dataFilters));
-    if (list.files().isEmpty()) {
+    Seq<PartitionDirectory> directories = files.location().listFiles(partitionFilters, dataFilters);
+    List<FileVersion> listed = new ArrayList<>();
+    for (PartitionDirectory directory : Scala.iterable(directories)) {
+      Scala.iterable(directory.files()).forEach(file -> listed.add(FileVersion.of(file.fileStatus())));
+    }
+    if (listed.isEmpty()) {
       return null;
     }
+    boolean isDelta = DeltaPlanner.isDelta(files);
+    Configuration settings = settings(files, listed);
+    List<FileVersion> versions =
+        isDelta && settings != null ? DeltaPlanner.versions(listed, settings) : listed;
+    FileLists.FileList list = list(files, listed, versions, directories);
     boolean hasFieldIds =
         isSet(SQLConf.get(), "spark.sql.parquet.fieldId.read.enabled") && hasFieldIds(files.dataSchema());
     ObjectNode request = request(condition, hasFieldIds);
-    if (DeltaPlanner.isDelta(files)) {
+    if (isDelta) {
       DeltaPlanner.addColumns(request, files);
     }
-    Configuration settings = null;
-    for (int place = 0; place < list.files().size(); place++) {
-      Path path = list.file(place).path();
-      if (StoreSettings.storeOf(path) != null) {
-        settings = settings == null
-            ? files.sparkSession().sessionState().newHadoopConfWithOptions(files.options())
-            : settings;
-        addStore(request, path, settings);
-      }
+    if (settings != null) {
+      addStores(request, listed, settings);
     }
     JsonNode reply = ask(request, list, record, started);
     if (reply == null) {
@@ -252,12 +254,21 @@ final class ScanPlanner {
     return JSON.readTree(skipping.planner().ask(JSON.writeValueAsString(request)));
   }
 
-  /** Adds how the planner reaches the store of a file. */
-  private static void addStore(ObjectNode request, Path path, Configuration settings) throws IOException {
-    ObjectNode stores = request.withObject("/stores");
-    String name = StoreSettings.storeOf(path);
-    if (!stores.has(name)) {
-      stores.set(name, StoreSettings.of(path, settings));
+  /** Returns the settings with which Spark reads a relation; null if all files are local. */
+  private static Configuration settings(HadoopFsRelation files, List<FileVersion> listed) {
+    boolean isLocal = listed.stream().allMatch(file -> StoreSettings.storeOf(file.path()) == null);
+    return isLocal ? null : files.sparkSession().sessionState().newHadoopConfWithOptions(files.options());
+  }
+
+  /** Adds how the planner reaches the stores of the files. */
+  private static void addStores(ObjectNode request, List<FileVersion> files, Configuration settings)
+      throws IOException {
+    ObjectNode stores = request.putObject("stores");
+    for (FileVersion file : files) {
+      String name = StoreSettings.storeOf(file.path());
+      if (name != null && !stores.has(name)) {
+        stores.set(name, StoreSettings.of(file.path(), settings));
+      }
     }
   }
 
@@ -283,28 +294,29 @@ final class ScanPlanner {
         files.sparkSession());
   }
 
-  /** Returns the list of files that a relation has listed. */
-  private FileLists.FileList list(HadoopFsRelation files, Seq<PartitionDirectory> directories) {
+  /** Returns the list of the files that a relation has listed, in the versions that are planned. */
+  private FileLists.FileList list(
+      HadoopFsRelation files,
+      List<FileVersion> listed,
+      List<FileVersion> versions,
+      Seq<PartitionDirectory> directories) {
     StructType partitionSchema = files.partitionSchema();
     ArrayNode partitions = JsonNodeFactory.instance.arrayNode();
-    List<FileVersion> listed = new ArrayList<>();
-    IntStream.Builder places = IntStream.builder();
+    IntBuffer partitionOf = IntBuffer.allocate(listed.size());
     for (PartitionDirectory directory : Scala.iterable(directories)) {
-      int place = partitions.size();
+      int[] places = new int[directory.files().size()];
+      Arrays.fill(places, partitions.size());
+      partitionOf.put(places);
       partitions.add(values(directory.values(), partitionSchema));
-      for (FileStatusWithMetadata file : Scala.iterable(directory.files())) {
-        listed.add(FileVersion.of(file.fileStatus()));
-        places.add(place);
-      }
     }
+    partitionOf.flip();
     boolean isDelta = DeltaPlanner.isDelta(files);
-    IntBuffer partitionOf = IntBuffer.wrap(places.build().toArray());
-    return skipping.planner().lists().of(listed, partitions, partitionOf, request -> {
+    return skipping.planner().lists().of(listed, versions, partitions, partitionOf, request -> {
       ArrayNode names = request.putArray("partition_columns");
       for (StructField field : partitionSchema.fields()) {
         names.add(field.name());
       }
-      addFiles(request, listed, isDelta, partitions, partitionOf);
+      addFiles(request, versions, isDelta, partitions, partitionOf);
     });
   }
 

@@ -83,7 +83,8 @@ def run_job(master: str | None, name: str, *arguments: Any, **options: Any) -> A
         if error.name != "pyspark":
             raise
         raise UsageError(
-            "Spark jobs need PySpark; install it: pip install 'intarsia[spark]'", reason="missing-pyspark"
+            "Spark jobs need PySpark; install it in a checkout of Intarsia: pip install '.[spark]'",
+            reason="missing-pyspark",
         ) from None
     except IndexBuildError as error:
         raise UsageError(str(error), reason=error.reason, column=error.column) from None

@@ -89,11 +89,22 @@ def _logical_bytes(logical: LogicalType | None) -> bytes:
     if (decimal := logical.DECIMAL) is not None:
         numbers = decimal.scale, decimal.precision
     elif (time := logical.TIME or logical.TIMESTAMP) is not None:
-        unit = next((ordinal for ordinal, value in enumerate(time.unit, 1) if value is not None), 0)
+        units = enumerate(time.unit[:_FINGERPRINT_UNITS], 1)
+        unit = next((ordinal for ordinal, value in units if value is not None), 0)
         numbers = int(time.isAdjustedToUTC), unit
     elif (integer := logical.INTEGER) is not None:
         numbers = integer.bitWidth, int(integer.isSigned)
-    return _text(logical.name or "?") + _integers(len(numbers), *numbers)
+    name = logical.name if logical.name in _FINGERPRINT_NAMES else "?"
+    return _text(name) + _integers(len(numbers), *numbers)
+
+
+#: The members of LogicalType and TimeUnit with a name in the fingerprint. A later member is "?" or 0 even in
+#: a version that reads it, because all versions must compute the same fingerprint.
+_FINGERPRINT_NAMES = (
+    *("STRING", "MAP", "LIST", "ENUM", "DECIMAL", "DATE", "TIME", "TIMESTAMP", "INTEGER", "UNKNOWN", "JSON"),
+    *("BSON", "UUID", "FLOAT16", "VARIANT", "GEOMETRY", "GEOGRAPHY"),
+)
+_FINGERPRINT_UNITS = 3
 
 
 def _text(text: str) -> bytes:

@@ -5,8 +5,7 @@ The payload (see `intarsia.indexes.granules`) has one row per value::
     value     the column's plain type   distinct values in ascending order, then null if any row is null
     granules  list<uint32>              ordinals of the granules that contain the value, ascending
 
-The schema's metadata has the key ``unlisted``: the ordinals, as uint32, of the granules with more values than
-the limit, which cannot be skipped.
+The granules with more values than the limit are unlisted and cannot be skipped.
 
 If ``form`` is ``"datafusion"``, the payload is a block of `intarsia.format.blob`.
 """
@@ -96,7 +95,7 @@ class Distinct(Index):
     """
 
     kind: ClassVar[str] = "distinct"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     purpose: ClassVar[str] = "skip granules by the values in them"
 
     column: str
@@ -139,7 +138,7 @@ class Distinct(Index):
             granules.add(granule, piece)
         batch, unlisted = granules.finish(value_type)
         if self._is_datafusion:
-            if unlisted:
+            if len(unlisted):
                 raise IndexBuildError(
                     f"Distinct: {self.column!r} has more than {granules.limits[0]} distinct values, or more "
                     f"than {MAX_GRANULE_BYTES:,} bytes of them, and DataFusion's form must list all; "
@@ -148,7 +147,7 @@ class Distinct(Index):
                     column=self.column,
                 )
             return build_block(self.column, batch.column("value"))
-        return serialize_granules(batch, edges, self.granularity, {b"unlisted": unlisted})
+        return serialize_granules(batch, edges, self.granularity, unlisted=unlisted)
 
     def merge(self, parts: Sequence[PayloadPart]) -> bytes | None:
         """Merge the values of all parts, and renumber their granules; None if they may be too large."""
@@ -163,8 +162,7 @@ class Distinct(Index):
         unlisted = [part.unlisted + first for part, first in zip(opened, firsts, strict=False)]
         batch = _listed(pa.concat_arrays(pieces), np.concatenate(granules).astype(np.uint32), value_type)
         edges = merged_edges([part.edges for part in opened])
-        ordinals = np.concatenate(unlisted).astype("<u4").tobytes()
-        return serialize_granules(batch, edges, self.granularity, {b"unlisted": ordinals})
+        return serialize_granules(batch, edges, self.granularity, unlisted=np.concatenate(unlisted))
 
     def _limits(self, edges: Rows) -> Rows:
         """Return the maximum number of distinct values of each granule."""
@@ -212,20 +210,19 @@ class Distinct(Index):
         name = f"Distinct({self.column!r})"
         found = parse_granules(payload, layout, self.granularity, name)
         try:
-            unlisted = np.frombuffer(found.metadata[b"unlisted"], dtype="<u4")
             values, lists = found.batch.column("value"), found.batch.column("granules")
             if not pa.types.is_list(lists.type) or lists.type.value_type != pa.uint32() or lists.null_count:
                 raise ValueError(f"its granules have the type {lists.type}, or are null")
             granules = lists.flatten().to_numpy()
         except (pa.ArrowException, KeyError, ValueError) as error:
             raise found.damaged(error) from error
-        highest = max(granules.max(initial=0), unlisted.max(initial=0))
-        num_entries = len(granules) + len(unlisted)
+        num_entries = len(granules) + len(found.unlisted)
         # granules of a number of rows are not empty, so each has at least one value, which may be null
         has_gaps = isinstance(self.granularity, int) and num_entries < found.num_granules
-        if has_gaps or (num_entries and highest >= found.num_granules):
+        if has_gaps or (len(granules) and granules.max() >= found.num_granules):
             raise found.other_rows()
-        return OpenDistinct(found.edges, values, np.asarray(lists.offsets.to_numpy()), granules, unlisted)
+        offsets = np.asarray(lists.offsets.to_numpy())
+        return OpenDistinct(found.edges, values, offsets, granules, found.unlisted)
 
     def digest(self, payload: bytes, layout: Layout) -> bytes | None:
         """Reduce the payload to the distinct values of the file; None if they are incomplete or too large."""
@@ -295,7 +292,7 @@ class GatheredDistinct(OpenIndex):
         ):
             raise CorruptFileError("gathered values describe other files", reason="other-files")
         return OpenDistinct(
-            np.arange(self.num_files + 1), values, offsets, files, np.empty(0, dtype=np.uint32)
+            np.arange(self.num_files + 1), values, offsets, files, np.empty(0, dtype=np.int64)
         )
 
 
@@ -307,7 +304,7 @@ class OpenDistinct(OpenIndex):
     values: pa.Array
     offsets: npt.NDArray[np.int32]
     granules: npt.NDArray[np.uint32]
-    unlisted: npt.NDArray[np.uint32]
+    unlisted: Rows
 
     def candidate_rows(self, condition: Condition) -> RowSelection:
         """Return the rows of the granules with a matching value."""
@@ -393,13 +390,13 @@ class _Granules:
                 reason="index-too-large",
             )
 
-    def finish(self, value_type: pa.DataType) -> tuple[pa.RecordBatch, bytes]:
-        """Return the batch of the payload, and ``unlisted``."""
+    def finish(self, value_type: pa.DataType) -> tuple[pa.RecordBatch, Rows]:
+        """Return the batch of the payload, and the unlisted granules."""
         self._flush()
         stored = sortable_type(value_type)
         values = pa.concat_arrays([pa.array([], stored), *self.values])
         granules = np.concatenate([np.empty(0, np.uint32), *self.ordinals])
-        return _listed(values, granules, value_type), np.array(self.unlisted, dtype="<u4").tobytes()
+        return _listed(values, granules, value_type), np.array(self.unlisted, dtype=np.int64)
 
 
 def _listed(values: pa.Array, granules: npt.NDArray[np.uint32], value_type: pa.DataType) -> pa.RecordBatch:

@@ -1,13 +1,16 @@
 """Shared code of the indexes with one entry per granule of a column.
 
 Their payload is an Arrow IPC stream (zstd) of one record batch. If the granules are pages, the schema
-metadata has the key ``edges``, because the footer does not contain page boundaries: the first row of each
-granule, then the number of rows, as little-endian int64. Edges of other granules follow from the footer and
-the granularity.
+metadata has the key ``granule_edges``, because the footer does not contain page boundaries: the first row of
+each granule, then the number of rows. Edges of other granules follow from the footer and the granularity.
+Kinds that do not list every granule have the key ``unlisted_granules``. Both are JSON arrays, because Arrow
+defines metadata as text. Payloads of version 1 have the keys ``edges`` and ``unlisted`` with the bytes of
+integers.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +27,11 @@ from intarsia.indexes.layout import ColumnData, Granularity, Layout
 from intarsia.rows.selection import Rows, RowSelection
 from intarsia.tuning import THREADED_STREAM_BYTES
 
-_EDGES = b"edges"
+_EDGES = b"granule_edges"
+_UNLISTED = b"unlisted_granules"
+
+#: The keys of version 1, and the type of their integers.
+_RAW = {_EDGES: (b"edges", "<i8"), _UNLISTED: (b"unlisted", "<u4")}
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,7 @@ class GranulePayload:
             IndexPayloadError: If the payload describes other rows, or there are too many granules.
         """
         if self._granularity == "page":
-            edges = np.frombuffer(self.metadata[_EDGES], dtype="<i8").astype(np.int64)
+            edges = _numbers(self.metadata, _EDGES)
         else:
             try:
                 edges = self._layout.edges(self._granularity, "")
@@ -67,6 +74,21 @@ class GranulePayload:
         ):
             raise self.other_rows()
         return edges
+
+    @cached_property
+    def unlisted(self) -> Rows:
+        """The ordinals of the granules that are not listed, for kinds that do not list all.
+
+        Raises:
+            IndexPayloadError: If they are missing, or there is no such granule.
+        """
+        try:
+            unlisted = _numbers(self.metadata, _UNLISTED)
+        except (KeyError, ValueError) as error:
+            raise self.damaged(error) from error
+        if unlisted.max(initial=-1) >= self.num_granules:
+            raise self.other_rows()
+        return unlisted
 
     def other_rows(self) -> IndexPayloadError:
         """Return the error for a payload that does not agree with the granules of the file."""
@@ -84,6 +106,7 @@ def serialize_granules(
     edges: Rows,
     granularity: Granularity,
     metadata: Mapping[bytes, bytes] | None = None,
+    unlisted: Rows | None = None,
 ) -> bytes:
     """Serialize the payload of an index.
 
@@ -91,21 +114,26 @@ def serialize_granules(
         batch: The contents of the index.
         edges: `Layout.edges` of its granularity.
         granularity: The granularity of the index.
-        metadata: Further entries for the schema's metadata.
+        metadata: Further entries for the schema's metadata, in UTF-8.
+        unlisted: The ordinals of the granules that are not listed; None for a kind that lists all.
 
     Raises:
         IndexBuildError: If `parse_granules` would reject the payload, because text is not UTF-8 or the
             payload is too large.
     """
+    entries = dict(metadata or {})
     try:
         batch.validate(full=True)
-    except pa.ArrowInvalid as error:
+        for text in (*entries, *entries.values()):
+            text.decode()
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise IndexBuildError(
             f"values cannot be stored in an index: {error}", reason="invalid-values"
         ) from error
-    entries = dict(metadata or {})
     if granularity == "page":
-        entries[_EDGES] = np.asarray(edges, dtype="<i8").tobytes()
+        entries[_EDGES] = _text(edges)
+    if unlisted is not None:
+        entries[_UNLISTED] = _text(unlisted)
     batch = batch.replace_schema_metadata(entries)
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="zstd")
@@ -152,7 +180,7 @@ def parse_granules(
             raise ValueError("it has other columns")
         metadata = batch.schema.metadata or {}
         if granularity == "page":
-            num_granules = len(np.frombuffer(metadata[_EDGES], dtype="<i8")) - 1
+            num_granules = len(_numbers(metadata, _EDGES)) - 1
         else:
             num_granules = layout.num_granules(granularity, "")
     except (pa.ArrowException, ColumnNotFoundError, KeyError, ValueError, OSError, StopIteration) as error:
@@ -163,6 +191,30 @@ def parse_granules(
     if has_row_each and batch.num_rows != num_granules:
         raise found.other_rows()
     return found
+
+
+def _text(numbers: Rows) -> bytes:
+    return json.dumps(numbers.tolist(), separators=(",", ":")).encode()
+
+
+def _numbers(metadata: Mapping[bytes, bytes], key: bytes) -> Rows:
+    """Return the numbers of a key of the metadata.
+
+    Raises:
+        KeyError: If neither the key nor that of version 1 is there.
+        ValueError: If the value is not a list of numbers below 2^53.
+    """
+    if key not in metadata:
+        raw_key, raw_type = _RAW[key]
+        return np.frombuffer(metadata[raw_key], dtype=raw_type).astype(np.int64)
+    try:
+        numbers = json.loads(metadata[key])
+    except RecursionError as error:
+        raise ValueError(f"{key.decode()} is nested") from error
+    is_list = isinstance(numbers, list)
+    if not is_list or not all(type(item) is int and 0 <= item < 1 << 53 for item in numbers):
+        raise ValueError(f"{key.decode()} is not a list of row or granule ordinals")
+    return np.array(numbers, dtype=np.int64)
 
 
 def refuse_nested(index: object, column: str, type_: pa.DataType) -> pa.DataType:
@@ -252,9 +304,9 @@ def granule_runs(edges: Rows, first_row: int, num_rows: int) -> tuple[Rows, Rows
 
 
 def is_mostly_unlisted(payload: bytes, edges: Rows) -> bool:
-    """Return whether more than half of the rows are in the ``unlisted`` granules of a payload."""
+    """Return whether more than half of the rows are in the unlisted granules of a payload."""
     with open_stream(payload) as stream:  # reads only the schema
-        unlisted = np.frombuffer(stream.schema.metadata[b"unlisted"], dtype="<u4")
+        unlisted = _numbers(stream.schema.metadata, _UNLISTED)
     return bool(2 * np.diff(edges)[unlisted].sum() > edges[-1])
 
 

@@ -63,7 +63,7 @@ class Histogram(Index):
     """
 
     kind: ClassVar[str] = "histogram"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     purpose: ClassVar[str] = "estimate numbers of matching rows"
 
     column: str

@@ -75,7 +75,7 @@ class Hll(Index):
     """
 
     kind: ClassVar[str] = "hll"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     purpose: ClassVar[str] = "estimate numbers of distinct values"
 
     column: str

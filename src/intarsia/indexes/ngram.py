@@ -103,7 +103,7 @@ class Ngram(Index):
     """
 
     kind: ClassVar[str] = "ngram"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     purpose: ClassVar[str] = "skip granules for LIKE '%text%' and regular expressions"
 
     column: str
@@ -138,7 +138,7 @@ class Ngram(Index):
             texts = pc.unique(piece).drop_null()
             granules.add(granule, fold_case(texts) if self.ignore_case else texts)
         batch, unlisted = granules.finish()
-        return serialize_granules(batch, edges, self.granularity, {b"unlisted": unlisted})
+        return serialize_granules(batch, edges, self.granularity, unlisted=unlisted)
 
     def merge(self, parts: Sequence[PayloadPart]) -> bytes:
         """Merge the grams of all parts, and renumber their granules."""
@@ -151,7 +151,7 @@ class Ngram(Index):
             first += len(part.edges) - 1
         batch, unlisted = granules.finish()
         edges = merged_edges([part.edges for part in opened])
-        return serialize_granules(batch, edges, self.granularity, {b"unlisted": unlisted})
+        return serialize_granules(batch, edges, self.granularity, unlisted=unlisted)
 
     def shortfall(self, payload: bytes, layout: Layout) -> str | None:
         """Return why most rows can never be skipped, or None."""
@@ -164,7 +164,6 @@ class Ngram(Index):
         name = f"Ngram({self.column!r})"
         granules = parse_granules(payload, layout, self.granularity, name)
         try:
-            unlisted = np.frombuffer(granules.metadata[b"unlisted"], dtype="<u4")
             if granules.batch.num_rows != 1:
                 raise ValueError(f"it has {granules.batch.num_rows} rows")
             gram_steps, counts, steps = (_numbers(granules.batch.column(name)) for name in _LISTS)
@@ -173,11 +172,8 @@ class Ngram(Index):
         offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         if len(counts) != len(gram_steps) or offsets[-1] != len(steps):
             raise granules.damaged("the lengths of its lists do not agree")
-        if unlisted.max(initial=0) >= max(granules.num_granules, 1):
-            raise granules.other_rows()
-        return OpenNgram(
-            self, granules.edges, np.cumsum(gram_steps, dtype=np.int64), offsets, steps, unlisted
-        )
+        grams = np.cumsum(gram_steps, dtype=np.int64)
+        return OpenNgram(self, granules.edges, grams, offsets, steps, granules.unlisted)
 
     def digest(self, payload: bytes, layout: Layout) -> bytes | None:
         """Reduce the payload to a Bloom filter of the grams of the whole file.
@@ -253,7 +249,7 @@ class OpenNgram(OpenIndex):
     grams: npt.NDArray[np.int64]
     offsets: npt.NDArray[np.int64]
     steps: npt.NDArray[np.uint32]
-    unlisted: npt.NDArray[np.uint32]
+    unlisted: Rows
 
     def candidate_rows(self, condition: Condition) -> RowSelection | None:
         """Return the rows of the granules that have all grams of a queried value or pattern.
@@ -361,7 +357,7 @@ class _GramLists:
         found, starts = np.unique(granules, return_index=True)
         self.found |= dict(zip((found + first).tolist(), np.split(grams, starts[1:]), strict=False))
 
-    def add_unlisted(self, granules: npt.NDArray[np.uint32]) -> None:
+    def add_unlisted(self, granules: Rows) -> None:
         """Add granules with too many grams."""
         self.unlisted |= dict.fromkeys(granules.tolist())
 
@@ -377,8 +373,8 @@ class _GramLists:
         self._seen[found] = False
         return found
 
-    def finish(self) -> tuple[pa.RecordBatch, bytes]:
-        """Return the batch of the payload, and ``unlisted``."""
+    def finish(self) -> tuple[pa.RecordBatch, Rows]:
+        """Return the batch of the payload, and the unlisted granules."""
         grams_of, counts, steps = ([np.empty(0, np.uint32)] for _ in _LISTS)
         for keys in self._sorted_keys():
             grams = (keys >> np.uint64(32)).astype(np.uint32)
@@ -402,7 +398,7 @@ class _GramLists:
             for part in lists
         ]
         batch = pa.record_batch(columns, schema=schema)
-        return batch, np.array(list(self.unlisted), dtype="<u4").tobytes()
+        return batch, np.array(list(self.unlisted), dtype=np.int64)
 
     def _sorted_keys(self) -> Iterator[npt.NDArray[np.uint64]]:
         """Yield pairs of gram and granule as ascending numbers, in parts, which bounds the memory."""

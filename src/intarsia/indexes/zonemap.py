@@ -75,7 +75,7 @@ class ZoneMap(Index):
     """
 
     kind: ClassVar[str] = "zone_map"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     purpose: ClassVar[str] = "skip granules by bounds, and answer aggregates"
 
     column: str

@@ -67,8 +67,8 @@ def open_delta_url(url: str, options: StorageOptions | None = None) -> TableDefi
         import deltalake
     except ModuleNotFoundError as error:
         raise UnsupportedFeatureError(
-            f"Delta tables need {error.name}, which is not installed; install it (pip install "
-            "'intarsia[delta]')",
+            f"Delta tables need {error.name}, which is not installed; install it in a checkout of "
+            "Intarsia (pip install '.[delta]')",
             reason="library-not-installed",
         ) from error
     path = _plain(url)

@@ -17,6 +17,7 @@ from intarsia.lake.discovery import DELTA_PREFIX, find_files, is_table_url
 from intarsia.lake.partitions import PartitionTypes
 from intarsia.lake.schema import SchemaOf
 from intarsia.lake.table import Table
+from intarsia.read.finished_query import OnReport
 from intarsia.read.report import warn_caller
 from intarsia.storage import StorageOptions
 from intarsia.storage.running_query import Deadline, applied
@@ -95,6 +96,7 @@ def open(
     storage_options: StorageOptions | None = None,
     query_timeout_seconds: float | None = None,
     page_checksums: bool = True,
+    on_report: OnReport | None = None,
 ) -> Table:
     """Open a Parquet file, a lake, or a Delta or Iceberg table.
 
@@ -124,6 +126,9 @@ def open(
         page_checksums: Compare the pages that are read with the checksums in their headers, if they have
             them. This takes less time than decoding, and reads no more bytes. False reads pages whose bytes
             contradict their checksum.
+        on_report: Called with a `FinishedQuery` when a query of the table has ended or failed, for
+            monitoring, by the thread that ended it. An error of the call is a warning. Copies of the table in
+            other processes do not call it.
 
     Returns:
         The table. Its files are listed, but not yet read.
@@ -151,7 +156,7 @@ def open(
     if partition_types not in get_args(PartitionTypes):
         raise ValueError(f"partition_types is {partition_types!r}; it must be 'infer' or 'text'")
     seconds = _checked_seconds(query_timeout_seconds)
-    table = partial(Table, query_timeout_seconds=seconds, page_checksums=page_checksums)
+    table = partial(Table, query_timeout_seconds=seconds, page_checksums=page_checksums, on_report=on_report)
     definition = define_table(source, storage_options)
     if definition is not None:
         if schema != "union" or partition_types != "infer":

@@ -16,11 +16,13 @@ from intarsia.lake.planner import Planner
 from intarsia.lake.planning import Ahead, IsAlone, Item, OpenPlan, PlannedPart, plan_files, stretches
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles
+from intarsia.predicate.nodes import dotted
 from intarsia.read.aggregate import Totals
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
+from intarsia.read.finished_query import FinishedQuery, OnReport
 from intarsia.read.output_columns import OutputColumn
-from intarsia.read.report import FileOutcome, ScanReport, warn_of_failed, warn_of_ignored
+from intarsia.read.report import FileOutcome, ScanReport, warn_caller, warn_of_failed, warn_of_ignored
 from intarsia.tuning import FIRST_FILES
 
 #: What happens to damaged and missing files: an error, or they are skipped with one warning.
@@ -104,10 +106,14 @@ class QueryRun:
 
     @contextlib.contextmanager
     def reporting(self) -> Generator[ScanReport, None, None]:
-        """Complete the report after the block, and warn of what is in it."""
+        """Complete the report after the block, warn of what is in it, and pass it on."""
         started, report = time.perf_counter(), self._report
+        failure: Exception | None = None
         try:
             yield report
+        except Exception as error:
+            failure = error
+            raise
         finally:
             report.add_time(started)
             notes = dict.fromkeys(report.ignored)
@@ -115,6 +121,18 @@ class QueryRun:
                 notes |= dict.fromkeys(opened.query.file.ignored)
             warn_of_ignored(notes)
             warn_of_failed(report.files_failed)
+            if self._table.on_report is not None:
+                self._pass_on(self._table.on_report, failure)
+
+    def _pass_on(self, on_report: OnReport, failure: Exception | None) -> None:
+        """Call a hook for reports, whose errors must not end the query."""
+        table, predicate = self._table.root or self._table.name, self._binder.predicate
+        where = None if predicate is None else str(predicate)
+        columns = tuple(dotted(column.path) for column in self._binder.queried)
+        try:
+            on_report(FinishedQuery(table, where, columns, self.report, failure))
+        except Exception as error:  # noqa: BLE001  # code of the user, and the rows are right
+            warn_caller(f"{table}: on_report raised {type(error).__name__}: {error}")
 
     @contextlib.contextmanager
     def skipping(self, path: str) -> Generator[None, None, None]:

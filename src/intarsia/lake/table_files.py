@@ -25,6 +25,7 @@ from intarsia.lake.partitions import Partitions, PartitionTypes
 from intarsia.lake.schema import SchemaOf, table_schema
 from intarsia.lake.snapshot import Snapshot, TableCache
 from intarsia.read.ahead import ahead
+from intarsia.read.finished_query import OnReport
 from intarsia.read.output_columns import FileNames
 from intarsia.read.report import warn_caller
 from intarsia.storage import IoCounts, ObjectIdentity
@@ -39,7 +40,7 @@ _MAX_SCHEMAS = 64
 
 
 #: Attributes that copies of a table in other processes create for themselves.
-_UNSHARED = ("cache", "kept_indexes", "_names", "lake_index", "_segments")
+_UNSHARED = ("on_report", "cache", "kept_indexes", "_names", "lake_index", "_segments")
 
 #: Cached properties that depend on the files.
 _OF_ALL_FILES = ("file_bytes", "has_objects", "files_at_once", "has_deletes", "ordinals", "partition_columns")
@@ -63,6 +64,7 @@ class TableFiles:
         cache: The cache, if other tables of the same files share it.
         query_timeout_seconds: The time after which a query ends with an error; None for no limit.
         page_checksums: Whether pages that have a checksum are compared with it when they are read.
+        on_report: Called with each query that has ended, but not by copies in other processes.
 
     Raises:
         FileNotFoundError: If the list is empty, and there is no definition.
@@ -81,7 +83,9 @@ class TableFiles:
         cache: TableCache | None = None,
         query_timeout_seconds: float | None = None,
         page_checksums: bool = True,
+        on_report: OnReport | None = None,
     ) -> None:
+        self.on_report = on_report
         self.query_timeout_seconds = query_timeout_seconds
         if not page_checksums:
             files = [replace(one, page_checksums=False) for one in files]

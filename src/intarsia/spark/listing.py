@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 from intarsia.errors import IntarsiaError, ListingError, UnsupportedFeatureError
@@ -271,6 +271,9 @@ def location_of(spark: SparkSession, item: str | os.PathLike[str]) -> str:
     Raises:
         UnsupportedFeatureError: If it is a view.
     """
+    named = _DELTA_PATH.fullmatch(os.fspath(item))
+    if named is not None:
+        return named[1].replace("``", "`")
     facts = _facts_of_table(spark, item)
     return os.fspath(item) if facts is None else facts["Location"]
 
@@ -350,7 +353,7 @@ def _refusal(file: DataFile, size: int, *, is_encrypted: bool) -> IntarsiaError 
 
 
 def _delta_snapshot(spark: SparkSession, name: str) -> tuple[list[DataFile], dict[str, IntarsiaError]]:
-    """List the files of the current snapshot of a Delta table, given by its name, or by its local folder.
+    """List the files of the current snapshot of a Delta table, given by its name, or by its folder.
 
     Returns:
         The files; and an empty dictionary, because each of them may become longer.
@@ -358,8 +361,10 @@ def _delta_snapshot(spark: SparkSession, name: str) -> tuple[list[DataFile], dic
     Raises:
         FileNotFoundError: If there are none.
     """
-    is_folder = os.path.isdir(name)
-    frame = spark.read.format("delta").load(os.path.abspath(name)) if is_folder else spark.table(name)
+    if os.path.isdir(name):
+        name = os.path.abspath(name)
+    is_folder = "/" in name and _DELTA_PATH.fullmatch(name) is None
+    frame = spark.read.format("delta").load(name) if is_folder else spark.table(name)
     # with a metadata column, because Spark lists no files for a frame that it has cached
     frame = frame.select(frame.metadataColumn("_metadata").getField("file_path"))
     uris = frame.inputFiles()  # not encoded, unlike those of other tables
@@ -442,7 +447,7 @@ def list_lake(spark: SparkSession, source: Source, *, with_snapshots: bool = Fal
         spark: The session.
         source: The paths, or names of tables.
         with_snapshots: Whether a table of Delta or Iceberg stands for the data files of its current snapshot,
-            in which rows may be deleted. It is given by its name, or by its local folder if it is of Delta.
+            in which rows may be deleted. It is given by its name, or by its folder if it is of Delta.
 
     Raises:
         FileNotFoundError: If a path does not exist.
@@ -474,7 +479,7 @@ def list_lake(spark: SparkSession, source: Source, *, with_snapshots: bool = Fal
 _DELTA = "DeltaSparkSessionExtension"
 
 #: The name of a Delta table that is not in the catalog.
-_DELTA_PATH = re.compile(r"delta\.`([^`]|``)+`", re.IGNORECASE)
+_DELTA_PATH = re.compile(r"delta\.`((?:[^`]|``)+)`", re.IGNORECASE)
 
 #: The functions that list the current snapshot of a table, by its format.
 _SNAPSHOTS = {"iceberg": _iceberg_snapshot, "delta": _delta_snapshot}
@@ -482,7 +487,7 @@ _SNAPSHOTS = {"iceberg": _iceberg_snapshot, "delta": _delta_snapshot}
 
 def _snapshot_format(spark: SparkSession, item: str | os.PathLike[str]) -> str | None:
     """Return the format of a table whose log specifies its current files; None for others, and for paths."""
-    if os.path.isdir(os.path.join(item, "_delta_log")):
+    if _is_delta_folder(spark, os.fspath(item)):
         # without Delta, it is a folder of files
         return "delta" if _DELTA in setting(spark, "spark.sql.extensions") else None
     if _DELTA_PATH.fullmatch(os.fspath(item)):
@@ -490,6 +495,20 @@ def _snapshot_format(spark: SparkSession, item: str | os.PathLike[str]) -> str |
     facts = _facts_of_table(spark, item)
     found = None if facts is None else _format_in(facts).lower()
     return found if found in _SNAPSHOTS else None
+
+
+def _is_delta_folder(spark: SparkSession, path: str) -> bool:
+    """Return whether a folder has a log of Delta; folders of S3A only in sessions that can read it."""
+    if not path.startswith("s3a://"):
+        return os.path.isdir(os.path.join(path, "_delta_log"))
+    if is_connect(spark) or _DELTA not in setting(spark, "spark.sql.extensions"):
+        return False
+    jvm: Any = spark._jvm
+    log = jvm.org.apache.hadoop.fs.Path(path, "_delta_log")
+    try:
+        return bool(log.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).exists(log))
+    except Exception:  # noqa: BLE001  Spark cannot list it; the job raises the clearer error
+        return False
 
 
 def _list_path(spark: SparkSession, item: str) -> tuple[Sequence[DataFile], Sequence[str]]:

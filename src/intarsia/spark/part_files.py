@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import secrets
@@ -24,6 +23,7 @@ from intarsia.errors import IntarsiaError, WriteError
 from intarsia.lake.discovery import HIVE_NULL
 from intarsia.spark.checksums import Checksums
 from intarsia.spark.shipping import Shipped, unpack_index
+from intarsia.storage.posix import lock_file
 from intarsia.write import Writer, WriteReport
 from intarsia.write.sorting import SortBy
 
@@ -258,8 +258,7 @@ class Staging:
         self._held.callback(shutil.rmtree, self._folder, ignore_errors=True)
         lock = os.open(os.path.join(self._folder, _LOCK), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
         self._held.callback(os.close, lock)
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(lock, wait=False)
         os.mkdir(self.attempts)
         os.mkdir(self.data)
         return self
@@ -314,10 +313,8 @@ def _remove_if_abandoned(folder: str) -> None:
     except OSError:  # a run that is starting or ending owns it
         return
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder, ignore_errors=True)
-    except OSError:
-        return
+        if lock_file(lock, wait=False):
+            shutil.rmtree(folder, ignore_errors=True)
     finally:
         os.close(lock)
 

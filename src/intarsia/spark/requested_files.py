@@ -159,7 +159,7 @@ class RequestedFiles:
             if store_of[ordinal] < 0:
                 return replace(file, uri=uri)
             url, store = stores[store_of[ordinal]]
-            modified = int(self._times_ms[ordinal]) / 1000
+            modified = None if self.is_sealed else int(self._times_ms[ordinal]) / 1000
             key = file.path[len(url) :]
             return replace(file, uri=uri, store=store, key=key, modified=modified, times_ns=None)
 

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -130,7 +130,11 @@ def command_session(master: str | None) -> Iterator[SparkSession]:
 
 
 def local_session(
-    folder: str | os.PathLike[str], *, name: str = "intarsia", threads: int | str = 2
+    folder: str | os.PathLike[str],
+    *,
+    name: str = "intarsia",
+    threads: int | str = 2,
+    more: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Start Spark in a JVM of this process, in UTC, not reachable over the network.
 
@@ -138,6 +142,7 @@ def local_session(
         folder: Folder for the temporary files of Spark.
         name: Name of the application.
         threads: Number of concurrent tasks; ``"*"`` for the number of cores.
+        more: More settings.
 
     Raises:
         JavaNotFoundError: If Java 17 or 21 is not installed.
@@ -164,6 +169,6 @@ def local_session(
         "spark.ui.showConsoleProgress": "false",
     }
     builder = SparkSession.builder.master(f"local[{threads}]").appName(name)
-    for key, value in settings.items():
+    for key, value in {**settings, **(more or {})}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()

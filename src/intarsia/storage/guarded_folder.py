@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from intarsia.errors import ListingError
 from intarsia.storage.local import LocalFile
+from intarsia.storage.posix import CLOSE_ON_EXEC, IS_POSIX, NO_LINK, NO_TERMINAL, ONLY_FOLDER, require_posix
 from intarsia.storage.replace import named_errors, write_all
 
 #: The owner that the system shows for users that it cannot map, as in a container. Two of them may differ.
@@ -127,12 +128,12 @@ _TEMPORARY = ".tmp-"
 #: A temporary file that is older was left by a process that was killed.
 _ABANDONED_SECONDS = 3600
 
-_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_FOLDER = os.O_RDONLY | ONLY_FOLDER | NO_LINK | CLOSE_ON_EXEC
 
 #: Without the last flags, opening a pipe would block, and a terminal would become that of the process.
-_OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_OPEN_FILE = os.O_RDONLY | NO_LINK | CLOSE_ON_EXEC | NO_TERMINAL
 
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK | CLOSE_ON_EXEC
 
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
@@ -143,6 +144,8 @@ def trusted_users(folder: str | None = None) -> frozenset[int]:
     Args:
         folder: A local folder, whose owner can replace all files in it anyway; None for none.
     """
+    if not IS_POSIX:
+        return frozenset()
     users = {0, os.geteuid()}
     if folder is not None:
         with contextlib.suppress(OSError):
@@ -167,6 +170,8 @@ class GuardedFolder:
         self.path = path
         self._users = users
         self._fd = -1
+        if not IS_POSIX:  # owners and modes prove nothing there, so nobody is trusted
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         if os.path.islink(path):  # the system would report that it is not a folder
             raise _is_link(path)
         self._fd = os.open(path, _OPEN_FOLDER)
@@ -193,6 +198,7 @@ class GuardedFolder:
             ListingError: As for the class.
             ReplaceError: If it cannot be created.
         """
+        require_posix(path, "written")
         with named_errors(path, "created"):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             try:

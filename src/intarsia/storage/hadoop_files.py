@@ -25,6 +25,7 @@ from urllib.parse import unquote
 
 from intarsia.errors import IntarsiaError, ReplaceError
 from intarsia.storage.object_errors import object_errors
+from intarsia.storage.posix import read_at
 
 _MAGIC = b"crc\0"
 _HEADER_BYTES = 8
@@ -87,9 +88,9 @@ def updated_sidecar(old: bytes, old_length: int, fd: int, unchanged_bytes: int) 
 
 def _checksums(fd: int, offset: int, stretch_bytes: int) -> Iterator[int]:
     block_bytes = max(1, _BLOCK_BYTES // stretch_bytes) * stretch_bytes
-    while block := os.pread(fd, block_bytes, offset):
+    while block := read_at(fd, block_bytes, offset):
         while len(block) < block_bytes and (
-            more := os.pread(fd, block_bytes - len(block), offset + len(block))
+            more := read_at(fd, block_bytes - len(block), offset + len(block))
         ):
             block += more
         view = memoryview(block)

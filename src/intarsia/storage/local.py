@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from urllib.parse import unquote
 
+from intarsia.storage.posix import CLOSE_ON_EXEC, read_at
 from intarsia.storage.ranges import ByteRange
 from intarsia.storage.running_query import Deadline, QueryReads, current_deadline, current_reads
 
@@ -61,13 +62,13 @@ class _OpenedFile:
                 if deadline is not None:
                     deadline.check(self.path)
                 try:
-                    data = os.pread(self._fd, stop - start, start)
+                    data = read_at(self._fd, stop - start, start)
                     # Linux returns at most 2 GiB per call, and any call may return less than requested
                     while 0 < (done := len(data)) < stop - start and (
-                        more := os.pread(self._fd, stop - start - done, start + done)
+                        more := read_at(self._fd, stop - start - done, start + done)
                     ):
                         data += more
-                except OSError as error:  # `os.pread` does not report the path
+                except OSError as error:  # `pread` does not report the path
                     raise OSError(error.errno, error.strerror, self.path) from error
                 found.append(data)
                 if deadline is not None:
@@ -103,7 +104,7 @@ class LocalFile(_OpenedFile):
     ) -> None:
         self.path = shown_as or os.fspath(path)
         self._fd = -1  # for `__del__`, if opening fails
-        flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        flags = os.O_RDONLY | CLOSE_ON_EXEC | getattr(os, "O_BINARY", 0)
         self._fd = os.open(path, flags) if opened is None else opened
         status = os.fstat(self._fd)
         self._size = status.st_size

@@ -10,7 +10,6 @@ systems without locks, leftovers remain.
 from __future__ import annotations
 
 import errno
-import fcntl
 import itertools
 import os
 import stat
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 
 from intarsia.errors import ChangedMeanwhileError, IntarsiaError, ReplaceError
 from intarsia.storage.hadoop_files import check_sink_log, read_sidecar, sidecar_path, updated_sidecar
+from intarsia.storage.posix import CLOSE_ON_EXEC, NO_LINK, lock_file, read_at, require_posix
 
 #: Bytes per read and write where the kernel cannot copy.
 BLOCK_BYTES = 1 << 20
@@ -101,6 +101,7 @@ class Replacement:
     def __init__(
         self, path: str, identity: FileIdentity, keep_bytes: int, ahead_bytes: int = AHEAD_BYTES
     ) -> None:
+        require_posix(path, "replaced")
         self._path, self._target = os.path.abspath(path), os.path.realpath(path)
         self._identity, self._keep_bytes = identity, keep_bytes
         self._ahead_bytes = ahead_bytes
@@ -148,7 +149,7 @@ class Replacement:
             sidecars = _new_sidecars({path, target}, self._identity.size, fd, self._keep_bytes)
             os.fsync(fd)
             # of two runs that read the old file, the second waits here and then finds the file changed
-            _lock(source, wait=True)
+            lock_file(source, wait=True)
             if FileIdentity.of(target) != self._identity:
                 raise _changed(path)
             for name in sidecars:
@@ -202,6 +203,7 @@ class NewFile:
     """
 
     def __init__(self, path: str) -> None:
+        require_posix(path, "written")
         self._path, self._target = os.path.abspath(path), os.path.realpath(path)
         self._held = ExitStack()
         with self.named_errors():
@@ -227,9 +229,9 @@ class NewFile:
         """
         with self._held, self.named_errors(), ExitStack() as old:
             with suppress(FileNotFoundError):
-                source = os.open(self._target, os.O_RDONLY | os.O_CLOEXEC)
+                source = os.open(self._target, os.O_RDONLY | CLOSE_ON_EXEC)
                 old.callback(os.close, source)
-                _lock(source, wait=True)  # wait for a run that is replacing the old file
+                lock_file(source, wait=True)  # wait for a run that is replacing the old file
                 _keep_attributes(source, self.fd)
             os.fsync(self.fd)
             for name in {self._path, self._target}:
@@ -269,9 +271,9 @@ def remove_leftovers(path: str) -> list[str]:
 def _remove_unlocked(leftover: str) -> bool:
     """Remove a temporary file unless a run has locked it; return whether it was removed."""
     with suppress(OSError):
-        fd = os.open(leftover, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(leftover, os.O_RDWR | CLOSE_ON_EXEC | NO_LINK)
         try:
-            if _lock(fd, wait=False) and _is_at(fd, leftover):
+            if lock_file(fd, wait=False) and _is_at(fd, leftover):
                 os.unlink(leftover)
                 return True
         finally:
@@ -296,7 +298,7 @@ def _changed(path: str) -> ChangedMeanwhileError:
 
 @contextmanager
 def _open_source(path: str, target: str, identity: FileIdentity) -> Iterator[int]:
-    fd = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.open(target, os.O_RDONLY | CLOSE_ON_EXEC)
     try:
         if FileIdentity.from_stat(os.fstat(fd)) != identity:
             raise _changed(path)
@@ -312,10 +314,10 @@ def _temporary(target: str, mode: int = 0o600) -> Iterator[tuple[int, str]]:
         temporary, fd = _temporary_path(target, number), -1
         try:  # before the file exists: Ctrl-C may come as soon as it does
             try:
-                fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+                fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | CLOSE_ON_EXEC, mode)
             except FileExistsError:  # another run is using this number
                 continue
-            _lock(fd, wait=True)
+            lock_file(fd, wait=True)
             if os.fstat(fd).st_nlink:  # else another run removed it before it was locked
                 yield fd, temporary
                 return
@@ -326,15 +328,6 @@ def _temporary(target: str, mode: int = 0o600) -> Iterator[tuple[int, str]]:
                 if _is_at(fd, temporary):  # while it is locked, no other run removes or replaces it
                     _remove(temporary)
                 os.close(fd)
-
-
-def _lock(fd: int, *, wait: bool) -> bool:
-    """Lock a file until it is closed; False if another process has the lock or there are no locks."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def _copy(source: int, destination: int, num_bytes: int, stopped: threading.Event) -> None:
@@ -354,7 +347,7 @@ def _copy(source: int, destination: int, num_bytes: int, stopped: threading.Even
                 raise
     os.lseek(destination, copied, os.SEEK_SET)
     while copied < num_bytes and not stopped.is_set():
-        block = os.pread(source, min(BLOCK_BYTES, num_bytes - copied), copied)
+        block = read_at(source, min(BLOCK_BYTES, num_bytes - copied), copied)
         if not block:
             raise OSError(errno.EIO, "the file became shorter while it was copied")
         write_all(destination, block)
@@ -417,7 +410,7 @@ def _remove(path: str) -> None:
 
 def _sync_folder(path: str) -> None:
     with suppress(OSError):  # some file systems cannot sync folders and do not need it
-        fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | CLOSE_ON_EXEC)
         try:
             os.fsync(fd)
         finally:

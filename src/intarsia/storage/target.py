@@ -11,6 +11,7 @@ from intarsia.errors import ReplaceError
 from intarsia.storage import ByteSource, LocalFile, StorageOptions, find_store, local_path
 from intarsia.storage.hadoop_files import read_sidecar, sidecar_path, updated_sidecar
 from intarsia.storage.object_target import NewObject, open_object_target
+from intarsia.storage.posix import CLOSE_ON_EXEC
 from intarsia.storage.replace import (
     AHEAD_BYTES,
     FileIdentity,
@@ -196,7 +197,7 @@ class PrivateFile:
                 path=self.path,
             )
         sidecar = read_sidecar(self._temporary)
-        fd = os.open(self._temporary, os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(self._temporary, os.O_RDWR | CLOSE_ON_EXEC)
         try:
             os.lseek(fd, keep_bytes, os.SEEK_SET)
             for piece in tail:
@@ -207,7 +208,7 @@ class PrivateFile:
             os.close(fd)
 
     def _write_sidecar(self, data: bytes) -> None:
-        fd = os.open(sidecar_path(self._temporary), os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+        fd = os.open(sidecar_path(self._temporary), os.O_WRONLY | os.O_TRUNC | CLOSE_ON_EXEC)
         try:
             write_all(fd, data)
         finally:

@@ -1,0 +1,93 @@
+"""Delta tables on s3a://: the page for those who have one, and enabled sessions."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.effort import examples
+from tests.object_stores.s3_server import S3Server
+from tests.spark.delta import EXTENSION, SESSION
+from tests.spark.hosts import SparkHost
+from tests.spark.jars import jars_of, spark_of
+from tests.spark.test_s3a import SECRET, s3a_settings
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "delta-on-s3.md"
+
+PROGRAM = "from tests.spark import delta_on_s3a as checks; checks."
+
+
+@pytest.fixture(scope="module")
+def server():
+    for profile in ("delta-4.2", "s3a-3.5"):
+        jars_of(profile)
+    spark_of("4.2")
+    server = S3Server()
+    server.reset()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def session(server, tmp_path_factory):
+    """A session with the settings of S3A, in a process that has no other credentials."""
+    more = {
+        "spark.jars": ",".join(map(str, jars_of("delta-4.2").glob("*.jar"))),
+        "spark.driver.extraClassPath": f"{jars_of('s3a-3.5')}/*",
+        "spark.hadoop.parquet.block.row.count.limit": "250",
+        "spark.hadoop.parquet.page.row.count.limit": "25",
+        "spark.sql.extensions": EXTENSION,
+        **{f"spark.hadoop.{key}": value for key, value in s3a_settings(server).items()},
+    }
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
+    session = SparkHost(
+        tmp_path_factory.mktemp("delta-on-s3a"), {**SESSION, **more}, environment, str(spark_of("4.2"))
+    )
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def test_the_page(session):
+    session.run(f"{PROGRAM}write(spark, 'flights')")
+    text = PAGE.read_text(encoding="utf-8")
+    found = re.findall(r"^```(py|text)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    (start, lines, shown, again), languages = [block for _, block in found], [name for name, _ in found]
+    assert languages == ["py", "py", "text", "py"]
+    assert sum(bool(line.strip()) for line in lines.splitlines()) <= 10
+    printed = session.run(start + lines)
+    assert "indexed 6 of 6 files" in printed
+    assert shown.strip() in printed
+    assert SECRET not in printed
+    assert "0 of 6 files" in session.run(start + lines.partition("print")[0] + again)
+
+
+def test_rows(session):
+    session.run("from intarsia import spark as ias; ias.enable(spark)")
+    session.run(f"{PROGRAM}check_rows(spark, {examples(20, deep=1_000)})")
+
+
+def test_requests(server, session):
+    """Excluded objects are not opened, and those of all partitions are listed together."""
+    session.run("from intarsia import spark as ias; ias.enable(spark)")
+    session.run(f"{PROGRAM}write(spark, 'counted', ['part'])\n{PROGRAM}index(spark, 'counted')")
+    query = (
+        "rows = spark.sql('SELECT * FROM delta.`s3a://bucket/counted` WHERE u = {}').collect()\nprint(rows)"
+    )
+    session.run(query.format(2322))  # finds the lake index
+    with server.recording() as found:
+        assert "u=2321" in session.run(query.format(2321))
+    data = [one for one in found.requests if "/part=" in one.key]
+    assert len({one.key for one in data}) == 1
+    assert len(data) <= 8
+    listings = [one.query for one in found.requests if one.is_listing and "_delta_log" not in one.query]
+    assert len(listings) == 2  # when the query is planned, and when it runs
+
+
+def test_changed_objects(session):
+    session.run("from intarsia import spark as ias; ias.enable(spark)")
+    session.run(f"{PROGRAM}check_changes(spark)")
