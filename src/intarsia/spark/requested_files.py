@@ -102,7 +102,7 @@ class RequestedFiles:
         Args:
             objects: The stores of the request.
         """
-        state = (objects.digests, self._lake_indexes() if self.is_sealed else None)
+        state = (objects.digests, self.lake_indexes)
         if self.is_sealed and self._found is not None and self._found[0] == state:
             return self._found[1]
         store_of = self._stores(objects)
@@ -179,7 +179,9 @@ class RequestedFiles:
             complete,
         )
 
-    def _lake_indexes(self) -> Hashable:
+    @property
+    def lake_indexes(self) -> Hashable:
+        """A value that changes with the lake indexes of the files on this machine."""
         return None if self._root is None else state_of_folders(self._root)
 
     @cached_property

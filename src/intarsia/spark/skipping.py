@@ -124,7 +124,7 @@ class SkippingPlanner:
         requested = self._lists.find(request)
         if requested is None:
             return {"unknown": "list"}
-        kind = (requested.digest, kind_of(predicate))
+        kind = (requested.digest, requested.lake_indexes, kind_of(predicate))
         waiting = self._memory.waiting(kind)
         if waiting is not None:
             return {
@@ -308,7 +308,11 @@ _MOST_KINDS: Final = 1024
 #: Plans of a kind that exclude nothing, one after the other, before plans of this kind wait.
 _MOST_IN_VAIN: Final = 3
 
-#: A plan that takes less time is always made.
+#: Plans of a kind that exclude nothing, one after the other, before one in `_ONE_IN` of this kind is made.
+_MOST_QUICK_IN_VAIN: Final = 8
+_ONE_IN: Final = 16
+
+#: A plan that takes less time does not make others wait.
 _MIN_SECONDS: Final = 0.1
 
 #: How long plans of a kind wait, as a multiple of the time that the last one took, and at most in seconds.
@@ -321,11 +325,13 @@ class PlansInVain(NamedTuple):
 
     Attributes:
         in_vain: Their number, one after the other.
+        left_out: The number of plans that were not made since.
         until: The time until which the next one waits.
         advice: What would make it faster; None if nothing is known.
     """
 
     in_vain: int
+    left_out: int
     until: float
     advice: str | None
 
@@ -333,8 +339,9 @@ class PlansInVain(NamedTuple):
 class PlanMemory:
     """The outcomes of the last plans, by lake and kind of condition; thread-safe.
 
-    It only decides whether a plan is made, never what is read. A changed lake has another key. Plans that
-    exclude nothing then take at most a twentieth of the time.
+    It only decides whether a plan is made, never what is read. A changed lake has another key. If plans have
+    excluded nothing, slow ones take at most a twentieth of the time, and one in 16 of the others is made.
+    Conditions of another kind are planned in any case: other columns have other indexes.
 
     Args:
         clock: Returns the time in seconds.
@@ -346,11 +353,16 @@ class PlanMemory:
         self._outcomes: OrderedDict[Hashable, PlansInVain] = OrderedDict()
 
     def waiting(self, key: Hashable) -> PlansInVain | None:
-        """Return the last plans with this key if they excluded nothing, so that the next one has to wait."""
+        """Return the last plans with this key if they excluded nothing, so that this one is not made."""
+        now = self._clock()
         with self._lock:
             found = self._outcomes.get(key)
-        if found is None or found.in_vain < _MOST_IN_VAIN or self._clock() >= found.until:
-            return None
+            if found is None or found.in_vain < _MOST_IN_VAIN:
+                return None
+            is_one = found.in_vain < _MOST_QUICK_IN_VAIN or found.left_out + 1 >= _ONE_IN
+            if is_one and now >= found.until:
+                return None
+            self._outcomes[key] = found._replace(left_out=found.left_out + 1)
         return found
 
     def add(self, key: Hashable, seconds: float, *, has_excluded: bool, advice: str | None) -> None:
@@ -363,12 +375,11 @@ class PlanMemory:
             advice: What would make it faster; None if nothing is known.
         """
         with self._lock:
-            if has_excluded or seconds < _MIN_SECONDS:
-                self._outcomes.pop(key, None)
-                return
             before = self._outcomes.pop(key, None)
+            if has_excluded:
+                return
             in_vain = 1 if before is None else before.in_vain + 1
-            wait = min(_WAIT * seconds, _MAX_WAIT_SECONDS)
-            self._outcomes[key] = PlansInVain(in_vain, self._clock() + wait, advice)
+            wait = min(_WAIT * seconds, _MAX_WAIT_SECONDS) if seconds >= _MIN_SECONDS else 0
+            self._outcomes[key] = PlansInVain(in_vain, 0, self._clock() + wait, advice)
             while len(self._outcomes) > _MOST_KINDS:
                 self._outcomes.popitem(last=False)
