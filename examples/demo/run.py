@@ -26,8 +26,8 @@ from examples.demo.queries import (
 )
 from examples.demo.steps import Steps
 from examples.demo.view import Answer, answers_table
+from intarsia.amounts import size
 from intarsia.cli.terminal import duration, show
-from intarsia.read.amounts import size
 
 if TYPE_CHECKING:
     import pyarrow as pa

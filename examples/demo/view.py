@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from examples.demo.queries import Query
-from intarsia.read.amounts import count, size
+from intarsia.amounts import count, size
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -38,6 +38,8 @@ def matching_rows(table: pa.Table, where: list[Condition]) -> list[int]:
 def _matches(values: pa.ChunkedArray, operator: str, value: object) -> pa.ChunkedArray:
     if operator == "is null":
         return pc.is_null(values)
+    if pa.types.is_float16(values.type):  # Arrow does not compare them
+        values = values.cast(pa.float32())
     if operator == "starts with":
         return pc.starts_with(values, value)
     if operator == "contains":

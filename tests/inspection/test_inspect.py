@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from intarsia.check.inspection import inspect
-from intarsia.check.values import human_value, json_value
 from intarsia.embed import PageIndex, attach, detach
 from intarsia.errors import CorruptFileError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
 from intarsia.format.footer import schema_leaves
 from intarsia.format.structs import SchemaElement
 from intarsia.indexes.distinct import Distinct
+from intarsia.rows.values import human_value, json_value
 from intarsia.storage import LocalFile
 from tests.counting import arguments_of
 

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia import amounts
 from intarsia.indexes.embedded import EmbeddedIndexes
-from intarsia.read import amounts
 from tests.counting import arguments_of
 
 

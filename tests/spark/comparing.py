@@ -5,7 +5,7 @@ import functools
 import os
 from urllib.parse import unquote, urlsplit
 
-from intarsia.spark.enabling import analyzed_condition
+from intarsia.spark.native import analyzed_condition
 from intarsia.spark.reading import file_planner, parsed_condition, plannable_listing
 
 AT_ONCE = 40

@@ -78,10 +78,11 @@ def test_jobs(tmp_path, driver_host):
         ["verify", lake, "--quick", "--spark", "--json"],
         ["optimize", lake, str(tmp_path / "sorted"), *sort, "--json"],
         ["optimize", str(tmp_path / "none"), str(tmp_path / "new")],
+        ["delete", lake, "--where", "x < 10", "--spark", "local[1]", "--json"],
         ["detach", lake, "--spark"],
     ]
     printed = driver_host().run(PROGRAM, json.dumps(commands))
-    verified, optimized, missing, detached = json.loads(printed)
+    verified, optimized, missing, deleted, detached = json.loads(printed)
     assert verified[0] == 0
     assert (json.loads(verified[1])["files"], json.loads(verified[1])["ok"]) == (4, True)
     report = json.loads(optimized[1])
@@ -91,6 +92,8 @@ def test_jobs(tmp_path, driver_host):
     assert new == sorted(new, reverse=True)
     assert missing[0] == 2
     assert not (tmp_path / "new").exists()
+    assert deleted[0] == 0
+    assert json.loads(deleted[1])["files"]["rewritten"] > 0
     assert (detached[0], "4 of 4 files restored" in detached[1]) == (0, True)
 
 

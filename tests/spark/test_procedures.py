@@ -150,6 +150,24 @@ def test_optimize(enabled, lake, tmp_path):
     assert found.column("city").to_pylist() == sorted(found.column("city").to_pylist())
 
 
+def test_delete(enabled, lake):
+    """The rows of some users; the indexes stay."""
+    where = "user IN (7, 250)"
+    rows = enabled.sql(
+        f"CALL intarsia.delete(table => '{lake}', where => '{where}', dry_run => true)"
+    ).collect()
+    assert (sum(row.rows_deleted for row in rows), count_of(enabled, lake, where)) == (2, 2)
+    rows = enabled.sql(f"CALL intarsia.delete(table => '{lake}', where => '{where}')").collect()
+    assert (sum(row.rows_deleted for row in rows), count_of(enabled, lake, where)) == (2, 0)
+    assert len(rows) == 2
+    (row,) = enabled.sql(f"CALL intarsia.delete('{lake}', '{where}')").collect()
+    assert (row.path, row.rows_deleted) == (None, 0)
+
+
+def count_of(spark, lake, where):
+    return spark.read.parquet(str(lake)).where(where).count()
+
+
 def test_advise(enabled, lake):
     rows = enabled.sql(
         f"CALL intarsia.advise(table => '{lake}', queries => array('user = 7', 'user < 20'))"

@@ -88,6 +88,12 @@ public final class Procedures implements ProcedureCatalog {
         "compression STRING NULL",
         "indexes STRING NULL");
     add(
+        "delete",
+        "Delete the rows of a table or path that match, and rewrite only the files that have them",
+        "table STRING",
+        "where STRING",
+        "dry_run BOOLEAN FALSE");
+    add(
         "advise",
         "Advise an order of rows and indexes for queries",
         "table STRING",

@@ -6,8 +6,8 @@ import operator
 from dataclasses import astuple, dataclass
 from typing import Any
 
+from intarsia.amounts import count, size
 from intarsia.embed.structures import Attachable
-from intarsia.read.amounts import count, size
 
 
 @dataclass(frozen=True)

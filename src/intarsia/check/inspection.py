@@ -26,7 +26,6 @@ from intarsia.check.report import (
     RowGroupInspection,
     SizeInspection,
 )
-from intarsia.check.values import human_value, type_name
 from intarsia.embed.chunk import chunks_of
 from intarsia.errors import CorruptFileError, FormatError, IndexPayloadError
 from intarsia.file import ChunkKey, ParquetInput
@@ -41,6 +40,7 @@ from intarsia.format.structs import ColumnIndex, ColumnMetaData, RowGroup, Stati
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.registry import find_index_class
 from intarsia.lake.discovery import find_files
+from intarsia.rows.values import human_value, type_name
 from intarsia.storage import ByteSource, StorageOptions
 
 

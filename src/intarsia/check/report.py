@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from intarsia.check.values import to_json
+from intarsia.amounts import count
 from intarsia.file import Ignored
-from intarsia.read.amounts import count
+from intarsia.rows.values import to_json
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from intarsia.cli import (
     advise_command,
     index_command,
     inspect_command,
+    map_command,
     query_command,
 )
 from intarsia.cli.failures import INTERRUPTED, UsageError, dim_warnings, quiet_if_closed, report_error, say
@@ -143,12 +144,14 @@ def _add(function: Callable[..., None], short_help: str, *, group: typer.Typer =
 _add(inspect_command.inspect, "Show the structure of files.")
 _add(query_command.explain, "Show what a query would read, and why.")
 _add(query_command.query, "Print the rows that match.")
+_add(map_command.map, "Draw which pages a query reads.")
 _add(advise_command.advise, "Measure which indexes would help.")
 _add(index_command.index, "Add indexes to existing files.")
 _add(index_command.lake_index, "Build or update the lake index of a lake.")
 _add(index_command.detach, "Remove attached indexes.")
 _add(inspect_command.verify, "Check indexes against the data.")
 _add(index_command.optimize, "Rewrite a lake, sorted and indexed, with Spark.")
+_add(index_command.delete, "Delete the rows that match with Spark, and keep the indexes.")
 _add(demo, "Try Intarsia on real data.")
 _add(index_command.list_cache, "Show cached lake indexes.", group=_cache, name="list")
 _add(index_command.clear_cache, "Delete cached lake indexes.", group=_cache, name="clear")

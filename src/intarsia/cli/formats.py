@@ -18,8 +18,8 @@ from typing import IO, Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.amounts import count
 from intarsia.cli.terminal import console, printable
-from intarsia.read.amounts import count
 
 #: Maximum characters of a table cell on a terminal.
 CELL_WIDTH = 48

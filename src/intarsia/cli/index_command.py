@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from intarsia.amounts import count, size
 from intarsia.cli.failures import UsageError
 from intarsia.cli.jobs import find, finish, one_or_all, others_ignored, reasons, run_job, until_interrupted
 from intarsia.cli.options import (
@@ -24,7 +25,6 @@ from intarsia.cli.options import (
     split_names,
 )
 from intarsia.cli.terminal import line, plain_table, print_report, printable, printable_lines, progress
-from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:
     from intarsia.embed import RestoreReport
@@ -243,6 +243,41 @@ def optimize(
         indexes=[*(bloom or ()), *(distinct or ()), *(add or ())],
     )
     print_report(report.to_dict(), str(report), as_json=json)
+
+
+def delete(
+    table: list[str],
+    where: str,
+    dry_run: bool = False,
+    spark: Annotated[str, {"show_default": False}] = "",
+    json: bool = False,
+) -> None:
+    """Delete the rows that match with Spark, and rewrite only the files that have them.
+
+    Each file is replaced atomically, with the same indexes. The command can be killed and run again. At the
+    end, the new files are read without indexes to prove that no row matches. The exit code is 1 if files
+    could not be rewritten.
+
+    Options:
+        TABLE: Files, folders or globs, or the name of a table.
+        --where SQL: The rows to delete, in Spark SQL. Rows for which it is null stay.
+        --dry-run: Show the files and the numbers of rows, and change nothing.
+        --spark [MASTER]: A master such as local[4], yarn or sc://host; by default the master of spark-submit,
+            or all cores of this machine.
+
+    Examples:
+        intarsia delete lake/ --where "tailnum = 'N14228'" --dry-run
+        intarsia delete lake/ --where "tailnum = 'N14228'"
+        intarsia delete lake/ --where "month = 2 AND dest IN ('LEX', 'ANC')" --json
+        intarsia delete sales.flights --where "tailnum IN (SELECT tailnum FROM erased)" --spark yarn
+    """
+    from intarsia.errors import FilesFailedError
+
+    try:
+        report = run_job(spark, "delete", one_or_all(table), where, dry_run=dry_run, progress=not json)
+    except FilesFailedError as error:
+        report = error.report
+    finish(report.to_dict(), str(report), reasons(report.failed), as_json=json)
 
 
 def parse_sort_keys(given: Sequence[str] | None) -> list[tuple[str, str]] | None:

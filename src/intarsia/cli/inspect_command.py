@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from intarsia.amounts import count, part, size
 from intarsia.cli.formats import text
 from intarsia.cli.jobs import (
     find,
@@ -35,7 +36,6 @@ from intarsia.cli.terminal import (
     red,
     show,
 )
-from intarsia.read.amounts import count, part, size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -226,7 +226,7 @@ def _encodings(chunk: ChunkInspection) -> str:
 def _bound(value: Any, *, exact: bool | None = None) -> str:
     if value is None:
         return "-"
-    from intarsia.check.values import json_value
+    from intarsia.rows.values import json_value
 
     shown = text(json_value(value))
     cut = shown if len(shown) <= BOUND_WIDTH else shown[: BOUND_WIDTH - 1] + "…"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import typer
 
+from intarsia.amounts import count
 from intarsia.cli.failures import UsageError, say
 from intarsia.cli.terminal import ShowDone, print_json, printable, progress, red
-from intarsia.read.amounts import count
 
 if TYPE_CHECKING:
     from intarsia.lake.data_file import FileFailure, FileResults

@@ -65,6 +65,13 @@ _CONFLICTS: dict[str, dict[str, dict[str, str]]] = {
             _ALL_ROWS,
         ),
     },
+    "map": {
+        "--aggregate": {
+            "--limit": "it reads one row",
+            "--order-by": "it reads one row",
+            "--columns": "the aggregates name their columns",
+        },
+    },
     "verify": {"--quick": {"--sample": "it reads no data pages"}, "--storage-option": {"--spark": _STORE}},
     "index": {"--storage-option": {"--spark": _STORE}},
     "detach": {"--storage-option": {"--spark": _STORE}},
@@ -77,6 +84,7 @@ _CONFLICTS: dict[str, dict[str, dict[str, str]]] = {
 #: The options of each command that need another one, with an example.
 _NEEDS = {
     "query": {"--seed": ("--sample", "--sample 1000"), "--order-by": ("--limit", "--limit 10")},
+    "map": {"--order-by": ("--limit", "--limit 10")},
     "verify": {"--seed": ("--sample", "--sample 10")},
     "index": dict.fromkeys(("--only-new", "--min-file-size", "--older-than"), ("--spark", "--spark")),
 }

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from intarsia.amounts import count, size
 from intarsia.cli.failures import INTERRUPTED, SKIPPED_FILES, UsageError, say
 from intarsia.cli.formats import Format, open_sink, writer
 from intarsia.cli.jobs import others_ignored
 from intarsia.cli.options import ColumnNames, Count, Timeout, parse_storage_options, parse_where
 from intarsia.cli.terminal import command_line, dim, duration, line, plain_table, print_report, red
-from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

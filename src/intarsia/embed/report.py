@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
+from intarsia.amounts import count, size
 from intarsia.errors import IntarsiaError
 from intarsia.lake.data_file import FileFailure
-from intarsia.read.amounts import count, size
 
 if TYPE_CHECKING:
     from intarsia.lake.index.build import LakeIndexReport

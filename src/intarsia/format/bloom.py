@@ -241,7 +241,7 @@ def bits_per_value(fpp: float) -> float:
     return -_WORDS / math.log1p(-share_set)
 
 
-def expected_fpp(num_blocks: int, num_distinct: int) -> float:
+def expected_fpp(num_blocks: float, num_distinct: int) -> float:
     """Return the approximate false-positive rate of a filter; the inverse of `bits_per_value`.
 
     Example:

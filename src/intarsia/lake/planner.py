@@ -152,7 +152,7 @@ class Planner:
         self._report.add_excluded(
             step.index,
             step.column,
-            files=int(gone.sum()),
+            files=np.flatnonzero(gone),
             rows=int(np.maximum(log.num_rows[gone], 0).sum()) if log is not None and is_logged else 0,
             num_bytes=int(table.file_bytes[gone].sum()),
         )
@@ -193,7 +193,7 @@ class Planner:
             report.add_excluded(
                 step.index,
                 step.column if names is None else names.shown(step.column),
-                files=int(gone.sum()),
+                files=files.files[gone[files.within]],
                 row_groups=int(num_groups[gone].sum()),
                 rows=int(num_rows[gone].sum()),
                 num_bytes=int(sizes[gone].sum()),
@@ -210,7 +210,7 @@ class Planner:
                     (index, column if names is None else names.shown(column))
                     for index, column in answers.sources
                 ],
-                files=len(done),
+                files=files.files[np.isin(files.within, done)],
                 row_groups=int(num_groups[done].sum()),
                 rows=int(num_rows[done].sum()),
                 num_bytes=int(sizes[done].sum()),

@@ -6,11 +6,13 @@ import contextlib
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from intarsia import amounts
 from intarsia.arrow.owned_rows import no_rows, to_batches
 from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
@@ -41,8 +43,12 @@ from intarsia.read.output_columns import (
 )
 from intarsia.read.report import FileOutcome, ScanReport, warn_of_failed
 from intarsia.read.sort_key import SortKey
+from intarsia.read.trace import QueryTrace
 from intarsia.read.value_counts import ValueCounts
 from intarsia.tuning import RUNS_AT_ONCE
+
+if TYPE_CHECKING:
+    from intarsia.picture import PageMap
 
 
 class Scan(QueryResult):
@@ -82,8 +88,10 @@ class Scan(QueryResult):
         order_by: OrderBy | None = None,
         on_error: OnError = "raise",
         snapshot: Snapshot | None = None,
+        trace: QueryTrace | None = None,
     ) -> None:
         self._table = table
+        self._trace = trace
         self._arguments = (table, predicate, columns, limit, order_by, on_error)
         # the first run includes the reads for the schema, and does not check these footers again
         self._snapshot: Snapshot | None = snapshot or table.new_snapshot()
@@ -109,18 +117,28 @@ class Scan(QueryResult):
             snapshot, self._snapshot = self._snapshot or self._table.new_snapshot(), None
         limited = self._limit is not None
         return QueryRun(
-            self._table, self._binder, snapshot, is_limited=limited, on_error=self._on_error, **fields
+            self._table,
+            self._binder,
+            snapshot,
+            is_limited=limited,
+            on_error=self._on_error,
+            trace=self._trace,
+            **fields,
         )
 
     @contextlib.contextmanager
-    def _running(self) -> Iterator[QueryRun]:
-        """Run the scan within the block."""
-        self._run = run = self._new_run()
+    def _running(self, draw: Callable[[], PageMap] | None = None) -> Iterator[QueryRun]:
+        """Run the scan within the block.
+
+        Args:
+            draw: Draws the same query; None if it cannot be drawn.
+        """
+        self._run = run = self._new_run(draw=draw)
         with run.snapshot.running():
             yield run
 
     def _in_steps(self, *, runs_at_once: int) -> Generator[pa.RecordBatch, None, None]:
-        run = self._new_run()
+        run = self._new_run(draw=partial(_draw, self._arguments))
 
         def batches() -> Generator[pa.RecordBatch, None, None]:
             self._run = run
@@ -149,7 +167,7 @@ class Scan(QueryResult):
             CorruptFileError: If a part of a file that has to be read is damaged, and bad files are not
                 skipped.
         """
-        with self._running() as run:
+        with self._running(partial(_draw, self._arguments)) as run:
             batches = self._batches(run, whole_files=True, runs_at_once=RUNS_AT_ONCE)
             return pa.Table.from_batches(batches, schema=self.schema)
 
@@ -188,6 +206,31 @@ class Scan(QueryResult):
         report.add_time(started)
         warn_of_failed(report.files_failed)
         return report
+
+    def map(self, aggregate: Requested | None = None) -> PageMap:
+        """Run the scan again, and return a picture of the pages that it reads and skips.
+
+        The run begins with empty caches, so that all reads are shown. In a notebook, the result shows itself.
+        `PageMap.save` writes a page with more facts.
+
+        Args:
+            aggregate: Aggregates to compute instead of reading the rows, as for `aggregate`.
+
+        Raises:
+            CorruptFileError: If a part of a file that has to be read is damaged.
+            ReplacedWhileReadError: If a file is replaced meanwhile.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": range(1000)}), path, row_group_size=500)
+            >>> found = ia.open(path).scan("x < 3").map()
+            >>> [(lane.name, lane.num_pages, lane.by_state) for lane in found.facts.files[0].lanes]
+            [('x', 2, [1, 0, 0, 1])]
+            >>> [state.text for state in found.facts.files[0].states]
+            ['read', 'proven by an index, not read', 'not needed', 'skipped by statistics of x']
+        """
+        return _draw(self._arguments, aggregate)
 
     def plan(self, split_bytes: int | None = None) -> list[Split]:
         """Return the scan as splits that any process can read; see `Table.plan`.
@@ -251,7 +294,7 @@ class Scan(QueryResult):
         columns = output_columns(self._table.schema, [name for name in functions if name != ROWS])
         totals = Totals(functions, columns)
         with (
-            self._running() as run,
+            self._running(partial(_draw, self._arguments, requested)) as run,
             contextlib.closing(
                 run.each_plan(columns, totals, does=Ahead.READ, is_alone=self._is_counted)
             ) as plans,
@@ -430,6 +473,8 @@ class Scan(QueryResult):
     def _batches(
         self, run: QueryRun, *, whole_files: bool, runs_at_once: int
     ) -> Generator[pa.RecordBatch, None, None]:
+        if self._trace is not None:
+            self._trace.expect_matches(all_rows=self._key is None)
         if self._key is not None:
             yield from to_batches(self._first_rows(run, self._key))
             return
@@ -497,6 +542,8 @@ class Scan(QueryResult):
                 piece = piece.head(limit)
                 limit -= piece.rows.num_rows
             counts += piece.counts
+            if self._trace is not None:
+                self._trace.add_matches(query.file, piece.numbers)
             record(FileOutcome(plan, counts))
             if piece.rows.num_rows:
                 yield query.result(piece.rows, piece.numbers, self.columns, self.schema)
@@ -506,3 +553,30 @@ class Scan(QueryResult):
 
 def _never(_: PlannedPart) -> bool:
     return False
+
+
+def _draw(arguments: Sequence[Any], aggregate: Requested | None = None) -> PageMap:
+    """Run a scan with empty caches, and return its page map.
+
+    Args:
+        arguments: The arguments of the scan.
+        aggregate: See `Scan.map`.
+    """
+    from intarsia.lake.page_map import MappedQuery, page_map
+
+    table, predicate, columns, limit, order_by, on_error = arguments
+    table = table.part(range(len(table.files)))  # with empty caches
+    trace = QueryTrace()
+    with trace.recording():
+        scan = Scan(table, predicate, columns, limit, order_by, on_error, trace=trace)
+        if aggregate is None:
+            select = "*" if columns is None else ", ".join(column.name for column in scan.columns)
+            result = amounts.count(sum(batch.num_rows for batch in scan.read_ahead()), "row")
+        else:
+            found = scan.aggregate(aggregate)
+            values = {f"{function}({name})": one for name in found for function, one in found[name].items()}
+            select = ", ".join(values)
+            result = ", ".join(f"{name} = {value}" for name, value in values.items())
+        report = scan.report
+    where = "" if predicate is None else str(predicate)
+    return page_map(table, trace, report, MappedQuery(where, select, result, aggregate is None))

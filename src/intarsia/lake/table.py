@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, SupportsIndex, get_args
 
 import pyarrow as pa
 
+from intarsia import amounts
 from intarsia.lake.index.build import LakeIndexReport
 from intarsia.lake.index.folder import Location
 from intarsia.lake.query_run import OnError
@@ -15,7 +16,6 @@ from intarsia.lake.scan_arguments import OrderBy, RowNumbers, choose_rows
 from intarsia.lake.split import Split
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Parameters, Where, parse_predicate
-from intarsia.read import amounts
 from intarsia.read.aggregate import Aggregate
 from intarsia.read.aggregate.result import Requested
 from intarsia.read.approximate import ApproximateCount

@@ -10,11 +10,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from intarsia.amounts import count
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunks import UNKNOWN
 from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageRows
-from intarsia.read.amounts import count
 from intarsia.read.pruner import PruneStep
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import Rows
@@ -199,6 +199,11 @@ class PagesRead:
                 for key, pages in self._parts.items()
                 if key.row_group not in self._whole.get(key.leaf, ())
             }
+
+    def groups_read(self, leaf: int) -> list[int]:
+        """Return the row groups in which the chunk of a leaf was read as a whole, ascending."""
+        with self._lock:
+            return sorted(self._whole.get(leaf, ()))
 
     def whole_chunks(self, leaves: Sequence[int], num_groups: int) -> Bools:
         """Return for each of some leaves and each row group whether the chunk was read as a whole."""

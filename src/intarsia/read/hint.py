@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from intarsia.read.amounts import size
+from intarsia.amounts import size
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 

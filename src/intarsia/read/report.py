@@ -9,23 +9,28 @@ import sys
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
+from intarsia.amounts import count
 from intarsia.errors import IntarsiaError, IntarsiaWarning
 from intarsia.file import Ignored
-from intarsia.read.amounts import count
 from intarsia.read.counts import PageCounts, PageStates, PrunedBy, ReadCounts
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.hint import Hint
 from intarsia.read.pruner import PruneStep
+from intarsia.read.trace import QueryTrace, TracedFile, UnopenedFiles
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import QueryReads
+
+if TYPE_CHECKING:
+    from intarsia.picture import PageMap
 
 
 @dataclass(frozen=True)
@@ -119,6 +124,8 @@ class ScanReport:
         seconds: Time taken.
         advice: The most useful advice that follows from the plan. Part of plans only; None if there is none.
             `intarsia.advise` measures indexes on a sample.
+        trace: What a page map needs in addition; None unless the query runs for one.
+        draw: Runs the query again and returns its page map; None if the report is of another kind of query.
 
     Example:
         >>> print(ScanReport(files_total=2, files_opened=1, rows_total=100, bytes_total=4096))
@@ -150,7 +157,12 @@ class ScanReport:
     files_failed: list[FailedFile] = field(default_factory=list)
     seconds: float = 0.0
     advice: Hint | None = None
+    trace: QueryTrace | None = field(default=None, repr=False, compare=False)
+    draw: Callable[[], PageMap] | None = field(default=None, repr=False, compare=False)
     _failed_paths: set[str] = field(default_factory=set, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "trace": None, "draw": None}
 
     @property
     def bytes_read(self) -> int:
@@ -212,14 +224,21 @@ class ScanReport:
             self.bytes_planned += num_bytes
 
     def add_excluded(
-        self, index: str, column: str, *, files: int, num_bytes: int, row_groups: int = 0, rows: int = 0
+        self,
+        index: str,
+        column: str,
+        *,
+        files: npt.NDArray[np.int64],
+        num_bytes: int,
+        row_groups: int = 0,
+        rows: int = 0,
     ) -> None:
         """Add files that one index excluded without opening them.
 
         Args:
             index: The name of the index.
             column: The dotted path of the column.
-            files: The number of files.
+            files: The ordinals of the files in the table.
             num_bytes: Their size in bytes.
             row_groups: Their number of row groups; 0 if unknown.
             rows: Their number of rows; 0 if unknown.
@@ -227,16 +246,24 @@ class ScanReport:
         self.bytes_total += num_bytes
         self.row_groups_total += row_groups
         self.rows_total += rows
-        _entry(self.pruned_by, index, column).add(files=files, row_groups=row_groups, rows=rows)
+        _entry(self.pruned_by, index, column).add(files=len(files), row_groups=row_groups, rows=rows)
+        if self.trace is not None:
+            self.trace.add_unopened(UnopenedFiles(index, column, files))
 
     def add_answered(
-        self, sources: Iterable[tuple[str, str]], *, files: int, num_bytes: int, row_groups: int, rows: int
+        self,
+        sources: Iterable[tuple[str, str]],
+        *,
+        files: npt.NDArray[np.int64],
+        num_bytes: int,
+        row_groups: int,
+        rows: int,
     ) -> None:
         """Add files in which all rows match, and that were summarized without opening them.
 
         Args:
             sources: The names of the indexes and columns that summarized them.
-            files: The number of files.
+            files: The ordinals of the files in the table.
             num_bytes: Their size in bytes.
             row_groups: Their number of row groups.
             rows: Their number of rows.
@@ -248,7 +275,9 @@ class ScanReport:
         if self.rows_matched is not None:
             self.rows_matched += rows
         for index, column in sources:
-            _entry(self.answered_by, index, column).add(files=files, row_groups=row_groups, rows=rows)
+            _entry(self.answered_by, index, column).add(files=len(files), row_groups=row_groups, rows=rows)
+            if self.trace is not None:
+                self.trace.add_unopened(UnopenedFiles(index, column, files, are_answered=True))
 
     def add_report(self, other: ScanReport) -> None:
         """Add the report of a scan of other files, which another process ran at the same time.
@@ -304,6 +333,8 @@ class ScanReport:
 
     def _add_file(self, query: FileQuery, outcome: FileOutcome, among: Bools | None) -> None:
         plan, counts, extent = outcome.plan, outcome.counts, query.file.extent
+        if self.trace is not None:
+            self.trace.add_file(TracedFile(query, plan, counts, outcome.answered, among))
         own, groups = None, None
         if among is not None:
             own = RowSelection.union_of(extent.row_edges[:-1][among], extent.row_edges[1:][among])
@@ -378,6 +409,16 @@ class ScanReport:
         for counts in self.pages.values():
             found.add(counts)
         return found
+
+    def map(self) -> PageMap:
+        """Run the query again, and return a picture of the pages that it reads and skips; see `Scan.map`.
+
+        Raises:
+            ValueError: If the report is not of a scan or an aggregate.
+        """
+        if self.draw is None:
+            raise ValueError("only reports of scans and aggregates can be drawn; call map() of a scan")
+        return self.draw()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report in JSON form; keys do not change, but more may be added."""

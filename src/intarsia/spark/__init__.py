@@ -12,6 +12,8 @@ from __future__ import annotations
 from intarsia.embed.report import IndexedFile, IndexReport
 from intarsia.spark.advising import ArrangementAdvice, MeasuredArrangement, advise
 from intarsia.spark.data_source import register
+from intarsia.spark.delete_report import DeleteReport, ErasedFile
+from intarsia.spark.deleting import delete
 from intarsia.spark.enabling import disable, enable, spark_conf
 from intarsia.spark.indexing import index
 from intarsia.spark.java import JavaNotFoundError, ensure_java
@@ -24,7 +26,9 @@ from intarsia.spark.writes import disable_writes, enable_writes, last_write, wri
 
 __all__ = [
     "ArrangementAdvice",
+    "DeleteReport",
     "DistinctEstimate",
+    "ErasedFile",
     "IndexReport",
     "IndexedFile",
     "JavaNotFoundError",
@@ -36,6 +40,7 @@ __all__ = [
     "advise",
     "aggregate",
     "approx_distinct",
+    "delete",
     "describe",
     "detach",
     "disable",

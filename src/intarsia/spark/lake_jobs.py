@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from intarsia.amounts import count
 from intarsia.check.inspection import inspect
 from intarsia.check.verification import Finding, VerifyReport
 from intarsia.check.verification import verify as verify_file
 from intarsia.embed.original import detach_file
 from intarsia.embed.report import DetachReport, IndexReport, Progress, RestoreReport
 from intarsia.lake.data_file import FileFailure
-from intarsia.read.amounts import count
 from intarsia.spark.job import act_on_files, reporter
 from intarsia.spark.job_stores import with_stores_of_spark
 from intarsia.spark.listing import Source, list_lake

@@ -459,7 +459,7 @@ def list_lake(spark: SparkSession, source: Source, *, with_snapshots: bool = Fal
     others: set[str] = set()
     names: list[str] = []
     for one in named:
-        managed = _snapshot_format(spark, one) if with_snapshots else None
+        managed = snapshot_format(spark, one) if with_snapshots else None
         if managed is not None:
             listed, fixed = _SNAPSHOTS[managed](spark, os.fspath(one))
             files |= {file.path: file for file in listed}
@@ -485,7 +485,7 @@ _DELTA_PATH = re.compile(r"delta\.`((?:[^`]|``)+)`", re.IGNORECASE)
 _SNAPSHOTS = {"iceberg": _iceberg_snapshot, "delta": _delta_snapshot}
 
 
-def _snapshot_format(spark: SparkSession, item: str | os.PathLike[str]) -> str | None:
+def snapshot_format(spark: SparkSession, item: str | os.PathLike[str]) -> str | None:
     """Return the format of a table whose log specifies its current files; None for others, and for paths."""
     if _is_delta_folder(spark, os.fspath(item)):
         # without Delta, it is a folder of files

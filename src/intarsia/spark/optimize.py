@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from intarsia.amounts import count, size
 from intarsia.embed.attach import checked_indexes
 from intarsia.embed.report import Note, Progress, distinct_names
 from intarsia.embed.structures import Attachables
 from intarsia.errors import UnsupportedFeatureError, WriteError
-from intarsia.read.amounts import count, size
 from intarsia.spark.checksums import (
     Checksums,
     batches_of_counted_rows,

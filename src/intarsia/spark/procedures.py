@@ -22,6 +22,7 @@ from intarsia.embed.structures import Attachable
 from intarsia.errors import IndexBuildError
 from intarsia.indexes.distinct import Distinct
 from intarsia.spark.advising import advise
+from intarsia.spark.deleting import delete
 from intarsia.spark.indexing import index
 from intarsia.spark.job import act_on_files
 from intarsia.spark.job_stores import options_of_spark
@@ -219,6 +220,13 @@ def _optimize(
     }
 
 
+def _delete(spark: SparkSession, table: str, where: str, dry_run: bool = False) -> Iterable[Row]:
+    report = delete(spark, table, where, dry_run=dry_run, progress=False)
+    yield from map(vars, report.per_file)
+    if not report.per_file:  # also of Delta and Iceberg, whose own command chooses the files
+        yield {"rows_deleted": report.rows_deleted, "seconds": report.seconds}
+
+
 def _advise(spark: SparkSession, table: str, queries: Sequence[str], **options: Any) -> Iterable[Row]:
     advice = advise(spark, table, queries, progress=False, **options)
     for found in advice.arrangements:
@@ -276,6 +284,11 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         _optimize,
         "destination STRING, rows BIGINT, files_before BIGINT, files_after BIGINT, bytes_before BIGINT, "
         "bytes_after BIGINT, built ARRAY<STRING>, verified ARRAY<STRING>, seconds DOUBLE",
+    ),
+    "delete": Procedure(
+        _delete,
+        "path STRING, is_removed BOOLEAN, rows_before BIGINT, rows_deleted BIGINT, bytes_before BIGINT, "
+        "bytes_after BIGINT, built ARRAY<STRING>, seconds DOUBLE",
     ),
     "advise": Procedure(
         _advise,

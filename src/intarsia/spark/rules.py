@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
+from intarsia.amounts import part
 from intarsia.errors import IntarsiaError, UnsupportedFeatureError
-from intarsia.read.amounts import part
 from intarsia.spark.sessions import is_connect
 from intarsia.spark.skipping import SkippingPlanner
 

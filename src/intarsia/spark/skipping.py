@@ -24,9 +24,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from intarsia.amounts import size
 from intarsia.lake.snapshot import Snapshot, TableCache
 from intarsia.lake.table_files import TableFiles
-from intarsia.read.amounts import size
 from intarsia.read.report import ScanReport
 from intarsia.rows.selection import RowSelection
 from intarsia.spark.binding import SparkBinder

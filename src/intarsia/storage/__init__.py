@@ -13,7 +13,7 @@ from intarsia.storage.objects import (
     split_url,
 )
 from intarsia.storage.ranges import ByteRange, CachedRanges, SparseBytes, coalesce, joined
-from intarsia.storage.running_query import QueryReads, current_reads, reading_indexes
+from intarsia.storage.running_query import QueryReads, ReadRange, current_reads, reading_indexes
 from intarsia.storage.source import (
     BufferedSource,
     ByteSource,
@@ -37,6 +37,7 @@ __all__ = [
     "ObjectIdentity",
     "ObjectStoreFile",
     "QueryReads",
+    "ReadRange",
     "SourceStream",
     "SparseBytes",
     "StorageOptions",

@@ -76,6 +76,9 @@ class _OpenedFile:
         finally:
             if reads is not None and found:
                 reads.add(len(found), sum(map(len, found)))
+                if reads.ranges is not None:
+                    for (start, _), data in zip(ranges, found, strict=False):
+                        reads.record(self.path, start, len(data))
         return found
 
     def close(self) -> None:

@@ -277,6 +277,7 @@ class ObjectStoreFile:
                         raise self._replaced() from None
                 raise
         reads.add(num_bytes=len(data))
+        reads.record(self.path, location.start, len(data))
         # compared here, because a weak ETag cannot be sent as a condition and some servers have no conditions
         if self._is_another(result.meta):
             raise self._replaced()

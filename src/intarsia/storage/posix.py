@@ -53,12 +53,11 @@ def lock_file(fd: int, *, wait: bool) -> bool:
     return True
 
 
-def _read_at(fd: int, num_bytes: int, offset: int) -> bytes:
+def read_at(fd: int, num_bytes: int, offset: int) -> bytes:
+    """Read up to a number of bytes of an open file at an offset."""
+    if IS_POSIX:
+        return os.pread(fd, num_bytes, offset)
     # files are read by several threads, and the position belongs to the descriptor
     with _POSITION:
         os.lseek(fd, offset, os.SEEK_SET)
         return os.read(fd, num_bytes)
-
-
-#: Read up to a number of bytes of an open file at an offset.
-read_at = getattr(os, "pread", _read_at)

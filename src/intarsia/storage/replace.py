@@ -193,6 +193,7 @@ class NewFile:
 
     Args:
         path: The path of the file when it is complete.
+        replaces: The identity of the file at the path, which is checked before it is replaced; None for any.
 
     Attributes:
         fd: The descriptor of the file, which is empty and open for reading and writing.
@@ -202,9 +203,10 @@ class NewFile:
         ReplaceError: If the temporary file cannot be created.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, replaces: FileIdentity | None = None) -> None:
         require_posix(path, "written")
         self._path, self._target = os.path.abspath(path), os.path.realpath(path)
+        self._replaces = replaces
         self._held = ExitStack()
         with self.named_errors():
             if os.path.exists(self._target) and not os.path.isfile(self._target):
@@ -225,6 +227,7 @@ class NewFile:
         """Rename the file to its path.
 
         Raises:
+            ChangedMeanwhileError: If it would replace another file than it should; that file is untouched.
             ReplaceError: If the system refuses; an existing file is untouched.
         """
         with self._held, self.named_errors(), ExitStack() as old:
@@ -234,6 +237,8 @@ class NewFile:
                 lock_file(source, wait=True)  # wait for a run that is replacing the old file
                 _keep_attributes(source, self.fd)
             os.fsync(self.fd)
+            if self._replaces is not None:
+                check_unchanged(self._path, self._replaces)
             for name in {self._path, self._target}:
                 _remove(sidecar_path(name))  # for the old bytes; without a sidecar Hadoop skips the check
             os.replace(self.temporary, self._target)
@@ -242,6 +247,44 @@ class NewFile:
     def discard(self) -> None:
         """Remove the temporary file; does nothing after `put_in_place`."""
         self._held.close()
+
+
+def check_unchanged(path: str, identity: FileIdentity) -> None:
+    """Raise an error if a path has another file.
+
+    Raises:
+        ChangedMeanwhileError: If the file was replaced, changed or removed.
+    """
+    try:
+        if FileIdentity.of(path) == identity:
+            return
+    except FileNotFoundError:
+        pass
+    raise _changed(path)
+
+
+def remove_file(path: str, identity: FileIdentity) -> None:
+    """Remove a file and its Hadoop sidecar.
+
+    Args:
+        path: The file, not a link.
+        identity: Its identity when it was decided to remove it.
+
+    Raises:
+        ChangedMeanwhileError: If the file has changed since; it is untouched.
+        ReplaceError: If the system refuses.
+    """
+    require_posix(path, "removed")
+    path = os.path.abspath(path)
+    with named_errors(path, "removed"), ExitStack() as old:
+        with suppress(FileNotFoundError):
+            source = os.open(path, os.O_RDONLY | CLOSE_ON_EXEC)
+            old.callback(os.close, source)
+            lock_file(source, wait=True)  # wait for a run that is replacing the file
+        check_unchanged(path, identity)
+        _remove(sidecar_path(path))
+        os.unlink(path)
+        _sync_folder(path)
 
 
 def _temporary_path(path: str, number: int) -> str:
@@ -290,7 +333,7 @@ def _is_at(fd: int, path: str) -> bool:
 
 def _changed(path: str) -> ChangedMeanwhileError:
     return ChangedMeanwhileError(
-        f"{path}: the file was replaced or changed while it was being indexed; run again",
+        f"{path}: the file was replaced or changed by another program meanwhile; run again",
         reason="changed-meanwhile",
         path=path,
     )

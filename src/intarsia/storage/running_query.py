@@ -13,9 +13,23 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from intarsia.errors import QueryTimeoutError
+
+
+class ReadRange(NamedTuple):
+    """A range of bytes that a query read.
+
+    Attributes:
+        path: The path or URL of the file.
+        start: The offset of the first byte.
+        stop: The offset after the last byte.
+    """
+
+    path: str
+    start: int
+    stop: int
 
 
 class QueryReads:
@@ -26,8 +40,10 @@ class QueryReads:
 
     Args:
         outer: The reads of a query of which this one is a part; they contain those of this one.
+        ranges: A list to which each range is added that is read; None for that of ``outer``.
 
     Attributes:
+        ranges: The list of ranges; None if they are only counted.
         requests: The number of requests.
         bytes: The number of bytes.
         index_bytes: The part of them that was indexes.
@@ -46,8 +62,11 @@ class QueryReads:
         (2, 3)
     """
 
-    def __init__(self, outer: QueryReads | None = None) -> None:
+    def __init__(self, outer: QueryReads | None = None, ranges: list[ReadRange] | None = None) -> None:
         self._outer = outer
+        if ranges is None and outer is not None:
+            ranges = outer.ranges
+        self.ranges: list[ReadRange] | None = ranges
         self._lock = threading.Lock()
         self.requests = self.bytes = self.index_bytes = 0
 
@@ -74,6 +93,11 @@ class QueryReads:
             self.index_bytes += index_bytes
         if self._outer is not None:
             self._outer.add(requests, num_bytes, index_bytes)
+
+    def record(self, path: str, start: int, num_bytes: int) -> None:
+        """Add a range to the list, if there is one."""
+        if self.ranges is not None:
+            self.ranges.append(ReadRange(path, start, start + num_bytes))
 
     @contextmanager
     def counting(self) -> Iterator[None]:

@@ -144,12 +144,17 @@ def find_target(path: str | os.PathLike[str], options: StorageOptions | None = N
     return LocalTarget(local)
 
 
-def new_target(path: str | os.PathLike[str], options: StorageOptions | None = None) -> NewTarget:
+def new_target(
+    path: str | os.PathLike[str],
+    options: StorageOptions | None = None,
+    replaces: FileIdentity | None = None,
+) -> NewTarget:
     """Create a file that will be written to a local path or a URL.
 
     Args:
         path: The path or URL.
         options: Options of the store of a URL.
+        replaces: The local file at the path, which must not change until it is replaced; None for any.
 
     Raises:
         ReplaceError: If the file cannot be created.
@@ -157,7 +162,7 @@ def new_target(path: str | os.PathLike[str], options: StorageOptions | None = No
     """
     name = os.fspath(path)
     local = local_path(name)
-    return NewFile(local) if local is not None else NewObject(*find_store(name, options), name)
+    return NewFile(local, replaces) if local is not None else NewObject(*find_store(name, options), name)
 
 
 class PrivateFile:

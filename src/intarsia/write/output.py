@@ -5,32 +5,32 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from intarsia.amounts import count
 from intarsia.embed.attach import ColumnsOf, attach_in, attach_to, checked_indexes
 from intarsia.embed.chunk import NO_ORDER, Chunk, ChunkState, Placed
 from intarsia.embed.column_data import FileColumns
+from intarsia.embed.footer_edit import FooterEdit, footer_pieces
 from intarsia.embed.original import states_of
 from intarsia.embed.page_bounds import cut_bounds, may_be_cut
 from intarsia.embed.page_index import HOLDS_NAN, PageIndex, index_chunk
 from intarsia.embed.report import Note, Progress, Reason, summarize
 from intarsia.embed.structures import Attachable, Attachables, StructureCompleter
-from intarsia.embed.tail import FooterEdit, footer_pieces
 from intarsia.errors import ColumnNotFoundError, IndexBuildError, WriteError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format import thrift
 from intarsia.format.structs import ColumnIndex
-from intarsia.read.amounts import count
 from intarsia.rows.bounds import boundary_order
 from intarsia.rows.ordering import MAX_BOUND_BYTES
 from intarsia.storage import ByteRange, ByteSource, LocalFile, MemorySource, StorageOptions
-from intarsia.storage.replace import write_all
+from intarsia.storage.replace import FileIdentity, write_all
 from intarsia.storage.target import NewTarget, new_target
 from intarsia.write.leaves import contains_nan, leaf_arrays, repeats, with_used_values, writable_schema
 from intarsia.write.sorting import SortBy, sort_keys, sorting_columns
@@ -43,14 +43,20 @@ ROWS_PER_PAGE = 10_000
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """How a file is written; see `intarsia.write.writer.Writer`."""
+    """How a file is written; see `intarsia.write.writer.Writer`.
+
+    Attributes:
+        compression: The codec, or that of each leaf by its dotted path.
+        arrow: Further arguments of `pyarrow.parquet.ParquetWriter`.
+    """
 
     rows_per_page: int = ROWS_PER_PAGE
     row_group_size: int | None = None
     sort_by: SortBy | None = None
-    compression: str = "zstd"
+    compression: str | Mapping[str, str] = "zstd"
     compression_level: int | None = None
     dictionary: bool | Sequence[str] | None = None
+    arrow: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("rows_per_page", "row_group_size"):
@@ -70,6 +76,9 @@ class Output:
         options: How it is written.
         indexes: The indexes to embed.
         storage_options: Options of the store of a URL.
+        replaces: The local file that it replaces; it must not have changed when the new one is complete.
+        restored: Returns the footer to write before indexes are built, given the file as pyarrow wrote it;
+            None for pyarrow's. The indexes are for the schema in this footer.
 
     Raises:
         WriteError, IndexBuildError, ColumnNotFoundError: If an argument is invalid.
@@ -83,7 +92,10 @@ class Output:
         options: WriteOptions,
         indexes: Attachables,
         storage_options: StorageOptions | None = None,
+        replaces: FileIdentity | None = None,
+        restored: Callable[[ParquetInput], bytes] | None = None,
     ) -> None:
+        self._restored = restored
         self._started = time.perf_counter()
         self.path = os.fspath(path)
         self.schema = writable_schema(schema)
@@ -91,7 +103,12 @@ class Output:
         self._indexes = checked_indexes(indexes)
         self._options = options
         self._empty_file = dry_run(
-            schema, self.path, self._indexes, options.compression, options.compression_level
+            schema,
+            self.path,
+            self._indexes if restored is None else (),
+            options.compression,
+            options.compression_level,
+            options.arrow,
         )
         self._leaves = self._empty_file.footer.leaves
         self._floats = {leaf.ordinal for leaf in self._leaves if leaf.is_float}
@@ -104,7 +121,7 @@ class Output:
         self._row_group_rows: list[int] = []
         self._dictionary: tuple[str, ...] = ()
         self._arrow: pq.ParquetWriter | None = None
-        self._new = new_target(self.path, storage_options)
+        self._new = new_target(self.path, storage_options, replaces)
         self._sink = pa.OSFile(self._new.temporary, "wb")
 
     def to_file_schema(self, table: pa.Table) -> pa.Table:
@@ -132,23 +149,40 @@ class Output:
             self._arrow.write_table(table, row_group_size=table.num_rows)
         self._row_group_rows.append(table.num_rows)
 
-    def finish(self, progress: Progress | None, columns_of: ColumnsOf = FileColumns) -> WriteReport:
-        """Build the indexes and rename the file to its final path."""
+    def finish(
+        self,
+        progress: Progress | None,
+        columns_of: ColumnsOf = FileColumns,
+        check: Callable[[str], None] = lambda _: None,
+    ) -> WriteReport:
+        """Build the indexes and rename the file to its final path.
+
+        Args:
+            progress: As for `intarsia.attach`.
+            columns_of: Returns the columns to build embedded indexes on.
+            check: Called with the local path of the complete file before it is renamed.
+        """
         with self._named_errors():
             (self._arrow or self._open(())).close()
             self._sink.close()
             unpublished = _UnpublishedFile(self.path, self._new)
             with ParquetInput(unpublished.open()) as file:
                 notes = _repair_page_index(file, self._new.fd, self._nan_chunks)
+            if self._restored is not None:
+                with ParquetInput(_UnpublishedFile(self.path, self._new).open()) as file:
+                    _write_in_place(self._new.fd, file.footer.start, footer_pieces(self._restored(file)))
         unpublished = _UnpublishedFile(self.path, self._new)
         num_bytes = plain_bytes = unpublished.size
         built: tuple[str, ...] = ()
-        embedded = [index for index in self._indexes if not isinstance(index, PageIndex)]
+        embedded = self._indexes
+        if self._restored is None:  # pyarrow has written the page index
+            embedded = [index for index in embedded if not isinstance(index, PageIndex)]
         if embedded:
             with self._new.named_errors():
                 report = attach_to(unpublished, embedded, progress=progress, columns_of=columns_of)
             num_bytes, built = report.bytes_after, report.built
             notes = [*notes, *report.notes]
+        check(self._new.temporary)
         self._new.put_in_place()
         return WriteReport(
             path=self.path,
@@ -196,7 +230,7 @@ class Output:
             use_dictionary=list(dictionary) or False,
             write_page_index=True,
             max_rows_per_page=options.rows_per_page,
-            sorting_columns=sorting_columns(self.keys, self._empty_file),
+            **{"sorting_columns": sorting_columns(self.keys, self._empty_file), **options.arrow},
         )
 
     def _with_dictionary(self, table: pa.Table) -> list[str]:
@@ -236,7 +270,12 @@ class _UnpublishedFile:
 
 
 def dry_run(
-    schema: pa.Schema, path: str, indexes: Iterable[Attachable], compression: str, level: int | None
+    schema: pa.Schema,
+    path: str,
+    indexes: Iterable[Attachable],
+    compression: str | Mapping[str, str],
+    level: int | None,
+    arrow: Mapping[str, Any] | None = None,
 ) -> ParquetInput:
     """Write and index a file without rows in memory, and return it without the indexes.
 
@@ -255,7 +294,8 @@ def dry_run(
             )
     sink = pa.BufferOutputStream()
     try:
-        pq.ParquetWriter(sink, schema, compression=compression, compression_level=level).close()
+        options = {"compression": compression, "compression_level": level, **(arrow or {})}
+        pq.ParquetWriter(sink, schema, use_dictionary=False, **options).close()
     except (pa.ArrowException, ValueError, OSError) as error:
         raise WriteError(
             f"{path}: pyarrow cannot write this schema with this compression: {error}; "

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from intarsia.check.values import to_json
-from intarsia.read.amounts import count
+from intarsia.amounts import count
+from intarsia.rows.values import to_json
 
 Severity = Literal["error", "warning", "note"]
 

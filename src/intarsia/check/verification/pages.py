@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow.compute as pc
 import xxhash
 
-from intarsia.check.values import human_value, shown
 from intarsia.check.verification.chunk import CheckedChunk
 from intarsia.check.verification.findings import Findings
 from intarsia.embed.bloom import distinct_numbers
@@ -19,6 +18,7 @@ from intarsia.format.enums import DICTIONARY_ENCODINGS, Encoding, PageType, Type
 from intarsia.format.footer import Footer
 from intarsia.format.pages import PAGE_CHECKSUM
 from intarsia.format.structs import ColumnMetaData
+from intarsia.rows.values import human_value, shown
 from intarsia.storage import ByteRange
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from intarsia.check.values import human_value, shown
 from intarsia.check.verification.chunk import read_page_index
 from intarsia.check.verification.findings import Findings
 from intarsia.check.verification.page_index import add_without_offset_index, has_equal_lengths
@@ -24,6 +23,7 @@ from intarsia.file import ParquetInput
 from intarsia.format.footer import chunk_range
 from intarsia.format.structs import ColumnIndex, ColumnMetaData, OffsetIndex, Statistics
 from intarsia.rows.ordering import Ordering
+from intarsia.rows.values import human_value, shown
 
 
 def check_chunk_quickly(

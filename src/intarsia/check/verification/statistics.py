@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from intarsia.check.values import human_value, shown
+from intarsia.amounts import are
 from intarsia.check.verification.chunk import CheckedChunk, sum_of
 from intarsia.check.verification.findings import Findings
 from intarsia.errors import CorruptFileError
@@ -18,9 +18,9 @@ from intarsia.format.enums import BoundaryOrder, Type
 from intarsia.format.footer import Leaf
 from intarsia.format.structs import BoundingBox, Statistics
 from intarsia.format.wkb import Geometry, type_name
-from intarsia.read.amounts import are
 from intarsia.rows.int96 import Int96
 from intarsia.rows.ordering import truncate_max
+from intarsia.rows.values import human_value, shown
 
 #: The column orders under which bounds compare as `Ordering` does.
 DECLARED_ORDERS = ("TYPE_ORDER", "IEEE_754_TOTAL_ORDER")

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import xxhash
 
+from intarsia.amounts import part
 from intarsia.errors import IntarsiaError
 from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
@@ -31,7 +32,6 @@ from intarsia.lake.index.segment import (
     serialize_bounds,
 )
 from intarsia.read.ahead import ahead
-from intarsia.read.amounts import part
 from intarsia.read.report import warn_caller
 from intarsia.storage.sections import MAX_READ_BYTES, ContentsTooLargeError, Section, serialize_sections
 

@@ -1,0 +1,51 @@
+/** Which metadata of a file's writer is used: the table of untrusted writers in docs/format.md. */
+
+/** @import { Footer, Chunk } from './footer.js' */
+/** @import { Directory } from './directory.js' */
+/** @import { ValueType } from './values.js' */
+
+const TYPE_ORDER = 1
+const IEEE_754_TOTAL_ORDER = 2
+
+/** @param {string} createdBy @returns {[string, number[] | undefined]} */
+function writerOf(createdBy) {
+  const text = createdBy.trim().toLowerCase()
+  const version = / version v?(\d+(?:\.\d+)*)/.exec(text)
+  return [text.split(/[\s(]/)[0], version?.[1].split('.').map(Number)]
+}
+
+/** @param {number[] | undefined} version @param {number[]} limit */
+function isBefore(version, limit) {
+  if (!version) return true
+  const at = limit.findIndex((part, i) => part !== (version[i] ?? 0))
+  return at >= 0 && (version[at] ?? 0) < limit[at]
+}
+
+/** What is used of the metadata of a column. */
+export class Trust {
+  /** @param {Footer} footer @param {ValueType} type @param {Directory | undefined} directory */
+  constructor(footer, type, directory) {
+    const { leaf } = type
+    const [writer, version] = writerOf(footer.createdBy)
+    const is = (/** @type {string} */ name) => writer.includes(name)
+    const isBytes = type.physical.endsWith('BYTE_ARRAY')
+    const isComputed = directory?.computed_statistics?.includes?.(leaf.ordinal) ?? false
+    const hasOrder = leaf.order === TYPE_ORDER || (leaf.order === IEEE_754_TOTAL_ORDER && type.isFloat)
+    const isWrong = isBytes && ((is('parquet-mr') && isBefore(version, [1, 8, 0])) || is('parquet-go'))
+    this.hasOrder = hasOrder
+    this.usesBounds = hasOrder && (isComputed || !isWrong)
+    // signed comparison is wrong for these, and fastparquet's are wrong for more columns than it is worth to list
+    this.usesDeprecatedBounds = !isBytes && type.isSigned && type.physical !== 'BOOLEAN' && !is('fastparquet')
+    this.usesNullCounts = isComputed || !(is('parquet-cpp-arrow') && type.physical === 'BYTE_ARRAY' && leaf.inStruct)
+    this.usesBloomFilters = type.physical !== 'BOOLEAN' && type.logical !== 'FLOAT16' &&
+      !(type.logical === 'DECIMAL' && type.physical === 'BYTE_ARRAY')
+    this.distrustsPageIndex = is('parquet-go') || (is('hyparquet') && !leaf.isFlat)
+    this.directory = directory
+  }
+
+  /** @param {Chunk} chunk */
+  usesPageIndex({ offsetIndex, columnIndex }) {
+    const addedFrom = this.directory?.original_length ?? Infinity
+    return !this.distrustsPageIndex || [offsetIndex, columnIndex].every(range => !range || range[0] >= addedFrom)
+  }
+}

@@ -1,0 +1,292 @@
+"""The page map of a query: from the trace of one run to the facts that are drawn."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from intarsia.errors import ReplacedWhileReadError
+from intarsia.file import FileMetadata, ParquetInput
+from intarsia.file.joined import JoinedInput
+from intarsia.lake.discovery import LAKE_INDEX_FOLDER, SEGMENT_SUFFIX
+from intarsia.lake.file_pages import TracedRows, file_facts
+from intarsia.lake.table_files import TableFiles
+from intarsia.picture import PageMap
+from intarsia.picture.facts import (
+    ANSWERED,
+    EXCLUDED,
+    FILE_READ,
+    NOT_OPENED,
+    OPENED,
+    READ_IN_VAIN,
+    FilePages,
+    LakeFacts,
+    QueryFacts,
+    State,
+    look_of,
+    name_of,
+)
+from intarsia.read.file_plan import JoinedRows
+from intarsia.read.hint import Hints
+from intarsia.read.report import ScanReport
+from intarsia.read.trace import QueryTrace, TracedFile
+from intarsia.rows.selection import RowSelection, union
+
+#: The most files whose pages are drawn.
+MAX_FILES = 12
+
+#: The most columns of these files without the first one.
+MAX_LANES = 200
+
+#: The most files whose page indexes are read for the least possible number of bytes.
+MAX_LEAST = 200
+
+#: The most files of a lake whose names are in a picture, without those that were opened.
+MAX_NAMES = 3_000
+
+
+@dataclass(frozen=True)
+class MappedQuery:
+    """A query that was run for a page map.
+
+    Attributes:
+        where: The condition as text; empty for all rows.
+        select: The columns or aggregates as text.
+        result: The result in a few words.
+        selects_values: Whether the values of columns were returned, not only summarized.
+    """
+
+    where: str
+    select: str
+    result: str
+    selects_values: bool
+
+
+def page_map(table: TableFiles, trace: QueryTrace, report: ScanReport, query: MappedQuery) -> PageMap:
+    """Return the page map of a query.
+
+    Args:
+        table: The table of the query.
+        trace: Its trace.
+        report: Its report.
+        query: Its description.
+
+    Raises:
+        ReplacedWhileReadError: If a file was replaced since the query read it.
+    """
+    traced = _Traced(table, trace, selects_values=query.selects_values)
+    shown = traced.shown()
+    num_lanes = sum(map(traced.num_lanes, shown))
+    drawn = [traced.drawn(ordinal, num_lanes) for ordinal in shown]
+    least = None
+    if query.selects_values and trace.has_matches and query.where and len(traced.opened) <= MAX_LEAST:
+        others = (traced.drawn(ordinal, num_lanes) for ordinal in traced.opened[len(shown) :])
+        sizes = [one.least_bytes for one in (*drawn, *others)]
+        least = sum(one for one in sizes if one is not None)
+    is_lake = len(table.files) > 1
+    return PageMap(
+        QueryFacts(
+            title=os.path.basename((table.root or table.name).rstrip("/")) or table.name,
+            where=query.where,
+            select=query.select,
+            result=query.result,
+            report=report.to_dict(),
+            num_bytes=int(table.file_bytes.sum()),
+            num_read=sum(one.stop - one.start for one in trace.reads),
+            num_requests=len(trace.reads),
+            least_bytes=least,
+            columns_bytes=drawn[0].columns_bytes if drawn and not is_lake else None,
+            advice=_advice(table, trace) if query.selects_values else "",
+            files=drawn,
+            lake=traced.lake() if is_lake else None,
+        )
+    )
+
+
+def _advice(table: TableFiles, trace: QueryTrace) -> str:
+    """Return the most useful advice that follows from the plans; empty if there is none."""
+    hints = Hints()
+    for one in trace.files:
+        if one.among is None or one.counts.row_groups:  # the others are files that were excluded together
+            hints.add(one.query, one.plan)
+    best = hints.best(has_lake_index=table.lake_index.exists)
+    return "" if best is None else best.text
+
+
+class _Traced:
+    """The files of a trace, by ordinal in the table."""
+
+    def __init__(self, table: TableFiles, trace: QueryTrace, *, selects_values: bool) -> None:
+        self._table = table
+        self._trace = trace
+        self._selects_values = selects_values
+        self._states = [
+            State("unneeded", "not opened: the rows before it suffice"),
+            State("read", "read"),
+            State("vain", "read, but no row matches"),
+            State("proven", "only metadata was read"),
+            State("proven", "answered by an index, not opened"),
+        ]
+        self._causes: dict[tuple[str, str], int] = {}
+        self._state = np.full(len(table.files), NOT_OPENED, dtype=np.int64)
+        self._reads: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        self._matches: dict[int, list[RowSelection]] = defaultdict(list)
+        self._sources: dict[int, tuple[TracedFile, int]] = {}
+        self._names = _short_names([file.path for file in table.files])
+        for read in trace.reads:
+            self._reads[read.path].append((read.start, read.stop))
+        for input_, rows in trace.matches:
+            self._matches[id(input_)].append(rows)
+        for unopened in trace.unopened:
+            if len(unopened.ordinals):
+                is_cause = not unopened.are_answered
+                state = self._cause(unopened.index, unopened.column) if is_cause else ANSWERED
+                self._state[unopened.ordinals] = state
+        for traced in trace.files:
+            self._add(traced)
+        #: The ordinals of files with rows that might match, those with matching rows first.
+        self.opened = sorted(self._sources, key=lambda at: (self._state[at] == READ_IN_VAIN, at))
+
+    def _cause(self, index: str, column: str) -> int:
+        """Return the state of files that an index excluded."""
+        if (index, column) not in self._causes:
+            self._causes[index, column] = EXCLUDED + len(self._causes)
+            self._states.append(State(look_of(index), f"excluded by {name_of(index, column)}"))
+        return self._causes[index, column]
+
+    def _add(self, traced: TracedFile) -> None:
+        """Add the states of the files of a query of one file, or of several that are joined."""
+        query, plan = traced.query, traced.plan
+        edges = query.file.extent.row_edges
+        among = np.ones(len(edges) - 1, dtype=bool) if traced.among is None else traced.among
+        ordinals = np.array([self._table.ordinals[path] for path in _paths(query.file)])
+        for step in plan.steps:
+            gone = step.before.count_between(edges) > 0
+            gone &= (step.after.count_between(edges) == 0) & among
+            if gone.any():
+                self._state[ordinals[gone]] = self._cause(step.index, query.shown(step.column))
+        left = (plan.candidates.count_between(edges) > 0) & among
+        counts = None
+        if self._trace.has_matches:
+            counts = union(self._matches[id(query.file)]).count_between(edges)
+        for position in np.flatnonzero(left).tolist():
+            is_vain = counts is not None and counts[position] == 0
+            state = READ_IN_VAIN if is_vain else FILE_READ
+            self._state[ordinals[position]] = state if traced.counts.row_groups else OPENED
+            self._sources[int(ordinals[position])] = traced, position
+
+    # --- one file ----------------------------------------------------------------------------------
+
+    def num_lanes(self, ordinal: int) -> int:
+        """Return the number of columns of the query in a file."""
+        return len(self._sources[ordinal][0].query.leaves)
+
+    def shown(self) -> list[int]:
+        """Return the ordinals of the files whose pages are drawn."""
+        found, num_lanes = self.opened[:1], 0
+        for ordinal in self.opened[1:MAX_FILES]:
+            num_lanes += self.num_lanes(ordinal)
+            if num_lanes > MAX_LANES:
+                break
+            found.append(ordinal)
+        return found
+
+    def drawn(self, ordinal: int, num_lanes: int) -> FilePages:
+        """Return the facts of a file.
+
+        Args:
+            ordinal: The ordinal of the file.
+            num_lanes: The number of lanes of all files in the picture.
+        """
+        entry, metadata = self._table.files[ordinal], self._metadata(ordinal)
+        source = entry.open()
+        with entry.input_of(source, metadata) as file, file.named_errors():
+            if source.size() != metadata.footer.file_length:
+                raise ReplacedWhileReadError(
+                    f"{entry.path}: the file was replaced after the query; run it again",
+                    reason="file-replaced",
+                    path=entry.path,
+                )
+            return file_facts(file, self._names[ordinal], self._rows_of(ordinal), num_lanes)
+
+    def _metadata(self, ordinal: int) -> FileMetadata:
+        traced, position = self._sources[ordinal]
+        file = traced.query.file
+        return file.joined.parts[position].metadata if isinstance(file, JoinedInput) else file.metadata
+
+    def _rows_of(self, ordinal: int) -> TracedRows:
+        traced, position = self._sources[ordinal]
+        query, plan = traced.query, traced.plan
+        file, path = query.file, self._table.files[ordinal].path
+        start, stop = query.file.extent.row_edges[position : position + 2].tolist()
+        rows = JoinedRows(start, stop)
+        matches = self._matching(ordinal)
+        reads = np.array(self._reads[path], dtype=np.int64).reshape(-1, 2)
+        return TracedRows(
+            query=query,
+            first_group=int(file.joined.group_edges[position]) if isinstance(file, JoinedInput) else 0,
+            candidates=rows.of(plan.candidates),
+            certain=rows.of(plan.certain),
+            steps=rows.steps(plan.steps),
+            answered=rows.steps(traced.answered),
+            matches=matches if query.predicate is not None else None,
+            num_matches=None if matches is None else matches.num_rows,
+            reads=reads,
+            selects_values=self._selects_values,
+        )
+
+    def _matching(self, ordinal: int) -> RowSelection | None:
+        if not self._trace.has_matches:
+            return None
+        traced, position = self._sources[ordinal]
+        start, stop = traced.query.file.extent.row_edges[position : position + 2].tolist()
+        return JoinedRows(start, stop).of(union(self._matches[id(traced.query.file)]))
+
+    # --- all files ---------------------------------------------------------------------------------
+
+    def lake(self) -> LakeFacts:
+        """Return the state of each file."""
+        lake_index = f"/{LAKE_INDEX_FOLDER}/"
+        read = []
+        for ordinal, file in enumerate(self._table.files):
+            if file.path in self._reads:
+                num_bytes = sum(stop - start for start, stop in self._reads[file.path])
+                matches = self._matching(ordinal) if ordinal in self._sources else None
+                read.append((ordinal, num_bytes, None if matches is None else matches.num_rows))
+        kept = {ordinal for ordinal, _, _ in read[:MAX_NAMES]} | set(range(MAX_NAMES - len(read)))
+        return LakeFacts(
+            names=[name if ordinal in kept else None for ordinal, name in enumerate(self._names)],
+            num_bytes=self._table.file_bytes.tolist(),
+            state=self._state.tolist(),
+            states=self._states,
+            read=read,
+            lake_index_bytes=sum(
+                stop - start
+                for path, ranges in self._reads.items()
+                if path.endswith(SEGMENT_SUFFIX) or lake_index in path
+                for start, stop in ranges
+            ),
+        )
+
+
+def _paths(file: ParquetInput) -> Iterator[str]:
+    """Return the paths of the files that are joined, or of the one file."""
+    parts = [part.metadata.path for part in file.joined.parts] if isinstance(file, JoinedInput) else []
+    yield from parts or [file.path]
+
+
+def _short_names(paths: Sequence[str]) -> list[str]:
+    """Return paths without their common folder.
+
+    Example:
+        >>> _short_names(["s3://b/lake/x=1/a", "s3://b/lake/x=2/b"]), _short_names(["f/a.parquet"])
+        (['x=1/a', 'x=2/b'], ['a.parquet'])
+    """
+    first, last = min(paths), max(paths)  # URLs have no common path in os.path
+    prefix = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    start = first.rfind("/", 0, prefix) + 1
+    return [path[start:] for path in paths]

@@ -1,0 +1,97 @@
+"""Everything that one run of a query read and excluded, kept only for a page map."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from intarsia.file import ParquetInput
+from intarsia.read.counts import ReadCounts
+from intarsia.read.file_plan import FilePlan
+from intarsia.read.file_query import FileQuery
+from intarsia.read.pruner import PruneStep
+from intarsia.rows.bounds import Bools
+from intarsia.rows.selection import RowSelection
+from intarsia.storage import QueryReads
+from intarsia.storage.running_query import ReadRange
+
+
+class TracedFile(NamedTuple):
+    """A file whose footer was read, or several that are joined.
+
+    Attributes:
+        query: The query of the file.
+        plan: Its plan.
+        counts: The counts of the reads after planning.
+        answered: The rows that were summarized by indexes instead of read.
+        among: The files that count, if several are joined; None for all.
+    """
+
+    query: FileQuery
+    plan: FilePlan
+    counts: ReadCounts
+    answered: Sequence[PruneStep]
+    among: Bools | None
+
+
+@dataclass(frozen=True, eq=False)
+class UnopenedFiles:
+    """Files that one index excluded or answered without opening them.
+
+    Attributes:
+        index: The name of the index.
+        column: The dotted path of the column.
+        ordinals: The ordinals of the files in the table.
+        are_answered: Whether their rows match, and were summarized from the index.
+    """
+
+    index: str
+    column: str
+    ordinals: npt.NDArray[np.int64]
+    are_answered: bool = False
+
+
+@dataclass
+class QueryTrace:
+    """What one run of a query read and excluded.
+
+    Attributes:
+        reads: The ranges of bytes, in the order in which they were read.
+        files: The files whose footers were read, in the order of the report.
+        unopened: The other files that were excluded or answered.
+        matches: The matching rows of each file, as far as they were read or proven to match.
+        has_matches: Whether ``matches`` are all matching rows.
+    """
+
+    reads: list[ReadRange] = field(default_factory=list)
+    files: list[TracedFile] = field(default_factory=list)
+    unopened: list[UnopenedFiles] = field(default_factory=list)
+    matches: list[tuple[ParquetInput, RowSelection]] = field(default_factory=list)
+    has_matches: bool = False
+
+    def add_file(self, file: TracedFile) -> None:
+        """Add a file whose footer was read, or several that are joined."""
+        self.files.append(file)
+
+    def add_unopened(self, files: UnopenedFiles) -> None:
+        """Add files that were excluded or answered without opening them."""
+        self.unopened.append(files)
+
+    def expect_matches(self, *, all_rows: bool) -> None:
+        """Set whether all matching rows are added."""
+        self.has_matches = all_rows
+
+    def add_matches(self, file: ParquetInput, rows: RowSelection) -> None:
+        """Add matching rows of a file, or of several that are joined."""
+        self.matches.append((file, rows))
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record the reads within the block."""
+        with QueryReads(ranges=self.reads).counting():
+            yield

@@ -1,0 +1,325 @@
+"""`delete`: erase the rows that match from a lake, by rewriting only the files that have them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from intarsia.amounts import count
+from intarsia.embed.report import Progress
+from intarsia.errors import FilesFailedError, IntarsiaError, UnsupportedFeatureError, WriteError
+from intarsia.lake.data_file import FileFailure
+from intarsia.lake.index.build import LakeIndexReport
+from intarsia.lake.index.folder import LakeIndexFolder
+from intarsia.spark.delete_report import DeleteReport, ErasedFile
+from intarsia.spark.job import act_on_files, reporter
+from intarsia.spark.lake_index import build_lake_index
+from intarsia.spark.listing import (
+    Source,
+    fixed_folder,
+    list_lake,
+    location_of,
+    paths_of,
+    python_path,
+    refuse_managed_folder,
+    snapshot_format,
+)
+from intarsia.spark.matches import CHANGED, Matches, find_rows, without_pushdown
+from intarsia.spark.reading import read
+from intarsia.spark.sessions import is_connect, is_on
+from intarsia.spark.spark_types import quoted
+from intarsia.storage import local_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+#: Rounds of finding and rewriting: a file that another program replaces meanwhile is searched again.
+_ROUNDS: Final = 5
+
+
+def delete(
+    spark: SparkSession,
+    table: Source,
+    where: str | Column,
+    *,
+    dry_run: bool = False,
+    progress: Progress | bool = True,
+) -> DeleteReport:
+    """Delete the rows that match from a lake of Parquet files, and rewrite only the files that have them.
+
+    Rows are found by partition values, the lake index and the indexes of files, as by `read`. As in SQL, rows
+    for which the predicate is null stay. Each file with matching rows is replaced atomically by one without
+    them, which has the same schema, metadata, row groups and codecs, and the same indexes. Every value that
+    stays is compared before the file is replaced. Other files are not touched. A file without other rows is
+    removed; the last file of the lake stays, without rows, because it has the schema.
+
+    The job can be stopped or killed at any time, and run again: each file is then the old or the new one, and
+    the next run finds the rows that are left. It ends when a search by indexes finds no row. Then the columns
+    of the predicate are read from the files that were rewritten, without indexes, to prove that none of their
+    rows matches.
+
+    For a table of Delta or Iceberg, the table's own ``DELETE`` runs. It keeps the old files until
+    ``VACUUM`` or ``expire_snapshots``; see docs/erasure.md.
+
+    Args:
+        spark: The session; classic or Connect. The executors need this package, as for `index`.
+        table: A path as for ``spark.read.parquet``, a list of these, or the name of a table. Files are on a
+            local or shared file system. The name of a table of Delta or Iceberg, or the folder of one of
+            Delta.
+        where: A predicate in Spark SQL, or a ``Column``; for Delta and Iceberg a text.
+        dry_run: Only find the rows, and change nothing.
+        progress: Called as ``progress(done, total, label)``; True to print a line on stderr if it is a
+            terminal.
+
+    Returns:
+        The files that were rewritten, and what was checked.
+
+    Raises:
+        FilesFailedError: If files could not be rewritten. They are unchanged; ``report`` has the others.
+        UnsupportedFeatureError: If the files are in an object store, or belong to a table format that this
+            session cannot change.
+        WriteError: If rows still match afterwards.
+        AnalysisException: If Spark rejects the table or the predicate.
+
+    Example:
+        >>> from intarsia import spark as ias
+        >>> report = ias.delete(spark, "lake/", "tailnum = 'N14228'")  # doctest: +SKIP
+        >>> print(report)  # doctest: +SKIP
+        111 rows deleted in 2.4 s: 12 of 12 files rewritten, 0 removed
+        31.0 MB became 30.9 MB; 336,665 rows were read again, and none of them matches
+    """
+    started = time.perf_counter()
+    managed = snapshot_format(spark, table) if isinstance(table, str | os.PathLike) else None
+    if managed is not None:
+        return _delete_managed(spark, os.fspath(table), where, managed, started, dry_run=dry_run)  # type: ignore[arg-type]
+    folders = _local_folders(spark, table)
+    for key in ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles"):
+        if is_on(spark, key):
+            raise UnsupportedFeatureError(
+                f"{key} is on, so rows of unreadable files would stay without an error; set it to false",
+                reason="ignored-files",
+            )
+    whole = read(spark, table)
+    _refuse_chance(spark, whole.where(where))
+    show = reporter(progress, "files")
+    files_total = len(whole.inputFiles())
+    erased: dict[str, ErasedFile] = {}
+    failed: dict[str, FileFailure] = {}
+    uris: dict[str, str] = {}
+    for _ in range(_ROUNDS):
+        show(0, 0, "searching")
+        found = find_rows(spark, table, where)
+        uris |= {path: one.uri for path, one in found.items()}
+        if dry_run:
+            erased = {path: one.as_erased(path) for path, one in found.items()}
+            break
+        failed = {path: failure for path, failure in failed.items() if failure.code != CHANGED}
+        todo = {path: one for path, one in found.items() if path not in failed}
+        if not todo:
+            break
+        # the schema of a lake is in its files
+        files_left = files_total - sum(file.is_removed for file in erased.values())
+        last = min(todo) if len(todo) >= files_left else None
+
+        def act(path: str, todo: Mapping[str, Matches] = todo, last: str | None = last) -> dict[str, Any]:
+            return asdict(todo[path].erase(path, keeps_file=path == last))
+
+        done, failures = act_on_files(
+            spark, {path: one.size for path, one in todo.items()}, act, show, "deleting"
+        )
+        for path, values in done.items():
+            erased[path] = _merged(
+                erased.get(path), ErasedFile(**{**values, "built": tuple(values["built"])})
+            )
+        failed |= {failure.path: failure for failure in failures}
+    rows_checked = 0
+    lake_indexes: list[LakeIndexReport] = []
+    if not dry_run:
+        _refresh(spark, table)
+        lake_indexes, failures = _update_lake_indexes(spark, folders)
+        failed |= {failure.path: failure for failure in failures}
+        rewritten = {uris[path]: file.rows_left for path, file in erased.items() if not file.is_removed}
+        rows_checked = _check_nothing_matches(spark, table, where, rewritten)
+    report = DeleteReport(
+        "parquet",
+        sum(file.rows_deleted for file in erased.values()),
+        files_total,
+        tuple(erased[path] for path in sorted(erased)),
+        rows_checked,
+        tuple(lake_indexes),
+        tuple(failed[path] for path in sorted(failed)),
+        time.perf_counter() - started,
+        dry_run,
+    )
+    if failed:
+        first = report.failed[0]
+        raise FilesFailedError(
+            {failure.path: failure.error for failure in report.failed},
+            report,
+            f"rows that match remain in {count(len(failed), 'file')}, which could not be rewritten; the "
+            f"first is {first.path}: {first.reason}",
+        )
+    return report
+
+
+def _refuse_chance(spark: SparkSession, frame: DataFrame) -> None:
+    """Raise an error if a condition can have another value for the same row, as far as the session shows it.
+
+    Raises:
+        UnsupportedFeatureError: If it can.
+    """
+    if not is_connect(spark) and not frame._jdf.queryExecution().analyzed().deterministic():
+        raise UnsupportedFeatureError(
+            "the predicate depends on chance, as with rand(), so it is not clear which rows it means; write "
+            "their keys to a table first, and delete the rows with these keys",
+            reason="nondeterministic-predicate",
+        )
+
+
+def _merged(before: ErasedFile | None, now: ErasedFile) -> ErasedFile:
+    """Return the outcome of a file that was rewritten twice, because another program replaced it."""
+    if before is None:
+        return now
+    return replace(
+        now,
+        rows_before=before.rows_before + now.rows_before - before.rows_left,
+        rows_deleted=before.rows_deleted + now.rows_deleted,
+    )
+
+
+def _local_folders(spark: SparkSession, table: Source) -> list[str]:
+    """Return the local folders of a lake.
+
+    Raises:
+        UnsupportedFeatureError: If it is in an object store, or belongs to a table format.
+    """
+    folders = []
+    for name in paths_of(table):
+        folder = local_path(python_path(location_of(spark, name)))
+        if folder is None:
+            raise UnsupportedFeatureError(
+                f"{name}: rows are only deleted from files on local and shared file systems; keep tables in "
+                "object stores in Delta or Iceberg, or copy the files",
+                reason="remote-files",
+                path=name,
+            )
+        folder = fixed_folder(os.path.abspath(folder))
+        refuse_managed_folder(folder)
+        folders.append(folder)
+    return folders
+
+
+# --- afterwards -------------------------------------------------------------------------------------
+
+
+def _check_nothing_matches(
+    spark: SparkSession, table: Source, where: str | Column, rewritten: Mapping[str, int]
+) -> int:
+    """Evaluate the predicate on all rows of some files, without any index, and return their number.
+
+    Args:
+        spark: The session.
+        table: The lake.
+        where: The predicate.
+        rewritten: The number of rows of each file, by its name in Spark.
+
+    Raises:
+        WriteError: If a row matches, or rows are missing.
+    """
+    import pyspark.sql.functions as sf
+
+    if not rewritten:
+        return 0
+    whole = read(spark, table)
+    rows = whole.where(whole.metadataColumn("_metadata")["file_path"].isin(*rewritten))
+    # as a column, not as a filter, by which Spark would skip rows
+    matches = sf.expr(where) if isinstance(where, str) else where
+    counts = rows.select(matches.alias("matches")).agg(sf.count("*"), sf.count_if("matches"))
+    ((num_rows, num_matching),) = counts.collect()
+    if num_matching:
+        raise _still_match(table, num_matching)
+    expected = sum(rewritten.values())
+    if num_rows != expected:
+        raise WriteError(
+            f"the files of {table} that were rewritten have {num_rows:,} rows instead of {expected:,}; "
+            "another program may have replaced them, so run it again",
+            reason="verification-failed",
+        )
+    return expected
+
+
+def _still_match(table: Source, num_rows: int) -> WriteError:
+    return WriteError(
+        f"{count(num_rows, 'row')} of {table} still match after the deletion; another program may have "
+        "written them, so run it again",
+        reason="rows-still-match",
+    )
+
+
+def _refresh(spark: SparkSession, table: Source) -> None:
+    """Let the session forget what it has cached of a lake: listings, and rows."""
+    for name in paths_of(table):
+        if location_of(spark, name) == name:
+            spark.catalog.refreshByPath(name)
+        else:
+            spark.catalog.refreshTable(name)
+
+
+def _update_lake_indexes(
+    spark: SparkSession, folders: Sequence[str]
+) -> tuple[list[LakeIndexReport], list[FileFailure]]:
+    """Remove the facts of deleted rows from all lake indexes of some folders that this user can change."""
+    reports, failures = [], []
+    found = {one.path: one for folder in folders for one in LakeIndexFolder.find(folder)}
+    for path, one in found.items():
+        try:
+            report = build_lake_index(spark, one.root, one.location) if one.names() else None
+        except (IntarsiaError, OSError) as error:
+            failures.append(FileFailure(path, error))
+            continue
+        if report is not None:
+            reports.append(report)
+    return reports, failures
+
+
+# --- tables of Delta and Iceberg --------------------------------------------------------------------
+
+
+def _delete_managed(
+    spark: SparkSession, table: str, where: str | Column, found: str, started: float, *, dry_run: bool
+) -> DeleteReport:
+    """Delete the rows by the command of the table's own format."""
+    if not isinstance(where, str):
+        raise UnsupportedFeatureError(
+            f"{table} is a table of {found.title()}, whose DELETE takes a text; pass the predicate as SQL",
+            reason="column-predicate",
+            path=table,
+        )
+    # a folder is a table of Delta
+    name = f"delta.{quoted(os.path.abspath(table))}" if os.path.isdir(table) else table
+    with without_pushdown(spark):
+        num_rows = spark.table(name).where(where).count()
+        if not dry_run and num_rows:
+            spark.sql(f"DELETE FROM {name} WHERE {where}")
+            left = spark.table(name).where(where).count()
+            if left:
+                raise _still_match(name, left)
+    lake_indexes = []
+    if not dry_run:
+        report = _index_of_managed(spark, table)
+        lake_indexes = [report] if report is not None else []
+    seconds = time.perf_counter() - started
+    return DeleteReport(
+        found, num_rows, lake_indexes=tuple(lake_indexes), seconds=seconds, is_dry_run=dry_run
+    )
+
+
+def _index_of_managed(spark: SparkSession, table: str) -> LakeIndexReport | None:
+    try:
+        names = list_lake(spark, table, with_snapshots=True).names
+    except FileNotFoundError:  # all rows were deleted
+        return None
+    return build_lake_index(spark, names, None)

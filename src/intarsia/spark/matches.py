@@ -1,0 +1,174 @@
+"""Find the rows of a lake that match, and erase them from the files that have them.
+
+The driver gets the ordinals of the rows by file, compressed, with the length and the time of each file in
+which they were found: they are the ordinals of no other file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from intarsia.errors import ChangedMeanwhileError, IntarsiaError
+from intarsia.file import ParquetInput
+from intarsia.rows.selection import Rows
+from intarsia.spark.delete_report import ErasedFile
+from intarsia.spark.job import collect_rows
+from intarsia.spark.listing import Source, python_path
+from intarsia.spark.reading import Mode, read
+from intarsia.spark.rules import refuse_unplannable
+from intarsia.spark.sessions import map_in_arrow, setting
+from intarsia.storage import LocalFile
+from intarsia.storage.hadoop_files import check_sink_log
+from intarsia.storage.replace import FileIdentity, remove_file
+from intarsia.write.rewriting import rewrite_without
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+#: The code of a file that was replaced after its rows were found.
+CHANGED: Final = "changed-meanwhile"
+
+#: The rows that match, as tasks return them: compressed ordinals by file.
+_FOUND: Final = "uri string, size bigint, modified bigint, rows binary"
+
+#: Spark's own bounds exclude NaN, so filters that Spark pushes down lose rows.
+_PUSHDOWN: Final = "spark.sql.parquet.filterPushdown"
+
+
+@dataclass(frozen=True)
+class Matches:
+    """The rows of a file that match.
+
+    Attributes:
+        uri: The name of the file in Spark.
+        size: The length of the file in which they were found.
+        modified: Its modification time in milliseconds since 1970.
+        pieces: The ordinals of the rows, compressed.
+    """
+
+    uri: str
+    size: int
+    modified: int
+    pieces: Sequence[bytes]
+
+    @property
+    def rows(self) -> Rows:
+        """The ordinals, ascending."""
+        parts = [np.cumsum(np.frombuffer(zlib.decompress(piece), np.int64)) for piece in self.pieces]
+        return np.unique(np.concatenate(parts))
+
+    def as_erased(self, path: str) -> ErasedFile:
+        """Return the outcome of a dry run."""
+        with ParquetInput(LocalFile(path)) as file:
+            return ErasedFile(path, False, file.footer.num_rows, len(self.rows), self.size, self.size)
+
+    def erase(self, path: str, *, keeps_file: bool) -> ErasedFile:
+        """Rewrite or remove the file, on an executor.
+
+        Args:
+            path: The file.
+            keeps_file: Whether the file stays if all of its rows match.
+
+        Raises:
+            ChangedMeanwhileError: If it is not the file in which the rows were found.
+        """
+        started = time.perf_counter()
+        identity = FileIdentity.of(path)
+        if (identity.size, identity.mtime_ns // 1_000_000) != (self.size, self.modified):
+            raise ChangedMeanwhileError(
+                f"{path}: the file was replaced after its rows were found; run again",
+                reason=CHANGED,
+                path=path,
+            )
+        rows = self.rows
+        with ParquetInput(LocalFile(path)) as file:
+            num_rows = file.footer.num_rows
+        num_bytes, built = 0, tuple[str, ...]()
+        # a link to a removed file would break the lake
+        is_removed = len(rows) == num_rows and not keeps_file and not os.path.islink(path)
+        if is_removed:
+            check_sink_log(path, 0)
+            remove_file(path, identity)
+        else:
+            new = rewrite_without(path, rows, identity)
+            num_bytes, built = new.num_bytes, new.built
+        seconds = time.perf_counter() - started
+        return ErasedFile(path, is_removed, num_rows, len(rows), identity.size, num_bytes, built, seconds)
+
+
+def find_rows(spark: SparkSession, table: Source, where: str | Column) -> dict[str, Matches]:
+    """Return the rows that match, by the path of their file.
+
+    Args:
+        spark: The session.
+        table: The lake.
+        where: The predicate, in Spark SQL or as a ``Column``.
+    """
+    import pyspark.sql.functions as sf
+
+    frame = read(spark, table, where, mode=_mode(spark))
+    about = frame.metadataColumn("_metadata")
+    places = frame.select(
+        about["file_path"].alias("uri"),
+        about["file_size"].alias("size"),
+        sf.unix_millis(about["file_modification_time"]).alias("modified"),
+        about["row_index"].alias("row"),
+    )
+    with without_pushdown(spark):
+        rows = collect_rows(spark, map_in_arrow(places, _pack, _FOUND), lambda *_: None)
+    pieces: dict[tuple[Any, ...], list[bytes]] = defaultdict(list)
+    for *about, piece in rows:
+        pieces[tuple(about)].append(bytes(piece))
+    # of a file that was replaced between two listings, one state remains; another round finds the other
+    return {
+        os.path.abspath(python_path(uri)): Matches(uri, num_bytes, modified, found)
+        for (uri, num_bytes, modified), found in pieces.items()
+    }
+
+
+def _mode(spark: SparkSession) -> Mode:
+    """Return the mode in which single rows are skipped, if the session supports it."""
+    try:
+        refuse_unplannable(spark)
+    except IntarsiaError:
+        return "files"
+    return "native"
+
+
+def _pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Compress the rows of each file, on an executor."""
+    found: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
+    for batch in batches:
+        *about, rows = batch.columns
+        ordinals = rows.to_numpy(zero_copy_only=False)
+        files = about[0].dictionary_encode()
+        codes = files.indices.to_numpy(zero_copy_only=False)
+        for code in np.unique(codes).tolist():
+            here = np.flatnonzero(codes == code)
+            found[tuple(column[int(here[0])].as_py() for column in about)].append(ordinals[here])
+    for (uri, num_bytes, modified), parts in found.items():
+        ordinals = np.sort(np.concatenate(parts)).astype(np.int64)
+        packed = zlib.compress(np.diff(ordinals, prepend=np.int64(0)).tobytes())
+        values = [pa.array([uri]), pa.array([num_bytes]), pa.array([modified]), pa.array([packed])]
+        yield pa.record_batch(values, names=["uri", "size", "modified", "rows"])
+
+
+@contextlib.contextmanager
+def without_pushdown(spark: SparkSession) -> Iterator[None]:
+    """Let Spark evaluate conditions on all rows that it reads within the block."""
+    before = setting(spark, _PUSHDOWN)
+    spark.conf.set(_PUSHDOWN, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(_PUSHDOWN, before)

@@ -1,0 +1,170 @@
+"""The JavaScript reader: its own tests, and random conditions on every type, compared with pyarrow."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from tests.conformance.questions import matching_rows
+
+CLIENT = Path(__file__).parents[2] / "clients" / "js"
+
+if shutil.which("node") is None:
+    pytest.skip("needs Node.js 20.11 or newer", allow_module_level=True)
+if not (CLIENT / "node_modules" / "hyparquet").is_dir():
+    pytest.skip("needs `npm ci` in clients/js", allow_module_level=True)
+
+ROWS = 600
+
+
+def test_its_own_tests():
+    found = subprocess.run(
+        ["node", "--test", "--test-reporter=tap", *sorted(map(str, CLIENT.glob("test/*.test.js")))],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stdout[-5_000:] + found.stderr
+    assert "# pass 0" not in found.stdout
+
+
+def answers(questions):
+    """Ask the reader, in one process."""
+    lines = "\n".join(json.dumps({**question, "where": exact(question["where"])}) for question in questions)
+    program = ["node", str(CLIENT / "test" / "answer.js")]
+    found = subprocess.run(program, input=lines, capture_output=True, text=True, timeout=300, check=True)
+    return [json.loads(line) for line in found.stdout.splitlines()]
+
+
+def exact(value):
+    """Return JSON in which no integer loses digits in JavaScript."""
+    if isinstance(value, list):
+        return [exact(item) for item in value]
+    return {"bigint": str(value)} if type(value) is int and abs(value) >= 1 << 53 else value
+
+
+#: The types of columns, each with a function from a small integer to a value, in order.
+TYPES = {
+    **{
+        f"{sign}int{bits}": (getattr(pa, f"{sign}int{bits}")(), lambda n, base=base: base + n)
+        for bits in (8, 16, 32, 64)
+        for sign, base in (("", -(1 << bits - 1)), ("u", (1 << bits) - 61))
+    },
+    "half": (pa.float16(), lambda n: np.float16(n / 4 - 5)),
+    "float": (pa.float32(), lambda n: float(np.float32(n / 3 - 5))),
+    "double": (pa.float64(), lambda n: n / 3 - 5),
+    "narrow": (pa.decimal128(7, 2), lambda n: Decimal(n - 30) / 4),
+    "middle": (pa.decimal128(17, 3), lambda n: Decimal(n - 30) * 10**12 / 8),
+    "wide": (pa.decimal128(35, 0), lambda n: Decimal((n - 30) * 10**32)),
+    "widest": (pa.decimal256(60, 10), lambda n: Decimal(n - 30) / 10**9),
+    "day": (pa.date32(), lambda n: date(1969, 12, 1) + timedelta(n)),
+    **{
+        f"at_{unit}": (
+            pa.timestamp(unit, zone),
+            lambda n: datetime(1969, 12, 31, 23, 59, 30) + timedelta(0, n),
+        )
+        for unit, zone in (("ms", None), ("us", "UTC"), ("ns", None))
+    },
+    "text": (
+        pa.string(),
+        lambda n: ("é", "\uffff", "\U0001f600", "a", "")[n % 5] + "x" * (n % 7 * 13) + str(n),
+    ),
+    "binary": (pa.binary(), lambda n: bytes([n * 4 % 256]) * (n % 5)),
+    "fixed": (pa.binary(3), lambda n: bytes([n * 4, 255, 0])),
+    "flag": (pa.bool_(), lambda n: n % 2 == 0),
+}
+
+
+def literal(value, type_):
+    """The JSON form of a value."""
+    if isinstance(value, datetime):
+        return value.isoformat() + ("Z" if type_.tz else "")
+    if isinstance(value, np.float16):
+        return float(value)
+    return f"{value:f}" if isinstance(value, Decimal) else str(value) if isinstance(value, date) else value
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
+    """A file with every type, without indexes, and with each kind of index."""
+    chosen = random.Random(5)
+    columns = {}
+    for name, (type_, value) in TYPES.items():
+        ordinals = (
+            sorted(chosen.choices(range(60), k=ROWS))
+            if name in ("int32", "text")
+            else chosen.choices(range(60), k=ROWS)
+        )
+        values = [None if chosen.random() < 0.1 else value(ordinal) for ordinal in ordinals]
+        if pa.types.is_floating(type_):
+            values[::50] = [type_.to_pandas_dtype()(special) for special in ("nan", "0.0", "-0.0") * 6][
+                : len(values[::50])
+            ]
+        columns[name] = pa.array(values, type_)
+    table = pa.table(columns)
+    folder = tmp_path_factory.mktemp("js")
+    kinds = {
+        "plain": [],
+        "parquet": [ia.PageIndex(), ia.Statistics(), *(ia.Bloom(name) for name in TYPES if name != "flag")],
+        "distinct": [ia.Distinct(name, granularity="page") for name in TYPES],
+        "zone_map": [ia.ZoneMap(name, granularity=70) for name in TYPES],
+        "bloom_granule": [ia.BloomGranule(name) for name in TYPES if name != "flag"],
+        "row_map": [ia.RowMap(name) for name in TYPES if name != "flag"],
+        "ngram": [ia.Ngram("text", n=2), ia.Ngram("text", n=3, granularity=40, ignore_case=True)],
+    }
+    for name, indexes in kinds.items():
+        path = folder / f"{name}.parquet"
+        pq.write_table(
+            table, path, row_group_size=250, compression="snappy", write_batch_size=50, max_rows_per_page=50,
+            store_decimal_as_integer=True, write_statistics=name != "plain",
+        )  # fmt: skip
+        if indexes:
+            ia.attach(path, indexes)
+    return table, folder, list(kinds)
+
+
+def conditions(count):
+    chosen = random.Random(11)
+    for _ in range(count):
+        name = chosen.choice([*TYPES, "text", "text"])
+        type_, value = TYPES[name]
+        one, *more = (literal(value(chosen.randrange(60)), type_) for _ in range(4))
+        operators = ["=", "in", "is null"]
+        if isinstance(one, bytes):
+            operators = ["is null"]
+        elif name != "flag":
+            operators += ["<", "<=", ">", ">="]
+        if name == "text":
+            operators += ["starts with", "contains"] * 2
+        operator = chosen.choice(operators)
+        if operator in ("starts with", "contains"):
+            start = 0 if operator == "starts with" else chosen.randrange(len(one))
+            one = one[start : start + chosen.randrange(1, 6)]
+        yield [name, operator, [one, *more] if operator == "in" else None if operator == "is null" else one]
+
+
+def test_random_conditions_on_every_type(lake):
+    table, folder, names = lake
+    wheres = [[condition] for condition in conditions(70)]
+    wheres += [[first[0], second[0]] for first, second in pairwise(wheres)]
+    expected = [matching_rows(table, where) for where in wheres]
+    assert sum(map(bool, expected)) > 50
+    for name in names:
+        path = str(folder / f"{name}.parquet")
+        found = answers([{"path": path, "where": where} for where in wheres])
+        for where, rows, answer in zip(wheres, expected, found, strict=True):
+            assert answer.get("rows") is not None, (name, where, answer)
+            ordinals = [row for start, stop in answer["rows"] for row in range(start, stop)]
+            assert (ordinals, answer["ignored"]) == (rows, {}), (name, where)
+        pruned = {proof["index"].split("(")[0] for answer in found for proof in answer["prunedBy"]}
+        assert name == "plain" or pruned - {"statistics"}, name

@@ -1,0 +1,308 @@
+"""`ias.delete`: the rows that are left, the files that are not touched, and what it refuses."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia import spark as ias
+from intarsia.errors import FilesFailedError, UnsupportedFeatureError
+from intarsia.storage.hadoop_files import sidecar_path
+from tests.effort import examples
+from tests.lake.index.lakes import age
+from tests.spark import lakes
+from tests.spark.comparing import rows, rows_with_matches, settings
+
+INDEXES = [
+    ia.PageIndex(),
+    ia.Bloom("l"),
+    ia.Distinct("s"),
+    ia.ZoneMap("d"),
+    ia.RowMap("i"),
+    ia.Ngram("s"),
+]
+
+
+def delete(spark, lake, where, **options):
+    return ias.delete(spark, str(lake), where, progress=False, **options)
+
+
+def states(folder):
+    """The contents and the times of files."""
+    found = sorted(path for path in Path(folder).rglob("*.parquet"))
+    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in found}
+
+
+def names(path):
+    directory = ia.inspect(path).directory
+    return {entry.name for entry in directory.entries} if directory is not None else set()
+
+
+def write(spark, writer, folder):
+    source = lakes.write_with_pyarrow(folder / "pyarrow")
+    lake = source if writer == "pyarrow" else lakes.write_with_spark(spark, folder / "spark", source)
+    ia.attach(lake, INDEXES)
+    return lake
+
+
+@pytest.mark.parametrize("writer", ["pyarrow", "spark"])
+def test_the_rows_left_are_those_that_do_not_match(spark, tmp_path, writer):
+    """Random predicates; NaN and null follow Spark's rules. Files without a match are not touched."""
+    source = write(spark, writer, tmp_path)
+    rng = random.Random(7)
+    whole = spark.read.parquet(source)
+    everything = rows(whole)
+    tried = changed = 0
+    while tried < examples(2, deep=150):
+        predicate = lakes.predicate(rng)
+        (matching,) = rows_with_matches(whole, [predicate])
+        if matching is None:
+            continue
+        tried += 1
+        lake = shutil.copytree(source, tmp_path / f"lake-{tried}")
+        before = states(lake)
+        report = delete(spark, lake, predicate)
+        left = list(everything)
+        for row in matching:
+            left.remove(row)
+        assert rows(spark.read.parquet(str(lake))) == left, predicate
+        assert report.rows_deleted == len(matching), predicate
+        touched = {file.path for file in report.per_file}
+        after = states(lake)
+        assert {path: before[path] for path in before if path not in touched} == {
+            path: after[path] for path in after if path not in touched
+        }
+        for path in touched & after.keys():
+            assert names(path) == names(path.replace(str(lake), source))
+            assert ia.verify(path).ok
+        changed += bool(touched) and len(touched) < len(before)
+        shutil.rmtree(lake)
+    assert changed or tried < 10
+
+
+def small_lake(folder, parts=4, rows_of_part=1_000):
+    """Hive folders; a few rows of user 7 in two files, and all rows of a file are of the country 'part-3'."""
+    for part in range(parts):
+        path = folder / f"day={part // 2}" / f"a {part}%.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        ids = np.arange(part * rows_of_part, (part + 1) * rows_of_part)
+        user = np.where((ids % 500 == 0) & (part < 2), 7, ids + 100)
+        table = pa.table({"id": ids, "user": user, "country": [f"part-{part}"] * len(ids)})
+        pq.write_table(table, path, row_group_size=400)
+        age(path)
+    ia.attach(folder, [ia.PageIndex(), ia.Bloom("user"), ia.Distinct("country")])
+    return folder
+
+
+def write_sidecar(path):
+    """Write the checksums with which Hadoop compares a file when it reads it."""
+    data = path.read_bytes()
+    sums = [zlib.crc32(data[start : start + 512]) for start in range(0, len(data), 512)]
+    content = b"crc\0" + b"".join(number.to_bytes(4, "big") for number in (512, *sums))
+    Path(sidecar_path(str(path))).write_bytes(content)
+
+
+def ids(spark, lake):
+    return sorted(row.id for row in spark.read.parquet(str(lake)).select("id").collect())
+
+
+def test_what_is_rewritten(spark, tmp_path):
+    lake = small_lake(tmp_path / "la ke")
+    before = states(lake)
+    write_sidecar(lake / "day=0" / "a 0%.parquet")
+    report = delete(spark, lake, "user = 7")
+    assert (report.rows_deleted, report.files_rewritten, report.files_removed) == (4, 2, 0)
+    assert (report.files_total, report.rows_checked) == (4, 1_996)
+    assert [file.rows_before for file in report.per_file] == [1_000, 1_000]
+    assert all("distinct(country):page" in file.built for file in report.per_file)
+    after = states(lake)
+    assert sum(after[path] == before[path] for path in before) == 2
+    assert len(ids(spark, lake)) == 3_996
+    assert sorted(os.listdir(lake / "day=0")) == ["a 0%.parquet", "a 1%.parquet"]
+    again = delete(spark, lake, "user = 7")
+    assert (again.rows_deleted, again.per_file, again.rows_checked) == (0, (), 0)
+    assert states(lake) == after
+
+
+def test_a_file_without_other_rows_is_removed(spark, tmp_path):
+    lake = small_lake(tmp_path / "lake")
+    report = delete(spark, lake, "country = 'part-3' OR day = 0 AND id < 10")
+    assert (report.rows_deleted, report.files_rewritten, report.files_removed) == (1_010, 1, 1)
+    assert len(states(lake)) == 3
+    assert json.loads(json.dumps(report.to_dict()))["files"] == {"total": 4, "rewritten": 1, "removed": 1}
+
+
+def test_the_last_file_keeps_the_schema(spark, tmp_path):
+    lake = small_lake(tmp_path / "lake")
+    schema = spark.read.parquet(str(lake)).schema
+    report = delete(spark, lake, "id >= 0")
+    assert (report.rows_deleted, report.files_removed) == (4_000, 3)
+    frame = spark.read.parquet(str(lake))
+    assert (frame.count(), frame.schema) == (0, schema)
+    assert delete(spark, lake, "id >= 0").rows_deleted == 0
+
+
+def test_a_dry_run_changes_nothing(spark, tmp_path):
+    lake = small_lake(tmp_path / "lake")
+    before = states(lake)
+    report = delete(spark, lake, "user = 7", dry_run=True)
+    assert [file.rows_deleted for file in report.per_file] == [2, 2]
+    assert (report.rows_deleted, report.is_dry_run, states(lake)) == (4, True, before)
+    assert "would be deleted" in str(report)
+
+
+def test_columns_and_subqueries(spark, tmp_path):
+    import pyspark.sql.functions as sf
+
+    lake = small_lake(tmp_path / "lake")
+    assert delete(spark, lake, sf.col("user") == 7).rows_deleted == 4
+    spark.createDataFrame([(1101,), (2102,), (-1,)], "who LONG").createOrReplaceTempView("erased_users")
+    report = delete(spark, lake, "user IN (SELECT who FROM erased_users)")
+    assert (report.rows_deleted, report.files_rewritten) == (2, 2)
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        delete(spark, lake, "rand() < 0.5")
+    assert caught.value.reason == "nondeterministic-predicate"
+
+
+def test_tables_and_their_caches(spark, tmp_path):
+    lake = small_lake(tmp_path / "lake")
+    spark.sql(
+        f"CREATE TABLE erased (id LONG, user LONG, country STRING, day INT) USING parquet "
+        f"PARTITIONED BY (day) LOCATION '{lake}'"
+    )
+    try:
+        spark.sql("MSCK REPAIR TABLE erased")
+        spark.sql("CACHE TABLE erased")
+        assert delete(spark, "erased", "user = 7").rows_deleted == 4
+        assert spark.table("erased").where("user = 7").count() == 0
+        assert spark.table("erased").count() == 3_996
+    finally:
+        spark.sql("DROP TABLE erased")
+
+
+@pytest.mark.parametrize("location", ["beside", "cache"])
+def test_lake_indexes_lose_the_values(spark, tmp_path, monkeypatch, location):
+    """Also one of a folder above; it contains no byte of a deleted value."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    lake = tmp_path / "lake"
+    for part in range(3):
+        (lake / f"p={part}").mkdir(parents=True)
+        names = [f"zz-person-{part}" if row == 5 else f"name-{row}" for row in range(100)]
+        pq.write_table(pa.table({"name": names}), lake / f"p={part}" / "a.parquet", compression="none")
+        age(lake / f"p={part}" / "a.parquet")
+    ia.attach(lake, [ia.PageIndex(), ia.Distinct("name")])
+    folder = Path(ia.open(lake).build_lake_index(location).folder)
+
+    def contents():
+        return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+    assert b"zz-person-1" in contents()
+    report = delete(spark, lake / "p=1", "name LIKE 'zz-person-%'")
+    assert (report.rows_deleted, len(report.lake_indexes)) == (1, 1)
+    assert b"zz-person-1" not in contents()
+    assert b"zz-person-2" in contents()
+    assert ia.open(lake).scan("name = 'zz-person-2'").count() == 1
+
+
+def test_files_that_cannot_be_rewritten(spark, tmp_path):
+    """The others are; the error has the report."""
+    lake = small_lake(tmp_path / "lake")
+    folder = lake / "day=0"
+    log = folder / "_spark_metadata"
+    log.mkdir()
+    entries = [{"path": f"file://{path}", "size": path.stat().st_size} for path in folder.glob("*.parquet")]
+    (log / "0").write_text("\n".join(["v1", *map(json.dumps, entries)]) + "\n")
+    before = states(lake)
+    with pytest.raises(FilesFailedError) as caught:
+        ias.delete(spark, sorted(map(str, lake.rglob("*.parquet"))), "id % 1000 = 0", progress=False)
+    report = caught.value.report
+    assert {failure.code for failure in report.failed} == {"listed-by-sink"}
+    assert (len(report.failed), report.rows_deleted) == (2, 2)
+    after = states(lake)
+    assert sum(after[path] == before[path] for path in before) == 2
+
+
+def test_what_is_refused(spark, tmp_path):
+    lake = small_lake(tmp_path / "lake")
+    (tmp_path / "delta" / "_delta_log").mkdir(parents=True)
+    for place, reason in (("s3://bucket/lake", "remote-files"), (tmp_path / "delta", "managed-table")):
+        with pytest.raises(UnsupportedFeatureError) as caught:
+            delete(spark, place, "id = 1")
+        assert caught.value.reason == reason
+    with settings(spark, {"spark.sql.files.ignoreCorruptFiles": "true"}):
+        with pytest.raises(UnsupportedFeatureError) as caught:
+            delete(spark, lake, "id = 1")
+        assert caught.value.reason == "ignored-files"
+
+
+#: Deletes rows in a session of its own.
+DRIVER = """
+import sys
+from intarsia import spark as ias
+from intarsia.spark.sessions import local_session
+spark = local_session(sys.argv[2])
+print("ready", flush=True)
+ias.delete(spark, sys.argv[1], "country = 'part-5' OR id % 100 = 0", progress=False)
+print("done", flush=True)
+"""
+
+
+def left(numbers):
+    return {number for number in numbers if number // 20_000 != 5 and number % 100}
+
+
+@pytest.mark.slow
+def test_killed_at_any_time(spark, tmp_path):
+    """Each file is the old or the new one, no row is lost or doubled, and the next run finishes."""
+    rng = random.Random(3)
+    source = small_lake(tmp_path / "source", parts=8, rows_of_part=20_000)
+    expected = {}
+    for path in source.rglob("*.parquet"):
+        numbers = set(pq.read_table(path, partitioning=None)["id"].to_pylist())
+        expected[path.name] = numbers, left(numbers)
+    seconds, begun = 4.0, 0
+    for kill in range(examples(2, deep=30)):
+        lake = shutil.copytree(source, tmp_path / f"lake-{kill}")
+        driver = subprocess.Popen(
+            [sys.executable, "-c", DRIVER, lake, tmp_path / "session"],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            text=True,
+        )
+        assert driver.stdout.readline() == "ready\n"
+        started = time.monotonic()
+        try:
+            driver.wait(rng.uniform(0, seconds))
+            seconds = time.monotonic() - started
+        except subprocess.TimeoutExpired:
+            os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait()
+        driver.stdout.close()
+        found = {
+            path.name: pq.read_table(path, partitioning=None)["id"].to_pylist()
+            for path in lake.rglob("*.parquet")
+        }
+        for name, (old, new) in expected.items():
+            numbers = found.get(name, [])
+            assert len(set(numbers)) == len(numbers)
+            assert set(numbers) in (old, new), name
+            begun += set(numbers) == new
+        delete(spark, lake, "country = 'part-5' OR id % 100 = 0")
+        assert ids(spark, lake) == sorted(set().union(*(new for _, new in expected.values())))
+        assert not [path for path in lake.rglob(".*") if path.is_file()]
+        assert all(ia.verify(path, quick=True).ok for path in lake.rglob("*.parquet"))
+    assert begun or kill < 10
