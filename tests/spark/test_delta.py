@@ -66,6 +66,10 @@ def test_jobs(delta):
     check(delta, "check_jobs")
 
 
+def test_deleting(delta):
+    check(delta, "check_deleting")
+
+
 def test_the_folder_of_a_table_in_a_session_without_delta(spark, tmp_path):
     pq.write_table(pa.table({"k": [1]}), tmp_path / "a.parquet")
     (tmp_path / "_delta_log").mkdir()

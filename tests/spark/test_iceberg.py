@@ -77,6 +77,7 @@ def test_plans(host):
         "streams",
         "jobs",
         "equality_deletes",
+        "deleting",
     ],
 )
 def test_feature(host, name):
