@@ -176,7 +176,7 @@ def test_readers_see_the_old_or_the_new_files(lake, tmp_path):
 def test_small_files_are_merged(spark, tmp_path):
     lake = Path(write_lake(tmp_path / "lake", files=6, rows_of_each=200))
     ia.attach(lake, [ia.Distinct("s"), ia.Bloom("x"), ia.PageIndex()])
-    (lake / "notes.txt").write_text("notes")
+    (lake / "_notes.txt").write_text("notes")
     expected = sorted(map(tuple, spark.read.parquet(str(lake)).collect()))
     cached = spark.read.parquet(str(lake)).cache()
     assert cached.count() == 1_200
@@ -185,7 +185,7 @@ def test_small_files_are_merged(spark, tmp_path):
     assert {"distinct(s):page", "bloom(x)"} <= {*report.built}
     assert sorted(map(tuple, spark.read.parquet(str(lake)).collect())) == expected
     cached.unpersist()
-    assert sorted(os.listdir(lake)) == ["notes.txt", "p=0", "p=1"]
+    assert sorted(os.listdir(lake)) == ["_notes.txt", "p=0", "p=1"]
     assert os.listdir(tmp_path) == ["lake"]
     assert all(ia.verify(path).ok for path in lake.rglob("*.parquet"))
     for arguments in ({}, {"destination": str(tmp_path / "new"), "in_place": True}):
