@@ -56,7 +56,7 @@ import sys
 stop, failure = int(sys.argv[3]), "killed"
 {INTERRUPTED}
 from intarsia.spark.serving import index_before_commit
-index_before_commit("\\0".join([sys.argv[1], sys.argv[2], "shown"]))
+index_before_commit("\\0".join([sys.argv[1], sys.argv[2], "shown", ""]))
 print(count)
 """
 

@@ -2,9 +2,11 @@
 
 import json
 import random
+import time
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as F  # noqa: N812
 
 import intarsia as ia
 import intarsia.spark as ias
@@ -209,6 +211,51 @@ def test_a_job_gives_other_code_no_credentials(store, enabled, lake):
         ia.open(lake.replace("s3a", "s3"), storage_options={"max_retries": 0, "deadline_seconds": 0.5})
 
 
+# --- writes
+
+FACTORY = "mapreduce.outputcommitter.factory.scheme.s3a"
+
+
+@pytest.fixture
+def committer(request, enabled, tmp_path):
+    """The name of a committer; the default of Spark if it is empty."""
+    values = {"fs.s3a.buffer.dir": str(tmp_path / "buffer")}
+    if request.param:
+        values["fs.s3a.committer.name"] = request.param
+        values["fs.s3a.committer.staging.tmp.path"] = f"file:{tmp_path}/staging"
+        values[FACTORY] = "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory"
+    for key, value in values.items():
+        enabled.conf.set(key, value)
+    ias.enable_writes(enabled, [ia.RowMap("code"), ia.PageIndex()])
+    yield request.param
+    ias.disable_writes(enabled)
+    for key in values:
+        enabled.conf.unset(key)
+
+
+@pytest.mark.parametrize("committer", ["", "directory", "partitioned", "magic"], indirect=True)
+def test_writes(store, enabled, lake, committer):
+    out = f"s3a://{BUCKET}/out"
+    frame = enabled.read.parquet(lake).withColumn("part", F.concat(F.lit("a:b %"), F.col("user") % 2))
+    frame.coalesce(1).write.partitionBy("part").parquet(out)
+    written = [key for key in store.list_keys() if key.startswith("out/") and key.endswith(".parquet")]
+    assert len(written) == 2
+    assert not [key for key in store.list_keys() if "_temporary" in key or "__magic" in key]
+    assert not store.unfinished_uploads()
+    assert sorted(map(str, enabled.read.parquet(out).select(frame.columns).collect())) == sorted(
+        map(str, frame.collect())
+    )
+    report = ias.last_write(enabled)
+    indexes = ias.describe(enabled, out).selectExpr("sum(size(indexes))").first()[0]
+    if committer == "magic":  # its files are hidden until the job commits
+        assert {one.code for one in report.per_file} == {"not-indexed"}
+        assert all("hides the file" in one.error for one in report.per_file)
+        assert indexes == 0
+    else:
+        assert (report.files_indexed, indexes) == (2, 2)
+    assert SECRET not in repr(report)
+
+
 # --- requests
 
 
@@ -240,6 +287,7 @@ def test_requests_with_a_lake_index(store, enabled, asked, tmp_path, monkeypatch
         assert found.methods["HEAD"] == 1  # the file is opened once, and its status is not requested again
         assert found.methods["LIST"] <= 2  # the excluded objects are compared together
         assert found.methods["GET"] <= 5
+    assert len(found.requests) <= 6  # of the second query
 
 
 # --- objects that change
@@ -345,6 +393,26 @@ def test_other_settings_do_not_get_the_plan_of_the_first(enabled, lake, asked, r
     assert compare(enabled, lambda: frame.where(condition)).files == 1
     asked.spoil = refuse
     assert compare(enabled, lambda: frame.where(condition), may_fail=True).files == FILES
+
+
+@pytest.mark.parametrize("fault", ["dead", "slow", "no answer", "another plan"])
+def test_a_planner_that_fails(enabled, lake, fault):
+    def answer(request):
+        if fault == "dead":
+            raise OSError("dead")
+        if fault == "slow":
+            time.sleep(2)
+        return '{"files": 3, "kept": []}' if fault == "another plan" else "{"
+
+    frame = enabled.read.parquet(lake)
+    ias.enable(enabled, planner=answer, timeout_seconds=0.3)
+    try:
+        found = compare(enabled, lambda: frame.where(f"code = '{code_of(3, 5)}'"), may_fail=True)
+        assert (len(found.rows), found.files) == (1, FILES)
+        assert ias.last_skips(enabled)[-1].reason.startswith("failed")
+    finally:
+        ias.enable(enabled)
+    assert compare(enabled, lambda: frame.where(f"code = '{code_of(3, 6)}'")).files == 1
 
 
 @pytest.fixture

@@ -168,13 +168,13 @@ def test_the_server_leaves_a_bad_file_alone(tmp_path):
     path.write_bytes(b"garbage, but long enough")
     options = ias.write_options([ia.PageIndex()])["intarsia.indexes"]
     with pytest.raises(CorruptFileError):
-        index_before_commit("\0".join([options, f"file:{path}", "/final/a.parquet"]))
+        index_before_commit("\0".join([options, f"file:{path}", "/final/a.parquet", ""]))
     assert path.read_bytes() == b"garbage, but long enough"
     pq.write_table(pq.read_table(lakes.write_with_pyarrow(tmp_path / "lake")), path)
     before = path.read_bytes()
-    answer = json.loads(index_before_commit("\0".join([options, str(path), "file:/final/a.parquet"])))
+    answer = json.loads(index_before_commit("\0".join([options, str(path), "file:/final/a.parquet", ""])))
     assert (answer["path"], answer["built"]) == ("/final/a.parquet", ["page_index"])
     assert path.read_bytes().startswith(before)
     with pytest.raises(IndexBuildError) as caught:
-        index_before_commit("\0".join(["nonsense", str(path), "x"]))
+        index_before_commit("\0".join(["nonsense", str(path), "x", ""]))
     assert caught.value.reason == "unknown-kind"

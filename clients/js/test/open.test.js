@@ -96,6 +96,17 @@ test('a server without ranges is refused', async () => {
   plain.close()
 })
 
+test('a request whose connection breaks is repeated once', async () => {
+  let broken = 0
+  const breaking = async (url, init) => {
+    if (broken++ % 2 === 0) throw new TypeError('fetch failed', { cause: new Error('other side closed') })
+    return fetch(url, init)
+  }
+  const file = await open(URL_OF_FILE, { fetch: breaking })
+  assert.equal((await file.scan({ where: [['dest', '=', 'LEX']] })).rows.length, 1)
+  await assert.rejects(open('http://127.0.0.1:1/a.parquet'), /127.0.0.1:1\/a.parquet: .*ECONNREFUSED|bad port/)
+})
+
 test('files that are not Parquet are refused', async () => {
   await assert.rejects(open(new Blob(['a'])), /1 bytes are too few/)
   await assert.rejects(open(new Blob(['not a Parquet file'])), /does not end with PAR1/)

@@ -87,7 +87,8 @@ public final class WrittenFiles {
       String python = settings.get(PYTHON, "python3");
       long timeoutMillis = settings.getLong(TIMEOUT, DEFAULT_TIMEOUT_MILLIS);
       for (String[] file : files) {
-        outcomes.add(indexed(file, indexes, python, timeoutMillis, fails));
+        String store = AppendedFile.localPath(file[0]) == null ? StoreSettings.json(file[0], settings) : "";
+        outcomes.add(indexed(file, store, indexes, python, timeoutMillis, fails));
       }
     }
     return outcomes;
@@ -100,7 +101,7 @@ public final class WrittenFiles {
 
   /** Returns the outcome for a file: {@code A} and the answer, or {@code E} and its final path and an error. */
   private static String indexed(
-      String[] file, String indexes, String python, long timeoutMillis, boolean fails) {
+      String[] file, String store, String indexes, String python, long timeoutMillis, boolean fails) {
     ConcurrentLinkedDeque<PythonProcess> idle = IDLE.computeIfAbsent(python, key -> new ConcurrentLinkedDeque<>());
     PythonProcess process = idle.poll();
     if (process == null) {
@@ -111,7 +112,7 @@ public final class WrittenFiles {
       String local = AppendedFile.localPath(file[0]);
       before = local == null ? null : new AppendedFile(local); // object stores replace objects as a whole
       String path = local == null ? file[0] : local;
-      return "A" + process.ask(String.join("\0", indexes, path, file[1]), timeoutMillis);
+      return "A" + process.ask(String.join("\0", indexes, path, file[1], store), timeoutMillis);
     } catch (IOException | RuntimeException error) {
       restore(before, process, file[1], error);
       if (fails) {

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from intarsia.spark.listing import Source, location_of, paths_of, python_path
 from intarsia.spark.rules import RuleLoader
 from intarsia.spark.sessions import is_connect
-from intarsia.spark.spark_stores import storage_options
-from intarsia.storage import StorageOptions, offered_options, split_url
+from intarsia.spark.spark_stores import options_of_store
+from intarsia.storage import StorageOptions, offered_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,10 +33,8 @@ def options_of_spark(spark: SparkSession, source: Source) -> dict[str, StorageOp
             continue
         conf = spark._jsparkSession.sessionState().newHadoopConf()
         loader = RuleLoader(spark, needs_executors=False)
-        settings = json.loads(loader.call("intarsia.spark.StoreSettings", "json", location, conf))
-        if "options" in settings:
-            bucket, _ = split_url(python_path(location, decode=False))
-            found[bucket] = storage_options(settings["options"])
+        settings = str(loader.call("intarsia.spark.StoreSettings", "json", location, conf))
+        found |= options_of_store(python_path(location, decode=False), settings)
     return found
 
 

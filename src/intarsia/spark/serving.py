@@ -24,12 +24,16 @@ from intarsia.predicate.columns import find_column
 from intarsia.spark.listing import python_path
 from intarsia.spark.shipping import indexes_from_text
 from intarsia.spark.skipping import SkippingPlanner
-from intarsia.storage import local_path
+from intarsia.spark.spark_stores import options_of_store
+from intarsia.storage import local_path, offered_options
 from intarsia.storage.source import ByteSource
 from intarsia.storage.target import PrivateFile, find_target
 
 _REQUEST = struct.Struct(">ii")
 _REPLY = struct.Struct(">ici")
+
+#: In the paths of the files of S3A's magic committer, which are uploads that the job completes.
+_MAGIC = "/__magic"
 
 
 def serve(
@@ -75,16 +79,19 @@ def serve_standard_streams(answer: Callable[[str], str], *, at_once: bool = Fals
 
 
 def index_before_commit(request: str) -> str:
-    """Answer a request.
+    """Answer a request: the indexes, the path of the file, its final path, and the settings of its store.
 
     Raises:
         Exception: If the file cannot be indexed. The JVM then restores it, as it does if this process dies.
     """
     started = time.perf_counter()
-    text, uri, shown = request.split("\0")
-    requested = indexes_from_text(text)
-    name = python_path(uri)
-    shown = python_path(shown)
+    text, uri, shown, store = request.split("\0")
+    name, shown = (python_path(path, decode=False) for path in (uri, shown))
+    with offered_options(options_of_store(name, store)):
+        return _indexed(name, shown, indexes_from_text(text), started)
+
+
+def _indexed(name: str, shown: str, requested: Sequence[Attachable], started: float) -> str:
     local = local_path(name)
     if local is not None:
         target = PrivateFile(local, shown)
@@ -93,6 +100,8 @@ def index_before_commit(request: str) -> str:
         before = target.size
     else:
         try:
+            if _MAGIC in name:  # an empty object is in its place
+                raise FileNotFoundError(name)
             chosen, notes = _for_columns(find_target(name).open(), requested)
         except FileNotFoundError:
             raise UnsupportedFeatureError(

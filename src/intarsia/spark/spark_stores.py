@@ -15,7 +15,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from intarsia.spark.listing import python_path
-from intarsia.storage import find_store
+from intarsia.storage import StorageOptions, find_store, split_url
 
 #: Number of stores that are kept open, with their connections.
 _STORES: Final = 8
@@ -40,6 +40,17 @@ def storage_options(options: Mapping[str, Any]) -> dict[str, Any]:
     if "access_key_id" in credentials:
         return {**settings, "credential_provider": Credentials(credentials)}
     return {**settings, "skip_signature": True}
+
+
+def options_of_store(url: str, settings: str) -> dict[str, StorageOptions]:
+    """Return the options of the store of an object, by the URL of the store.
+
+    Args:
+        url: The URL of the object, or its path.
+        settings: The answer of ``StoreSettings.json``; empty for a file. Without options, there are none.
+    """
+    found = json.loads(settings or "{}").get("options")
+    return {} if found is None else {split_url(url)[0]: storage_options(found)}
 
 
 class SparkStores:

@@ -22,6 +22,8 @@ OnError: TypeAlias = Literal["note", "fail"]
 _PROTOCOL: Final = "intarsia.spark.IndexingCommitProtocol"
 _PROTOCOL_KEY: Final = "spark.sql.sources.commitProtocolClass"
 _SPARK_PROTOCOL: Final = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
+#: Its committers are those of `_PROTOCOL` as well: the ones that Hadoop's settings choose.
+_CLOUD_PROTOCOL: Final = "org.apache.spark.internal.io.cloud.PathOutputCommitProtocol"
 _STREAM_PROTOCOL: Final = "intarsia.spark.IndexingStreamCommitProtocol"
 _STREAM_PROTOCOL_KEY: Final = "spark.sql.streaming.commitProtocolClass"
 _SPARK_STREAM_PROTOCOL: Final = "org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol"
@@ -68,7 +70,7 @@ def enable_writes(spark: SparkSession, indexes: Attachables = (), *, on_error: O
             reason="connect",
         )
     before = spark.conf.get(_PROTOCOL_KEY)
-    if before not in (_SPARK_PROTOCOL, _PROTOCOL):
+    if before not in (_SPARK_PROTOCOL, _PROTOCOL, _CLOUD_PROTOCOL):
         raise UnsupportedFeatureError(
             f"{_PROTOCOL_KEY} is {before}, whose files are hidden until they are committed; index the folder "
             "afterwards with intarsia.spark.index",
