@@ -76,6 +76,7 @@ def test_jobs(delta):
     check(delta, "check_jobs")
 
 
+@only_everything
 def test_deleting(delta):
     check(delta, "check_deleting")
 
