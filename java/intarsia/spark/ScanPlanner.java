@@ -189,9 +189,7 @@ final class ScanPlanner {
     }
     boolean isDelta = DeltaPlanner.isDelta(files);
     Configuration settings = settings(files, listed);
-    List<FileVersion> versions = isDelta && settings != null
-        ? DeltaPlanner.versions(listed, settings)
-        : listed.stream().map(FileVersion::of).toList();
+    List<FileVersion> versions = Freshness.versions(listed, isDelta, settings);
     ObjectNode request = request(files, condition, versions, directories);
     if (isDelta) {
       DeltaPlanner.addColumns(request, files);
