@@ -17,15 +17,17 @@ ENABLED_TESTS := $(addprefix tests/spark/,test_skipping.py test_enabling.py test
 	test_extensions.py test_killed_writes.py)
 # The jars of table formats and stores that tests use, by the profiles of tools/jars/pom.xml.
 JARS := s3a-3.5 delta-4.2 delta-4.1 iceberg-4.1
-# Programs of Spark that start slowly: spark-sql, spark-shell, and the Thrift server with beeline.
+# Tests in processes of their own that start slowly: programs of Spark (spark-sql, spark-shell, and the Thrift server
+# with beeline), and tables of Delta and Iceberg on older versions of Spark, of which `make test` runs one test each.
 PROGRAM_TESTS := tests/spark/test_programs.py
+TABLE_TESTS := tests/spark/test_delta.py tests/spark/test_iceberg.py
 
 # The development environment includes the demo's, so the demo uses it if it exists.
 DEMO_READY := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.demo)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-fast test-deep test-spark-versions nightly-spark check lint house site dist fmt jar jars js bench bench-spark clean
+.PHONY: help venv demo test test-fast test-deep test-tables test-spark-versions nightly-spark check lint house site dist fmt jar jars js bench bench-spark clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,8 +46,11 @@ test-fast: $(VENV)/.dev  ## Run the tests without Spark and without the slow one
 test-deep: $(VENV)/.dev  ## Run all tests, with fifty times as many random examples; takes an hour
 	@HYPOTHESIS_PROFILE=deep $(PYTEST) $(ARGS)
 
-test-spark-versions: $(OLDER_SPARK:%=$(VENV)/spark-%)  ## Run the tests of enabled sessions on the older versions of Spark, and those of spark-sql, spark-shell and the Thrift server
-	INTARSIA_TEST_PROGRAMS=1 $(BIN)/pytest $(PROGRAM_TESTS) $(ARGS)
+test-tables: $(OLDER_SPARK:%=$(VENV)/spark-%)  ## Run all tests of Delta tables on Spark 4.2, Iceberg tables, spark-sql, spark-shell and the Thrift server
+	@INTARSIA_TEST_PROGRAMS=1 $(PYTEST) $(TABLE_TESTS) $(PROGRAM_TESTS) -k 'not [4.1' $(ARGS)
+
+test-spark-versions: test-tables  ## Run these, and the tests of Delta and of enabled sessions on the older versions of Spark
+	INTARSIA_TEST_PROGRAMS=1 $(PYTEST) tests/spark/test_delta.py -k '[4.1' $(ARGS)
 	@for version in $(OLDER_SPARK); do \
 		echo "Spark $$version"; \
 		INTARSIA_TEST_PROGRAMS=1 PYTHONPATH=$(CURDIR)/$(VENV)/spark-$$version \

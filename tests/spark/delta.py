@@ -1,6 +1,5 @@
 """Delta tables in an enabled session. The checks run in a process with a Spark that Delta supports."""
 
-import contextlib
 import functools
 import json
 import os
@@ -18,6 +17,7 @@ from intarsia import spark as ias
 from tests.lake.index.lakes import age
 from tests.spark import lakes
 from tests.spark.comparing import settings
+from tests.spark.random_queries import check_plans, check_predicates
 from tests.spark.skipping import SWITCH, scans
 
 #: The settings of a session, apart from ``spark.jars`` and ``spark.sql.extensions``.
@@ -32,8 +32,10 @@ SESSION = {
     "spark.master": "local[2]",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.files.minPartitionNum": "1",
+    "spark.sql.files.openCostInBytes": "1000",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.shuffle.partitions": "1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -42,6 +44,9 @@ EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 
 ROWS = 60
 
+#: What identifies a row, where asking for its number would change how Delta finds deleted rows.
+ROW = ("_metadata.file_name AS f", "xxhash64(*) AS h")
+
 INDEXES = (
     *((ia.Distinct, name) for name in ("i", "cat", "dt")),
     *((ia.Bloom, name) for name in ("l", "s", "st.x")),
@@ -49,11 +54,6 @@ INDEXES = (
     (ia.Ngram, "s"),
     (ia.RowMap, "u"),
 )
-
-#: Spark's own skipping by bounds without NaN misses rows, so only its results without it are right.
-NO_PUSHDOWN = {"spark.sql.parquet.filterPushdown": "false"}
-
-AT_ONCE = 25
 
 
 @functools.cache
@@ -124,80 +124,12 @@ def compare(spark, query):
     return skips, saved
 
 
-# --- random queries --------------------------------------------------------------------------------------
-
-
-def rows_of_each(spark, table, predicates):
-    """Return the rows of each predicate, from one query, and the number of files; None if refused."""
-    from pyspark.errors import PySparkException
-
+def check_random(spark, table, predicates, plans=0):
+    """Compare random predicates and random plans with plain Spark."""
     whole = spark.table(table)
-    branches = [
-        whole.where(text).selectExpr(f"{place} AS p", "_metadata.file_path AS f", "xxhash64(*) AS h")
-        for place, text in enumerate(predicates)
-    ]
-    frame = functools.reduce(lambda one, other: one.unionAll(other), branches)
-    try:
-        rows = frame.collect()
-    except PySparkException:
-        return None
-    found = [Counter() for _ in predicates]
-    for place, *row in rows:
-        found[place][tuple(row)] += 1
-    return found, sum(files for files, _ in scans(frame))
-
-
-def check_predicates(spark, table, count):
-    """Compare the rows of random predicates with those of plain Spark."""
-    rng = random.Random(f"predicates {count}")
-    predicates = [lakes.predicate(rng) for _ in range(count)]
-    before = after = compared = 0
-    with settings(spark, NO_PUSHDOWN):
-        for first in range(0, count, AT_ONCE):
-            for batch, (expected, plain) in _plainly(spark, table, predicates[first : first + AT_ONCE]):
-                found, enabled = rows_of_each(spark, table, batch)
-                skips = ias.last_skips(spark)
-                assert not [skip for skip in skips if (skip.reason or "").startswith("failed")], skips
-                for text, these, those in zip(batch, found, expected, strict=True):
-                    assert these == those, (text, these - those, those - these)
-                before, after, compared = before + plain, after + enabled, compared + len(batch)
-    assert compared > count / 2
-    assert after < before * 0.95, (before, after)  # otherwise this check proves nothing
-
-
-def _plainly(spark, table, predicates):
-    """Return batches of predicates that Spark accepts, with their rows and files in plain Spark."""
-    with settings(spark, {SWITCH: "false"}):
-        found = rows_of_each(spark, table, predicates)
-    if found is not None:
-        return [(predicates, found)]
-    if len(predicates) == 1:
-        return []
-    half = len(predicates) // 2
-    return [*_plainly(spark, table, predicates[:half]), *_plainly(spark, table, predicates[half:])]
-
-
-def check_plans(spark, table, count):
-    """Compare random plans with plain Spark."""
-    from pyspark.errors import PySparkException
-
-    from tests.spark.test_skipping_random import NARROW, PLANS
-
-    rng = random.Random("plans")
-    spark.table(table).createOrReplaceTempView("lake")
-    saved = done = 0
-    with settings(spark, NO_PUSHDOWN):
-        for ordinal in range(count):
-            plan = PLANS[ordinal % len(PLANS)]
-            p, q = (rng.choice([rng.choice(NARROW), lakes.predicate(rng, depth=1)]) for _ in range(2))
-            text = plan.replace("a.{p}", "({pa})")
-            text = text.format(p=f"({p})", q=f"({q})", pa=f"({p})", qa="a.i < 40000")
-            with contextlib.suppress(PySparkException):
-                saved += compare(spark, text)[1]
-                done += 1
-    spark.catalog.dropTempView("lake")
-    assert done > count / 2
-    assert saved > 0, saved
+    check_predicates(whole, random.Random(f"predicates {predicates}"), predicates, row=ROW, most=0.95)
+    if plans:
+        check_plans(whole, random.Random("plans"), plans, lambda query: compare(spark, query)[1], least=0)
 
 
 # --- checks ----------------------------------------------------------------------------------------------
@@ -216,8 +148,7 @@ def check_plain(spark, predicates, plans):
     assert 0 < report["rows"]["candidates"] < ROWS / 2
     frame = spark.table(table).where("u = 10400")
     assert len(frame.collect()) == scans(frame)[0][1]  # only these rows come out of the scan
-    check_predicates(spark, table, predicates)
-    check_plans(spark, table, plans)
+    check_random(spark, table, predicates, plans)
 
 
 def check_deleted(spark, predicates, plans):
@@ -234,15 +165,14 @@ def check_deleted(spark, predicates, plans):
     plan = frame._jdf.queryExecution().executedPlan().toString()
     assert "__delta_internal_is_row_deleted" in plan
     assert "Intarsia" in plan
-    check_predicates(spark, table, predicates)
-    check_plans(spark, table, plans)
+    check_random(spark, table, predicates, plans)
     with settings(spark, {"spark.databricks.delta.deletionVectors.useMetadataRowIndex": "false"}):
         _, saved = compare(spark, f"SELECT * FROM {table} WHERE u = 18400")
         assert saved > 0
         frame = spark.table(table).where("u = 18400")
         assert frame.collect()
         assert scans(frame)[0][1] == ROWS  # the file is read as a whole
-        check_predicates(spark, table, predicates // 3)
+        check_random(spark, table, predicates // 3)
 
 
 MERGE = """
@@ -301,8 +231,7 @@ def check_mapped(spark, mode, predicates, plans):
     ):
         _, saved = compare(spark, f"SELECT *, _metadata.row_id FROM {table} WHERE {query}")
         assert saved >= least, (query, saved)
-    check_predicates(spark, table, predicates)
-    check_plans(spark, table, plans)
+    check_random(spark, table, predicates, plans)
 
 
 def _attach_mapped(folder):
@@ -319,18 +248,44 @@ def _attach_mapped(folder):
     attach(folder, found)
 
 
+#: Commands that read a table in order to change it.
+COMMANDS = (
+    "UPDATE {} SET s = 'new', i = i + 1 WHERE u IN (10400, 16800)",
+    "DELETE FROM {} WHERE u BETWEEN 24000 AND 25600 OR i % 3000 = 1000",
+    MERGE,
+    "INSERT INTO {} SELECT * FROM {} WHERE u = 800",
+    "OPTIMIZE {}",
+    "DELETE FROM {} WHERE s = 'new'",
+)
+
+
+def check_promises(spark, predicates):
+    """Commands change the same rows as in plain Spark, and queries afterwards have them and skip."""
+    table = check_commands(spark, COMMANDS[:2])
+    query = f"SELECT * FROM {table} WHERE u = 18400"
+    skips, saved = compare(spark, query)
+    assert saved > 0
+    assert 0 < skips[0].report["rows"]["candidates"] < ROWS
+    assert "__delta_internal_is_row_deleted" in spark.sql(query)._jdf.queryExecution().toString()
+    with settings(spark, {"spark.sql.adaptive.enabled": "false"}):
+        check_random(spark, table, predicates)
+
+
 def check_changes(spark):
-    """Commands of an enabled session leave the table that those of a plain one leave."""
-    commands = (
-        "UPDATE {} SET s = 'new', i = i + 1 WHERE u IN (10400, 16800)",
-        "DELETE FROM {} WHERE u BETWEEN 24000 AND 25600",
-        MERGE,
-        "INSERT INTO {} SELECT * FROM {} WHERE u = 800",
-        "OPTIMIZE {}",
-        "DELETE FROM {} WHERE s = 'new'",
-    )
-    properties = {"enableDeletionVectors": "true", "enableChangeDataFeed": "true"}
-    write(spark, "plainly", **properties)
+    """All commands of an enabled session, and the change data feed of the table that they leave."""
+    table = check_commands(spark, COMMANDS)
+    changes = "SELECT * EXCEPT (_commit_timestamp) FROM table_changes_by_path('{}', 0)"
+    with settings(spark, {SWITCH: "false"}):
+        expected, _ = run(spark, changes.format(os.path.abspath("plainly")))
+    assert run(spark, changes.format(os.path.abspath("enabled")))[0] == expected
+    compare(spark, f"SELECT * FROM {table} WHERE u = 18400")
+
+
+def check_commands(spark, commands):
+    """Run commands without and with skipping, on two copies of a table; return the second one."""
+    for folder in ("plainly", "enabled"):
+        shutil.rmtree(folder, ignore_errors=True)
+    write(spark, "plainly", enableDeletionVectors="true", enableChangeDataFeed="true")
     attach("plainly")
     shutil.copytree("plainly", "enabled")
     for path in data_files("enabled"):
@@ -341,10 +296,7 @@ def check_changes(spark):
             expected = _contents(spark, "plainly")
         spark.sql(command.replace("{}", named("enabled")))
         assert _contents(spark, "enabled") == expected, command
-    changes = "SELECT * EXCEPT (_commit_timestamp) FROM table_changes_by_path('{}', 0)"
-    with settings(spark, {SWITCH: "false"}):
-        expected, _ = run(spark, changes.format(os.path.abspath("plainly")))
-    assert run(spark, changes.format(os.path.abspath("enabled")))[0] == expected
+    return named("enabled")
 
 
 def _contents(spark, folder):

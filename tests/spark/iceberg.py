@@ -1,12 +1,12 @@
 """Iceberg tables in an enabled session. The checks run in a process with a Spark that Iceberg supports."""
 
-import functools
 import json
 import os
 import random
 import tempfile
 import time
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from intarsia import spark as ias
 from tests.lake.index.lakes import age
 from tests.spark import lakes
 from tests.spark.comparing import settings
+from tests.spark.random_queries import check_plans, check_predicates
 from tests.spark.skipping import SWITCH
 
 #: Iceberg 1.12 and later read a file of up to 1 MiB at once, and refuse it if indexes have made it longer.
@@ -140,7 +141,7 @@ def output_rows(frame):
 # --- tables ----------------------------------------------------------------------------------------------
 
 
-@functools.cache
+@cache
 def source():
     """Return the folder of a lake whose files Iceberg's writer makes larger than `LARGE`."""
     folder = Path(tempfile.mkdtemp(prefix="lake", dir=os.getcwd()))
@@ -149,11 +150,6 @@ def source():
         pad = pa.array([rng.bytes(LARGE // ROWS) for _ in range(ROWS)], pa.binary())
         pq.write_table(table.append_column("pad", pad), folder / f"file-{ordinal}.parquet")
     return folder
-
-
-@functools.cache
-def frame_columns():
-    return ", ".join(field.name for field in lakes.SCHEMA if field.name != "much")
 
 
 def append(spark, table, ordinals, *expressions):
@@ -235,79 +231,22 @@ def evolved_table(spark, version):
 
 # --- random queries --------------------------------------------------------------------------------------
 
-AT_ONCE = 25
+#: What identifies a row.
+ROW = ("i", f"xxhash64({', '.join(name for name in TYPES if name != 'pad')}) AS h")
 
 
-def rows_of_predicates(spark, table, predicates):
-    """Return the rows of each predicate, from one query, and the skips; None where Spark refuses one."""
-    from pyspark.errors import PySparkException
+def check_random(spark, table, predicates, plans=0):
+    """Compare random predicates and random plans with plain Spark."""
 
-    columns = ", ".join(name for name in TYPES if name != "pad")
-    whole = spark.table(table)
-    branches = [
-        whole.where(text).selectExpr(f"{place} AS p", "i", f"xxhash64({columns}) AS h")
-        for place, text in enumerate(predicates)
-    ]
-    try:
-        rows = functools.reduce(lambda one, other: one.unionAll(other), branches).collect()
-    except PySparkException:
-        return None
-    found = [Counter() for _ in predicates]
-    for place, *row in rows:
-        found[place][tuple(row)] += 1
-    return found
+    def files_read(frame):
+        branches = frame._jdf.queryExecution().analyzed().collectLeaves().size()
+        return branches * lakes.FILES - saved_files(ias.last_skips(spark))
 
-
-def check_predicates(spark, table, count, seed):
-    rng = random.Random(f"{table} {seed}")
-    compared, files, total = 0, 0, 0
-    while compared < count:
-        predicates = [lakes.predicate(rng) for _ in range(min(AT_ONCE, count - compared))]
-        compared += len(predicates)
-        for batch in _batches(spark, table, predicates):
-            with settings(spark, {SWITCH: "false"}):
-                expected = rows_of_predicates(spark, table, batch)
-            found = rows_of_predicates(spark, table, batch)
-            skips = ias.last_skips(spark)
-            assert not [skip for skip in skips if (skip.reason or "").startswith("failed")], skips
-            for text, these, those in zip(batch, found, expected, strict=True):
-                assert these == those, (text, these - those, those - these)
-            files += saved_files(skips)
-            total += len(batch) * lakes.FILES
-    assert files > total * 0.05, (files, total)  # otherwise this check proves nothing
-
-
-def _batches(spark, table, predicates):
-    """Divide predicates into batches that Spark accepts."""
-    with settings(spark, {SWITCH: "false"}):
-        if rows_of_predicates(spark, table, predicates) is not None:
-            return [predicates]
-    if len(predicates) == 1:
-        return []
-    half = len(predicates) // 2
-    return [*_batches(spark, table, predicates[:half]), *_batches(spark, table, predicates[half:])]
-
-
-def check_plans(spark, table, count):
-    from pyspark.errors import PySparkException
-
-    from tests.spark.test_skipping_random import NARROW, PLANS
-
-    rng = random.Random(f"plans {table}")
-    spark.table(table).drop("pad").createOrReplaceTempView("lake")
-    saved = done = 0
-    for ordinal in range(count):
-        plan = PLANS[ordinal % len(PLANS)]
-        p, q = (rng.choice([rng.choice(NARROW), lakes.predicate(rng, depth=1)]) for _ in range(2))
-        text = plan.replace("a.{p}", "({pa})").format(p=f"({p})", q=f"({q})", pa=f"({p})", qa="a.i < 40000")
-        try:
-            skips = compare(spark, text)
-        except PySparkException:
-            continue
-        done += 1
-        saved += saved_files(skips)
-    assert done > count / 2
-    assert saved > done, (saved, done)
+    whole = spark.table(table).drop("pad")
+    rng = random.Random(f"predicates {predicates}")
+    check_predicates(whole, rng, predicates, row=ROW, files_read=files_read, most=0.95)
+    if plans:
+        check_plans(whole, random.Random("plans"), plans, lambda query: saved_files(compare(spark, query)))
 
 
 # --- single features -------------------------------------------------------------------------------------
@@ -460,14 +399,20 @@ def check_history(spark):
         assert not compare(spark, f"SELECT * FROM {table}.{name} WHERE {condition}"), name
 
 
-def check_writes(spark):
+def check_promises(spark, predicates):
+    """Commands change the same rows as in plain Spark, and queries have the rows of plain Spark and skip."""
+    check_writes(spark, ["merge-on-read"])
+    check_random(spark, evolved_table(spark, 3), predicates)
+
+
+def check_writes(spark, modes=("merge-on-read", "copy-on-write")):
     """DELETE, UPDATE, MERGE and INSERT change the same rows, and their plans are not changed."""
     found = {}
     merged = "WHEN MATCHED AND s.id = 9 THEN DELETE WHEN MATCHED THEN UPDATE SET text = 'merged'"
-    for mode in ("merge-on-read", "copy-on-write"):
+    for mode in modes:
         for switch in ("false", "true"):
-            modes = {f"write.{what}.mode": mode for what in ("delete", "update", "merge")}
-            table = needles_table(spark, "ice.db.written", **modes)
+            properties = {f"write.{what}.mode": mode for what in ("delete", "update", "merge")}
+            table = needles_table(spark, "ice.db.written", **properties)
             with settings(spark, {SWITCH: "true"}):
                 run(spark, f"SELECT * FROM {table} WHERE user = {needle(1)}")
             before = ias.last_skips(spark)

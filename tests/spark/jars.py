@@ -8,6 +8,11 @@ import pytest
 
 _REQUIRED = "INTARSIA_REQUIRE_JARS"
 
+#: Whether the slow tests of older versions and of other programs run, as in `make test-spark-versions`.
+EVERYTHING = bool(os.environ.get("INTARSIA_TEST_PROGRAMS"))
+
+only_everything = pytest.mark.skipif(not EVERYTHING, reason="run by make test-spark-versions")
+
 
 def folder_of_jars(profile):
     """Return the folder in which the jars of a profile are, if they are there."""

@@ -1,22 +1,22 @@
-"""Delta tables in enabled sessions, in processes with a Spark that Delta supports."""
+"""Delta tables in enabled sessions, in processes with a Spark that Delta supports.
 
-import os
+`make test` runs one test, which shows the main promises; `make test-spark-versions` runs all of them.
+"""
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-import intarsia as ia
 from intarsia import spark as ias
 from tests.effort import examples
 from tests.spark.delta import EXTENSION, SESSION
 from tests.spark.hosts import SparkHost
-from tests.spark.jars import jars_of, spark_of
+from tests.spark.jars import EVERYTHING, jars_of, only_everything, spark_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
-#: `make test` has one version.
-VERSIONS = ("4.2", "4.1") if os.environ.get("INTARSIA_TEST_PROGRAMS") else ("4.2",)
+VERSIONS = [
+    pytest.param(version, marks=pytest.mark.xdist_group(f"delta {version}"))
+    for version in (("4.2", "4.1") if EVERYTHING else ("4.2",))
+]
 
 _PROGRAM = "from tests.spark import delta; delta.{}(spark, {})"
 
@@ -41,41 +41,47 @@ def check(session, name, *arguments):
     session.run(_PROGRAM.format(name, ", ".join(map(str, arguments))))
 
 
+def test_promises(delta):
+    check(delta, "check_promises", examples(200))
+
+
+@only_everything
 def test_files_row_groups_pages_and_rows(delta):
     check(delta, "check_plain", examples(300, deep=4_000), examples(30, deep=400))
 
 
+@only_everything
 def test_deleted_rows(delta):
     check(delta, "check_deleted", examples(300, deep=4_000), examples(30, deep=400))
 
 
+@only_everything
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_columns_with_other_names_in_files(delta, mode):
     check(delta, "check_mapped", repr(mode), examples(100, deep=2_000), examples(10, deep=200))
 
 
+@only_everything
 def test_commands(delta):
     check(delta, "check_changes")
 
 
+@only_everything
 def test_older_versions_clones_and_changed_files(delta):
     check(delta, "check_history")
 
 
+@only_everything
 def test_jobs(delta):
     check(delta, "check_jobs")
 
 
-def test_the_folder_of_a_table_in_a_session_without_delta(spark, tmp_path):
-    pq.write_table(pa.table({"k": [1]}), tmp_path / "a.parquet")
-    (tmp_path / "_delta_log").mkdir()
-    assert ias.index(spark, tmp_path, [ia.Bloom("k")], progress=False).files_indexed == 1
-
-
+@only_everything
 def test_faults(delta):
     check(delta, "check_faults")
 
 
+@only_everything
 @pytest.mark.parametrize("order", ["intarsia first", "delta first"])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_configured_sessions(tmp_path, version, order):

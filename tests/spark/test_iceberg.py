@@ -1,4 +1,7 @@
-"""Enabled sessions skip in Iceberg tables, and the rows are those of plain Spark."""
+"""Enabled sessions skip in Iceberg tables, and the rows are those of plain Spark.
+
+`make test` runs one test, which shows the main promises; `make test-spark-versions` runs all of them.
+"""
 
 import os
 
@@ -6,7 +9,7 @@ import pytest
 
 from tests.effort import examples
 from tests.spark.hosts import SparkHost
-from tests.spark.jars import jars_of, spark_of
+from tests.spark.jars import jars_of, only_everything, spark_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("iceberg")]
 
@@ -47,22 +50,24 @@ def check(host, text):
     host.run(f"{PROGRAM}{text}")
 
 
-def test_predicates(host):
-    check(
-        host, f"iceberg.check_predicates(spark, iceberg.plain_table(spark), {examples(300, deep=2_000)}, 1)"
-    )
+def test_promises(host):
+    check(host, f"iceberg.check_promises(spark, {examples(300)})")
 
 
+@only_everything
+def test_predicates_and_plans(host):
+    numbers = f"{examples(300, deep=2_000)}, {examples(80, deep=400)}"
+    check(host, f"iceberg.check_random(spark, iceberg.plain_table(spark), {numbers})")
+
+
+@only_everything
 @pytest.mark.parametrize("version", [2, 3])
 def test_predicates_on_a_table_that_has_changed(host, version):
     table = f"iceberg.evolved_table(spark, {version})"
-    check(host, f"iceberg.check_predicates(spark, {table}, {examples(150, deep=1_000)}, 2)")
+    check(host, f"iceberg.check_random(spark, {table}, {examples(150, deep=1_000)})")
 
 
-def test_plans(host):
-    check(host, f"iceberg.check_plans(spark, iceberg.plain_table(spark), {examples(80, deep=400)})")
-
-
+@only_everything
 @pytest.mark.parametrize(
     "name",
     [

@@ -175,3 +175,9 @@ def test_distinct_values_are_estimated(spark, lake):
     with pytest.raises(UnsupportedFeatureError) as refused:
         ias.approx_distinct(spark, lake, "x", progress=False)
     assert (refused.value.reason, refused.value.column) == ("mixed-types", "x")
+
+
+def test_the_folder_of_a_table_in_a_session_without_delta(spark, tmp_path):
+    pq.write_table(pa.table({"k": [1]}), tmp_path / "a.parquet")
+    (tmp_path / "_delta_log").mkdir()
+    assert ias.index(spark, tmp_path, [ia.Bloom("k")], progress=False).files_indexed == 1

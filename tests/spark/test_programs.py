@@ -15,15 +15,14 @@ import pytest
 
 import intarsia.spark as ias
 from intarsia.spark.java import find_java
+from tests.spark.jars import only_everything
 from tests.spark.skipping import make_lake, user_of
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
     pytest.mark.xdist_group("spark"),
-    pytest.mark.skipif(
-        not os.environ.get("INTARSIA_TEST_PROGRAMS"), reason="run by make test-spark-versions"
-    ),
+    only_everything,
 ]
 
 _SECONDS = 400
