@@ -16,11 +16,10 @@ from tests.lake.index.lakes import write
 from tests.object_stores.s3_server import REGION, S3Server
 from tests.object_stores.store_server import BUCKET, Fault
 from tests.spark import lakes
-from tests.spark.comparing import settings
 from tests.spark.jars import jars_of
+from tests.spark.random_queries import check_predicates
 from tests.spark.skipping import FILES, ROWS, code_of, compare, make_lake, rows_of_file, user_of
 from tests.spark.test_lake_index import attach
-from tests.spark.test_skipping_random import AT_ONCE, NO_PUSHDOWN, compare_batch
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -146,16 +145,8 @@ def test_random_predicates(store, enabled, tmp_path):
     ia.attach(local, [ia.PageIndex()])
     for path in sorted(tmp_path.rglob("*.parquet")):
         store.put(str(path.relative_to(tmp_path)), path.read_bytes())
-    rng = random.Random("predicates of s3a")
-    predicates = [lakes.predicate(rng) for _ in range(examples(100, deep=2_000))]
-    compared = files = 0
-    with settings(enabled, NO_PUSHDOWN):
-        whole = enabled.read.parquet(f"s3a://{BUCKET}/lake")
-        for first in range(0, len(predicates), AT_ONCE):
-            done, read = compare_batch(whole, predicates[first : first + AT_ONCE])
-            compared, files = compared + done, files + read
-    assert compared > len(predicates) / 2
-    assert files < compared * lakes.FILES * 0.9
+    whole = enabled.read.parquet(f"s3a://{BUCKET}/lake")
+    check_predicates(whole, random.Random("predicates of s3a"), examples(100, deep=2_000))
 
 
 def test_partition_columns(store, enabled, files):
