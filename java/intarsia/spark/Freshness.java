@@ -65,18 +65,17 @@ final class Freshness {
    * @param isLog whether the files never get other rows, and have the length that a log has recorded
    * @param settings those of the file systems; they may be null if there are no objects
    */
-  static List<FileVersion> versions(List<FileStatus> listed, boolean isLog, Configuration settings)
+  static List<FileVersion> versions(List<FileVersion> listed, boolean isLog, Configuration settings)
       throws IOException {
-    List<FileVersion> versions = listed.stream().map(FileVersion::of).toList();
-    List<Path> unknown = versions.stream()
+    List<Path> unknown = listed.stream()
         .filter(file -> !file.isObject() && "s3a".equals(file.path().toUri().getScheme()))
         .map(FileVersion::path)
         .toList();
     if (unknown.isEmpty()) {
-      return versions;
+      return listed;
     }
     Map<Path, FileVersion> current = current(unknown, settings);
-    return versions.stream()
+    return listed.stream()
         .map(file -> {
           FileVersion found = current.get(file.path());
           // stores may list times in other units
