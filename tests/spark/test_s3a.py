@@ -298,6 +298,22 @@ def test_a_replaced_object(store, enabled, lake, files, tmp_path, ordinal, momen
     assert len(narrow.collect()) == ROWS + (ordinal != 3)
 
 
+def test_folders_with_many_other_objects_between_them(store, enabled, files, tmp_path):
+    for ordinal, data in enumerate(files):
+        store.put(f"lake/{'az'[ordinal % 2]}/{ordinal}.parquet", data)
+    for ordinal in range(4_100):
+        store.put(f"lake/m/{ordinal}", b"")
+    frame = enabled.read.parquet(*(f"s3a://{BUCKET}/lake/{name}" for name in "az"))
+    narrow = frame.where(f"user = {user_of(3, 77)}")
+    with store.recording() as found:
+        assert len(narrow.collect()) == 1
+    listed = [one.query.rpartition("prefix=")[2] for one in found.requests if one.is_listing]
+    assert {"lake%2F", "lake%2Fz%2F"} <= set(listed)  # not all of the others, which are before those of z
+    assert found.methods["HEAD"] == 1
+    store.put("lake/z/5.parquet", replacement(files, 5, tmp_path))
+    assert len(narrow.collect()) == ROWS + 1
+
+
 def test_a_removed_object(store, enabled, lake):
     frame = enabled.read.parquet(lake).where(f"user = {user_of(3, 77)}")
     frame._jdf.queryExecution().executedPlan()
