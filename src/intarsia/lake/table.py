@@ -250,7 +250,7 @@ class Table(TableFiles):
                 ``[("user", "=", 42)]`` form, a pyarrow expression such as ``pc.field("user") == 42``, a
                 Polars expression such as ``pl.col("user") == 42``, or nodes such as
                 ``ia.Comparison("user", "=", 42)``; None for all rows. docs/cli.md lists the supported SQL,
-                docs/python.md the supported expressions.
+                docs/expressions.md the supported expressions.
             columns: Columns of the result; a dotted path is a field of a struct. None for all.
             limit: The maximum number of rows; None for all. The scan stops after the pages that contain
                 them.
@@ -327,7 +327,7 @@ class Table(TableFiles):
 
         The engine passes the columns and filters of each query to the dataset, and Intarsia reads only the
         pages that can match. Filters that Intarsia does not support are evaluated on the remaining rows.
-        docs/python.md lists the filters that each engine passes.
+        docs/engines.md lists the filters that each engine passes.
 
         Returns:
             The dataset; ``last_report`` is the report of its last scan.
