@@ -253,7 +253,8 @@ def private_names(nodes):
             name = node.id
         else:
             continue
-        if name.startswith("_") and not name.endswith("__"):
+        # notebooks call names such as _repr_html_
+        if name.startswith("_") and not name.endswith("_"):
             yield name
 
 

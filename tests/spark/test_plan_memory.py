@@ -98,9 +98,25 @@ def test_the_plan_after_the_wait_decides(lake):
     assert is_planned(ask("common", 0)) is True
 
 
-def test_quick_plans_never_wait(lake):
+def test_one_in_sixteen_quick_plans_is_made_after_eight_that_exclude_nothing(tmp_path):
+    lake = tmp_path / "lake"
+    for name in "ab":
+        write(lake / f"{name}.parquet", pa.table({"x": range(128), "y": range(128)}))
     ask = asking(lake, Clock(0.0001))
-    assert all(is_planned(ask("common", value)) for value in (0, 1, 2, 0, 1, 2))
+
+    def planned(values, column="x"):
+        return [value for value in values if is_planned(ask(column, value))]
+
+    assert planned(range(60)) == [*range(8), 23, 39, 55]
+    assert planned(range(10), "y") == [*range(8)]
+    # 1011 excludes both files, so the memory starts again
+    assert planned(range(1000, 1020)) == [*range(1011, 1020)]
+    assert planned(range(60, 70)) == [*range(60, 68)]
+    ia.attach(lake / "a.parquet", [ia.Distinct("x")])
+    age(lake / "a.parquet")
+    assert planned(range(70, 80)) == [*range(70, 78)]
+    ia.open(lake).build_lake_index("beside")
+    assert planned(range(80, 90)) == [*range(80, 88)]
 
 
 def test_a_changed_lake_is_planned_again(lake):

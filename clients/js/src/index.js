@@ -11,11 +11,12 @@ import { compressors } from 'hyparquet-compressors'
 import { Condition } from './condition.js'
 import { findDirectory, Payload } from './directory.js'
 import { fingerprint, Footer } from './footer.js'
-import { mightMatchBloom, mightMatchStatistics, pagesThatMightMatch } from './parquet.js'
+import { mightMatchBloom, mightMatchStatistics, pagesThatMightMatch, pageStarts } from './parquet.js'
 import { KINDS } from './payloads.js'
 import { count, intersect, merge } from './rows.js'
 import { blobSource, httpSource, Source } from './source.js'
 import { Trust } from './trust.js'
+import { ValueType } from './values.js'
 
 /** @import { Chunk } from './footer.js' */
 /** @import { Directory, Entry } from './directory.js' */
@@ -260,13 +261,13 @@ export class IndexedFile {
     const { name } = condition.leaf
     const raw = { ...this.metadata, schema: this.metadata.schema.map((/** @type {any} */ element) =>
       (element.name === name && element.type ? { ...element, converted_type: undefined, logical_type: undefined } : element)) }
-    const values = await this.read(raw, [name], rows)
+    const values = await this.readColumn(raw, name, rows)
     /** @type {Rows} */
     const found = []
     let at = 0
     for (const [start, stop] of rows) {
       for (let row = start; row < stop; row++) {
-        if (condition.matches(condition.type.ofStored(values[at++][name]))) found.push([row, row + 1])
+        if (condition.matches(condition.type.ofStored(values[at++]))) found.push([row, row + 1])
       }
     }
     return merge(found)
@@ -274,10 +275,52 @@ export class IndexedFile {
 
   /** @param {any} metadata @param {string[]} columns @param {Rows} rows @returns {Promise<Record<string, any>[]>} */
   async read(metadata, columns, rows) {
-    const options = { file: this.source, metadata, columns, compressors, useOffsetIndex: true, utf8: metadata === this.metadata }
-    const parts = await Promise.all(rows.map(([rowStart, rowEnd]) => parquetReadObjects({ ...options, rowStart, rowEnd })))
+    const values = await Promise.all(columns.map(name => this.readColumn(metadata, name, rows)))
+    return Array.from({ length: count(rows) }, (_, row) => Object.fromEntries(columns.map((name, i) => [name, values[i][row]])))
+  }
+
+  /** Decode each page of a column with one of the rows once. @param {any} metadata @param {string} name @param {Rows} rows @returns {Promise<any[]>} */
+  async readColumn(metadata, name, rows) {
+    const leaves = this.footer.leaves.filter(leaf => leaf.path[0] === name)
+    const chunks = leaves.map(leaf => {
+      const trust = new Trust(this.footer, new ValueType(leaf), this.directory)
+      return this.footer.chunks(leaf).map(chunk => (trust.usesPageIndex(chunk) ? chunk : { ...chunk, offsetIndex: undefined }))
+    })
+    const useOffsetIndex = chunks.flat().every(chunk => chunk.offsetIndex)
+    const options = { file: this.source, metadata, columns: [name], compressors, useOffsetIndex, utf8: metadata === this.metadata }
+    const pages = await Promise.all(chunks.map(those => pageStarts(this.source, those, useOffsetIndex ? rows : [])))
+    const parts = await Promise.all(withoutSharedPages(rows, pages).map(async ranges => {
+      const start = ranges[0][0]
+      const found = await parquetReadObjects({ ...options, rowStart: start, rowEnd: ranges[ranges.length - 1][1] })
+      return ranges.flatMap(([first, stop]) => found.slice(first - start, stop - start).map(row => row[name]))
+    }))
     return parts.flat()
   }
+}
+
+/**
+ * Divide rows such that no page has rows of two parts.
+ *
+ * @param {Rows} rows
+ * @param {number[][]} pages the first row of each page, for some leaf columns
+ * @returns {Rows[]}
+ */
+function withoutSharedPages(rows, pages) {
+  /** @type {Rows[]} */
+  const parts = []
+  const at = pages.map(() => 0) // the page of the last row so far
+  const advance = (/** @type {number} */ row) => pages.map((starts, i) => {
+    const before = at[i]
+    while (at[i] + 1 < starts.length && starts[at[i] + 1] <= row) at[i]++
+    return at[i] === before
+  })
+  for (const range of rows) {
+    const isShared = advance(range[0]).includes(true)
+    if (isShared && parts.length) parts[parts.length - 1].push(range)
+    else parts.push([range])
+    advance(range[1] - 1)
+  }
+  return parts
 }
 
 /** @param {Rows} rows @param {number} limit @returns {Rows} */

@@ -2,7 +2,7 @@
 import { deserializeTCompactProtocol } from 'hyparquet/src/thrift.js'
 import { readBloomFilter, sbbfContains } from 'hyparquet/src/bloom.js'
 import { check } from './directory.js'
-import { merge } from './rows.js'
+import { intersect, merge } from './rows.js'
 
 /** @import { Condition, Facts } from './condition.js' */
 /** @import { Chunk } from './footer.js' */
@@ -48,4 +48,21 @@ export async function pagesThatMightMatch(source, condition, chunk) {
     if (nullCounts) facts.hasNulls = Number(nullCounts[page]) > 0
     return condition.mightMatch(facts) ? [[chunk.start + row, chunk.start + (starts[page + 1] ?? chunk.numRows)]] : []
   }))
+}
+
+/**
+ * The first row of each page in the file. Chunks without one of the rows, or without an OffsetIndex, count as one page.
+ *
+ * @param {Source} source
+ * @param {Chunk[]} chunks
+ * @param {Rows} rows
+ * @returns {Promise<number[]>}
+ */
+export async function pageStarts(source, chunks, rows) {
+  const starts = await Promise.all(chunks.map(async ({ start, numRows, offsetIndex }) => {
+    if (!offsetIndex || !intersect(rows, [[start, start + numRows]]).length) return [start]
+    const offsets = deserializeTCompactProtocol({ view: new DataView(await source.slice(...offsetIndex)), offset: 0 })
+    return offsets.field_1.map((/** @type {any} */ page) => start + Number(page.field_3))
+  }))
+  return starts.flat()
 }

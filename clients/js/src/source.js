@@ -34,7 +34,7 @@ export class Source {
     if (!(start >= 0 && start <= stop && stop <= this.byteLength)) {
       return Promise.reject(new Error(`${this.name}: bytes ${start} to ${stop} are outside the file`))
     }
-    const kept = this.find(start, stop)
+    const kept = start === stop ? new ArrayBuffer(0) : this.find(start, stop)
     if (kept) return Promise.resolve(kept)
     return new Promise((resolve, reject) => {
       if (!this.wanted.length) setTimeout(() => this.flush())
@@ -102,7 +102,11 @@ export async function httpSource(url, fetchFn = fetch, init = {}) {
   const get = async more => {
     const headers = new Headers(init.headers)
     for (const [name, value] of Object.entries(more)) headers.set(name, value)
-    const response = await fetchFn(url, { ...init, headers })
+    const ask = () => fetchFn(url, { ...init, headers })
+    // a server may close a kept connection at the moment of a request, so one is repeated
+    const response = await ask().catch(ask).catch(error => {
+      throw new Error(`${url}: ${error.cause?.message ?? error.message}`, { cause: error })
+    })
     if (response.status === 206) return response
     await response.body?.cancel()
     if (response.status === 412) throw new Error(`${url}: the file was replaced while it was read; open it again`)

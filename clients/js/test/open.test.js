@@ -46,6 +46,23 @@ test('the report counts what the server counted', async () => {
   assert.ok(report.prunedBy.length > 0)
 })
 
+test('each page is decoded once, however many rows of it match', async () => {
+  const bytes = readFileSync(join(SUITE, 'changed/unchanged.parquet'))
+  let asked = 0
+  class Counted extends Source {
+    slice(start, stop) {
+      asked += 1
+      return super.slice(start, stop)
+    }
+  }
+  const file = await open(new Counted('memory', bytes.length, async (start, stop) => new Uint8Array(bytes.subarray(start, stop)).buffer))
+  const where = [['id', 'in', Array.from({ length: 24 }, (_, i) => 6 * i)]] // every other row
+  const before = asked
+  const { rows } = await file.scan({ where, columns: ['word'] })
+  assert.equal(rows.length, 24)
+  assert.ok(asked - before < 24, `${asked - before} ranges`)
+})
+
 test('a limit returns the first rows', async () => {
   const file = await open(URL_OF_FILE)
   const all = await file.scan({ where: [['small', '>', 100]], columns: ['id'] })
@@ -94,6 +111,17 @@ test('a server without ranges is refused', async () => {
   await assert.rejects(open(`http://127.0.0.1:${plain.address().port}/`), /the server ignores ranges/)
   plain.closeAllConnections()
   plain.close()
+})
+
+test('a request whose connection breaks is repeated once', async () => {
+  let broken = 0
+  const breaking = async (url, init) => {
+    if (broken++ % 2 === 0) throw new TypeError('fetch failed', { cause: new Error('other side closed') })
+    return fetch(url, init)
+  }
+  const file = await open(URL_OF_FILE, { fetch: breaking })
+  assert.equal((await file.scan({ where: [['dest', '=', 'LEX']] })).rows.length, 1)
+  await assert.rejects(open('http://127.0.0.1:1/a.parquet'), /127.0.0.1:1\/a.parquet: .*ECONNREFUSED|bad port/)
 })
 
 test('files that are not Parquet are refused', async () => {

@@ -7,7 +7,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -158,9 +157,9 @@ final class DeltaPlanner {
   }
 
   /** Returns the current versions of the files of a table in an object store: its log has neither ETags nor new lengths. */
-  static List<FileVersion> versions(List<FileStatus> listed, Configuration settings) throws IOException {
-    Map<Path, FileVersion> current = Freshness.current(listed.stream().map(FileStatus::getPath).toList(), settings);
-    return listed.stream().map(file -> current.getOrDefault(file.getPath(), FileVersion.of(file))).toList();
+  static List<FileVersion> versions(List<FileVersion> listed, Configuration settings) throws IOException {
+    Map<Path, FileVersion> current = Freshness.current(listed.stream().map(FileVersion::path).toList(), settings);
+    return listed.stream().map(file -> current.getOrDefault(file.path(), file)).toList();
   }
 
   /** Adds the columns of a table to a request, if they may have other names in files. */

@@ -1,13 +1,16 @@
 package intarsia.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import intarsia.spark.FileLists.FileList;
 import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.stream.IntStream;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.Path;
 import org.apache.spark.paths.SparkPath;
 import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
@@ -23,13 +26,14 @@ final class FilePlans {
   /** The key of the row ranges in the constant metadata of a file, by which they reach the executors. */
   static final String ROWS = "intarsia.rows";
 
-  /** The planner's decision about one file; {@code rows} are pairs of start and stop, null for all rows. */
-  private record Decision(FileVersion listed, FileVersion planned, boolean isExcluded, long[] rows, long bytes) {}
+  /** What is read of a file; {@code rows} are pairs of start and stop, null for all rows. */
+  private record Kept(FileVersion planned, long[] rows, long bytes) {}
 
-  private final List<FileStatus> files;
-  private final List<FileVersion> versions;
+  private final FileList files;
   private final Configuration settings;
-  private final Map<String, Decision> decisions = new HashMap<>();
+  private final Map<Integer, Kept> kept = new HashMap<>();
+  private final BitSet unplanned = new BitSet();
+  private final boolean isSealed;
   private final String summary;
   private final List<String> indexes = new ArrayList<>();
   private final long planningNanos;
@@ -37,44 +41,35 @@ final class FilePlans {
   private long keptBytes;
 
   /**
-   * @param files the files that were planned, as they are listed
-   * @param versions the versions that were planned
+   * @param files the files that were planned
    * @param settings those of their file systems; null if all files are local
    * @param reply the planner's answer: {@code kept}, an array for each file to read with its ordinal, the bytes to
    *     read, and its row ranges, if not all rows; {@code unplanned}, the ordinals of files without a plan; {@code
-   *     summary} and {@code indexes} for {@code explain()}; {@code statuses}, the length and the time of each file,
-   *     unless they are those of {@code versions}
+   *     summary} and {@code indexes} for {@code explain()}; {@code is_sealed}, whether files never get other rows;
+   *     {@code statuses}, for each of {@code kept} its length and its time, unless they are those of the list
    * @throws IllegalArgumentException if the answer does not describe these files
    */
-  FilePlans(
-      List<FileStatus> files,
-      List<FileVersion> versions,
-      Configuration settings,
-      JsonNode reply,
-      long planningNanos) {
+  FilePlans(FileList files, Configuration settings, JsonNode reply, long planningNanos) {
     this.files = files;
-    this.versions = versions;
     this.settings = settings;
+    this.isSealed = reply.path("is_sealed").asBoolean();
     this.summary = reply.path("summary").asText();
     reply.path("indexes").forEach(name -> indexes.add(name.asText()));
     this.planningNanos = planningNanos;
     JsonNode rowCounts = reply.path("report").path("rows");
     this.rowsSkipped = rowCounts.path("total").asLong() - rowCounts.path("candidates").asLong();
-    JsonNode kept = reply.path("kept");
-    if (reply.path("files").asInt(-1) != files.size() || !kept.isArray()) {
-      throw new IllegalArgumentException("the plan does not describe the " + files.size() + " files of the scan");
-    }
-    for (int place = 0; place < files.size(); place++) {
-      decisions.put(key(files.get(place)), decision(place, reply, true, null, 0));
+    JsonNode entries = reply.path("kept");
+    int count = files.files().size();
+    if (reply.path("files").asInt(-1) != count || !entries.isArray()) {
+      throw new IllegalArgumentException("the plan does not describe the " + count + " files of the scan");
     }
     for (JsonNode place : reply.path("unplanned")) {
-      FileStatus file = files.get(place.intValue());
-      decisions.remove(key(file));
-      keptBytes += file.getLen();
+      unplanned.set(place.intValue());
+      keptBytes += files.listed(place.intValue()).length();
     }
-    for (JsonNode entry : kept) {
-      int ordinal = entry.required(0).intValue();
-      long bytes = entry.required(1).longValue();
+    for (int at = 0; at < entries.size(); at++) {
+      JsonNode entry = entries.get(at);
+      FileVersion version = files.planned(entry.required(0).intValue());
       long[] rows = entry.size() == 2 ? null : new long[entry.size() - 2];
       for (int place = 2; place < entry.size(); place++) {
         rows[place - 2] = entry.get(place).longValue();
@@ -82,18 +77,14 @@ final class FilePlans {
       if (rows != null && rows.length % 2 != 0) {
         throw new IllegalArgumentException("a row range has no end");
       }
-      decisions.put(key(files.get(ordinal)), decision(ordinal, reply, false, rows, bytes));
+      JsonNode status = reply.path("statuses").path(at);
+      FileVersion planned = status.isArray()
+          ? new FileVersion(version.path(), status.required(0).longValue(), status.required(1).longValue(), null)
+          : version;
+      long bytes = entry.required(1).longValue();
+      kept.put(entry.get(0).intValue(), new Kept(planned, rows, bytes));
       keptBytes += bytes;
     }
-  }
-
-  private Decision decision(int ordinal, JsonNode reply, boolean isExcluded, long[] rows, long bytes) {
-    FileVersion listed = FileVersion.of(files.get(ordinal));
-    JsonNode status = reply.path("statuses").path(ordinal);
-    FileVersion planned = status.isArray()
-        ? new FileVersion(listed.path(), status.required(0).longValue(), status.required(1).longValue(), null)
-        : versions.get(ordinal);
-    return new Decision(listed, planned, isExcluded, rows, bytes);
   }
 
   /** A summary for {@code explain()}: the parts of the files that are read. Spark cuts it at 100 characters. */
@@ -120,27 +111,30 @@ final class FilePlans {
     return rowsSkipped;
   }
 
-  /** Returns the URIs of the planned files that are not excluded. */
-  String[] inputFiles() {
-    return files.stream()
-        .filter(file -> {
-          Decision decision = decisions.get(key(file));
-          return decision == null || !decision.isExcluded();
-        })
-        .map(file -> SparkPath.fromFileStatus(file).urlEncoded())
-        .toArray(String[]::new);
+  /** The number of bytes to read from a file, if only some of its rows are read; -1 for other files. */
+  long narrowedBytes(Path path) {
+    Kept found = kept.get(files.place(path));
+    return found == null || found.rows() == null ? -1 : found.bytes();
   }
 
-  /** The number of bytes to read from a file, if only some of its rows are read; -1 for other files. */
-  long narrowedBytes(String path) {
-    Decision decision = decisions.get(path);
-    return decision == null || decision.rows() == null ? -1 : decision.bytes();
+  /** Whether files never get other rows, so that excluded ones need not be compared when the scan runs. */
+  boolean isSealed() {
+    return isSealed;
+  }
+
+  /** Returns the URIs of the planned files that are not excluded. */
+  String[] inputFiles() {
+    return IntStream.range(0, files.files().size())
+        .filter(place -> unplanned.get(place) || kept.containsKey(place))
+        .mapToObj(place -> SparkPath.fromPath(files.listed(place).path()).urlEncoded())
+        .toArray(String[]::new);
   }
 
   /** Returns some of the listed files; those to read have their row ranges. */
   Seq<PartitionDirectory> apply(Seq<PartitionDirectory> listed, SkippingIndex.Listed which) {
-    Set<FileVersion> changed =
-        which == SkippingIndex.Listed.CURRENT ? Freshness.changed(excluded(listed), settings) : Set.of();
+    Set<FileVersion> changed = which == SkippingIndex.Listed.CURRENT && !isSealed
+        ? Freshness.changed(excluded(listed), settings)
+        : Set.of();
     List<PartitionDirectory> directories = new ArrayList<>();
     for (PartitionDirectory directory : Scala.iterable(listed)) {
       List<FileStatusWithMetadata> files = new ArrayList<>();
@@ -158,49 +152,47 @@ final class FilePlans {
   }
 
   /** Returns those of the listed files that are excluded. */
-  private List<FileVersion> excluded(Seq<PartitionDirectory> listed) {
+  List<FileVersion> excluded(Seq<PartitionDirectory> listed) {
     List<FileVersion> found = new ArrayList<>();
     for (PartitionDirectory directory : Scala.iterable(listed)) {
       for (FileStatusWithMetadata file : Scala.iterable(directory.files())) {
-        Decision decision = decision(FileVersion.of(file.fileStatus()));
-        if (decision != null && decision.isExcluded()) {
-          found.add(decision.planned());
+        int place = place(FileVersion.of(file.fileStatus()));
+        if (place >= 0 && !kept.containsKey(place)) {
+          found.add(files.planned(place));
         }
       }
     }
     return found;
   }
 
-  /** Returns what was planned for a listed file; null if it was not planned, or another version was. */
-  private Decision decision(FileVersion listed) {
-    Decision decision = decisions.get(listed.path().toString());
-    return decision != null && decision.listed().isSame(listed) ? decision : null;
+  /** Returns the place of a listed file among the planned ones; -1 if it was not planned, or another version was. */
+  private int place(FileVersion listed) {
+    int place = files.place(listed);
+    return place >= 0 && unplanned.get(place) ? -1 : place;
   }
 
   @SuppressWarnings("unchecked") // Java sees updated() without type parameters
   private FileStatusWithMetadata apply(
       FileStatusWithMetadata file, SkippingIndex.Listed which, Set<FileVersion> changed) {
-    Decision decision = decision(FileVersion.of(file.fileStatus()));
-    if (decision != null && decision.isExcluded()) {
+    int place = place(FileVersion.of(file.fileStatus()));
+    Kept found = kept.get(place);
+    if (place >= 0 && found == null) {
+      FileVersion excluded = files.planned(place);
       boolean isListed = switch (which) {
-        case CURRENT -> changed.contains(decision.planned());
+        case CURRENT -> changed.contains(excluded);
         case KEPT -> false;
-        case EXCLUDED -> true;
+        case EXCLUDED -> !isSealed;
       };
-      return isListed ? decision.planned().remember(file) : null;
+      return isListed ? excluded.remember(file) : null;
     }
     if (which == SkippingIndex.Listed.EXCLUDED) {
       return null;
     }
-    if (decision == null || decision.rows() == null) {
+    if (found == null || found.rows() == null) {
       return file;
     }
     // executors compare the version of the file when they open it
-    FileStatusWithMetadata planned = decision.planned().remember(file);
-    return new FileStatusWithMetadata(planned.fileStatus(), planned.metadata().updated(ROWS, decision.rows()));
-  }
-
-  private static String key(FileStatus file) {
-    return file.getPath().toString();
+    FileStatusWithMetadata planned = found.planned().remember(file);
+    return new FileStatusWithMetadata(planned.fileStatus(), planned.metadata().updated(ROWS, found.rows()));
   }
 }

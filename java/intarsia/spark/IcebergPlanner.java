@@ -7,6 +7,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
+import java.nio.IntBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
@@ -199,8 +200,8 @@ final class IcebergPlanner {
     }
     ScanPlanner planner = new ScanPlanner(skipping, query);
     ObjectNode request = planner.request(condition, false);
-    addTable(request, scan, plannable);
-    JsonNode reply = planner.ask(request, record, started);
+    FileLists.FileList list = addTable(request, scan, plannable);
+    JsonNode reply = planner.ask(request, list, record, started);
     if (reply == null) {
       return;
     }
@@ -226,27 +227,22 @@ final class IcebergPlanner {
     return call(file, "format").toString().equals("PARQUET") && call(file, "keyMetadata") == null;
   }
 
-  /** Adds the columns and the files of a table to a request. */
-  private static void addTable(ObjectNode request, Scan scan, List<Object> tasks) throws Exception {
+  /** A file of a snapshot, which never gets other rows. */
+  private record SnapshotFile(String path, long length) {}
+
+  /** Adds the columns of a table to a request, and returns the list of its files. */
+  private FileLists.FileList addTable(ObjectNode request, Scan scan, List<Object> tasks) throws Exception {
     Class<?> parser = Class.forName("org.apache.iceberg.SchemaParser", true, scan.getClass().getClassLoader());
     Object schema = call(scan, "projection");
     Map<?, ?> properties = (Map<?, ?>) call(call(scan, "table"), "properties");
     ObjectNode table = request.putObject("iceberg");
     table.put("schema", (String) parser.getMethod("toJson", schema.getClass()).invoke(null, schema));
     table.put("name_mapping", (String) properties.get(NAME_MAPPING));
-    request.putArray("partition_columns");
-    request.putArray("partitions").addArray();
-    ArrayNode paths = request.putArray("paths");
-    ArrayNode sizes = request.putArray("sizes");
-    ArrayNode times = request.putArray("times_ms");
-    ArrayNode places = request.putArray("partition_of");
+    List<SnapshotFile> files = new ArrayList<>();
     Set<Object> specs = new HashSet<>();
     for (Object task : tasks) {
       Object file = call(task, "file");
-      paths.add((String) call(file, "location"));
-      sizes.add((Long) call(file, "fileSizeInBytes"));
-      times.addNull();
-      places.add(0);
+      files.add(new SnapshotFile((String) call(file, "location"), (Long) call(file, "fileSizeInBytes")));
       specs.add(call(task, "spec"));
     }
     ArrayNode fromPartitions = table.putArray("from_partitions"); // ids of columns that may not be read from files
@@ -257,6 +253,22 @@ final class IcebergPlanner {
         }
       }
     }
+    ArrayNode partitions = JsonNodeFactory.instance.arrayNode();
+    partitions.addArray();
+    return skipping.planner().lists().of(files, files, partitions, IntBuffer.allocate(0), known -> {
+      known.putArray("partition_columns");
+      known.set("partitions", partitions);
+      ArrayNode paths = known.putArray("paths");
+      ArrayNode sizes = known.putArray("sizes");
+      ArrayNode times = known.putArray("times_ms");
+      ArrayNode places = known.putArray("partition_of");
+      for (SnapshotFile file : files) {
+        paths.add(file.path());
+        sizes.add(file.length());
+        times.addNull();
+        places.add(0);
+      }
+    });
   }
 
   /** What is read of a file; the row groups are those that start at some offsets, null for all. */

@@ -9,12 +9,13 @@ import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.time.LocalDate;
+import java.nio.IntBuffer;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.And;
@@ -180,30 +181,32 @@ final class ScanPlanner {
       throws IOException, ReflectiveOperationException {
     long started = System.nanoTime();
     Seq<PartitionDirectory> directories = files.location().listFiles(partitionFilters, dataFilters);
-    List<FileStatus> listed = new ArrayList<>();
+    List<FileVersion> listed = new ArrayList<>();
     for (PartitionDirectory directory : Scala.iterable(directories)) {
-      Scala.iterable(directory.files()).forEach(file -> listed.add(file.fileStatus()));
+      Scala.iterable(directory.files()).forEach(file -> listed.add(FileVersion.of(file.fileStatus())));
     }
     if (listed.isEmpty()) {
       return null;
     }
     boolean isDelta = DeltaPlanner.isDelta(files);
     Configuration settings = settings(files, listed);
-    List<FileVersion> versions = isDelta && settings != null
-        ? DeltaPlanner.versions(listed, settings)
-        : listed.stream().map(FileVersion::of).toList();
-    ObjectNode request = request(files, condition, versions, directories);
+    List<FileVersion> versions =
+        isDelta && settings != null ? DeltaPlanner.versions(listed, settings) : listed;
+    FileLists.FileList list = list(files, listed, versions, directories);
+    boolean hasFieldIds =
+        isSet(SQLConf.get(), "spark.sql.parquet.fieldId.read.enabled") && hasFieldIds(files.dataSchema());
+    ObjectNode request = request(condition, hasFieldIds);
     if (isDelta) {
       DeltaPlanner.addColumns(request, files);
     }
     if (settings != null) {
-      addStores(request, versions, settings);
+      addStores(request, listed, settings);
     }
-    JsonNode reply = ask(request, record, started);
+    JsonNode reply = ask(request, list, record, started);
     if (reply == null) {
       return null;
     }
-    FilePlans plans = new FilePlans(listed, versions, settings, reply, System.nanoTime() - started);
+    FilePlans plans = new FilePlans(list, settings, reply, System.nanoTime() - started);
     skipping.planned(record.putNull("reason"));
     return plans;
   }
@@ -227,10 +230,16 @@ final class ScanPlanner {
   /**
    * Returns the planner's answer to a request; null if it has a reason why nothing is skipped, which is recorded.
    *
+   * @param list the files of the request
    * @param started when planning started, in nanoseconds
    */
-  JsonNode ask(ObjectNode request, ObjectNode record, long started) throws IOException {
-    JsonNode reply = JSON.readTree(skipping.planner().ask(JSON.writeValueAsString(request)));
+  JsonNode ask(ObjectNode request, FileLists.FileList list, ObjectNode record, long started) throws IOException {
+    request.put("list", list.name());
+    JsonNode reply = ask(request);
+    if (reply.has("unknown")) {
+      list.columns().accept(request);
+      reply = ask(request);
+    }
     record.put("planning_ms", (System.nanoTime() - started) / 1e6);
     record.set("report", reply.path("report"));
     record.put("advice", reply.path("advice").textValue());
@@ -241,19 +250,21 @@ final class ScanPlanner {
     return reply;
   }
 
+  private JsonNode ask(ObjectNode request) throws IOException {
+    return JSON.readTree(skipping.planner().ask(JSON.writeValueAsString(request)));
+  }
+
   /** Returns the settings with which Spark reads a relation; null if all files are local. */
-  private static Configuration settings(HadoopFsRelation files, List<FileStatus> listed) {
-    boolean isLocal = listed.stream().allMatch(file -> StoreSettings.storeOf(file.getPath()) == null);
+  private static Configuration settings(HadoopFsRelation files, List<FileVersion> listed) {
+    boolean isLocal = listed.stream().allMatch(file -> StoreSettings.storeOf(file.path()) == null);
     return isLocal ? null : files.sparkSession().sessionState().newHadoopConfWithOptions(files.options());
   }
 
-  /** Adds how the planner reaches the stores of the files, and the versions of the objects. */
+  /** Adds how the planner reaches the stores of the files. */
   private static void addStores(ObjectNode request, List<FileVersion> files, Configuration settings)
       throws IOException {
-    ArrayNode etags = request.putArray("etags");
     ObjectNode stores = request.putObject("stores");
     for (FileVersion file : files) {
-      etags.add(file.etag());
       String name = StoreSettings.storeOf(file.path());
       if (name != null && !stores.has(name)) {
         stores.set(name, StoreSettings.of(file.path(), settings));
@@ -283,33 +294,52 @@ final class ScanPlanner {
         files.sparkSession());
   }
 
-  private ObjectNode request(
-      HadoopFsRelation files, ObjectNode condition, List<FileVersion> versions, Seq<PartitionDirectory> directories) {
-    boolean hasFieldIds =
-        isSet(SQLConf.get(), "spark.sql.parquet.fieldId.read.enabled") && hasFieldIds(files.dataSchema());
-    ObjectNode request = request(condition, hasFieldIds);
+  /** Returns the list of the files that a relation has listed, in the versions that are planned. */
+  private FileLists.FileList list(
+      HadoopFsRelation files,
+      List<FileVersion> listed,
+      List<FileVersion> versions,
+      Seq<PartitionDirectory> directories) {
     StructType partitionSchema = files.partitionSchema();
-    ArrayNode columns = request.putArray("partition_columns");
-    for (StructField field : partitionSchema.fields()) {
-      columns.add(field.name());
+    ArrayNode partitions = JsonNodeFactory.instance.arrayNode();
+    IntBuffer partitionOf = IntBuffer.allocate(listed.size());
+    for (PartitionDirectory directory : Scala.iterable(directories)) {
+      int[] places = new int[directory.files().size()];
+      Arrays.fill(places, partitions.size());
+      partitionOf.put(places);
+      partitions.add(values(directory.values(), partitionSchema));
     }
-    ArrayNode partitions = request.putArray("partitions");
+    partitionOf.flip();
+    boolean isDelta = DeltaPlanner.isDelta(files);
+    return skipping.planner().lists().of(listed, versions, partitions, partitionOf, request -> {
+      ArrayNode names = request.putArray("partition_columns");
+      for (StructField field : partitionSchema.fields()) {
+        names.add(field.name());
+      }
+      addFiles(request, versions, isDelta, partitions, partitionOf);
+    });
+  }
+
+  /** Adds files to a request; those of a snapshot of a table format have no times. */
+  private static void addFiles(
+      ObjectNode request, List<FileVersion> files, boolean isSnapshot, ArrayNode partitions, IntBuffer partitionOf) {
+    request.set("partitions", partitions);
     ArrayNode paths = request.putArray("paths");
     ArrayNode sizes = request.putArray("sizes");
     ArrayNode times = request.putArray("times_ms");
     ArrayNode places = request.putArray("partition_of");
-    boolean isDelta = DeltaPlanner.isDelta(files);
-    for (PartitionDirectory directory : Scala.iterable(directories)) {
-      int place = partitions.size();
-      partitions.add(values(directory.values(), partitionSchema));
-      for (FileStatusWithMetadata file : Scala.iterable(directory.files())) {
-        paths.add(file.getPath().toString());
-        sizes.add(versions.get(sizes.size()).length());
-        times.add(isDelta ? null : file.getModificationTime());
-        places.add(place);
-      }
+    ArrayNode etags = JsonNodeFactory.instance.arrayNode();
+    for (int place = 0; place < files.size(); place++) {
+      FileVersion file = files.get(place);
+      paths.add(file.path().toString());
+      sizes.add(file.length());
+      times.add(isSnapshot ? null : file.modified());
+      places.add(partitionOf.get(place));
+      etags.add(file.etag());
     }
-    return request;
+    if (files.stream().anyMatch(FileVersion::isObject)) {
+      request.set("etags", etags);
+    }
   }
 
   /** Returns a request with a condition and the settings of the session, without files. */

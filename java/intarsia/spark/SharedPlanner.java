@@ -15,6 +15,7 @@ public final class SharedPlanner {
 
   private record Limited(Planner planner, long timeoutMillis) {}
 
+  private final FileLists lists = new FileLists();
   private final AtomicInteger failures = new AtomicInteger();
   private volatile Limited current;
   private volatile long pausedUntil;
@@ -54,6 +55,11 @@ public final class SharedPlanner {
       throw new IOException("skipping was turned off");
     }
     return limited.planner().ask(request, limited.timeoutMillis());
+  }
+
+  /** The lists of files in its requests. */
+  FileLists lists() {
+    return lists;
   }
 
   void succeeded() {

@@ -106,6 +106,14 @@ public final class SkippingIndex implements FileIndex {
     return found;
   }
 
+  /** The number of files of a snapshot of a table format that were left out; others are compared and counted by tasks. */
+  long numExcluded() {
+    return listings.values().stream()
+        .filter(listing -> listing.plans() != null && listing.plans().isSealed())
+        .mapToLong(listing -> listing.plans().excluded(listing.files()).size())
+        .sum();
+  }
+
   /** Replaces the plan by one that also uses values of the running query. */
   void setPlans(FilePlans plans) {
     this.plans.set(plans);

@@ -65,7 +65,7 @@ public final class SkippingParquetFormat extends ParquetFileFormat {
   @Override
   public boolean isSplitable(SparkSession session, Map<String, String> options, Path path) {
     FilePlans plans = index == null ? null : index.plans();
-    long bytes = plans == null ? -1 : plans.narrowedBytes(path.toString());
+    long bytes = plans == null ? -1 : plans.narrowedBytes(path);
     if (bytes >= 0 && bytes <= session.sessionState().conf().filesOpenCostInBytes()) {
       return false;
     }

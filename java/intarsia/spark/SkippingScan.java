@@ -203,6 +203,9 @@ public final class SkippingScan extends FileSourceScanExec {
     FilePlans plans = plans();
     if (plans != null) {
       driverMetrics();
+      if (plans.isSealed()) {
+        filesSkipped.set(((SkippingIndex) relation().location()).numExcluded());
+      }
       rowsSkipped.set(plans.rowsSkipped());
       planningTime.set(plans.planningNanos());
     }

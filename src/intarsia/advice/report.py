@@ -321,6 +321,26 @@ class Advice:
             lines += [f"option: {option}", f"  {option.command}"]
         return "\n".join([*lines, self.verdict])
 
+    def _repr_html_(self) -> str:
+        from intarsia.picture import Bar, draw_bars, in_notebook
+
+        bars = []
+        for query in self.queries:
+            whole = max(query.total.bytes, 1)
+            costs = {"now": query.now, "with the advice": query.advised, "least possible": query.least}
+            bars += [
+                Bar(
+                    name,
+                    cost.bytes / whole,
+                    "read" if name == "now" else "proven",
+                    f"{_size(cost)} of {query.where}",
+                )
+                for name, cost in costs.items()
+            ]
+        if not self.queries:
+            bars = [Bar(one.name, one.share, "embedded", size(one.bytes)) for one in self.measured]
+        return in_notebook(draw_bars(self.verdict, str(self.sample), bars))
+
     @property
     def verdict(self) -> str:
         """The command that adds the advised indexes, or that there is nothing to add."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from intarsia.amounts import count
+from intarsia.amounts import count, size
 from intarsia.file import Ignored
 from intarsia.rows.values import to_json
 
@@ -277,6 +278,10 @@ class DatafusionInspection:
     reason: str | None = None
 
 
+#: The parts of a file that belong to its columns.
+_OF_COLUMNS = ("data", "dictionary_pages")
+
+
 @dataclass(frozen=True)
 class FileInspection:
     """The description of a file by its footer and indexes; ``str()`` returns a summary in one line.
@@ -316,6 +321,21 @@ class FileInspection:
             f"{self.path}: {rows} in {groups}, {count(len(self.schema), 'column')}, "
             f"{self.size_bytes:,} bytes{indexes}{ignored}"
         )
+
+    def _repr_html_(self) -> str:
+        from intarsia.picture import Bar, draw_bars, in_notebook
+
+        sizes: dict[str, int] = {}
+        for group in self.row_groups:
+            for chunk in group.columns:
+                sizes[chunk.column] = sizes.get(chunk.column, 0) + chunk.compressed_bytes
+        parts = {
+            name.replace("_", " "): one for name, one in vars(self.sizes).items() if name not in _OF_COLUMNS
+        }
+        whole = max(self.size_bytes, 1)
+        bars = [Bar(name, one / whole, "statistics", size(one)) for name, one in sizes.items()]
+        bars += [Bar(name, one / whole, "embedded", size(one)) for name, one in parts.items() if one]
+        return in_notebook(draw_bars(os.path.basename(self.path), str(self), bars))
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to a JSON object; binary bounds are hexadecimal, NaN and infinities are strings."""

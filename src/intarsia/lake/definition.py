@@ -175,7 +175,7 @@ class TableDefinition:
     """
 
     name: str
-    files: tuple[DataFile, ...]
+    files: Sequence[DataFile]
     schema: pa.Schema
     partitions: Partitions
     names: ColumnNames | None = None

@@ -289,7 +289,7 @@ def _find(name: str, stores: Stores, options: StorageOptions | None) -> FoundFil
         table = open_delta_url(name.removeprefix(DELTA_PREFIX), options)
         if not table.files:
             raise FileNotFoundError(f"{name}: the table has no files")
-        return FoundFiles(table.files, root=table.name)
+        return FoundFiles(tuple(table.files), root=table.name)
     path = local_path(name)
     if path is None:
         return _find_remote(name, stores)

@@ -121,7 +121,7 @@ class FirstRows:
         pending[list(self._planner.survivors().files)] = True
         known = snapshot.known
         is_known = np.zeros_like(pending) if known is None else known.is_known
-        members = [] if known is None else list(known.families())
+        members = [] if known is None else list(known.families)
         threshold: Predicate | None = None
         num_searched = 0
         while pending.any():

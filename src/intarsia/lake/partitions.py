@@ -6,7 +6,7 @@ import datetime as dt
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow as pa
 from intarsia.arrow.owned_rows import take_values
 from intarsia.errors import FormatError
 from intarsia.lake.data_file import DataFile
+from intarsia.lake.file_list import partitions_of
 from intarsia.predicate import Path
 
 #: Whether the types of partition columns are inferred from their values, or all are text.
@@ -59,11 +60,9 @@ class Partitions:
         Raises:
             FormatError: If not all files have the same partition columns.
         """
-        found = [*map(attrgetter("partition"), files)]
-        group_of = {partition: group for group, partition in enumerate(dict.fromkeys(found))}
-        groups = np.array([*map(group_of.__getitem__, found)], dtype=np.int64)
-        names = [*map(itemgetter(0), next(iter(group_of), ()))]
-        for group, partition in enumerate(group_of):
+        partitions, groups = partitions_of(files)
+        names = [*map(itemgetter(0), next(iter(partitions), ()))]
+        for group, partition in enumerate(partitions):
             own_names = [*map(itemgetter(0), partition)]
             if own_names != names:
                 raise FormatError(
@@ -74,7 +73,7 @@ class Partitions:
                 )
         columns: dict[Path, pa.Array] = {}
         for ordinal, name in enumerate(names):
-            texts = [partition[ordinal][1] for partition in group_of]
+            texts = [partition[ordinal][1] for partition in partitions]
             values = typed_values(texts) if types == "infer" else pa.array(texts, _TEXT)
             columns[name,] = values.take(groups)
         return cls(columns)

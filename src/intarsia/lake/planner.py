@@ -131,7 +131,7 @@ class Planner:
         answers: list[FileAnswers] = []
         faults = [*table.lake_index.ignored]
         with reading_indexes():
-            for files in known.families() if known is not None else ():
+            for files in known.families if known is not None else ():
                 relevant = keep[files.files]
                 if relevant.any():
                     found, answered, ignored = self._family(files, relevant, questions)

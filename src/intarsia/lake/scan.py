@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from html import escape
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -159,6 +160,11 @@ class Scan(QueryResult):
         keys = [] if self._key is None else [column.name for column in self._key.columns]
         order = f", order_by={keys}" if keys else ""
         return f"Scan(where={self._where!r}, columns={names}{order}, limit={self._limit})"
+
+    def _repr_html_(self) -> str:
+        """Return the condition and the report of the last run; a scan is not run to be shown."""
+        shown = f"<pre>{escape(repr(self))}</pre>"
+        return shown + (self.report._repr_html_() if self.report.files_opened else "")
 
     def to_arrow(self) -> pa.Table:
         """Run the scan and collect the rows.

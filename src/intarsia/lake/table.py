@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, SupportsIndex, get_args
 
@@ -67,6 +68,24 @@ class Table(TableFiles):
             shown = ", ".join(names[:_SHOWN_COLUMNS])
             parts.append(f"{amounts.count(len(names), 'column')}: {shown}{more}")
         return f"Table({', '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        from intarsia.picture import Bar, draw_bars, in_notebook
+
+        largest = max(self.file_bytes.tolist(), default=0)
+        bars = [
+            Bar(
+                os.path.basename(file.path),
+                file.size_bytes / max(largest, 1),
+                "statistics",
+                amounts.size(file.size_bytes),
+            )
+            for file in self.files
+        ]
+        files = amounts.count(len(self.files), "file")
+        columns = f", {amounts.count(len(self.columns), 'column')}" if self.has_schema else ""
+        subtitle = f"{files}, {amounts.size(self.file_bytes.sum())}{columns}"
+        return in_notebook(draw_bars(self.root or self.name, subtitle, bars))
 
     def __dir__(self) -> list[str]:
         """List the documented attributes; the base class has methods for scans."""

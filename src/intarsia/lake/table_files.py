@@ -18,6 +18,7 @@ from intarsia.file.schema import FileSchema
 from intarsia.indexes.embedded import KeptIndexes
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.definition import TableDefinition
+from intarsia.lake.file_list import FileList, has_deletes, has_objects, sizes_of
 from intarsia.lake.index.of_table import TableLakeIndex
 from intarsia.lake.log_statistics import LogStatistics
 from intarsia.lake.partitions import Partitions, PartitionTypes
@@ -86,7 +87,9 @@ class TableFiles:
     ) -> None:
         self.on_report = on_report
         self.query_timeout_seconds = query_timeout_seconds
-        self.files = tuple(files if page_checksums else (replace(one, page_checksums=False) for one in files))
+        if not page_checksums:
+            files = [replace(one, page_checksums=False) for one in files]
+        self.files = files if isinstance(files, FileList) else tuple(files)
         self.other_files = tuple(other_files)
         self.listing_reads = listing_reads or IoCounts()
         self._definition = definition
@@ -158,7 +161,7 @@ class TableFiles:
     @cached_property
     def has_objects(self) -> bool:
         """Whether some of the files are in object stores."""
-        return any(map(attrgetter("is_remote"), self.files))
+        return has_objects(self.files)
 
     @cached_property
     def files_at_once(self) -> int:
@@ -179,12 +182,12 @@ class TableFiles:
     @cached_property
     def file_bytes(self) -> npt.NDArray[np.int64]:
         """The size of each file in bytes when it was listed."""
-        return np.fromiter(map(attrgetter("size_bytes"), self.files), np.int64, len(self.files))
+        return sizes_of(self.files)
 
     @cached_property
     def has_deletes(self) -> npt.NDArray[np.bool_]:
         """Whether rows of each file may be deleted."""
-        return np.array([file.deletes is not None for file in self.files], dtype=bool)
+        return has_deletes(self.files)
 
     @cached_property
     def partition_columns(self) -> Partitions:
@@ -284,7 +287,7 @@ class TableFiles:
         """
         schemas: dict[int, FileSchema] = {}
         errors: dict[int, Exception] = {}
-        for files in snapshot.known.families() if snapshot.known is not None else ():
+        for files in snapshot.known.families if snapshot.known is not None else ():
             schemas |= dict.fromkeys(files.files.tolist(), files.family.schema)
 
         def read(ordinals: Sequence[int]) -> None:

@@ -268,8 +268,8 @@ function drawFile(doc, index, stage, drawings, show, all) {
     return;
   }
   const page = el("div", { "aria-live": "polite" }), indexes = el("div");
-  const left = el("div");
-  stage.append(el("div", { class: "with" }, left, el("div", { class: "facts" }, page, indexes)));
+  const left = el("div"), rest = el("div");
+  stage.append(el("div", { class: "with" }, left, el("div", { class: "facts" }, page, indexes), rest));
   const view = startView(file, lanes), cursor = { lane: null, cell: 0 };
   const shared = { file, lanes, view, cursor, buttons: [], drawings, magnified: null, showPage, showIndexes };
 
@@ -304,7 +304,7 @@ function drawFile(doc, index, stage, drawings, show, all) {
 
   const overview = makeChart(shared, false);
   left.append(overview.node);
-  if (file.num_rows > 1 && lanes.some((lane) => lane.cells.start.length > 40)) left.append(...magnify(shared, overview));
+  if (file.num_rows > 1 && lanes.some((lane) => lane.num_pages > 40)) left.append(...magnify(shared, overview));
   if (asked.length > MANY_LANES) {
     const words = all ? "Show 20 columns" : `Show all ${num(asked.length)} columns of the query`;
     left.append(el("div", { class: "more" }, el("button", { onclick: () => show(index, !all) }, words)));
@@ -315,8 +315,8 @@ function drawFile(doc, index, stage, drawings, show, all) {
   if (first) showPage(...first);
   else page.replaceChildren(el("p", {}, "No page was read."));
   left.append(el("p", { class: "hint" }, "Point at a page for its facts; a name shows the indexes of the column. Keyboard: Tab to a chart, then arrows; + and − zoom, 0 shows the whole file."));
-  drawBytes(file, left, drawings);
-  left.append(tables(file, asked));
+  drawBytes(file, rest, drawings);
+  rest.append(tables(file, asked));
 }
 
 function otherColumns(others) {
@@ -753,7 +753,7 @@ async function start() {
   main.textContent = "";
   drawHead(doc, main);
   if (doc.lake) drawLake(doc, main, drawings, show);
-  main.append(stage, el("p", { class: "foot" }, "Drawn by Intarsia from one run of the query. Red marks are bytes that were read."));
+  main.append(stage, el("p", { class: "foot" }, "Drawn by Intarsia from one run of the query, which began with empty caches."));
   show(0);
   redraw();
   addEventListener("resize", redraw);

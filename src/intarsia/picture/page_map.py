@@ -10,7 +10,7 @@ from typing import Any
 from intarsia.amounts import size
 from intarsia.picture.facts import QueryFacts
 from intarsia.picture.html import write_page
-from intarsia.picture.svg import draw_query, sentence
+from intarsia.picture.svg import draw_query, in_notebook, sentence
 
 
 @dataclass(frozen=True)
@@ -72,4 +72,4 @@ class PageMap:
         return f"<PageMap of {self.facts.where or 'all rows'!r}: {self.summary}>"
 
     def _repr_html_(self) -> str:
-        return f'<div style="max-width:960px">{self.svg()}</div>'
+        return in_notebook(self.svg())

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+from typing import NamedTuple
 
 from intarsia.amounts import count, size
 from intarsia.picture.facts import (
@@ -122,26 +123,50 @@ def share(num_read: int, num_bytes: int) -> str:
     return f"1 byte in {ratio:,.0f}" if ratio >= 20 else f"{100 / ratio:.1f}% of the bytes"
 
 
-def draw_bars(title: str, subtitle: str, bars: Sequence[tuple[str, float, Look, str]]) -> str:
-    """Draw bars on one linear scale from 0 to 1.
+def draw_bars(title: str, subtitle: str, bars: Iterable[Bar]) -> str:
+    """Draw bars on one linear scale, at most 16.
 
-    Args:
-        title: The first line.
-        subtitle: The second line.
-        bars: For each bar a label, the filled part, the look of that part, and the words beside it.
+    Example:
+        >>> draw_bars("t.parquet", "2 columns", [Bar("a", 1.0, "data", "8 kB")]).count("8 kB")
+        1
     """
     canvas = _Canvas()
     canvas.text(0, 20, title, "c", 'style="font-size:17px;font-weight:700"')
     canvas.text(0, 42, subtitle, "m")
     y, full = 60.0, WIDTH - _LEFT - 230
-    for label, filled, look, words in bars:
+    listed = list(bars)
+    for label, filled, look, words in listed[:_MAX_LANES]:
         canvas.text(_LEFT - 10, y + 10.5, _cut(label), "c", 'text-anchor="end"')
         canvas.box(_LEFT, y, full, _LANE, "u")
         if filled > 0:
             canvas.box(_LEFT, y, max(2.0, full * min(filled, 1.0)), _LANE, _CLASSES[look])
         canvas.text(_LEFT + full + 10, y + 10.5, words, "m")
         y += _LANE + _GAP
+    if len(listed) > _MAX_LANES:
+        canvas.text(_LEFT, y + 10, f"and {len(listed) - _MAX_LANES:,} more", "m")
+        y += 16
     return canvas.document(y + 6, f"{title}: {subtitle}")
+
+
+def in_notebook(picture: str) -> str:
+    """Return a picture as HTML, not wider than its natural width."""
+    return f'<div style="max-width:{WIDTH}px">{picture}</div>'
+
+
+class Bar(NamedTuple):
+    """A bar of a chart.
+
+    Attributes:
+        label: Its name.
+        filled: The filled part, from 0 to 1.
+        look: The look of that part.
+        words: The text beside it.
+    """
+
+    label: str
+    filled: float
+    look: Look
+    words: str
 
 
 class _Canvas:
@@ -172,13 +197,15 @@ class _Canvas:
         )
 
 
-def _legend(canvas: _Canvas, y: float, entries: Iterable[tuple[str, str]]) -> float:
+def _legend(canvas: _Canvas, y: float, entries: Iterable[tuple[Look, str]]) -> float:
     x = 0.0
-    for css, words in entries:
+    for look, words in entries:
         width = 26 + 6.3 * len(words)
         if x and x + width > WIDTH:
             x, y = 0.0, y + 18
-        canvas.box(x, y - 9, 18, 10, css)
+        canvas.box(x, y - 9, 18, 10, _CLASSES[look])
+        if look == "vain":
+            canvas.box(x + 2, y - 7, 14, 6, "bg")
         canvas.text(x + 24, y, words)
         x += width + 16
     return y + 10
@@ -191,9 +218,8 @@ def _files(canvas: _Canvas, y: float, lake: LakeFacts) -> float:
     states = lake.state
     css = [_CLASSES[state.look] for state in lake.states]
     counts = {state: states.count(state) for state in sorted(set(states))}
-    y = _legend(
-        canvas, y + 4, ((css[at], f"{lake.states[at].text}: {count(n, 'file')}") for at, n in counts.items())
-    )
+    entries = [(lake.states[at], count(n, "file")) for at, n in counts.items()]
+    y = _legend(canvas, y + 4, ((state.look, f"{state.text}: {words}") for state, words in entries))
     cell = max(2.0, min(12.0, math.sqrt(WIDTH * 100 / len(states)) // 0.5 * 0.5))
     across = max(1, int(WIDTH // cell))
     bright = (FILE_READ, READ_IN_VAIN)
@@ -226,10 +252,11 @@ def _pages(canvas: _Canvas, y: float, file: FilePages, *, is_lake: bool) -> floa
         canvas.text(0, y + 4, f"Pages of {file.path}", "c")
         y += 20
     counts = [sum(lane.by_state[at] for lane in lanes) for at in range(len(css))]
-    entries = [(css[at], f"{file.states[at].text}: {count(n, 'page')}") for at, n in enumerate(counts) if n]
+    named = [(state, count(n, "page")) for state, n in zip(file.states, counts, strict=True) if n]
+    entries: list[tuple[Look, str]] = [(state.look, f"{state.text}: {words}") for state, words in named]
     others = len(file.lanes) - len(lanes)
     if others:
-        entries.append(("u", f"not in the query: {count(others, 'column')}"))
+        entries.append(("data", f"not in the query: {count(others, 'column')}"))
     y = _legend(canvas, y + 4, entries) + 4
     scale = (WIDTH - _LEFT) / max(1, file.num_rows)
     for step in file.steps:
@@ -245,7 +272,7 @@ def _pages(canvas: _Canvas, y: float, file: FilePages, *, is_lake: bool) -> floa
         canvas.text(_LEFT - 10, y + 9, f"{file.num_matches:,} matching", "m", 'text-anchor="end"')
         y += 12
     for lane in lanes[:_MAX_LANES]:
-        bold = ' font-weight="700"' if lane.role == "where" else ""
+        bold = ' style="font-weight:700"' if lane.role == "where" else ""
         canvas.text(_LEFT - 10, y + 10.5, _cut(lane.name), "c", f'text-anchor="end"{bold}')
         _lane(canvas, y, lane, css, file.num_rows, scale)
         y += _LANE + _GAP
@@ -269,8 +296,11 @@ def _funnel(canvas: _Canvas, y: float, step: Step, scale: float) -> None:
         canvas.box(left, y, width, 11, _CLASSES[step.look])
         widest = max(widest, (width, left))
     words = f"leaves {count(step.num_left, 'row')}"
-    if widest[0] > 8 * len(words):
-        canvas.text(widest[1] + 6, y + 10, words)
+    length, (width, left) = 7 * len(words), widest
+    if width > length:
+        canvas.text(left + 6, y + 10, words)
+    elif left + width + length < WIDTH:
+        canvas.text(left + width + 6, y + 10, words)
 
 
 def _lane(canvas: _Canvas, y: float, lane: Lane, css: Sequence[str], num_rows: int, scale: float) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from intarsia.amounts import count
+from intarsia.amounts import count, part, size
 from intarsia.errors import IntarsiaError, IntarsiaWarning
 from intarsia.file import Ignored
 from intarsia.read.counts import PageCounts, PageStates, PrunedBy, ReadCounts
@@ -402,6 +402,22 @@ class ScanReport:
         lines += [f"ignored     {note.file}: {note.index}: {note.reason}" for note in self.ignored]
         lines += [] if self.advice is None else [f"advice      {self.advice.text}"]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from intarsia.picture import Bar, draw_bars, in_notebook
+
+        num_bytes = self.bytes_read + (self.bytes_planned or 0)
+        of = f"{size(num_bytes)} of {size(self.bytes_total)}"
+        bars = [Bar("bytes", num_bytes / max(self.bytes_total, 1), "read", of)]
+        bars += [
+            Bar(
+                name, one.read / max(one.total or one.read, 1), "read", f"{part(one.read, one.total, 'page')}"
+            )
+            for name, one in self.pages.items()
+        ]
+        what = "to read at most" if self.bytes_planned is not None else "read"
+        files = f"{part(self.files_read, self.files_total, 'file')} {what}"
+        return in_notebook(draw_bars(f"{of} {what}", f"{files}, in {count(self.requests, 'request')}", bars))
 
     @property
     def _all_pages(self) -> PageCounts:

@@ -9,9 +9,8 @@ column has such values when they are built.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
-from functools import cache
-from typing import Final, TypeVar
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +21,7 @@ from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
 from intarsia.format.enums import Type
 from intarsia.lake.data_file import DataFile
+from intarsia.lake.file_list import Partition, partitions_of
 from intarsia.predicate import (
     And,
     Bound,
@@ -53,9 +53,6 @@ _ANY = BoundConstant(True)
 #: A condition.
 Leaf = Comparison | In | IsNull | Like
 
-#: Names and values of a file's partition columns.
-Partition = tuple[tuple[str, str | None], ...]
-
 
 @dataclass(frozen=True, eq=False)
 class SparkBinder:
@@ -71,7 +68,8 @@ class SparkBinder:
         int96_as_moments: Whether Spark reads INT96 of every writer as instants, without adjustment.
         filled: Names, in lower case, of the columns that have a default in files without them.
         names: The names of a table's columns in its files; None if they are the same.
-        partitions: The partition values of each file of a table; see `of_table`.
+        partitions: The distinct partition values of the files of a table; see `of_table`.
+        partition_of: For each file, the ordinal of its partition values.
     """
 
     predicate: Predicate
@@ -83,10 +81,12 @@ class SparkBinder:
     filled: Collection[str] = ()
     names: TableNames | None = None
     partitions: Sequence[Partition] = ()
+    partition_of: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def of_table(self, files: Sequence[DataFile]) -> SparkBinder:
         """Return the binder of the files of a table."""
-        return replace(self, partitions=[file.partition for file in files])
+        partitions, partition_of = partitions_of(files)
+        return replace(self, partitions=partitions, partition_of=partition_of)
 
     def _excluding_columns(self, partition: Partition) -> str | None:
         """Return the partition columns that exclude files with these values; None if they do not."""
@@ -110,8 +110,11 @@ class SparkBinder:
         Args:
             relevant: The files that matter.
         """
-        columns = _for_each(self._excluding_columns, self.partitions)
-        excluded = np.array([column is not None for column in columns], dtype=bool) & relevant
+        columns = [self._excluding_columns(partition) for partition in self.partitions]
+        is_excluded = np.array([column is not None for column in columns], dtype=bool)
+        if not is_excluded.any():
+            return ()
+        excluded = is_excluded[self.partition_of] & relevant
         if not excluded.any():
             return ()
         proven_by = ", ".join(dict.fromkeys(column for column in columns if column is not None))
@@ -137,15 +140,17 @@ class SparkBinder:
         Returns:
             The predicate, and the columns with one value in each file: for each of them, a value per file.
         """
-        partitions = [self.partitions[file] for file in files.tolist()]
+        ordinals, partition_of = np.unique(self.partition_of[files], return_inverse=True)
+        partitions = [self.partitions[ordinal] for ordinal in ordinals.tolist()]
         constants: dict[Path, pa.Array] = {}
 
         def bound(leaf: Leaf) -> Bound:
-            answers = _for_each(lambda partition: self._partition_leaf(leaf, partition), partitions)
+            answers = [self._partition_leaf(leaf, partition) for partition in partitions]
             if not any(answers):
                 return self._file_leaf(leaf, schema, None)
             name = f"{'.'.join(innermost(leaf.column))} (condition {len(constants) + 1})"
-            constants[name,] = pa.array([answer != BoundConstant(False) for answer in answers], pa.bool_())
+            might_match = np.array([answer != BoundConstant(False) for answer in answers], dtype=bool)
+            constants[name,] = pa.array(might_match[partition_of])
             return bind(Comparison((name,), "=", True), pa.schema([(name, pa.bool_())]))
 
         return _bound(self.predicate, bound), constants
@@ -230,14 +235,6 @@ class SparkBinder:
             for field in schema
             if wanted is None or field.name.lower() in wanted
         ]
-
-
-_Result = TypeVar("_Result")
-
-
-def _for_each(answer: Callable[[Partition], _Result], partitions: Sequence[Partition]) -> list[_Result]:
-    """Call a function on each partition, once for equal ones."""
-    return list(map(cache(answer), partitions))
 
 
 def _bound(predicate: Predicate, leaf: Callable[[Leaf], Bound]) -> Bound:

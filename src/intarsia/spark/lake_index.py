@@ -12,15 +12,9 @@ from typing import TYPE_CHECKING, Final
 from intarsia.embed.many import write_lake_index
 from intarsia.errors import IntarsiaError
 from intarsia.lake.data_file import DataFile, FileFailure, ShowDone
-from intarsia.lake.index.build import (
-    MAX_SEGMENT_BYTES,
-    MAX_SEGMENT_FILES,
-    FactsReader,
-    LakeIndexReport,
-    Outcome,
-    reader_of,
-)
+from intarsia.lake.index.build import FactsReader, LakeIndexReport, Outcome, reader_of
 from intarsia.lake.index.folder import Location
+from intarsia.lake.index.segment import MAX_SEGMENT_BYTES, MAX_SEGMENT_FILES
 from intarsia.spark.job import run_tasks, tasks_of
 
 if TYPE_CHECKING:

@@ -41,6 +41,7 @@ class RemainingFile:
     """A file that Spark has to read.
 
     Attributes:
+        ordinal: Its ordinal in the table.
         file: The file.
         rows: The rows that might match; None if the file was not planned, or if all might. Whole row groups
             if the file's page index is not trusted.
@@ -50,6 +51,7 @@ class RemainingFile:
         row_groups: The offsets in bytes of the row groups with ``rows``; empty without them.
     """
 
+    ordinal: int
     file: DataFile
     rows: RowSelection | None
     num_bytes: int
@@ -120,11 +122,12 @@ class FilePlanner:
             plans = plan_files(files, self._binder, snapshot.open, table.files_at_once, known=known)
             with closing(plans):
                 for ordinal, (entry, future) in zip(possible, plans, strict=True):
-                    found[ordinal] = self._planned(entry, future)
+                    found[ordinal] = self._planned(ordinal, entry, future)
         unplanned = {ordinal: table.files[ordinal] for ordinal in left if ordinal not in found}
         if unplanned:
             self.report.add_whole(len(unplanned), sum(file.size_bytes for file in unplanned.values()))
-        found |= {ordinal: RemainingFile(file, None, file.size_bytes) for ordinal, file in unplanned.items()}
+        for ordinal, file in unplanned.items():
+            found[ordinal] = RemainingFile(ordinal, file, None, file.size_bytes)
         return [planned for _, planned in sorted(found.items()) if planned is not None]
 
     def _not_excluded(self, table: TableFiles, snapshot: Snapshot) -> tuple[Planner, Sequence[int]]:
@@ -154,29 +157,29 @@ class FilePlanner:
         chosen = set(sample)
         rest = [ordinal for ordinal in left if ordinal not in chosen]
         for first in range(0, len(rest), _BATCH):
-            before = sum(table.files[ordinal].size_bytes for ordinal in found)
+            before = int(table.file_bytes[list(found)].sum())
             after = sum(planned.num_bytes for planned in found.values() if planned is not None)
             self.is_out_of_time = self._clock() - started > self._seconds
             if before - after < _MIN_SHARE * before or self.is_out_of_time:
                 return
             yield rest[first : first + _BATCH]
 
-    def _planned(self, entry: DataFile, future: Future[OpenPlan]) -> RemainingFile | None:
+    def _planned(self, ordinal: int, entry: DataFile, future: Future[OpenPlan]) -> RemainingFile | None:
         """Return the rows to read of a file; None if there are none."""
         try:
             outcome = future.result()
             with closing(outcome.query):
-                return self._with_candidates(entry, outcome)
+                return self._with_candidates(ordinal, entry, outcome)
         except Exception as error:  # noqa: BLE001  Spark reads the file, or raises its own error
             self._add_failure(error)
             self.report.add_unplanned(entry.path, error)
-            return RemainingFile(entry, None, entry.size_bytes)
+            return RemainingFile(ordinal, entry, None, entry.size_bytes)
 
     def _add_failure(self, error: Exception) -> None:
         if isinstance(error, ObjectStoreError) and not self.report.files_opened:
             self.failure = self.failure or error
 
-    def _with_candidates(self, entry: DataFile, planned: OpenPlan) -> RemainingFile | None:
+    def _with_candidates(self, ordinal: int, entry: DataFile, planned: OpenPlan) -> RemainingFile | None:
         query, rows = planned.query, planned.plan.candidates
         if self._whole_row_groups:
             rows = _whole_row_groups(query, rows)
@@ -191,8 +194,9 @@ class FilePlanner:
         if not _has_trusted_pages(query.file):
             rows = _whole_row_groups(query, rows)
         if rows.num_rows == query.file.footer.num_rows:
-            return RemainingFile(entry, None, entry.size_bytes)
+            return RemainingFile(ordinal, entry, None, entry.size_bytes)
         return RemainingFile(
+            ordinal,
             entry,
             rows,
             query.estimated_bytes(rows),

@@ -8,8 +8,8 @@ A local file is planned only if it still has the length and the time with which 
 object only if it has the same ETag. The JVM and the executors compare them again, so a plan never applies to
 other bytes. Objects are read with the settings and the credentials of Spark, which come with each request.
 The files of a snapshot of Delta or Iceberg are listed without times: they never get other rows. The answer
-has the length and the time of each file of Delta, which are compared again. Only whole row groups of
-Iceberg's files can be skipped.
+has the lengths and the times of Delta's files that are read in part, which are compared again. Only whole row
+groups of Iceberg's files can be skipped.
 """
 
 from __future__ import annotations
@@ -20,24 +20,21 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from intarsia.amounts import size
-from intarsia.lake.data_file import DataFile
 from intarsia.lake.snapshot import Snapshot, TableCache
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.report import ScanReport
 from intarsia.rows.selection import RowSelection
 from intarsia.spark.binding import SparkBinder
 from intarsia.spark.conditions import is_trivial, kind_of, weaken
-from intarsia.spark.listing import python_path
 from intarsia.spark.planning import FilePlanner, RemainingFile
+from intarsia.spark.requested_files import KnownLists, PlannableFiles
 from intarsia.spark.spark_stores import SparkObjects, SparkStores
 from intarsia.spark.table_names import delta_names, iceberg_names
-from intarsia.storage import CLOCK_TICK_SECONDS
 
 #: Number of listings whose footers and lake index are cached; the footers of each have a memory limit.
 _TABLES: Final = 4
@@ -66,35 +63,6 @@ _LAKE_INDEX_SECONDS: Final = 60.0
 _MANY_FILES: Final = 1000
 
 _NS_PER_MS: Final = 1_000_000
-
-
-@dataclass(frozen=True)
-class _Listing:
-    """The files of a request.
-
-    Attributes:
-        total: Their number.
-        ordinals: For each file that can be planned, its ordinal in the request.
-        files: The files that can be planned.
-        key: Equal for the same files, unchanged, that are read with the same credentials.
-        unplannable: Why the objects of a store cannot be planned; None if there are none.
-        has_times: Whether Spark listed them with their times of modification.
-    """
-
-    total: int
-    ordinals: tuple[int, ...]
-    files: tuple[DataFile, ...]
-    key: Hashable
-    unplannable: str | None
-    has_times: bool
-
-    def statuses(self) -> list[list[int] | None]:
-        """Return the length and the time, in milliseconds, of each file; None for those without a plan."""
-        found: list[list[int] | None] = [None] * self.total
-        for ordinal, file in zip(self.ordinals, self.files, strict=True):
-            if file.times_ns is not None:
-                found[ordinal] = [file.size_bytes, file.times_ns[0] // _NS_PER_MS]
-        return found
 
 
 class _Table(NamedTuple):
@@ -126,6 +94,7 @@ class SkippingPlanner:
         self._clock = clock
         self._memory = PlanMemory(clock)
         self._stores = SparkStores()
+        self._lists = KnownLists()
         self._lock = threading.Lock()
         self._tables: OrderedDict[Hashable, _Table] = OrderedDict()
         self._plans: OrderedDict[Hashable, dict[str, Any]] = OrderedDict()
@@ -139,7 +108,8 @@ class SkippingPlanner:
         Returns:
             The answer for ``FilePlans.java``, in JSON: the files to read with their row ranges, a summary and
             the report; or the ``reason`` why all files have to be read. For ``IcebergPlanner.java``, the
-            files have the offsets of their row groups instead.
+            files have the offsets of their row groups instead. ``unknown`` if the request has only the number
+            of a list of files that is not known.
         """
         return json.dumps(self._answer(json.loads(text)))
 
@@ -151,29 +121,23 @@ class SkippingPlanner:
         predicate, types, filled = weaken(request["condition"])
         if is_trivial(predicate):
             return {"reason": "no index can evaluate the condition"}
-        kind = (_listing_of(request), kind_of(predicate))
+        requested = self._lists.find(request)
+        if requested is None:
+            return {"unknown": "list"}
+        kind = (requested.digest, requested.lake_indexes, kind_of(predicate))
         waiting = self._memory.waiting(kind)
         if waiting is not None:
             return {
                 "reason": "the last plans of such conditions on these files excluded nothing",
                 "advice": waiting.advice,
             }
-        listing = _listed(request, self._stores)
-        if not listing.files:
+        listing = requested.plannable(SparkObjects(request, self._stores))
+        if not len(listing.files):
             why = "the files are remote, changed, or newer than two seconds"
             return {"reason": f"no file could be planned: {listing.unplannable or why}"}
         condition, table = json.dumps(request["condition"]), request.get("iceberg")
         mapped = request.get("delta")
-        # the answer has the ordinals of the files in the request
-        key = (
-            condition,
-            json.dumps(table or mapped),
-            tuple(settings.items()),
-            listing.key,
-            listing.ordinals,
-            listing.total,
-            listing.has_times,
-        )
+        key = (condition, json.dumps(table or mapped), tuple(settings.items()), listing.key)
         with self._lock:
             known = self._plans.get(key)
         if known is not None:
@@ -212,7 +176,7 @@ class SkippingPlanner:
             raise planner.failure
         planner.report.add_time(started)
         answer = _answer_of(listing, planned, planner.report, whole_row_groups=table is not None)
-        total = sum(file.size_bytes for file in listing.files)
+        total = int(listing.files.size_bytes.sum())
         kept = sum(one.num_bytes for one in planned)
         has_excluded = "reason" not in answer and total - kept >= _MIN_SHARE * total
         if has_lake_index:
@@ -227,7 +191,7 @@ class SkippingPlanner:
                 _keep(self._plans, key, answer, _PLANS)
         return answer
 
-    def _table(self, listing: _Listing) -> _Table:
+    def _table(self, listing: PlannableFiles) -> _Table:
         with self._lock:
             table, now = self._tables.get(listing.key), self._clock()
             if table is None:
@@ -252,11 +216,6 @@ def _advice(num_files: int, is_out_of_time: bool) -> str | None:
     )
 
 
-def _listing_of(request: Mapping[str, Any]) -> int:
-    """Return a number for the files that Spark listed; a collision only delays a plan."""
-    return hash(tuple(tuple(request[key]) for key in ("paths", "sizes", "times_ms")))
-
-
 def _keep(cache: OrderedDict[Hashable, Any], key: Hashable, value: Any, most: int) -> None:
     cache[key] = value
     cache.move_to_end(key)
@@ -264,98 +223,43 @@ def _keep(cache: OrderedDict[Hashable, Any], key: Hashable, value: Any, most: in
         cache.popitem(last=False)
 
 
-def _listed(request: Mapping[str, Any], known: SparkStores) -> _Listing:
-    """Return the files of a request; those that are not as Spark listed them cannot be planned."""
-    names = request["partition_columns"]
-    partitions = [tuple(zip(names, values, strict=True)) for values in request["partitions"]]
-    ordinals: list[int] = []
-    files: list[DataFile] = []
-    stamps: list[Hashable] = []
-    objects = SparkObjects(request, known)
-    latest = time.time_ns() - int(CLOCK_TICK_SECONDS * 1e9)  # a younger file may change unnoticed
-    entries = zip(
-        request["paths"], request["sizes"], request["times_ms"], request["partition_of"], strict=True
-    )
-    for ordinal, (uri, size_bytes, time_ms, partition) in enumerate(entries):
-        path = python_path(uri, decode=False)
-        if (one := objects.find(ordinal, path)) is not None:
-            store, key, e_tag, digest = one
-            ordinals.append(ordinal)
-            files.append(
-                DataFile(
-                    path,
-                    size_bytes,
-                    partitions[partition],
-                    store=store,
-                    key=key,
-                    e_tag=e_tag,
-                    modified=None if time_ms is None else time_ms / 1000,
-                    uri=uri,
-                )
-            )
-            stamps.append((e_tag, size_bytes, digest))
-            continue
-        try:
-            status = os.stat(path)
-        except (OSError, ValueError):  # it is in another store, or was deleted
-            continue
-        modified = status.st_mtime_ns
-        # the files of a table format are never replaced by other rows, and indexes make them longer
-        is_listed = time_ms is None or (status.st_size == size_bytes and modified // _NS_PER_MS == time_ms)
-        if not is_listed or modified > latest:
-            continue
-        ordinals.append(ordinal)
-        files.append(
-            DataFile(
-                path,
-                status.st_size,
-                partitions[partition],
-                uri=uri,
-                times_ns=(modified, status.st_ctime_ns),
-            )
-        )
-        stamps.append((modified, status.st_ctime_ns, status.st_size))
-    identity = (tuple(file.path for file in files), tuple(stamps), tuple(file.partition for file in files))
-    return _Listing(
-        len(request["paths"]),
-        tuple(ordinals),
-        tuple(files),
-        identity,
-        objects.unplannable,
-        None not in request["times_ms"],
-    )
-
-
 def _answer_of(
-    listing: _Listing, planned: Sequence[RemainingFile], report: ScanReport, *, whole_row_groups: bool
+    listing: PlannableFiles, planned: Sequence[RemainingFile], report: ScanReport, *, whole_row_groups: bool
 ) -> dict[str, Any]:
     """Return the answer for the JVM: ranges of rows, or the offsets of row groups."""
-    ordinal_of = dict(zip((file.path for file in listing.files), listing.ordinals, strict=True))
-    kept: list[list[int]] = []
-    is_whole = len(planned) == len(listing.files)
-    for one in planned:
-        entry = [ordinal_of[one.file.path], one.num_bytes]
-        if one.rows is not None:
-            is_whole = False
-            entry += one.row_groups if whole_row_groups else _ranges(one.rows)
-        kept.append(entry)
-    known = set(listing.ordinals)
-    # files that were not planned are read as a whole
-    unplanned = [ordinal for ordinal in range(listing.total) if ordinal not in known]
     facts = report.to_dict()
     facts["ignored"] = facts["ignored"][:_MAX_NOTES]
     answer: dict[str, Any] = {"files": listing.total, "report": facts}
-    if is_whole:
+    if len(planned) == len(listing.files) and all(one.rows is None for one in planned):
         return {**answer, "reason": "indexes exclude nothing"}
-    if not listing.has_times and not whole_row_groups:
-        answer["statuses"] = listing.statuses()
+    kept: list[list[int]] = []
+    for one in planned:
+        entry = [int(listing.ordinals[one.ordinal]), one.num_bytes]
+        if one.rows is not None:
+            entry += one.row_groups if whole_row_groups else _ranges(one.rows)
+        kept.append(entry)
+    if listing.is_sealed:
+        answer["is_sealed"] = True
+        answer["statuses"] = [_status(one.file.path) if one.rows is not None else None for one in planned]
+    is_unplanned = np.ones(listing.total, dtype=bool)
+    is_unplanned[listing.ordinals] = False
     return {
         **answer,
         "kept": kept,
-        "unplanned": unplanned,
+        # files that were not planned are read as a whole
+        "unplanned": np.flatnonzero(is_unplanned).tolist(),
         "summary": _summary(listing, planned, report),
         "indexes": _names_of_indexes(report),
     }
+
+
+def _status(path: str) -> list[int] | None:
+    """Return the length and the time, in milliseconds, of a local file, which tasks compare with its plan."""
+    try:
+        status = os.stat(path)
+    except OSError:  # reading it raises the error
+        return None
+    return [status.st_size, status.st_mtime_ns // _NS_PER_MS]
 
 
 def _ranges(rows: RowSelection) -> list[int]:
@@ -371,7 +275,7 @@ def _ranges(rows: RowSelection) -> list[int]:
     return ranges
 
 
-def _summary(listing: _Listing, planned: Sequence[RemainingFile], report: ScanReport) -> str:
+def _summary(listing: PlannableFiles, planned: Sequence[RemainingFile], report: ScanReport) -> str:
     """Return a summary of the rows to read; Spark truncates it to 100 characters."""
     facts = report.to_dict()
     num_files = len(planned) + listing.total - len(listing.files)
@@ -404,7 +308,11 @@ _MOST_KINDS: Final = 1024
 #: Plans of a kind that exclude nothing, one after the other, before plans of this kind wait.
 _MOST_IN_VAIN: Final = 3
 
-#: A plan that takes less time is always made.
+#: Plans of a kind that exclude nothing, one after the other, before one in `_ONE_IN` of this kind is made.
+_MOST_QUICK_IN_VAIN: Final = 8
+_ONE_IN: Final = 16
+
+#: A plan that takes less time does not make others wait.
 _MIN_SECONDS: Final = 0.1
 
 #: How long plans of a kind wait, as a multiple of the time that the last one took, and at most in seconds.
@@ -417,11 +325,13 @@ class PlansInVain(NamedTuple):
 
     Attributes:
         in_vain: Their number, one after the other.
+        left_out: The number of plans that were not made since.
         until: The time until which the next one waits.
         advice: What would make it faster; None if nothing is known.
     """
 
     in_vain: int
+    left_out: int
     until: float
     advice: str | None
 
@@ -429,8 +339,9 @@ class PlansInVain(NamedTuple):
 class PlanMemory:
     """The outcomes of the last plans, by lake and kind of condition; thread-safe.
 
-    It only decides whether a plan is made, never what is read. A changed lake has another key. Plans that
-    exclude nothing then take at most a twentieth of the time.
+    It only decides whether a plan is made, never what is read. A changed lake has another key. If plans have
+    excluded nothing, slow ones take at most a twentieth of the time, and one in 16 of the others is made.
+    Conditions of another kind are planned in any case: other columns have other indexes.
 
     Args:
         clock: Returns the time in seconds.
@@ -442,11 +353,16 @@ class PlanMemory:
         self._outcomes: OrderedDict[Hashable, PlansInVain] = OrderedDict()
 
     def waiting(self, key: Hashable) -> PlansInVain | None:
-        """Return the last plans with this key if they excluded nothing, so that the next one has to wait."""
+        """Return the last plans with this key if they excluded nothing, so that this one is not made."""
+        now = self._clock()
         with self._lock:
             found = self._outcomes.get(key)
-        if found is None or found.in_vain < _MOST_IN_VAIN or self._clock() >= found.until:
-            return None
+            if found is None or found.in_vain < _MOST_IN_VAIN:
+                return None
+            is_one = found.in_vain < _MOST_QUICK_IN_VAIN or found.left_out + 1 >= _ONE_IN
+            if is_one and now >= found.until:
+                return None
+            self._outcomes[key] = found._replace(left_out=found.left_out + 1)
         return found
 
     def add(self, key: Hashable, seconds: float, *, has_excluded: bool, advice: str | None) -> None:
@@ -459,12 +375,11 @@ class PlanMemory:
             advice: What would make it faster; None if nothing is known.
         """
         with self._lock:
-            if has_excluded or seconds < _MIN_SECONDS:
-                self._outcomes.pop(key, None)
-                return
             before = self._outcomes.pop(key, None)
+            if has_excluded:
+                return
             in_vain = 1 if before is None else before.in_vain + 1
-            wait = min(_WAIT * seconds, _MAX_WAIT_SECONDS)
-            self._outcomes[key] = PlansInVain(in_vain, self._clock() + wait, advice)
+            wait = min(_WAIT * seconds, _MAX_WAIT_SECONDS) if seconds >= _MIN_SECONDS else 0
+            self._outcomes[key] = PlansInVain(in_vain, 0, self._clock() + wait, advice)
             while len(self._outcomes) > _MOST_KINDS:
                 self._outcomes.popitem(last=False)

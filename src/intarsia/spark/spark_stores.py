@@ -86,30 +86,30 @@ class SparkStores:
 
 
 class SparkObjects:
-    """The objects of a request.
+    """The stores of the objects of a request.
 
     Args:
         request: The request.
         known: The open stores.
+
+    Attributes:
+        stores: By the URL of the bucket, with a slash at its end: the store, and a digest of how it is read.
+        unplannable: Why the objects of a store cannot be planned; None if there are none.
     """
 
     def __init__(self, request: Mapping[str, Any], known: SparkStores) -> None:
-        self._e_tags = request.get("etags")
-        self._stores: dict[str, tuple[Any, bytes]] = {}
+        self.stores: dict[str, tuple[Any, bytes]] = {}
         self.unplannable: str | None = None
         for name, found in request.get("stores", {}).items():
             if "reason" in found:
                 self.unplannable = found["reason"]
             else:
                 url = python_path(f"{name}/", decode=False)
-                self._stores[url] = known.find(
+                self.stores[url] = known.find(
                     url.rstrip("/"), found["options"], request["settings"]["timeout_ms"]
                 )
 
-    def find(self, ordinal: int, path: str) -> tuple[Any, str, str, bytes] | None:
-        """Return the store of an object, its key and its ETag, and a digest of how it is read."""
-        if self._e_tags is None or self._e_tags[ordinal] is None:
-            return None  # nothing would show that it was replaced
-        end = path.find("/", path.find("://") + 3) + 1
-        found = self._stores.get(path[:end])
-        return None if found is None else (found[0], path[end:], self._e_tags[ordinal], found[1])
+    @property
+    def digests(self) -> tuple[bytes, ...]:
+        """The digests of all stores."""
+        return tuple(digest for _, digest in self.stores.values())

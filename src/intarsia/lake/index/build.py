@@ -25,6 +25,8 @@ from intarsia.lake.index.segment import (
     BLOOM_KIND,
     FILE_COLUMNS,
     MAX_FAMILIES,
+    MAX_SEGMENT_BYTES,
+    MAX_SEGMENT_FILES,
     SEGMENT_VERSION,
     batch_of_rows,
     serialize_bounds,
@@ -112,11 +114,6 @@ def _gather(key: GatheredKey, digests: Sequence[bytes]) -> Sequence[GatheredPart
     except (IntarsiaError, OSError) as error:
         warn_caller(f"{key.name} is left out of the lake index: {error}; results are still correct")
         return None
-
-
-#: A segment is written when its filters and digests have this size, or this many files.
-MAX_SEGMENT_BYTES = 256 << 20
-MAX_SEGMENT_FILES = 20_000
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
 
 from intarsia.errors import FormatError, IndexPayloadError
@@ -36,6 +38,7 @@ from intarsia.indexes.registry import find_index
 from intarsia.indexes.statistics import exact_bounds, statistics_bounds
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.discovery import list_objects
+from intarsia.lake.file_list import FileList, paths_of, sizes_of
 from intarsia.rows.bounds import UNKNOWN, Bools
 from intarsia.rows.ordering import MAX_BOUND_BYTES, Ordering, truncate_max, truncate_min
 from intarsia.storage import CLOCK_TICK_SECONDS, ByteRange
@@ -83,7 +86,7 @@ def opened_stamp(identity: object) -> FileStamp | None:
 _MISSING = DataFile("", -1)
 
 
-def _stat(path: str) -> tuple[int, int, int]:
+def _stat(path: str | bytes) -> tuple[int, int, int]:
     """Return the size of a local file, and its times of modification and change; size -1 if it is missing."""
     try:
         status = os.stat(path)
@@ -98,14 +101,18 @@ class Stamps(NamedTuple):
     size_bytes: np.ndarray
     modified_ns: np.ndarray
     changed_ns: np.ndarray
-    e_tag: np.ndarray
+    e_tag: pa.Array
 
     @classmethod
     def listed(cls, files: Sequence[DataFile]) -> Stamps:
         """Return the stamps of files when they were listed."""
-        sizes = np.array([file.size_bytes for file in files], dtype=np.int64)
-        modified, changed = _table([file.times_ns or (0, 0) for file in files], 2)
-        return cls(sizes, modified, changed, np.array([file.e_tag or "" for file in files], dtype=object))
+        if not isinstance(files, FileList):
+            modified, changed = _table([file.times_ns or (0, 0) for file in files], 2)
+            tags = pa.array([file.e_tag or "" for file in files], pa.string())
+            return cls(sizes_of(files), modified, changed, tags)
+        times = np.zeros((len(files), 2), dtype=np.int64) if files.times_ns is None else files.times_ns
+        tags = _no_tags(files) if files.e_tags is None else pc.fill_null(files.e_tags, "")
+        return cls(files.size_bytes, times[:, 0], times[:, 1], tags)
 
     @classmethod
     def now(cls, files: Sequence[DataFile], root: str) -> Stamps:
@@ -117,12 +124,15 @@ class Stamps(NamedTuple):
         if "://" in root:
             listed = list_objects(root, files[0].store if files else None).files
             return cls.listed([listed.get(file.path, _MISSING) for file in files])
-        sizes, modified, changed = _table([_stat(file.path) for file in files], 3)
-        return cls(sizes, modified, changed, np.full(len(files), "", dtype=object))
+        paths = paths_of(files).to_pylist() if isinstance(files, FileList) else [file.path for file in files]
+        sizes, modified, changed = _table([*map(_stat, paths)], 3)
+        return cls(sizes, modified, changed, _no_tags(files))
 
     def take(self, ordinals: np.ndarray) -> Stamps:
         """Return the stamps at some positions."""
-        return Stamps(*(column[ordinals] for column in self))
+        sizes, modified, changed, tags = self
+        tags = tags.take(pa.array(ordinals))
+        return Stamps(sizes[ordinals], modified[ordinals], changed[ordinals], tags)
 
     def equal(self, others: Stamps, *, same_machine: bool) -> Bools:
         """Compare with the stamps of the same files at another time.
@@ -132,10 +142,15 @@ class Stamps(NamedTuple):
             same_machine: Also compare the change time, which a copy of the folder does not keep.
         """
         equal = (self.size_bytes == others.size_bytes) & (self.size_bytes >= 0)
-        equal &= (self.modified_ns == others.modified_ns) & (self.e_tag == others.e_tag)
+        equal &= self.modified_ns == others.modified_ns
+        equal &= np.asarray(pc.equal(self.e_tag, others.e_tag).to_numpy(zero_copy_only=False), dtype=bool)
         if same_machine:
             equal &= self.changed_ns == others.changed_ns
         return np.asarray(equal, dtype=bool)
+
+
+def _no_tags(files: Sequence[DataFile]) -> pa.Array:
+    return pa.repeat("", len(files))
 
 
 def _table(rows: Sequence[tuple[int, ...]], width: int) -> np.ndarray:

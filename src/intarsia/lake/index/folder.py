@@ -381,6 +381,18 @@ def find_folders(
     return found
 
 
+def state_of_folders(root: str) -> tuple[tuple[str, int], ...]:
+    """Return the folders on this machine for a lake, each with the time of its last change.
+
+    It costs a stat of each folder that may exist, and changes whenever a segment is written or removed.
+    """
+    found = []
+    for folder in LakeIndexFolder.find(root):
+        with contextlib.suppress(OSError):
+            found.append((folder.path, os.stat(folder.path).st_mtime_ns))
+    return tuple(found)
+
+
 def _in_store(
     root: str, files: Sequence[DataFile], listed: Mapping[str, ObjectIdentity] | None = None
 ) -> StoreIndexFolder:

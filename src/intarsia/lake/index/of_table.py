@@ -5,18 +5,21 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from intarsia.errors import FormatError, IndexBuildError, ListingError
 from intarsia.file import FileMetadata, Ignored, ParquetInput
 from intarsia.lake.data_file import DataFile, ShowDone
+from intarsia.lake.file_list import FileList, as_bytes, as_text, have_stamps, paths_of
 from intarsia.lake.index.build import FactsReader, LakeIndexReport, SegmentBuilder, reader_of
 from intarsia.lake.index.facts import Stamps, opened_stamp, wait_until_settled
 from intarsia.lake.index.folder import (
@@ -40,7 +43,7 @@ from intarsia.tuning import (
     REFRESHED_PART,
 )
 
-#: More segments than this are merged, because each condition takes one read per segment.
+#: More small segments than this are merged, because each condition takes one read per segment.
 MAX_SEGMENTS = 8
 
 #: The segment of a file that is not known.
@@ -53,12 +56,14 @@ class LakeLocation:
 
     Attributes:
         root: An absolute path or a URL.
-        relative_paths: The path of each file relative to the root.
+        prefix: The text before the relative path in each of the paths, with a slash at its end.
+        paths: The paths of the files; see `intarsia.lake.file_list.paths_of`.
         is_whole: Whether these are all files below the root.
     """
 
     root: str
-    relative_paths: list[str]
+    prefix: str
+    paths: pa.Array = field(repr=False)
     is_whole: bool = False
 
     def is_all_of(self, root: str) -> bool:
@@ -69,6 +74,32 @@ class LakeLocation:
         """Return the path of the root relative to a folder that contains it, with a slash if not empty."""
         below = self.root[len(folder) :].strip("/")
         return f"{below}/" if below else ""
+
+    def name_in(self, folder: str, ordinal: int) -> str:
+        """Return the path of a file relative to a folder that contains the root."""
+        path = as_text(self.paths[ordinal].as_py())
+        return self.prefix_in(folder) + path[len(self.prefix) :]
+
+    def ordinals_of(self, names: pa.Array, folder: str) -> npt.NDArray[np.int64]:
+        """Return the ordinals of files by their paths relative to a folder that contains the root.
+
+        Args:
+            names: The relative paths, ``string``.
+            folder: The folder.
+
+        Returns:
+            The ordinal of each, -1 if it is none of the files.
+        """
+        below = self.prefix_in(folder)
+        if below:
+            names = pc.if_else(pc.starts_with(names, below), names, None)
+            names = pc.utf8_slice_codeunits(names, len(below), _MOST_CHARACTERS)
+        first, nothing = (pa.scalar(as_bytes(text), pa.large_binary()) for text in (self.prefix, ""))
+        paths = pc.binary_join_element_wise(first, names.cast(pa.large_binary()), nothing)
+        if paths.equals(self.paths):  # without a table of their hashes
+            return np.arange(len(paths))
+        found = pc.index_in(paths, value_set=self.paths)
+        return np.asarray(pc.fill_null(found, -1).to_numpy(), dtype=np.int64)
 
 
 def locate(files: Sequence[DataFile], root: str | None) -> LakeLocation | None:
@@ -83,35 +114,42 @@ def locate(files: Sequence[DataFile], root: str | None) -> LakeLocation | None:
 
     Example:
         >>> locate([DataFile("/lake/a=1/x.parquet", 1), DataFile("/lake/y.parquet", 1)], "/lake/")
-        LakeLocation(root='/lake', relative_paths=['a=1/x.parquet', 'y.parquet'], is_whole=True)
+        LakeLocation(root='/lake', prefix='/lake/', is_whole=True)
     """
-    paths = [file.path for file in files]
+    paths = paths_of(files)
     if root is not None:
         plain = local_path(root)
         prefix = (root if plain is None else plain).rstrip("/") + "/"
-        # if the first and the last in order have a prefix, so have all between them
-        if min(paths, default=prefix).startswith(prefix) and max(paths, default=prefix).startswith(prefix):
+        if not files or all(end.startswith(prefix) for end in _ends(paths)):
             absolute = prefix.rstrip("/") if plain is None else os.path.abspath(prefix)
-            return LakeLocation(absolute, _without(prefix, paths), is_whole=True)
-    if any("://" in path for path in paths):
-        # the longest common prefix is that of the first and the last in order
-        first, last = min(paths), max(paths)
-        same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
-        common = first[:same].rpartition("/")[0]
-        has_host = "://" in common and not common.endswith((":/", "://"))
-        return LakeLocation(common, _without(f"{common}/", paths)) if has_host else None
-    paths = [os.path.abspath(path) for path in paths]
-    try:
-        common = os.path.commonpath([os.path.dirname(path) for path in paths])
-    except ValueError:  # on different drives
-        return None
-    return LakeLocation(common, _without(common.rstrip("/") + "/", paths))
+            return LakeLocation(absolute, prefix, paths, is_whole=True)
+    has_urls = pc.any(pc.match_substring(paths, "://")).as_py()
+    paths = paths if has_urls else _absolute(paths)
+    first, last = _ends(paths)
+    same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    common = first[:same].rpartition("/")[0]
+    if has_urls and ("://" not in common or common.endswith((":/", "://"))):
+        return None  # without a common host
+    return LakeLocation(common or "/", f"{common}/", paths)
 
 
-def _without(prefix: str, paths: Sequence[str]) -> list[str]:
-    """Return paths without a prefix that all of them have."""
-    start = len(prefix)
-    return [path[start:] for path in paths]
+def _ends(paths: pa.Array) -> list[str]:
+    """Return the first and the last path in order: a prefix that both have is that of all."""
+    return [as_text(end) for end in pc.min_max(paths).as_py().values()]
+
+
+def _absolute(paths: pa.Array) -> pa.Array:
+    """Return the absolute paths of local files, without ``//`` and ``/../``."""
+    is_normal = pc.all(pc.starts_with(paths, "/")).as_py() and not any(
+        pc.any(pc.match_substring(paths, part)).as_py() for part in ("//", "/.")
+    )
+    if is_normal:
+        return paths
+    return pa.array([os.path.abspath(path) for path in paths.to_pylist()], pa.large_binary())
+
+
+#: More characters than a path has.
+_MOST_CHARACTERS = 1 << 30
 
 
 class OpenSegment(NamedTuple):
@@ -133,27 +171,30 @@ class KnownFiles:
     """
 
     segments: Sequence[OpenSegment]
-    segment_of: np.ndarray
-    position_in: np.ndarray
+    segment_of: npt.NDArray[np.int64]
+    position_in: npt.NDArray[np.int64]
 
     @property
     def is_known(self) -> Bools:
         """Whether each file is known."""
         return np.asarray(self.segment_of != UNKNOWN_SEGMENT, dtype=bool)
 
-    def families(self) -> Iterator[FamilyFiles]:
-        """Yield the families that have files of the table, without those whose schema is damaged."""
-        for ordinal, one in enumerate(self.segments):
-            here = np.flatnonzero(self.segment_of == ordinal)
-            if not len(here):
-                continue
+    @cached_property
+    def families(self) -> Sequence[FamilyFiles]:
+        """The families that have files of the table, without those whose schema is damaged."""
+        found: list[FamilyFiles] = []
+        by_segment = np.argsort(self.segment_of, kind="stable")
+        edges = np.searchsorted(self.segment_of[by_segment], np.arange(len(self.segments) + 1))
+        for one, start, stop in zip(self.segments, edges[:-1], edges[1:], strict=True):
+            here = by_segment[start:stop]
             positions = self.position_in[here]
             family_of = one.segment.family_of[positions]
-            for number, family in enumerate(one.segment.families):
-                mine = family_of == number
-                if mine.any() and family.has_schema:
+            for number in np.unique(family_of).tolist():
+                family, mine = one.segment.families[number], family_of == number
+                if family.has_schema:
                     within = np.searchsorted(family.positions, positions[mine])
-                    yield FamilyFiles(family, one.segment, here[mine], within)
+                    found.append(FamilyFiles(family, one.segment, here[mine], within))
+        return found
 
     def metadata(self, file: int, path: str, identity: object) -> FileMetadata | None:
         """Return the footer of a file; None if it is not known, or has changed.
@@ -217,33 +258,36 @@ class LakeIndex:
         self.ignored: list[Ignored] = []
         self._location = location
         self._files = files
-        self._positions: list[np.ndarray] = []
+        self._ordinals: list[npt.NDArray[np.int64]] = []
         for folder in folders:
             try:
                 names = folder.names()
             except (ListingError, PermissionError) as error:
                 self.ignored.append(ignored_segment(folder.path, error))
                 continue
+            opened: list[OpenSegment] = []
             for name, found in zip(names, folder.open_segments(names), strict=True):
                 if isinstance(found, Ignored):
                     self.ignored.append(found)
                 else:
-                    self._add(folder, name, found)
+                    opened.append(OpenSegment(folder, name, found))
+            self._add(folder, opened)
 
-    def _add(self, folder: LakeIndexFolder, name: str, segment: Segment) -> None:
-        """Add a segment, and the position of each file of the table in it, or -1."""
-        prefix, paths = self._location.prefix_in(folder.root), self._location.relative_paths
-        names = [prefix + path for path in paths] if prefix else paths
-        positions = np.arange(len(names))
-        if names != segment.paths:
-            position_of = segment.position_of
-            positions = np.array([position_of.get(name, -1) for name in names], dtype=np.int64)
-        self.segments.append(OpenSegment(folder, name, segment))
-        self._positions.append(positions)
+    def _add(self, folder: LakeIndexFolder, opened: Sequence[OpenSegment]) -> None:
+        """Add segments, and for each of their files its ordinal in the table, or -1."""
+        if not opened:
+            return
+        names = pa.concat_arrays([one.segment.paths for one in opened])
+        # of all segments at once, because the paths of the table are hashed each time
+        ordinals = self._location.ordinals_of(names, folder.root)
+        edges = np.cumsum([len(one.segment.paths) for one in opened])[:-1]
+        self.segments += opened
+        self._ordinals += np.split(ordinals, edges)
 
-    def add(self, folder: LakeIndexFolder, data: bytes) -> None:
-        """Add a new segment, which need not have been written."""
-        self._add(folder, "", Segment(CountedSource(MemorySource(data, folder.path))))
+    def add(self, folder: LakeIndexFolder, segments: Iterable[bytes]) -> None:
+        """Add new segments, which need not have been written."""
+        sources = [CountedSource(MemorySource(data, folder.path)) for data in segments]
+        self._add(folder, [OpenSegment(folder, "", Segment(source)) for source in sources])
 
     def known(self, *, as_listed: bool = False) -> KnownFiles:
         """Compare the stamps of all files with those in the segments.
@@ -260,12 +304,14 @@ class LakeIndex:
         if not self.segments:
             return KnownFiles((), segment_of, position_in)
         now = Stamps.listed(self._files) if as_listed else Stamps.now(self._files, self._location.root)
-        for ordinal, (one, positions) in enumerate(zip(self.segments, self._positions, strict=True)):
-            listed = np.flatnonzero((positions >= 0) & (segment_of == UNKNOWN_SEGMENT))
-            then = one.segment.stamps.take(positions[listed])
-            is_current = now.take(listed).equal(then, same_machine=one.folder.is_on_this_machine)
-            segment_of[listed[is_current]] = ordinal
-            position_in[listed[is_current]] = positions[listed[is_current]]
+        for ordinal, (one, ordinals) in enumerate(zip(self.segments, self._ordinals, strict=True)):
+            positions = np.flatnonzero(ordinals >= 0)
+            positions = positions[segment_of[ordinals[positions]] == UNKNOWN_SEGMENT]
+            then = one.segment.stamps.take(positions)
+            is_current = now.take(ordinals[positions]).equal(then, same_machine=one.folder.is_on_this_machine)
+            positions = positions[is_current]
+            segment_of[ordinals[positions]] = ordinal
+            position_in[ordinals[positions]] = positions
         return KnownFiles(self.segments, segment_of, position_in)
 
     def replaced(
@@ -293,7 +339,8 @@ class LakeIndex:
             for ordinal, one in mine.items()
             if kept[ordinal] < (1 - max_stale) * len(one.segment.paths)
         }
-        rest = [ordinal for ordinal in mine if ordinal not in chosen]
+        # those of a large lake are full, and reading their files again would take as long as building them
+        rest = [ordinal for ordinal, one in mine.items() if ordinal not in chosen and not one.segment.is_full]
         if len(rest) >= MAX_SEGMENTS:
             # the files of a segment that the table lacks would be lost
             mergeable = [ordinal for ordinal in rest if live[ordinal] == kept[ordinal]]
@@ -304,7 +351,8 @@ class LakeIndex:
     def _num_current(self, one: OpenSegment) -> int:
         """Return the number of files in a segment that exist unchanged, whether the table has them or not."""
         root, store = one.folder.root, self._files[0].store if self._files else None
-        files = [DataFile(f"{root.rstrip('/')}/{path}", -1, store=store) for path in one.segment.paths]
+        names = one.segment.paths.to_pylist()
+        files = [DataFile(f"{root.rstrip('/')}/{name}", -1, store=store) for name in names]
         same = Stamps.now(files, root).equal(one.segment.stamps, same_machine=one.folder.is_on_this_machine)
         return int(same.sum())
 
@@ -393,9 +441,9 @@ class TableLakeIndex:
         if not index.segments:
             return None
         self._index = index
-        has_stamps = all(file.times_ns is not None or file.e_tag is not None for file in self._files)
-        is_new = time.monotonic() - self._listed < LISTING_SECONDS
-        known = index.known(as_listed=has_stamps and is_new)
+        # Spark compares the files of its lists when it reads them
+        is_new = time.monotonic() - self._listed < LISTING_SECONDS or isinstance(self._files, FileList)
+        known = index.known(as_listed=is_new and have_stamps(self._files))
         missing = np.flatnonzero(~known.is_known)
         if self._is_part or not len(missing):
             return known
@@ -420,15 +468,16 @@ class TableLakeIndex:
         except OSError as error:  # this table uses the segments in memory
             reason = f"it cannot be updated: {error}"
             self.ignored.append(Ignored(folder.path, LAKE_INDEX, reason, "not-writable"))
-        for data in segments:
-            index.add(folder, data)
+        index.add(folder, segments)
         return index.known()
 
     def metadata(self, file: DataFile, identity: Hashable | None) -> FileMetadata | None:
         """Return the footer of an open file; None if it is not known, or has changed."""
         if self._known is None:
             return None
-        return self._known.metadata(self._ordinals[file.path], file.path, identity)
+        listed = self._files
+        ordinal = listed.ordinal_of(file.path) if isinstance(listed, FileList) else self._ordinals[file.path]
+        return self._known.metadata(ordinal, file.path, identity)
 
     def build(
         self, location: Location, show: ShowDone, *, wait: bool, read: FactsReader | None = None
@@ -565,8 +614,7 @@ class TableLakeIndex:
         read: FactsReader,
         show: ShowDone = lambda _: None,
     ) -> SegmentBuilder:
-        prefix = where.prefix_in(folder.root)
-        paths = {prefix + where.relative_paths[at]: self._files[at] for at in files.tolist()}
+        paths = {where.name_in(folder.root, at): self._files[at] for at in files.tolist()}
         return SegmentBuilder(paths, read, show)
 
 

@@ -143,6 +143,10 @@ def _flags(array: pa.Array) -> Bools:
 #: Part of every segment. Segments with another number are ignored and built again.
 SEGMENT_VERSION = 1
 
+#: A segment is written when its filters and digests have this size, or this many files.
+MAX_SEGMENT_BYTES = 256 << 20
+MAX_SEGMENT_FILES = 20_000
+
 #: Files of more families than this are left out, because the predicate is bound once per family.
 MAX_FAMILIES = 64
 
@@ -188,7 +192,7 @@ class Segment:
     Attributes:
         source: The bytes, which count what is read.
         sections: The container.
-        paths: The paths of its files, relative to the root of the lake.
+        paths: The paths of its files, relative to the root of the lake, ``string``.
         stamps: Their stamps.
         num_rows, num_row_groups: The number of rows and of row groups of each file.
         families: The families.
@@ -215,8 +219,8 @@ class Segment:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise self.damaged(error) from error
         column = {name: batch.column(name) for name in FILE_COLUMNS.names}
-        self.paths: list[str] = column.pop("path").to_pylist()
-        tags = np.array(column.pop("e_tag").to_pylist(), dtype=object)
+        self.paths: pa.Array = column.pop("path")
+        tags = column.pop("e_tag")
         self._numbers = {name: np.asarray(values.to_numpy()) for name, values in column.items()}
         numbers = self._numbers
         self.num_rows, self.num_row_groups = numbers["num_rows"], numbers["num_row_groups"]
@@ -228,10 +232,10 @@ class Segment:
         if least < 0 or self.num_rows.sum(dtype=float) > _MAX_ROWS:
             raise self.damaged("files with impossible numbers of rows")
 
-    @cached_property
-    def position_of(self) -> Mapping[str, int]:
-        """The positions of the files by path."""
-        return {path: ordinal for ordinal, path in enumerate(self.paths)}
+    @property
+    def is_full(self) -> bool:
+        """Whether it has at least half of the files or bytes at which a segment is written."""
+        return 2 * len(self.paths) >= MAX_SEGMENT_FILES or 2 * self.source.size() >= MAX_SEGMENT_BYTES
 
     @cached_property
     def part_names(self) -> Mapping[str, list[str]]:
@@ -247,7 +251,7 @@ class Segment:
     def stamp(self, ordinal: int) -> FileStamp:
         """Return the stamp of a file."""
         size, modified, changed, tag = (column[ordinal] for column in self.stamps)
-        return FileStamp(int(size), int(modified), int(changed), str(tag))
+        return FileStamp(int(size), int(modified), int(changed), tag.as_py())
 
     def metadata(self, ordinal: int, path: str) -> FileMetadata:
         """Return the footer of a file.
@@ -333,7 +337,7 @@ class Family:
         return self._schema_of(last)
 
     def _schema_of(self, ordinal: int) -> FileSchema:
-        return self._segment.metadata(ordinal, self._segment.paths[ordinal]).schema
+        return self._segment.metadata(ordinal, self._segment.paths[ordinal].as_py()).schema
 
     @cached_property
     def has_schema(self) -> bool:

@@ -1,0 +1,223 @@
+"""The files of a request of the JVM, in columns.
+
+The JVM sends a list of files once, and then its number: a table can have a million files, and a query needs a
+few of them. Local files are compared with the list for each plan. Those of a snapshot of Delta or Iceberg are
+compared again when the lake index changes, because they never get other rows.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from intarsia.lake.data_file import DataFile
+from intarsia.lake.file_list import FileList, as_bytes
+from intarsia.lake.index.facts import Stamps
+from intarsia.lake.index.folder import state_of_folders
+from intarsia.lake.index.of_table import locate
+from intarsia.spark.listing import python_path
+from intarsia.spark.spark_stores import SparkObjects
+from intarsia.storage import CLOCK_TICK_SECONDS
+
+#: Number of lists that are kept.
+_LISTS: Final = 8
+
+_NS_PER_MS: Final = 1_000_000
+_MOST_CHARACTERS: Final = 1 << 30
+
+
+@dataclass(frozen=True)
+class PlannableFiles:
+    """The files of a request that are as Spark listed them.
+
+    Attributes:
+        total: The number of files of the request.
+        ordinals: For each file that can be planned, its ordinal in the request.
+        files: The files that can be planned.
+        key: Equal for the same files, unchanged, that are read with the same credentials.
+        unplannable: Why the objects of a store cannot be planned; None if there are none.
+        is_sealed: Whether they belong to a snapshot of a table format: they never get other rows.
+    """
+
+    total: int
+    ordinals: npt.NDArray[np.int64]
+    files: FileList
+    key: Hashable
+    unplannable: str | None
+    is_sealed: bool
+
+
+class RequestedFiles:
+    """A list of files.
+
+    Args:
+        request: The request, with ``paths``, ``sizes``, ``times_ms`` (null for those of a table format),
+            ``partition_columns``, ``partitions``, ``partition_of``, and ``etags`` if there are objects.
+
+    Attributes:
+        total: The number of files.
+        digest: Equal for the same list.
+    """
+
+    def __init__(self, request: Mapping[str, Any]) -> None:
+        uris: list[str] = request["paths"]
+        self.total = len(uris)
+        self.is_sealed = None in request["times_ms"]
+        self._paths, self._uris = _python_paths(uris)
+        names = request["partition_columns"]
+        self._partitions = [tuple(zip(names, values, strict=True)) for values in request["partitions"]]
+        self._partition_of = np.array(request["partition_of"], dtype=np.int64)
+        self._sizes = np.array(request["sizes"], dtype=np.int64)
+        times = np.zeros(self.total) if self.is_sealed else request["times_ms"]
+        self._times_ms = np.array(times, dtype=np.int64)
+        tags = request.get("etags")
+        self._e_tags = None if tags is None else pa.array(tags, pa.string())
+        self.digest = self._digest()
+        self._found: tuple[Hashable, PlannableFiles] | None = None
+
+    def _digest(self) -> str:
+        hashed = xxhash.xxh3_128(json.dumps([self._partitions, self.is_sealed]).encode())
+        for column in (self._paths, self._e_tags):
+            for buffer in () if column is None else column.buffers():
+                hashed.update(b"" if buffer is None else buffer)
+        for numbers in (self._partition_of, self._sizes, self._times_ms):
+            hashed.update(numbers.tobytes())
+        return hashed.hexdigest()
+
+    def plannable(self, objects: SparkObjects) -> PlannableFiles:
+        """Return the files that are as Spark listed them; the others cannot be planned.
+
+        Args:
+            objects: The stores of the request.
+        """
+        state = (objects.digests, self.lake_indexes)
+        if self.is_sealed and self._found is not None and self._found[0] == state:
+            return self._found[1]
+        store_of = self._stores(objects)
+        now = Stamps.now(self._all, "/") if (store_of < 0).any() else None
+        is_current = store_of >= 0
+        if now is not None:
+            latest = time.time_ns() - int(CLOCK_TICK_SECONDS * 1e9)  # a younger file may change unnoticed
+            is_local = (now.size_bytes >= 0) & (now.modified_ns <= latest)
+            if not self.is_sealed:
+                is_local &= now.size_bytes == self._sizes
+                is_local &= now.modified_ns // _NS_PER_MS == self._times_ms
+            is_current |= is_local
+        ordinals = np.flatnonzero(is_current)
+        files = self._some(ordinals, store_of, now, objects)
+        stamps = xxhash.xxh3_128(ordinals.tobytes())
+        if now is not None:
+            for numbers in (files.size_bytes, files.times_ns):
+                stamps.update(b"" if numbers is None else numbers.tobytes())
+        key = (self.digest, stamps.hexdigest(), objects.digests)
+        found = PlannableFiles(self.total, ordinals, files, key, objects.unplannable, self.is_sealed)
+        if len(ordinals) == self.total:  # else, files may be too young
+            self._found = state, found
+        return found
+
+    def _stores(self, objects: SparkObjects) -> npt.NDArray[np.int64]:
+        """Return the ordinal of the store of each object; -1 for other files, and without an ETag."""
+        store_of = np.full(self.total, -1, dtype=np.int64)
+        if self._e_tags is None:
+            return store_of
+        has_tag = np.asarray(self._e_tags.is_valid().to_numpy(zero_copy_only=False))
+        for ordinal, url in enumerate(objects.stores):
+            mine = pc.starts_with(self._paths, url).to_numpy(zero_copy_only=False)
+            store_of[mine & has_tag] = ordinal
+        return store_of
+
+    @property
+    def _all(self) -> FileList:
+        """All files as Spark listed them."""
+        return FileList(self._paths, self._sizes, self._partitions, self._partition_of)
+
+    def _some(
+        self,
+        ordinals: npt.NDArray[np.int64],
+        store_of: npt.NDArray[np.int64],
+        now: Stamps | None,
+        objects: SparkObjects,
+    ) -> FileList:
+        """Return some of the files as they are now."""
+        stores = [(url, store) for url, (store, _) in objects.stores.items()]
+
+        def complete(place: int, file: DataFile) -> DataFile:
+            ordinal = int(ordinals[place])
+            uri = f"file:{file.path}" if self._uris is None else self._uris[ordinal].as_py()
+            if store_of[ordinal] < 0:
+                return replace(file, uri=uri)
+            url, store = stores[store_of[ordinal]]
+            modified = None if self.is_sealed else int(self._times_ms[ordinal]) / 1000
+            key = file.path[len(url) :]
+            return replace(file, uri=uri, store=store, key=key, modified=modified, times_ns=None)
+
+        sizes, times = self._sizes, None
+        if now is not None:
+            sizes = np.where(store_of >= 0, sizes, now.size_bytes)
+            times = np.stack([now.modified_ns[ordinals], now.changed_ns[ordinals]], axis=1)
+        has_objects = self._e_tags is not None and (store_of >= 0).any()
+        taken = pa.array(ordinals)
+        return FileList(
+            self._paths.take(taken),
+            sizes[ordinals],
+            self._partitions,
+            self._partition_of[ordinals],
+            times,
+            self._e_tags.take(taken) if has_objects and self._e_tags is not None else None,
+            complete,
+        )
+
+    @property
+    def lake_indexes(self) -> Hashable:
+        """A value that changes with the lake indexes of the files on this machine."""
+        return None if self._root is None else state_of_folders(self._root)
+
+    @cached_property
+    def _root(self) -> str | None:
+        found = locate(self._all, None) if self.total else None
+        return None if found is None else found.root
+
+
+def _python_paths(uris: list[str]) -> tuple[pa.Array, pa.Array | None]:
+    """Return the paths of files, given Spark's names; and these, unless they follow from the paths."""
+    names = pa.array(uris, pa.large_string())
+    is_local = pc.and_(pc.starts_with(names, "file:/"), pc.invert(pc.starts_with(names, "file://")))
+    if pc.all(is_local).as_py():  # as `python_path` does
+        return pc.utf8_slice_codeunits(names, len("file:"), _MOST_CHARACTERS).cast(pa.large_binary()), None
+    paths = [as_bytes(python_path(uri, decode=False)) for uri in uris]
+    return pa.array(paths, pa.large_binary()), names
+
+
+class KnownLists:
+    """The last lists, by the numbers that the JVM gave them; thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lists: OrderedDict[Hashable, RequestedFiles] = OrderedDict()
+
+    def find(self, request: Mapping[str, Any]) -> RequestedFiles | None:
+        """Return the list of a request; None if the request has only the number of an unknown one."""
+        number = request.get("list")
+        with self._lock:
+            found = self._lists.get(number)
+        if "paths" in request:
+            found = RequestedFiles(request)
+        if found is not None and number is not None:
+            with self._lock:
+                self._lists[number] = found
+                self._lists.move_to_end(number)
+                while len(self._lists) > _LISTS:
+                    self._lists.popitem(last=False)
+        return found

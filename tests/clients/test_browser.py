@@ -1,0 +1,56 @@
+"""The page in ``examples/browser``, in a browser without a window."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.clients.reader import served, what_is_missing
+
+ROOT = Path(__file__).parents[2]
+FOLDER = "/tests/conformance"
+
+if missing := what_is_missing():
+    pytest.skip(missing, allow_module_level=True)
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+if BROWSER is None:
+    pytest.skip("needs Chromium", allow_module_level=True)
+
+
+def page_of(server, tmp_path, **asked):
+    """The text of the page's parts after it has run a condition."""
+    address = f"{server}/examples/browser/index.html?{urlencode(asked)}"
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--dump-dom"]
+    found = subprocess.run(
+        [BROWSER, *options, "--virtual-time-budget=60000", address],
+        capture_output=True, text=True, timeout=120, check=True,
+    ).stdout  # fmt: skip
+    parts = {}
+    for name in ("summary", "indexes", "status", "rows"):
+        inside = re.search(rf'<(\w+) id="{name}"[^>]*>(.*?)</\1>', found, re.DOTALL)[2]
+        parts[name] = " ".join(re.sub(r"<[^>]*>", " ", inside).split())
+    return parts
+
+
+def test_a_condition_is_run(tmp_path):
+    with served(ROOT) as server:
+        path = f"{FOLDER}/payloads-2/indexed.parquet"
+        page = page_of(server, tmp_path, url=path, column="dest", operator="=", value="LEX")
+        assert page["summary"].startswith(
+            "1,230 rows in 127,079 bytes; opened with 32,768 bytes in 1 request"
+        )
+        assert "distinct(dest):page 1,128 yes" in page["indexes"]
+        assert re.match(r"1 matching row; read [\d,]+ bytes in \d requests?; .*\(dest\)", page["status"])
+        assert re.match("id dest small .* 8614277 LEX 186", page["rows"])
+
+
+def test_a_stale_file_says_so(tmp_path):
+    with served(ROOT) as server:
+        page = page_of(server, tmp_path, url=f"{FOLDER}/changed/rewritten.parquet")
+        assert page["status"].startswith("the indexes are ignored: ")
+        assert page["indexes"] == "Embedded indexes index bytes used"
