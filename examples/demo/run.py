@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import intarsia as ia
 from examples.demo.lakes import Folder, Lake, Spark, load_flights, stderr_to, write_files, write_lake
 from examples.demo.plain_sql import RUNS, run_sql
 from examples.demo.queries import (
@@ -48,6 +49,10 @@ the lake, only the partition column month excludes files.
 Spark SQL: the same SQL before and after ias.enable(spark). Times are the best
 of {runs} runs. Pages and bytes are planned, and include all columns. In query 3,
 Spark's own partition filter leaves one file."""
+
+
+#: The condition of the query whose page map is drawn.
+QUERY_OF_MAP = "dest = 'LEX'"
 
 
 def run(folder: Folder, *, keep: bool) -> bool:
@@ -96,6 +101,9 @@ def run(folder: Folder, *, keep: bool) -> bool:
     print(f"Total time: {duration(time.perf_counter() - started)}. To try next:\n")
     for command in suggestions(folder):
         print(f"  {command}")
+    drawn = folder.path / "map.html"
+    ia.open(folder.lake.path).scan(QUERY_OF_MAP).map().save(drawn)
+    print(f"\nWhat the first query reads, page by page: open {drawn} in a browser.")
     return same
 
 
@@ -183,7 +191,7 @@ def suggestions(folder: Folder) -> list[str]:
     july = sorted(glob.glob(os.path.join(folder.lake.path, "month=7", "*.parquet")))
     lake, files = folder.lake.path, folder.files.path
     arguments = [
-        ["query", lake, "--where", "dest = 'LEX'", "--columns", "carrier,flight,tailnum,time_hour"],
+        ["query", lake, "--where", QUERY_OF_MAP, "--columns", "carrier,flight,tailnum,time_hour"],
         ["explain", lake, "--where", "dest = 'ANC' OR tailnum = 'N557AS'", "--columns", "flight"],
         ["inspect", *july[:1]],
         ["verify", files],

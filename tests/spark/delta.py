@@ -442,3 +442,24 @@ def check_configured(spark):
     frame = spark.read.parquet(source()).where("u = 10400")
     assert frame.collect()
     assert sum(files for files, _ in scans(frame)) == 1
+
+
+def check_deleting(spark):
+    """`ias.delete` runs the table's DELETE, by its name or its folder; null stays."""
+    rows = spark.range(0, 400, 1, 4).selectExpr("id", "IF(id % 5 = 0, NULL, id % 7) AS user")
+    rows.write.format("delta").save("deleting")
+    spark.sql(f"CREATE TABLE of_deleting USING delta LOCATION '{os.path.abspath('deleting')}'")
+    ias.index(spark, "of_deleting", [ia.Bloom("user")], lake_index="beside", progress=False)
+    assert ias.delete(spark, "of_deleting", "user = 3", dry_run=True, progress=False).rows_deleted == 45
+    assert spark.table("of_deleting").count() == 400
+    report = ias.delete(spark, "of_deleting", "user = 3", progress=False)
+    assert (report.format, report.rows_deleted, len(report.lake_indexes)) == ("delta", 45, 1)
+    assert "Delta" in str(report)
+    assert spark.table("of_deleting").where("user = 3").count() == 0
+    assert ias.delete(spark, "deleting", "NOT user <> 4", progress=False).rows_deleted == 46
+    assert spark.table("of_deleting").where("user IS NULL").count() == 80
+    assert spark.table("of_deleting").count() == 309
+    with pytest.raises(ia.UnsupportedFeatureError) as caught:
+        ias.delete(spark, "of_deleting", rows["user"] == 5, progress=False)
+    assert caught.value.reason == "column-predicate"
+    assert ias.delete(spark, "of_deleting", "true", progress=False).rows_deleted == 309

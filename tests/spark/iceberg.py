@@ -670,3 +670,16 @@ def check_equality_deletes(spark):
         query = f"SELECT * FROM {table} WHERE user = {needle(one)}"
         assert read_row_groups(compare(spark, query)) == 1
         assert len(run(spark, query)) == (one == 4)
+
+
+def check_deleting(spark):
+    """`ias.delete` runs the table's DELETE; null stays, and nothing matches afterwards."""
+    table = "ice.db.deleting"
+    create(spark, table, "id bigint, user bigint")
+    rows = spark.range(0, 400, 1, 4).selectExpr("id", "IF(id % 5 = 0, NULL, id % 7) AS user")
+    rows.writeTo(table).append()
+    report = ias.delete(spark, table, "user = 3", progress=False)
+    assert (report.format, report.rows_deleted, report.lake_indexes) == ("iceberg", 45, ())
+    assert spark.table(table).where("user IS NULL").count() == 80
+    assert spark.table(table).count() == 355
+    assert ias.delete(spark, table, "user = 3", progress=False).rows_deleted == 0

@@ -272,8 +272,8 @@ def test_killed_at_any_time(spark, tmp_path):
     for path in source.rglob("*.parquet"):
         numbers = set(pq.read_table(path, partitioning=None)["id"].to_pylist())
         expected[path.name] = numbers, left(numbers)
-    seconds, begun = 4.0, 0
-    for kill in range(examples(2, deep=30)):
+    seconds, begun = 1_000.0, 0  # the first run is not killed, and shows how long it takes
+    for kill in range(1 + examples(2, deep=30)):
         lake = shutil.copytree(source, tmp_path / f"lake-{kill}")
         driver = subprocess.Popen(
             [sys.executable, "-c", DRIVER, lake, tmp_path / "session"],
@@ -286,8 +286,8 @@ def test_killed_at_any_time(spark, tmp_path):
         assert driver.stdout.readline() == "ready\n"
         started = time.monotonic()
         try:
-            driver.wait(rng.uniform(0, seconds))
-            seconds = time.monotonic() - started
+            driver.wait(rng.uniform(0.3, 1) * seconds)
+            seconds = min(seconds, time.monotonic() - started)
         except subprocess.TimeoutExpired:
             os.killpg(driver.pid, signal.SIGKILL)
             driver.wait()
@@ -305,4 +305,4 @@ def test_killed_at_any_time(spark, tmp_path):
         assert ids(spark, lake) == sorted(set().union(*(new for _, new in expected.values())))
         assert not [path for path in lake.rglob(".*") if path.is_file()]
         assert all(ia.verify(path, quick=True).ok for path in lake.rglob("*.parquet"))
-    assert begun or kill < 10
+    assert begun >= 8  # all files of the first run

@@ -77,6 +77,11 @@ def test_jobs(delta):
 
 
 @only_everything
+def test_deleting(delta):
+    check(delta, "check_deleting")
+
+
+@only_everything
 def test_faults(delta):
     check(delta, "check_faults")
 

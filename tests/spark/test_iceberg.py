@@ -82,6 +82,7 @@ def test_predicates_on_a_table_that_has_changed(host, version):
         "streams",
         "jobs",
         "equality_deletes",
+        "deleting",
     ],
 )
 def test_feature(host, name):

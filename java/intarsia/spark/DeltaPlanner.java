@@ -1,13 +1,9 @@
 package intarsia.spark;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
 import java.util.Set;
-import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
@@ -154,12 +150,6 @@ final class DeltaPlanner {
         scan.relation(), condition, text, listable(scan.partitionFilters()), listable(scan.dataFilters()));
     relation.setTagValue(PLANNED, new Planned(location, identity, plans));
     return plans;
-  }
-
-  /** Returns the current versions of the files of a table in an object store: its log has neither ETags nor new lengths. */
-  static List<FileVersion> versions(List<FileVersion> listed, Configuration settings) throws IOException {
-    Map<Path, FileVersion> current = Freshness.current(listed.stream().map(FileVersion::path).toList(), settings);
-    return listed.stream().map(file -> current.getOrDefault(file.path(), file)).toList();
   }
 
   /** Adds the columns of a table to a request, if they may have other names in files. */

@@ -7,6 +7,7 @@ import java.nio.file.attribute.BasicFileAttributes;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
@@ -55,6 +56,34 @@ final class Freshness {
       changed.addAll(objects.values());
     }
     return changed;
+  }
+
+  /**
+   * Returns the versions of listed files. Spark's list has the ETags of objects only if it is that of one folder, and
+   * the log of Delta has none. Such objects are listed again.
+   *
+   * @param isLog whether the files never get other rows, and have the length that a log has recorded
+   * @param settings those of the file systems; they may be null if there are no objects
+   */
+  static List<FileVersion> versions(List<FileVersion> listed, boolean isLog, Configuration settings)
+      throws IOException {
+    List<Path> unknown = listed.stream()
+        .filter(file -> !file.isObject() && "s3a".equals(file.path().toUri().getScheme()))
+        .map(FileVersion::path)
+        .toList();
+    if (unknown.isEmpty()) {
+      return listed;
+    }
+    Map<Path, FileVersion> current = current(unknown, settings);
+    return listed.stream()
+        .map(file -> {
+          FileVersion found = current.get(file.path());
+          // stores may list times in other units
+          boolean isListed = found != null
+              && (isLog || found.length() == file.length() && found.modified() / 1000 == file.modified() / 1000);
+          return isListed ? found : file;
+        })
+        .toList();
   }
 
   /**

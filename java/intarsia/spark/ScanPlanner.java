@@ -190,8 +190,7 @@ final class ScanPlanner {
     }
     boolean isDelta = DeltaPlanner.isDelta(files);
     Configuration settings = settings(files, listed);
-    List<FileVersion> versions =
-        isDelta && settings != null ? DeltaPlanner.versions(listed, settings) : listed;
+    List<FileVersion> versions = Freshness.versions(listed, isDelta, settings);
     FileLists.FileList list = list(files, listed, versions, directories);
     boolean hasFieldIds =
         isSet(SQLConf.get(), "spark.sql.parquet.fieldId.read.enabled") && hasFieldIds(files.dataSchema());

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from intarsia.amounts import count
 from intarsia.embed.report import Progress
-from intarsia.errors import FilesFailedError, IntarsiaError, UnsupportedFeatureError, WriteError
+from intarsia.errors import FilesFailedError, UnsupportedFeatureError, WriteError
 from intarsia.lake.data_file import FileFailure
 from intarsia.lake.index.build import LakeIndexReport
-from intarsia.lake.index.folder import LakeIndexFolder
 from intarsia.spark.delete_report import DeleteReport, ErasedFile
 from intarsia.spark.job import act_on_files, reporter
-from intarsia.spark.lake_index import build_lake_index
+from intarsia.spark.lake_index import build_lake_index, update_lake_indexes
 from intarsia.spark.listing import (
     Source,
     fixed_folder,
@@ -24,6 +23,7 @@ from intarsia.spark.listing import (
     location_of,
     paths_of,
     python_path,
+    refresh,
     refuse_managed_folder,
     snapshot_format,
 )
@@ -138,8 +138,8 @@ def delete(
     rows_checked = 0
     lake_indexes: list[LakeIndexReport] = []
     if not dry_run:
-        _refresh(spark, table)
-        lake_indexes, failures = _update_lake_indexes(spark, folders)
+        refresh(spark, table)
+        lake_indexes, failures = update_lake_indexes(spark, folders)
         failed |= {failure.path: failure for failure in failures}
         rewritten = {uris[path]: file.rows_left for path, file in erased.items() if not file.is_removed}
         rows_checked = _check_nothing_matches(spark, table, where, rewritten)
@@ -257,32 +257,6 @@ def _still_match(table: Source, num_rows: int) -> WriteError:
         "written them, so run it again",
         reason="rows-still-match",
     )
-
-
-def _refresh(spark: SparkSession, table: Source) -> None:
-    """Let the session forget what it has cached of a lake: listings, and rows."""
-    for name in paths_of(table):
-        if location_of(spark, name) == name:
-            spark.catalog.refreshByPath(name)
-        else:
-            spark.catalog.refreshTable(name)
-
-
-def _update_lake_indexes(
-    spark: SparkSession, folders: Sequence[str]
-) -> tuple[list[LakeIndexReport], list[FileFailure]]:
-    """Remove the facts of deleted rows from all lake indexes of some folders that this user can change."""
-    reports, failures = [], []
-    found = {one.path: one for folder in folders for one in LakeIndexFolder.find(folder)}
-    for path, one in found.items():
-        try:
-            report = build_lake_index(spark, one.root, one.location) if one.names() else None
-        except (IntarsiaError, OSError) as error:
-            failures.append(FileFailure(path, error))
-            continue
-        if report is not None:
-            reports.append(report)
-    return reports, failures
 
 
 # --- tables of Delta and Iceberg --------------------------------------------------------------------

@@ -13,7 +13,7 @@ from intarsia.embed.many import write_lake_index
 from intarsia.errors import IntarsiaError
 from intarsia.lake.data_file import DataFile, FileFailure, ShowDone
 from intarsia.lake.index.build import FactsReader, LakeIndexReport, Outcome, reader_of
-from intarsia.lake.index.folder import Location
+from intarsia.lake.index.folder import LakeIndexFolder, Location
 from intarsia.lake.index.segment import MAX_SEGMENT_BYTES, MAX_SEGMENT_FILES
 from intarsia.spark.job import run_tasks, tasks_of
 
@@ -46,6 +46,33 @@ def build_lake_index(
         if location is not None:
             raise
         return None  # a store that only Spark can list
+
+
+def update_lake_indexes(
+    spark: SparkSession, folders: Sequence[str]
+) -> tuple[list[LakeIndexReport], list[FileFailure]]:
+    """Update all lake indexes with files of some local folders, also those of folders above.
+
+    Facts about files that were replaced or removed are dropped.
+
+    Args:
+        spark: The session.
+        folders: The folders.
+
+    Returns:
+        The reports, and the lake indexes that could not be updated.
+    """
+    reports, failures = [], []
+    found = {one.path: one for folder in folders for one in LakeIndexFolder.find(folder)}
+    for path, one in found.items():
+        try:
+            report = build_lake_index(spark, one.root, one.location) if one.names() else None
+        except (IntarsiaError, OSError) as error:
+            failures.append(FileFailure(path, error))
+            continue
+        if report is not None:
+            reports.append(report)
+    return reports, failures
 
 
 def facts_reader(

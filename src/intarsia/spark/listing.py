@@ -412,6 +412,15 @@ def _exists(spark: SparkSession, name: str) -> bool:
 Source: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
 
+def refresh(spark: SparkSession, source: Source) -> None:
+    """Let the session forget what it has cached of a lake: listings, and rows."""
+    for name in paths_of(source):
+        if location_of(spark, name) == name:
+            spark.catalog.refreshByPath(name)
+        else:
+            spark.catalog.refreshTable(name)
+
+
 @dataclass(frozen=True)
 class LakeFiles:
     """The files of a lake.

@@ -15,8 +15,9 @@ import pyarrow as pa
 from intarsia.amounts import count, size
 from intarsia.embed.attach import checked_indexes
 from intarsia.embed.report import Note, Progress, distinct_names
-from intarsia.embed.structures import Attachables
+from intarsia.embed.structures import Attachable, Attachables
 from intarsia.errors import UnsupportedFeatureError, WriteError
+from intarsia.file import ParquetInput
 from intarsia.spark.checksums import (
     Checksums,
     batches_of_counted_rows,
@@ -27,14 +28,18 @@ from intarsia.spark.checksums import (
 )
 from intarsia.spark.clustering import Clustering, arranged, check_partition_columns
 from intarsia.spark.job import TaskProgress, collect_rows, reporter
+from intarsia.spark.lake_index import update_lake_indexes
 from intarsia.spark.listing import (
     Source,
+    SourceFile,
     exact_path,
     find_table,
     fixed_folder,
     list_files,
+    location_of,
     paths_of,
     python_path,
+    refresh,
     refuse_managed_folder,
     source_files,
     uncached,
@@ -43,8 +48,9 @@ from intarsia.spark.part_files import OUTCOME, PartOptions, Staging, outcome_of,
 from intarsia.spark.sessions import map_in_arrow
 from intarsia.spark.shipping import pack_index
 from intarsia.spark.spark_types import quoted
-from intarsia.storage import local_path
+from intarsia.storage import LocalFile, local_path
 from intarsia.write import Writer, WriteReport
+from intarsia.write.form import indexes_of
 from intarsia.write.output import dry_run
 from intarsia.write.sorting import SortBy
 
@@ -141,6 +147,9 @@ TARGET_FILE_SIZE = 128 << 20
 #: The default number of rows per page: a lookup reads one page of each column.
 ROWS_PER_PAGE = 4096
 
+#: Number of files whose indexes a rewrite in place keeps.
+_SAMPLED = 16
+
 #: Types whose values the files preserve; a name may be followed by parameters.
 _TYPES = (
     "boolean",
@@ -162,8 +171,9 @@ _TYPES = (
 def optimize(
     spark: SparkSession,
     source: Source,
-    destination: str | os.PathLike[str],
+    destination: str | os.PathLike[str] | None = None,
     *,
+    in_place: bool = False,
     sort_by: SortBy | None = None,
     zorder_by: str | Sequence[str] | None = None,
     hilbert_by: str | Sequence[str] | None = None,
@@ -171,23 +181,30 @@ def optimize(
     target_file_size: int = TARGET_FILE_SIZE,
     rows_per_page: int = ROWS_PER_PAGE,
     compression: str = "zstd",
-    indexes: Attachables = (),
+    indexes: Attachables | None = None,
     progress: Progress | bool = True,
 ) -> OptimizeReport:
-    """Rewrite a lake into a new folder, sorted, with pages sized for lookups, and with indexes.
+    """Rewrite a lake into a new folder or in place, sorted, with pages sized for lookups, and with indexes.
 
     Spark sorts the rows. Its tasks write files as `intarsia.Writer` does: with a page index, dictionaries
     only for columns whose values repeat, and timestamps as microseconds in UTC, which have bounds. Before
     the destination appears, the number of rows and a checksum of all columns, as Spark reads them from the
     new files, are compared with those of the rows that were read from the source.
-    The source is not changed. The destination appears with all of its files, or not at all.
+    The source is not changed, unless it is rewritten in place. The destination appears with all of its files,
+    or not at all.
 
     Args:
         spark: The session; classic or Connect. The executors need this package, as for `index`.
         source: A path as for ``spark.read.parquet``, a list of these, or the name of a table in the catalog.
             The rewritten rows have the columns of all files.
         destination: A local folder, or one that all machines share. It is empty or does not exist. Its
-            parent folder must be writable, because the files are written beside it first.
+            parent folder must be writable, because the files are written beside it first. None with
+            ``in_place``.
+        in_place: Replace the files of the source, which is one folder, or a table with one, such as to merge
+            small files. The rewritten folder is complete beside the old one before the two are exchanged
+            atomically, which takes Linux and a local file system. So readers see the old files or the new
+            ones; a reader that has listed the old ones fails when it opens them. Other files of the folder
+            stay, also those that are written meanwhile. Until the end, it takes space for both.
         sort_by: A column, or several with optional directions, as in ``["a", ("b", "descending")]``. Nulls
             are last. Files have disjoint ranges.
         zorder_by: Columns to cluster by, along a Z-order curve. All of them have the same weight.
@@ -198,7 +215,8 @@ def optimize(
             smaller in partitions with few rows.
         rows_per_page: Maximum number of rows per page, the unit that a lookup reads.
         compression: As for `intarsia.Writer`.
-        indexes: The indexes to embed, as for `index`.
+        indexes: The indexes to embed, as for `index`. By default none; in place, those of up to 16 files of
+            the source.
         progress: Called as ``progress(done, total, label)`` with tasks of the current job; True to print a
             line on stderr if it is a terminal.
 
@@ -212,6 +230,7 @@ def optimize(
             new files differ from the source, which may have changed. The destination is then not created.
         ColumnNotFoundError: If an argument names a column that does not exist.
         IndexBuildError: If an index cannot be built on its columns.
+        ValueError: If there is a destination and ``in_place``, or neither.
         AnalysisException: If Spark cannot read the source.
 
     Example:
@@ -222,19 +241,26 @@ def optimize(
     """
     started = time.perf_counter()
     show = reporter(progress, "tasks")
-    target = _local_destination(destination)
+    if (destination is None) is not in_place:
+        raise ValueError("pass a destination, or in_place=True")
+    target = None if destination is None else _local_destination(destination)
     frame, folders, found_partitions = source_rows(spark, source)
-    _refuse_overlap(target, folders)
+    if target is None:
+        target = _own_folder(spark, source, frame)
+    else:
+        _refuse_overlap(target, folders)
     schema = arrow_schema_of(frame)
     clustering = Clustering.of(schema, sort_by, zorder_by, hilbert_by)
     names = [partition_by] if isinstance(partition_by, str) else partition_by
     partitions = tuple(found_partitions if names is None else names)
     check_partition_columns(partitions, schema, clustering)
     file_schema = pa.schema([field for field in schema if field.name not in partitions])
+    if indexes is None:
+        indexes = _indexes_of_files(frame, file_schema) if in_place else ()
     requested = checked_indexes(indexes)
     _check_sizes(target_file_size, rows_per_page)
     dry_run(file_schema, target, requested, compression, None)
-    with Staging(target) as staging:
+    with Staging(target, is_replaced=in_place) as staging:
         show(0, 0, "reading")
         files = source_files(spark, frame)
         num_bytes, num_rows = sum(file.size for file in files), frame.count()
@@ -267,8 +293,11 @@ def optimize(
             same_count = found.num_rows == num_rows
             columns = different_columns(spark, frame, after, verifying) if same_count else []
             raise _differ(num_rows, found.num_rows, target, columns)
-        staging.publish()
+        staging.publish(_below(target, files) if in_place else {})
         published = [replace(report, path=staging.published(report.path)) for report in written]
+    if in_place:
+        refresh(spark, source)
+        update_lake_indexes(spark, [target])
     show(1, 1, "done")
     return OptimizeReport(
         target,
@@ -319,6 +348,54 @@ def source_rows(spark: SparkSession, source: Source) -> tuple[DataFrame, list[st
     listing = list_files(frame, paths)
     found = {name for file in (listing.files if listing else ()) for name, _ in file.partition}
     return frame, folders, [name for name in frame.columns if name in found]
+
+
+def _own_folder(spark: SparkSession, source: Source, frame: DataFrame) -> str:
+    """Return the folder of a source that is rewritten in place.
+
+    Raises:
+        WriteError: If it is not one local folder with all files.
+    """
+    names = [local_path(python_path(location_of(spark, name))) for name in paths_of(source)]
+    folder = os.path.realpath(names[0] or "") if len(names) == 1 else ""
+    if not names or names[0] is None or not os.path.isdir(folder):
+        raise WriteError(
+            f"{source}: only one local folder can be rewritten in place; pass its path", reason="not-a-folder"
+        )
+    for uri in frame.inputFiles():
+        if not os.path.realpath(os.path.dirname(python_path(uri))).startswith(folder):
+            raise WriteError(
+                f"{folder}: the file {uri} of the source is in another folder, so the folder cannot be "
+                "rewritten in place; pass a destination",
+                reason="files-elsewhere",
+                path=folder,
+            )
+    return folder
+
+
+def _below(target: str, files: Sequence[SourceFile]) -> dict[str, tuple[int, int]]:
+    """Return the states of files by their paths in a folder."""
+    paths = {_real_path(file): (file.size, file.modified) for file in files}
+    return {os.path.relpath(path, target): state for path, state in paths.items()}
+
+
+def _real_path(file: SourceFile) -> str:
+    folder, name = os.path.split(python_path(file.uri))
+    return os.path.join(os.path.realpath(folder), name)
+
+
+def _indexes_of_files(frame: DataFrame, schema: pa.Schema) -> list[Attachable]:
+    """Return the indexes of some files of a frame on columns of the new files."""
+    uris = sorted(frame.inputFiles())
+    found: dict[str, Attachable] = {}
+    for uri in uris[:: max(1, len(uris) // _SAMPLED)][:_SAMPLED]:
+        with ParquetInput(LocalFile(python_path(uri))) as file:
+            for index in indexes_of(file):
+                roots = [name if isinstance(name, str) else name[0] for name in index.columns]
+                if all(root in schema.names or root.partition(".")[0] in schema.names for root in roots):
+                    granularity = getattr(index, "granularity", "")
+                    found.setdefault(f"{index.kind} {index.columns} {granularity}", index)
+    return list(found.values())
 
 
 def _refuse_overlap(target: str, folders: Sequence[str]) -> None:

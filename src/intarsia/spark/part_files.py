@@ -22,6 +22,7 @@ from intarsia.embed.report import Note
 from intarsia.errors import IntarsiaError, WriteError
 from intarsia.lake.discovery import HIVE_NULL
 from intarsia.spark.checksums import Checksums
+from intarsia.spark.in_place import States, check_exchange, finish, swap
 from intarsia.spark.shipping import Shipped, unpack_index
 from intarsia.storage.posix import lock_file
 from intarsia.write import Writer, WriteReport
@@ -228,8 +229,10 @@ class Staging:
 
     Args:
         destination: A local folder that is empty or does not exist.
+        is_replaced: Whether the files of the destination are replaced, so that it need not be empty.
 
     Attributes:
+        folder: The folder with all of these.
         attempts: The folder below which tasks write.
         data: The folder of the files that count.
 
@@ -237,7 +240,8 @@ class Staging:
         WriteError: If the destination has files.
     """
 
-    def __init__(self, destination: str) -> None:
+    def __init__(self, destination: str, *, is_replaced: bool = False) -> None:
+        self._is_replaced = is_replaced
         self._destination = os.path.realpath(destination)
         self._held = ExitStack()
         parent, name = os.path.split(self._destination)
@@ -248,19 +252,25 @@ class Staging:
         prefix = f".{name}.intarsia-"
         for entry in os.listdir(parent):
             if entry.startswith(prefix):
-                _remove_if_abandoned(os.path.join(parent, entry))
-        self._folder = os.path.join(parent, prefix + secrets.token_hex(8))
-        self.attempts = os.path.join(self._folder, _ATTEMPTS)
-        self.data = os.path.join(self._folder, _DATA)
+                _remove_if_abandoned(os.path.join(parent, entry), self._destination)
+        self.folder = os.path.join(parent, prefix + secrets.token_hex(8))
+        self.attempts = os.path.join(self.folder, _ATTEMPTS)
+        self.data = os.path.join(self.folder, _DATA)
 
     def __enter__(self) -> Staging:
-        os.mkdir(self._folder)
-        self._held.callback(shutil.rmtree, self._folder, ignore_errors=True)
-        lock = os.open(os.path.join(self._folder, _LOCK), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
+        os.mkdir(self.folder)
+        self._held.callback(_remove, self.folder)
+        lock = os.open(os.path.join(self.folder, _LOCK), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
         self._held.callback(os.close, lock)
         lock_file(lock, wait=False)
         os.mkdir(self.attempts)
         os.mkdir(self.data)
+        if self._is_replaced:
+            try:
+                check_exchange(self.attempts, self._destination)
+            except BaseException:
+                self._held.close()
+                raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -272,6 +282,8 @@ class Staging:
         Raises:
             WriteError: If it has files, or is a file.
         """
+        if self._is_replaced:
+            return
         try:
             if not os.path.lexists(self._destination) or not os.listdir(self._destination):
                 return
@@ -287,12 +299,18 @@ class Staging:
         os.rename(path, target)
         return target
 
-    def publish(self) -> None:
-        """Rename the data to the destination.
+    def publish(self, rewritten: States) -> None:
+        """Rename the data to the destination, or exchange the two.
+
+        Args:
+            rewritten: The files of the destination that are replaced.
 
         Raises:
-            WriteError: If the destination has files by then.
+            WriteError: If the destination has files by then, or files that are replaced have changed.
         """
+        if self._is_replaced:
+            swap(self.folder, self.data, self._destination, rewritten)
+            return
         with suppress(FileNotFoundError):
             os.chmod(self.data, stat.S_IMODE(os.stat(self._destination).st_mode))
         try:
@@ -306,7 +324,16 @@ class Staging:
         return os.path.join(self._destination, os.path.relpath(path, self.data))
 
 
-def _remove_if_abandoned(folder: str) -> None:
+def _remove(folder: str) -> None:
+    """Remove a staging folder; the lock is last, because the next run finds the rest by it."""
+    for entry in os.listdir(folder):
+        if entry != _LOCK:
+            path = os.path.join(folder, entry)
+            shutil.rmtree(path, ignore_errors=True) if os.path.isdir(path) else os.unlink(path)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_if_abandoned(folder: str, destination: str) -> None:
     """Remove the files of a run that was killed, whose lock is free."""
     try:
         lock = os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CLOEXEC)
@@ -314,7 +341,8 @@ def _remove_if_abandoned(folder: str) -> None:
         return
     try:
         if lock_file(lock, wait=False):
-            shutil.rmtree(folder, ignore_errors=True)
+            finish(folder, os.path.join(folder, _DATA), destination)
+            _remove(folder)
     finally:
         os.close(lock)
 

@@ -148,6 +148,17 @@ class FileForm:
         )
 
 
+def indexes_of(file: ParquetInput) -> list[Attachable]:
+    """Return the Bloom filters of columns outside lists, and the embedded indexes of a file.
+
+    Raises:
+        IndexBuildError: If it has an index of a kind that no installed package has.
+    """
+    leaves = file.footer.leaves
+    filters = [Bloom(one.column, one.fpp) for one in _bloom_filters(file) if leaves[one.ordinal].is_flat]
+    return [*filters, *_embedded(find_original(file))]
+
+
 def _shape(leaf: Leaf) -> tuple[object, ...]:
     physical, length = leaf.type, leaf.element.type_length or 0
     if physical == Type.INT96:
@@ -271,7 +282,7 @@ def _completing(file: ParquetInput) -> Iterator[Attachable]:
         yield Statistics()
 
 
-def _bloom_filters(file: ParquetInput) -> Iterator[Bloom]:
+def _bloom_filters(file: ParquetInput) -> Iterator[_BloomOfLeaf]:
     for leaf in file.footer.leaves:
         found = next((meta for meta in _chunks(file, leaf) if meta.bloom_filter_offset), None)
         if found is not None:

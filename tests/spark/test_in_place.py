@@ -1,0 +1,196 @@
+"""`ias.optimize(…, in_place=True)`: readers see the old files or the new ones, and no file is lost."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import intarsia as ia
+from intarsia import spark as ias
+from intarsia.errors import UnsupportedFeatureError, WriteError
+from intarsia.spark.in_place import states_of
+from intarsia.spark.part_files import Staging
+from tests.child import KILLED_AT_A_CALL, run
+from tests.spark.test_indexing import write_lake
+
+
+def write(folder, names, start):
+    """Write files with the rows 0 to 99; their names tell the old state from the new one."""
+    rows = 100 // len(names)
+    for ordinal, name in enumerate(names):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"id": range(ordinal * rows, (ordinal + 1) * rows)}), path)
+
+
+OLD = ["p=0/a.parquet", "p=0/b.parquet", "p=1/c.parquet", "p=1/d.parquet"]
+NEW = ["p=0/n.parquet", "p=1/m.parquet"]
+
+
+@pytest.fixture
+def lake(tmp_path):
+    folder = tmp_path / "lake"
+    write(folder, OLD, 0)
+    (folder / "_SUCCESS").touch()
+    (folder / "p=0" / ".a.parquet.crc").touch()
+    (folder / "notes.txt").write_text("notes")
+    return folder
+
+
+def rows_of(lake):
+    paths = sorted(lake.rglob("*.parquet"))
+    return sorted(row for path in paths for row in pq.read_table(path, partitioning=None)["id"].to_pylist())
+
+
+def rewritten(lake):
+    return {path: state for path, state in states_of(str(lake)).items() if path in OLD}
+
+
+def test_the_folders_are_exchanged(lake):
+    before = lake.stat()
+    with Staging(str(lake), is_replaced=True) as staging:
+        write(Path(staging.data), NEW, 0)
+        staging.publish(rewritten(lake))
+    assert rows_of(lake) == list(range(100))
+    assert sorted(states_of(str(lake))) == ["_SUCCESS", "notes.txt", *NEW]
+    assert os.listdir(lake.parent) == ["lake"]
+    assert lake.stat().st_mode == before.st_mode
+
+
+def test_a_file_that_has_changed(lake):
+    with Staging(str(lake), is_replaced=True) as staging:
+        write(Path(staging.data), NEW, 0)
+        known = rewritten(lake)
+        write(lake / "other", ["a.parquet"], 0)
+        os.replace(lake / "other" / "a.parquet", lake / OLD[0])
+        with pytest.raises(WriteError) as caught:
+            staging.publish(known)
+    assert caught.value.reason == "source-changed"
+    assert {*OLD, "_SUCCESS", "notes.txt"} <= {*states_of(str(lake))}
+    assert not {*NEW} & {*states_of(str(lake))}
+    assert os.listdir(lake.parent) == ["lake"]
+
+
+def test_what_cannot_be_exchanged(lake):
+    (lake / "_spark_metadata").mkdir()
+    with pytest.raises(UnsupportedFeatureError) as caught, Staging(str(lake), is_replaced=True):
+        pass
+    assert caught.value.reason == "listed-by-sink"
+    assert os.listdir(lake.parent) == ["lake"]
+
+
+#: Exchanges a lake, and is killed at a call. Another program writes a file at the last moment.
+PROGRAM = (
+    KILLED_AT_A_CALL
+    + """
+import pyarrow as pa, pyarrow.parquet as pq
+from intarsia.spark.in_place import states_of
+from intarsia.spark.part_files import Staging
+lake, late = sys.argv[1], sys.argv[3]
+known = {path: state for path, state in states_of(lake).items() if path in sys.argv[4:]}
+staging = Staging(lake, is_replaced=True)
+with staging:
+    for ordinal in range(2):
+        path = os.path.join(staging.data, f"p={ordinal}", "mn"[ordinal] + ".parquet")
+        os.mkdir(os.path.dirname(path))
+        pq.write_table(pa.table({"id": range(ordinal * 50, ordinal * 50 + 50)}), path)
+    def write_late(fd, fsync=os.fsync):
+        fsync(fd)
+        if late:
+            pq.write_table(pa.table({"id": [1000]}), os.path.join(lake, "p=1", "late.parquet"))
+    os.fsync = write_late
+    for name in ("stat", "link", "fsync", "rename", "scandir", "unlink", "rmdir", "makedirs"):
+        setattr(os, name, counted(getattr(os, name)))
+    staging.publish(known)
+print(count)
+"""
+)
+
+
+@pytest.mark.parametrize("late", ["", "late"])
+def test_killed_at_every_call(lake, tmp_path, late):
+    """The lake has the old or the new rows; the next run removes what is left, and loses no late file."""
+    saved = shutil.copytree(lake, tmp_path / "saved")
+    calls = int(run(PROGRAM, lake, -1, late, *OLD))
+    assert calls > 20
+    states = set()
+    for call in range(1, calls + 1):
+        shutil.rmtree(lake)
+        shutil.copytree(saved, lake)
+        run(PROGRAM, lake, call, late, *OLD)
+        found = rows_of(lake)
+        assert found[:100] == list(range(100))
+        states.add((lake / NEW[0]).exists() or (lake / "p=0" / "m.parquet").exists())
+        with Staging(str(lake), is_replaced=True):
+            pass
+        wrote = (lake / "p=1" / "late.parquet").exists()
+        assert rows_of(lake) == [*range(100), *([1000] if wrote else [])]
+        # it is written before the exchange, so it exists if the lake was exchanged
+        assert wrote or not late or not (lake / "p=0" / "m.parquet").exists()
+        assert {"_SUCCESS", "notes.txt"} <= {*os.listdir(lake)}
+        assert not [file for other in tmp_path.glob(".lake.*") for file in other.iterdir()]
+    assert states == {True, False}
+
+
+#: Reads a lake again and again, as plain readers do; prints the numbers of rows that it has read.
+READER = """
+import os, sys
+import pyarrow.parquet as pq
+lake, found, failed = sys.argv[1], set(), 0
+print("ready", flush=True)
+while not os.path.exists(sys.argv[2]):
+    try:
+        paths = [os.path.join(parent, name) for parent, _, names in os.walk(lake) for name in names]
+        rows = [row for path in paths if path.endswith(".parquet")
+                for row in pq.read_table(path, partitioning=None)["id"].to_pylist()]
+    except OSError:
+        failed += 1
+        continue
+    found.add(tuple(sorted(rows)) == tuple(range(100)))
+print(found, failed)
+"""
+
+
+def test_readers_see_the_old_or_the_new_files(lake, tmp_path):
+    reader = subprocess.Popen(
+        [sys.executable, "-c", READER, lake, tmp_path / "stop"], stdout=subprocess.PIPE, text=True
+    )
+    assert reader.stdout.readline() == "ready\n"
+    for _ in range(40):
+        names = [path for path in states_of(str(lake)) if path.endswith(".parquet")]
+        with Staging(str(lake), is_replaced=True) as staging:
+            write(Path(staging.data), NEW if OLD[0] in names else OLD, 0)
+            staging.publish({path: state for path, state in states_of(str(lake)).items() if path in names})
+    (tmp_path / "stop").touch()
+    assert reader.stdout.read().startswith("{True} ")
+    reader.wait()
+    reader.stdout.close()
+
+
+@pytest.mark.spark
+def test_small_files_are_merged(spark, tmp_path):
+    lake = Path(write_lake(tmp_path / "lake", files=6, rows_of_each=200))
+    ia.attach(lake, [ia.Distinct("s"), ia.Bloom("x"), ia.PageIndex()])
+    (lake / "_notes.txt").write_text("notes")
+    expected = sorted(map(tuple, spark.read.parquet(str(lake)).collect()))
+    cached = spark.read.parquet(str(lake)).cache()
+    assert cached.count() == 1_200
+    report = ias.optimize(spark, str(lake), in_place=True, sort_by="x", progress=False)
+    assert (report.files_before, report.files_after, report.num_rows) == (6, 2, 1_200)
+    assert {"distinct(s):page", "bloom(x)"} <= {*report.built}
+    assert sorted(map(tuple, spark.read.parquet(str(lake)).collect())) == expected
+    cached.unpersist()
+    assert sorted(os.listdir(lake)) == ["_notes.txt", "p=0", "p=1"]
+    assert os.listdir(tmp_path) == ["lake"]
+    assert all(ia.verify(path).ok for path in lake.rglob("*.parquet"))
+    for arguments in ({}, {"destination": str(tmp_path / "new"), "in_place": True}):
+        with pytest.raises(ValueError, match="in_place"):
+            ias.optimize(spark, str(lake), **arguments)
+    with pytest.raises(WriteError) as caught:
+        ias.optimize(spark, str(next(lake.rglob("*.parquet"))), in_place=True, progress=False)
+    assert caught.value.reason == "not-a-folder"
