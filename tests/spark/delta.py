@@ -5,6 +5,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.spark import lakes
 from tests.spark.comparing import settings
 from tests.spark.random_queries import check_plans, check_predicates
 from tests.spark.skipping import SWITCH, scans
+from tests.spark.test_faults import descendants
 
 #: The settings of a session, apart from ``spark.jars`` and ``spark.sql.extensions``.
 SESSION = {
@@ -344,7 +346,15 @@ def check_faults(spark):
     def dead(request):
         raise OSError("dead")
 
-    answers = (dead, lambda request: "{", lambda request: '{"files": 3, "kept": []}', lambda request: "{}")
+    wrong = (
+        {},
+        {"files": 3, "kept": []},
+        {"files": 8, "kept": [[9, 1]]},
+        {"files": 8, "kept": [["x"]]},
+        {"files": 8, "kept": [[0, 1, 5]]},
+        {"files": 8, "unplanned": [77], "kept": []},
+    )
+    answers = (dead, lambda _: "{", *(lambda _, answer=answer: json.dumps(answer) for answer in wrong))
     for answer in answers:
         ias.enable(spark, planner=answer)
         assert run(spark, query)[0] == expected
@@ -416,8 +426,18 @@ def check_configured(spark):
     frame = spark.sql(f"SELECT * FROM {table} WHERE u BETWEEN 15200 AND 16800")
     rows = sorted(map(str, frame.collect()))
     assert sum(files for files, _ in scans(frame)) == 1, frame._jdf.queryExecution().toString()
+    query = f"SELECT * FROM {table} WHERE u BETWEEN 15200 AND 16800"
     with settings(spark, {SWITCH: "false"}):
-        assert rows == run(spark, f"SELECT * FROM {table} WHERE u BETWEEN 15200 AND 16800")[0]
+        assert rows == run(spark, query)[0]
+    killed = descendants("intarsia.spark.serving")
+    assert killed
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    assert run(spark, query)[0] == rows
+    found, frame = run(spark, query)  # planned by another process
+    assert found == rows
+    assert sum(files for files, _ in scans(frame)) == 1
+    assert set(descendants("intarsia.spark.serving")).isdisjoint(killed)
     attach(source())
     frame = spark.read.parquet(source()).where("u = 10400")
     assert frame.collect()
