@@ -138,7 +138,11 @@ def test_demo(run, tmp_path, monkeypatch):
     assert max(map(len, done.stdout.partition("Total time:")[0].splitlines())) <= 80
     assert [path.name for path in tmp_path.iterdir()] == [folder]  # Spark left no files behind
 
-    lines = [line.strip() for line in done.stdout.partition("To try next:")[2].splitlines() if line.strip()]
+    steps, _, last = done.stdout.partition("To try next:")[2].partition("What the first query reads")
+    drawn = Path(folder) / "map.html"
+    assert last == f", page by page: open {drawn} in a browser.\n"
+    assert "LEX" in drawn.read_text(encoding="utf-8")
+    lines = [line.strip() for line in steps.splitlines() if line.strip()]
     commands = [shlex.split(line) for line in lines]
     arguments = [words[place_of_command(words) + 1 :] for words in commands]
     assert [words[0] for words in arguments] == ["query", "explain", "inspect", "verify", "detach"]
