@@ -28,7 +28,8 @@ def test_the_wheel_has_the_package_only(built):
     sources = {f"intarsia/{path.relative_to(package).as_posix()}" for path in package.rglob("*.py")}
     others = {name for name in names if not name.startswith("intarsia-")} - sources
     assert sources <= names
-    assert others == {"intarsia/py.typed", "intarsia/spark/jars/intarsia-spark.jar"}
+    drawing = {f"intarsia/picture/page.{suffix}" for suffix in ("css", "html", "js")}
+    assert others == {"intarsia/py.typed", "intarsia/spark/jars/intarsia-spark.jar", *drawing}
 
 
 def test_the_source_distribution_has_what_the_tests_need(built):

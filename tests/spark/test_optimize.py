@@ -459,7 +459,7 @@ def test_attempts_that_spark_does_not_report_leave_nothing(tmp_path):
         *reports, read = map(outcome_of, attempts[1])
         assert read == Checksums(10, 10)
         kept = [staging.accept(report.path) for report in reports]
-        staging.publish()
+        staging.publish({})
     assert sorted(contents(tmp_path / "out")) == sorted(map(staging.published, kept))
     assert [Path(path).parent.name for path in sorted(kept)] == (
         ["p=__HIVE_DEFAULT_PARTITION__"] * 2 + ["p=a"] * 2

@@ -210,7 +210,8 @@ FACTORY = "mapreduce.outputcommitter.factory.scheme.s3a"
 @pytest.fixture
 def committer(request, enabled, tmp_path):
     """The name of a committer; the default of Spark if it is empty."""
-    values = {"fs.s3a.buffer.dir": str(tmp_path / "buffer")}
+    # file systems that other tests opened have the settings of those
+    values = {"fs.s3a.buffer.dir": str(tmp_path / "buffer"), "fs.s3a.impl.disable.cache": "true"}
     if request.param:
         values["fs.s3a.committer.name"] = request.param
         values["fs.s3a.committer.staging.tmp.path"] = f"file:{tmp_path}/staging"

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import intarsia as ia
+from tests.lake.index.lakes import age
 
 WITHOUT_POSIX = """
 import os, sys
@@ -52,6 +53,7 @@ print(table.aggregate("sum(x)", "x < 20000")["x"]["sum"], len(ia.open(sys.argv[1
 def test_nothing_is_written(tmp_path):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"x": range(10_000)}), path)
+    age(path)
     before = path.read_bytes()
     code = """
 import pyarrow as pa

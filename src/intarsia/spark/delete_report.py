@@ -63,7 +63,7 @@ class DeleteReport:
         >>> erased = ErasedFile("lake/a.parquet", False, 1000, 3, 90_000, 89_000)
         >>> print(DeleteReport("parquet", 3, 30, (erased,), 997, seconds=1.5))
         3 rows deleted in 1.5 s: 1 of 30 files rewritten, 0 removed
-        90 kB became 89 kB; 997 rows read again, and none of them matches
+        90.0 kB became 89.0 kB; 997 rows read again, and none of them matches
     """
 
     format: str
