@@ -118,8 +118,8 @@ def read(
             of a table in the catalog.
         where: A predicate in Spark SQL. Conditions that Intarsia does not support prune nothing, but other
             conditions in the same AND still do. On Spark Connect, a ``Column`` and functions such as
-            ``startswith`` prune nothing. A pyarrow expression (see docs/expressions.md) becomes Spark SQL, and
-            Spark compares by its own rules.
+            ``startswith`` prune nothing. A pyarrow expression (see docs/expressions.md) becomes Spark SQL,
+            and Spark compares by its own rules.
         columns: Columns of the result; None for all.
         mode: What is read. `last_read` returns the choice, and the reason for it.
 
