@@ -482,7 +482,8 @@ def check_changed_files(spark):
         frames[name] = frame.select("*")
         for one in frames.values():
             assert run(spark, lambda one=one: one) == expected
-        assert read_row_groups(ias.last_skips(spark)) == (2 if name == "indexed" else 0)
+        # files of a snapshot never get other rows, so plans outlive the indexes that they were made with
+        assert read_row_groups(ias.last_skips(spark)) == 2
     # another layout of the same rows: the offsets in the manifest are those of the first one
     first = files_of(spark, table)[0]
     rows = pq.read_table(first)
