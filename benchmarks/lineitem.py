@@ -45,13 +45,7 @@ def make_files(folder: Path, scale: float) -> list[File]:
         for name in ("lineitem", "lineitem-attached", "lineitem-rewritten")
     )
     if not plain.exists():
-        program = find_program()
-        if program is None:
-            raise MissingProgramError(f"lineitem {NEEDS}")
-        made = folder / "tpch"
-        command = [program, "parquet", "-s", str(scale), "--tables=lineitem", f"--output-dir={made}"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        (made / "lineitem.parquet").rename(plain)
+        generate(folder / "tpch", scale).rename(plain)
     if not attached.exists():
         part = attached.with_suffix(".part")
         shutil.copyfile(plain, part)
@@ -66,6 +60,20 @@ def make_files(folder: Path, scale: float) -> list[File]:
         File("attached", str(attached), "the same after ia.attach(path, [ia.RowMap('l_partkey')])"),
         File("rewritten", str(rewritten), f"the same by ia.write_table, {ROWS_PER_PAGE:,} rows per page"),
     ]
+
+
+def generate(folder: Path, scale: float) -> Path:
+    """Write the table into a folder; return its path.
+
+    Raises:
+        MissingProgramError: If the program that generates it is not installed.
+    """
+    program = find_program()
+    if program is None:
+        raise MissingProgramError(f"lineitem {NEEDS}")
+    command = [program, "parquet", "-s", str(scale), "--tables=lineitem", f"--output-dir={folder}"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return folder / "lineitem.parquet"
 
 
 def find_program() -> str | None:

@@ -7,13 +7,12 @@ Needs tpchgen-cli, which generates the table; 0.1 has 600,000 rows.
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import intarsia as ia
+from benchmarks.lineitem import generate
 
 #: What a user of this table asks, and why an index helps or does not.
 QUERIES = {
@@ -25,23 +24,7 @@ QUERIES = {
 COLUMNS = ["l_orderkey", "l_extendedprice"]
 
 
-def find_program() -> str | None:
-    """Find tpchgen-cli in this environment or in PATH."""
-    name = "tpchgen-cli"
-    return shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
-
-
-def generate(folder: Path, scale: str) -> Path:
-    """Write the table with tpchgen-cli; return its path."""
-    program = find_program()
-    if program is None:
-        raise SystemExit("needs tpchgen-cli: pip install tpchgen-cli")
-    command = [program, "parquet", "-s", scale, "--tables=lineitem", f"--output-dir={folder}"]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return folder / "lineitem.parquet"
-
-
-def main(scale: str = "0.1") -> None:
+def main(scale: float = 0.1) -> None:
     """Generate, advise, attach, and query before and after."""
     with tempfile.TemporaryDirectory(prefix="lineitem-") as folder:
         path = generate(Path(folder), scale)
@@ -63,4 +46,4 @@ def main(scale: str = "0.1") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*map(float, sys.argv[1:]))

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from benchmarks.lineitem import find_program
 from examples import git_log, lineitem
 
 
@@ -29,9 +30,9 @@ def test_git_log(tmp_path, capsys):
     assert "with indexes: 1 of 2 files opened" in printed
 
 
-@pytest.mark.skipif(lineitem.find_program() is None, reason="needs tpchgen-cli")
+@pytest.mark.skipif(find_program() is None, reason="needs tpchgen-cli")
 def test_lineitem(capsys):
-    lineitem.main("0.01")
+    lineitem.main(0.01)
     printed = capsys.readouterr().out.splitlines()
     for where in lineitem.QUERIES:
         assert sum(line.startswith(where.ljust(36)) for line in printed) == 1

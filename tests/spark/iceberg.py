@@ -20,7 +20,7 @@ from tests.lake.index.lakes import age
 from tests.spark import lakes
 from tests.spark.comparing import settings
 from tests.spark.random_queries import check_plans, check_predicates
-from tests.spark.skipping import SWITCH
+from tests.spark.skipping import SWITCH, metrics_of
 
 #: Iceberg 1.12 and later read a file of up to 1 MiB at once, and refuse it if indexes have made it longer.
 LARGE = 1_100_000
@@ -119,23 +119,7 @@ def read_row_groups(skips):
 
 def output_rows(frame):
     """Return the number of rows that come out of the scans of a frame that ran."""
-    found = []
-
-    def walk(plan):
-        name = plan.getClass().getSimpleName()
-        if name == "AdaptiveSparkPlanExec":
-            return walk(plan.executedPlan())
-        if name == "BatchScanExec":
-            found.append(plan.metrics().apply("numOutputRows").value())
-        if name.endswith("QueryStageExec"):
-            walk(plan.plan())
-        for children in (plan.children(), plan.subqueries()):
-            for place in range(children.size()):
-                walk(children.apply(place))
-        return None
-
-    walk(frame._jdf.queryExecution().executedPlan())
-    return found
+    return [rows for (rows,) in metrics_of(frame, ("BatchScanExec",), "numOutputRows")]
 
 
 # --- tables ----------------------------------------------------------------------------------------------

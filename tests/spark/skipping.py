@@ -115,15 +115,19 @@ def compare(spark, make, *, may_fail=False):
 
 def scans(frame):
     """Return the number of files, and the number of rows that came out, of each scan of a frame that ran."""
+    return metrics_of(frame, ("FileSourceScanExec", "SkippingScan"), "numFiles", "numOutputRows")
+
+
+def metrics_of(frame, names, *metrics):
+    """Return metrics of each part of the plan of a frame that ran whose class has one of these names."""
     found = []
 
     def walk(plan):
         name = plan.getClass().getSimpleName()
         if name == "AdaptiveSparkPlanExec":
             return walk(plan.executedPlan())
-        if name in ("FileSourceScanExec", "SkippingScan"):
-            metrics = plan.metrics()
-            found.append((metrics.apply("numFiles").value(), metrics.apply("numOutputRows").value()))
+        if name in names:
+            found.append(tuple(plan.metrics().apply(metric).value() for metric in metrics))
         if name.endswith("QueryStageExec"):
             walk(plan.plan())
         if name == "InMemoryTableScanExec":
