@@ -1,5 +1,6 @@
 """Delta tables in an enabled session. The checks run in a process with a Spark that Delta supports."""
 
+import contextlib
 import functools
 import json
 import os
@@ -8,6 +9,7 @@ import shutil
 import signal
 import tempfile
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -15,6 +17,7 @@ import pytest
 
 import intarsia as ia
 from intarsia import spark as ias
+from intarsia.spark.registering import DeltaLog
 from tests.lake.index.lakes import age
 from tests.spark import lakes
 from tests.spark.comparing import settings
@@ -367,6 +370,206 @@ def check_faults(spark):
     ias.disable(spark)
     assert run(spark, query)[0] == expected
     ias.enable(spark)
+
+
+def check_changed_files(spark):
+    """Frames that were planned before files changed have the rows of plain Spark."""
+    table = write(spark, "changed", enableDeletionVectors="true")
+    attach("changed")
+    spark.sql(f"DELETE FROM {table} WHERE i % 3000 = 1000")
+    query = f"SELECT * FROM {table} WHERE u IN (10400, 18400, 26400)"
+    with settings(spark, {SWITCH: "false"}):
+        expected, _ = run(spark, query)
+    assert expected
+    frames = [spark.sql(query)]
+    frames[0].collect()
+
+    def other_layout(path):
+        """Write the same rows, which have the same numbers, with other row groups."""
+        size = path.stat().st_size
+        pq.write_table(
+            pq.read_table(path, partitioning=None),
+            path,
+            row_group_size=50,
+            write_statistics=False,
+            compression="zstd",
+        )
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+        assert path.stat().st_size < size
+
+    for change in (ia.detach, lambda path: ia.attach(path, [ia.RowMap("u")]), ia.detach, other_layout):
+        frames.append(frames[0].select("*"))
+        frames[-1]._jdf.queryExecution().executedPlan()
+        for path in data_files("changed"):
+            change(path)
+            age(path)
+        for frame in [*frames, frames[0].select("*"), spark.sql(query)]:
+            assert sorted(map(str, frame.collect())) == expected
+
+
+# --- lengths in the log ----------------------------------------------------------------------------------
+
+
+def commits(folder):
+    """Return the actions of each commit of a table."""
+    paths = sorted(Path(folder, "_delta_log").glob("*.json"))
+    return [list(map(json.loads, path.read_text().splitlines())) for path in paths]
+
+
+def check_registered(spark):
+    """A commit gives files their new lengths; all other things in the log stay."""
+    table = write(
+        spark,
+        "registered",
+        "*",
+        "concat('a b%20+ü', bo) AS part",
+        partition_by=["part"],
+        enableDeletionVectors="true",
+        enableRowTracking="true",
+        enableChangeDataFeed="true",
+        checkpointInterval="3",
+    )
+    spark.sql(f"DELETE FROM {table} WHERE u = 16000")
+    query = f"SELECT *, _metadata.row_id, _metadata.row_commit_version FROM {table}"
+    before, _ = run(spark, query)
+    files = data_files("registered")
+    originals = {path: path.read_bytes() for path in files}
+    indexes = [ia.PageIndex(), ia.Bloom("u")]
+    assert ias.index(spark, table, indexes, progress=False).files_registered == 0
+    report = ias.index(spark, table, indexes, register=True, progress=False)
+    assert (report.files_unchanged, report.files_registered) == (len(files), len(files))
+    *older, newest = commits("registered")
+    (info,) = (action["commitInfo"] for action in newest if "commitInfo" in action)
+    assert info["operation"] == "Manual Update"
+    adds = {action["add"]["path"]: action["add"] for action in newest if "add" in action}
+    assert len(newest) == 1 + len(adds) == 1 + len(files)
+    last = {action["add"]["path"]: action["add"] for commit in older for action in commit if "add" in action}
+    assert any("deletionVector" in add for add in adds.values())
+    sizes = sorted(add.pop("size") for add in adds.values())
+    assert sizes == sorted(path.stat().st_size for path in files)
+    for add in adds.values():
+        old = last[add["path"]]
+        assert add.pop("modificationTime") > old.pop("modificationTime")
+        assert add.pop("dataChange") is False
+        assert {**add, "size": old["size"], "dataChange": old["dataChange"]} == old
+    for path in files:
+        age(path)
+    assert run(spark, query)[0] == before
+    _, saved = compare(spark, f"SELECT * FROM {table} WHERE u = 18400")
+    assert saved > 0
+    assert ia.open("delta+registered").count() == len(before)
+    # again, there is nothing to commit
+    assert ias.index(spark, "registered", indexes, register=True, progress=False).files_registered == 0
+    assert len(commits("registered")) == len(older) + 1
+    # readers rely on the lengths
+    for path in files:
+        for change in (ia.detach, lambda path: ia.attach(path, [ia.Distinct("u")])):
+            with pytest.raises(ia.ReplaceError) as caught:
+                change(path)
+            assert caught.value.reason == "registered-length"
+    assert {one.error.reason for one in ias.detach(spark, table, progress=False).failed} == {
+        "registered-length"
+    }
+    # the log remains one that Delta accepts: later commits, checkpoints, checksums, older versions
+    with settings(spark, {"spark.databricks.delta.checksum.mismatch.fatal": "true"}):
+        for command in (
+            f"UPDATE {table} SET s = 'x' WHERE u = 18400",
+            f"DELETE FROM {table} WHERE u = 19200",
+            f"INSERT INTO {table} SELECT * FROM {table} WHERE u = 800",
+        ):
+            spark.sql(command)
+    spark.sql("SET spark.databricks.delta.retentionDurationCheck.enabled = false")
+    spark.sql(f"VACUUM {table} RETAIN 0 HOURS")
+    for path, original in originals.items():
+        assert path.read_bytes().startswith(original)
+    assert list(Path("registered", "_delta_log").glob("*.checkpoint*"))
+    at = f"SELECT *, _metadata.row_id, _metadata.row_commit_version FROM {table} VERSION AS OF "
+    assert run(spark, f"{at} {len(older) - 1}")[0] == run(spark, f"{at} {len(older)}")[0] == before
+    changes = f"table_changes_by_path('{os.path.abspath('registered')}', {len(older)}, {len(older)})"
+    assert not spark.sql(f"SELECT * FROM {changes}").collect()
+    spark.sql(f"OPTIMIZE {table}")
+    new = set(data_files("registered")) - set(files)
+    call = f"CALL intarsia.index(table => '{table}', bloom => array('u'), register => true)"
+    assert {row.error for row in spark.sql(call).collect()} == {None}
+    adds = [action["add"] for action in commits("registered")[-1] if "add" in action]
+    assert {add["size"] for add in adds} <= {path.stat().st_size for path in new}
+
+
+def check_refused(spark):
+    """What cannot be registered is refused before a file changes, and a wrong commit is undone."""
+    mapped = {"columnMapping.mode": "name", "enableIcebergCompatV2": "true"}
+    tables = {write(spark, "compatible", "i", "u", **mapped): "unsupported-delta-feature"}
+    tables[source()] = "not-a-delta-table"
+    for table, reason in tables.items():
+        with pytest.raises(ia.UnsupportedFeatureError) as caught:
+            ias.index(spark, table, [ia.PageIndex()], register=True, progress=False)
+        assert caught.value.reason == reason
+    for path in data_files("compatible"):
+        assert ia.inspect(path).directory is None
+    table = write(spark, "undone")
+    rows, _ = run(spark, f"SELECT * FROM {table}")
+    spark.sql(f"INSERT INTO {table} SELECT * FROM {table} WHERE u = 800")
+    with pytest.raises(ia.WriteError) as caught:
+        DeltaLog(spark, table).check(1, {})
+    assert caught.value.reason == "registration-undone"
+    assert run(spark, f"SELECT * FROM {table}")[0] == rows
+
+
+def check_writers(spark):
+    """Transactions that commit while lengths are registered are not lost, and lose no rows."""
+    write(spark, "written", enableDeletionVectors="true")
+    shutil.copytree("written", "alone")
+    table, alone = named("written"), named("alone")
+    commands = [f"UPDATE {{}} SET i = i + 1 WHERE u = {u}" for u in range(8_000, 40_000, 8_000)]
+    done = registered = 0
+
+    def write_all():
+        for command in commands:
+            spark.sql(command.replace("{}", table))
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(write_all)
+        indexes = iter([ia.PageIndex(), *(ia.Bloom(name) for name in ("u", "i", "l", "s"))] * 100)
+        while not running.done():
+            with contextlib.suppress(ia.WriteError):  # the others were faster
+                report = ias.index(spark, table, [next(indexes)], register=True, progress=False)
+                registered += report.files_registered
+            done += 1
+        running.result()
+    for command in commands:
+        spark.sql(command.replace("{}", alone))
+    assert run(spark, f"SELECT * FROM {table}")[0] == run(spark, f"SELECT * FROM {alone}")[0]
+    assert done > 1
+    assert registered > 0
+
+
+KILLED = """
+import intarsia as ia
+from intarsia import spark as ias
+print(ias.index(spark, "killed", [ia.PageIndex(), ia.Bloom("u")], register=True, progress=False))
+"""
+
+
+def make_killed(spark):
+    """Write the table of `check_killed`, and print the folder of tables."""
+    shutil.rmtree("killed", ignore_errors=True)
+    write(spark, "killed", enableDeletionVectors="true")
+    spark.sql(f"DELETE FROM {named('killed')} WHERE u = 16000")
+    print(os.getcwd())
+
+
+def check_killed(spark):
+    """Compare a table, of which an index job was killed, with one that was never indexed."""
+    shutil.rmtree("unharmed", ignore_errors=True)
+    write(spark, "unharmed", enableDeletionVectors="true")
+    spark.sql(f"DELETE FROM {named('unharmed')} WHERE u = 16000")
+    expected, _ = run(spark, f"SELECT * FROM {named('unharmed')}")
+    assert run(spark, f"SELECT * FROM {named('killed')}")[0] == expected
+    exec(KILLED, {"spark": spark})
+    assert run(spark, f"SELECT * FROM {named('killed')}")[0] == expected
+    adds = {a["add"]["path"]: a["add"] for commit in commits("killed") for a in commit if "add" in a}
+    for path, add in adds.items():
+        assert add["size"] == os.path.getsize(Path("killed", path))
 
 
 def check_jobs(spark):

@@ -3,11 +3,15 @@
 `make test` runs one test, which shows the main promises; `make test-spark-versions` runs all of them.
 """
 
+import random
+import time
+from pathlib import Path
+
 import pytest
 
 from intarsia import spark as ias
 from tests.effort import examples
-from tests.spark.delta import EXTENSION, SESSION
+from tests.spark.delta import EXTENSION, KILLED, SESSION
 from tests.spark.hosts import SparkHost
 from tests.spark.jars import EVERYTHING, jars_of, only_everything, spark_of
 
@@ -84,6 +88,33 @@ def test_deleting(delta):
 @only_everything
 def test_faults(delta):
     check(delta, "check_faults")
+
+
+@only_everything
+def test_changed_files(delta):
+    check(delta, "check_changed_files")
+
+
+@only_everything
+@pytest.mark.parametrize("name", ["registered", "refused", "writers"])
+def test_lengths_in_the_log(delta, name):
+    check(delta, f"check_{name}")
+
+
+@only_everything
+def test_jobs_that_register_and_are_killed(delta):
+    """Killed at a random instant, the next job completes what is missing."""
+    rng = random.Random(1)
+    for _ in range(examples(10, deep=30) // 4):
+        folder = Path(delta.run(_PROGRAM.format("make_killed", "")).strip())
+        other = host(folder, "4.2", EXTENSION)
+        try:
+            other.run("spark.range(9).count()")
+            other.start(KILLED)
+            time.sleep(rng.uniform(0.5, 8))
+        finally:
+            other.kill()
+        check(delta, "check_killed")
 
 
 @only_everything

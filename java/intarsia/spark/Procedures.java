@@ -63,7 +63,8 @@ public final class Procedures implements ProcedureCatalog {
         "only STRING 'all'",
         "min_file_size BIGINT 0",
         "older_than DOUBLE 0",
-        "max_failures INT NULL");
+        "max_failures INT NULL",
+        "register BOOLEAN FALSE");
     add("detach", "Restore the original files of a table or path", "table STRING");
     add(
         "verify",

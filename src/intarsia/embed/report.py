@@ -282,6 +282,7 @@ class IndexReport(FileTotals[IndexedFile]):
         lake_index: The files that were added to the lake index; None if there is none.
         files_found: Number of files to index; None if all of them were processed.
         files_skipped: Number of other Parquet files, which the job was told to leave out.
+        files_registered: Number of files whose new lengths were committed to the log of a Delta table.
 
     Example:
         >>> print(IndexReport((IndexedFile("a.parquet", 900_000, 1_000_000, ("page_index",)),), 0.5))
@@ -295,6 +296,7 @@ class IndexReport(FileTotals[IndexedFile]):
     lake_index: LakeIndexReport | None = None
     files_found: int | None = None
     files_skipped: int = 0
+    files_registered: int = 0
 
     @property
     def files_total(self) -> int:
@@ -356,6 +358,7 @@ class IndexReport(FileTotals[IndexedFile]):
                 "unchanged": self.files_unchanged,
                 "failed": self.files_failed,
                 "skipped": self.files_skipped,
+                "registered": self.files_registered,
                 "other": self.files_other,
             },
             "bytes": {"before": self.bytes_before, "after": self.bytes_after, "added": self.bytes_added},

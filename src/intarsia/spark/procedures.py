@@ -81,6 +81,7 @@ def _index(
     min_file_size: int = 0,
     older_than: float = 0,
     max_failures: int | None = None,
+    register: bool = False,
 ) -> Iterable[Row]:
     wanted: list[Attachable] = [PageIndex()] if page_index else []
     wanted += [Statistics()] if statistics else []
@@ -94,6 +95,7 @@ def _index(
         min_file_size=min_file_size,
         older_than=older_than,
         max_failures=max_failures,
+        register=register,
         progress=False,
     )
     return [
