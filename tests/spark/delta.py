@@ -1,6 +1,5 @@
 """Delta tables in an enabled session. The checks run in a process with a Spark that Delta supports."""
 
-import contextlib
 import functools
 import json
 import os
@@ -9,9 +8,11 @@ import shutil
 import signal
 import tempfile
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import unquote
 
+import deltalake
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -390,12 +391,11 @@ def check_changed_files(spark):
         pq.write_table(
             pq.read_table(path, partitioning=None),
             path,
-            row_group_size=50,
             write_statistics=False,
             compression="zstd",
         )
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-        assert path.stat().st_size < size
+        assert path.stat().st_size != size
 
     for change in (ia.detach, lambda path: ia.attach(path, [ia.RowMap("u")]), ia.detach, other_layout):
         frames.append(frames[0].select("*"))
@@ -434,8 +434,11 @@ def check_registered(spark):
     before, _ = run(spark, query)
     files = data_files("registered")
     originals = {path: path.read_bytes() for path in files}
+    clone = named("clone-of-registered")
+    spark.sql(f"CREATE TABLE {clone} SHALLOW CLONE {table}")
     indexes = [ia.PageIndex(), ia.Bloom("u")]
     assert ias.index(spark, table, indexes, progress=False).files_registered == 0
+    assert not any(_page_indexes("registered"))
     report = ias.index(spark, table, indexes, register=True, progress=False)
     assert (report.files_unchanged, report.files_registered) == (len(files), len(files))
     *older, newest = commits("registered")
@@ -445,19 +448,25 @@ def check_registered(spark):
     assert len(newest) == 1 + len(adds) == 1 + len(files)
     last = {action["add"]["path"]: action["add"] for commit in older for action in commit if "add" in action}
     assert any("deletionVector" in add for add in adds.values())
-    sizes = sorted(add.pop("size") for add in adds.values())
-    assert sizes == sorted(path.stat().st_size for path in files)
     for add in adds.values():
         old = last[add["path"]]
-        assert add.pop("modificationTime") > old.pop("modificationTime")
-        assert add.pop("dataChange") is False
-        assert {**add, "size": old["size"], "dataChange": old["dataChange"]} == old
+        state = Path("registered", unquote(add["path"])).stat()
+        assert (add["size"], add["modificationTime"]) == (state.st_size, state.st_mtime_ns // 1_000_000)
+        assert add["dataChange"] is False
+        assert add["stats"]
+        assert {**old, **{key: add[key] for key in ("size", "modificationTime", "dataChange")}} == add
     for path in files:
         age(path)
     assert run(spark, query)[0] == before
     _, saved = compare(spark, f"SELECT * FROM {table} WHERE u = 18400")
     assert saved > 0
+    assert all(_page_indexes("registered"))
     assert ia.open("delta+registered").count() == len(before)
+    for registered in (0, len(files)):
+        assert run(spark, f"SELECT * FROM {clone}")[0] == run(spark, f"SELECT * FROM {table}")[0]
+        report = ias.index(spark, clone, indexes, register=bool(registered), progress=False)
+        assert report.files_registered == registered
+    assert run(spark, f"SELECT * FROM {clone}")[0] == run(spark, f"SELECT * FROM {table}")[0]
     # again, there is nothing to commit
     assert ias.index(spark, "registered", indexes, register=True, progress=False).files_registered == 0
     assert len(commits("registered")) == len(older) + 1
@@ -495,6 +504,13 @@ def check_registered(spark):
     assert {add["size"] for add in adds} <= {path.stat().st_size for path in new}
 
 
+def _page_indexes(folder):
+    """Return for each file whether readers that take its length from the log find a page index."""
+    actions = pa.table(deltalake.DeltaTable(folder).get_add_actions()).to_pylist()
+    files = [Path(folder, unquote(one["path"])).read_bytes()[: one["size_bytes"]] for one in actions]
+    return [pq.read_metadata(pa.BufferReader(file)).row_group(0).column(0).has_offset_index for file in files]
+
+
 def check_refused(spark):
     """What cannot be registered is refused before a file changes, and a wrong commit is undone."""
     mapped = {"columnMapping.mode": "name", "enableIcebergCompatV2": "true"}
@@ -515,47 +531,71 @@ def check_refused(spark):
     assert run(spark, f"SELECT * FROM {table}")[0] == rows
 
 
+class Meanwhile(frozenset):
+    """Paths of files; each time that a transaction searches for them, another one commits first."""
+
+    def __init__(self, paths):
+        self.commands, self.seen = [], set()
+
+    def __contains__(self, path):
+        if path in self.seen:
+            self.seen.clear()
+        if not self.seen and self.commands:
+            self.commands.pop(0)()
+        self.seen.add(path)
+        return super().__contains__(path)
+
+
 def check_writers(spark):
     """Transactions that commit while lengths are registered are not lost, and lose no rows."""
-    write(spark, "written", enableDeletionVectors="true")
+    table = write(spark, "written", enableDeletionVectors="true")
     shutil.copytree("written", "alone")
-    table, alone = named("written"), named("alone")
-    commands = [f"UPDATE {{}} SET i = i + 1 WHERE u = {u}" for u in range(8_000, 40_000, 8_000)]
-    done = registered = 0
-
-    def write_all():
-        for command in commands:
-            spark.sql(command.replace("{}", table))
-
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(write_all)
-        indexes = iter([ia.PageIndex(), *(ia.Bloom(name) for name in ("u", "i", "l", "s"))] * 100)
-        while not running.done():
-            with contextlib.suppress(ia.WriteError):  # the others were faster
-                report = ias.index(spark, table, [next(indexes)], register=True, progress=False)
-                registered += report.files_registered
-            done += 1
-        running.result()
-    for command in commands:
-        spark.sql(command.replace("{}", alone))
-    assert run(spark, f"SELECT * FROM {table}")[0] == run(spark, f"SELECT * FROM {alone}")[0]
-    assert done > 1
-    assert registered > 0
+    attach("written")
+    log, files = DeltaLog(spark, table), data_files("written")
+    commands = [
+        "INSERT INTO {} SELECT * FROM {} WHERE u = 800",
+        "DELETE FROM {} WHERE u = 16000",
+        "UPDATE {} SET i = i + 1 WHERE u IN (10400, 18400)",
+        "OPTIMIZE {}",
+    ]
+    for number, command in enumerate(commands):
+        paths = Meanwhile(str(path.absolute()) for path in files[: 2 * number + 2])
+        paths.commands = [lambda command=command: spark.sql(command.replace("{}", table))]
+        registered = log.register(paths)
+        assert not paths.commands
+        assert registered == (0 if command.startswith("OPTIMIZE") else 2)
+        spark.sql(command.replace("{}", named("alone")))
+        assert _contents(spark, "written") == _contents(spark, "alone")
+    shutil.copytree("alone", "busy")
+    attach("busy")
+    before = len(commits("busy"))
+    paths = Meanwhile(str(path.absolute()) for path in data_files("busy"))
+    update = f"UPDATE {named('busy')} SET s = 'x' WHERE i % 3000 = "
+    paths.commands = [lambda rest=rest: spark.sql(f"{update} {rest}") for rest in (0, 1000, 2000)]
+    with pytest.raises(ia.WriteError) as caught:
+        DeltaLog(spark, "busy").register(paths)
+    assert caught.value.reason == "concurrent-transactions"
+    assert not paths.commands
+    assert len(commits("busy")) == before + 3
+    assert DeltaLog(spark, "busy").register(paths) > 0
+    assert _contents(spark, "busy").total() == _contents(spark, "alone").total()
 
 
 KILLED = """
+import sys
 import intarsia as ia
 from intarsia import spark as ias
-print(ias.index(spark, "killed", [ia.PageIndex(), ia.Bloom("u")], register=True, progress=False))
+table = sys.argv[1]
+print(ias.index(spark, table, [ia.PageIndex(), ia.Bloom("u")], register=True, progress=False))
 """
 
 
 def make_killed(spark):
-    """Write the table of `check_killed`, and print the folder of tables."""
+    """Write the table of `check_killed`, and print its folder."""
     shutil.rmtree("killed", ignore_errors=True)
     write(spark, "killed", enableDeletionVectors="true")
     spark.sql(f"DELETE FROM {named('killed')} WHERE u = 16000")
-    print(os.getcwd())
+    print(os.path.abspath("killed"))
 
 
 def check_killed(spark):
@@ -565,7 +605,7 @@ def check_killed(spark):
     spark.sql(f"DELETE FROM {named('unharmed')} WHERE u = 16000")
     expected, _ = run(spark, f"SELECT * FROM {named('unharmed')}")
     assert run(spark, f"SELECT * FROM {named('killed')}")[0] == expected
-    exec(KILLED, {"spark": spark})
+    ias.index(spark, "killed", [ia.PageIndex(), ia.Bloom("u")], register=True, progress=False)
     assert run(spark, f"SELECT * FROM {named('killed')}")[0] == expected
     adds = {a["add"]["path"]: a["add"] for commit in commits("killed") for a in commit if "add" in a}
     for path, add in adds.items():

@@ -358,7 +358,7 @@ def index(
         raise RunInterrupted(len(outcomes), len(chosen), stopped) from stop
     # by path, because Spark may return two results of a task that ran twice
     outcomes |= {outcome.path: outcome for outcome in map(IndexedFile.from_json, found)}
-    done = [file for file, outcome in outcomes.items() if outcome.error is None]
+    done = {file for file, outcome in outcomes.items() if outcome.error is None}
     registered = 0 if log is None else log.register(done)
     added = build_lake_index(
         spark, lake.names, lake_index, lambda done: report(int(done), len(files), "lake index")

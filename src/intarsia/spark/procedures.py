@@ -210,9 +210,10 @@ def _lake_index(spark: SparkSession, table: str, location: Any = "cache") -> Ite
 
 
 def _optimize(
-    spark: SparkSession, table: str, destination: str, indexes: str = "", **options: Any
+    spark: SparkSession, table: str, destination: str | None = None, indexes: str = "", **options: Any
 ) -> Iterable[Row]:
-    report = optimize(spark, table, destination, indexes=parse_indexes(indexes), progress=False, **options)
+    wanted = parse_indexes(indexes) or None
+    report = optimize(spark, table, destination, indexes=wanted, progress=False, **options)
     yield {
         **vars(report),
         "rows": report.num_rows,

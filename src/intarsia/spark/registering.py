@@ -8,18 +8,18 @@ fails if another one has removed one of the files.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote
 
-from intarsia.errors import IntarsiaError, UnsupportedFeatureError, WriteError
+from intarsia.errors import UnsupportedFeatureError, WriteError
 from intarsia.spark.listing import Source, delta_frame, python_path, snapshot_format
 from intarsia.spark.rules import java_class
 from intarsia.spark.sessions import is_connect
 from intarsia.storage.hadoop_files import record_lengths
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 #: Features of writers that keep a second list of files, or another log, in which a length may not change.
 _REFUSED: Final = (
@@ -36,14 +36,31 @@ _UNIFORM: Final = "delta.universalFormat.enabledFormats"
 #: How often a transaction starts again after others have committed.
 _ATTEMPTS: Final = 3
 
+#: What a commit must not change. Texts of statistics may differ between a checkpoint and a commit.
+_KEPT: Final = (
+    "path",
+    "size",
+    "to_json(partitionValues)",
+    "to_json(deletionVector)",
+    "to_json(tags)",
+    "baseRowId",
+    "defaultRowCommitVersion",
+    "clusteringProvider",
+    "stats IS NULL",
+)
 
-@dataclass(frozen=True)
-class _Logged:
-    """A file of a table: the action of the log, an object of Java, and what the file system says."""
 
-    action: Any
+class _Changed(NamedTuple):
+    """A local file as it is, whose length is not that of the log."""
+
+    path: str
     size: int
     modified_ms: int
+
+    @classmethod
+    def of(cls, path: str) -> _Changed:
+        state = os.stat(path)
+        return cls(path, state.st_size, state.st_mtime_ns // 1_000_000)
 
 
 class DeltaLog:
@@ -97,7 +114,7 @@ class DeltaLog:
                 path=self._name,
             )
 
-    def register(self, paths: Collection[str]) -> int:
+    def register(self, paths: Container[str]) -> int:
         """Commit the current lengths of files, and return the number of files whose length was another one.
 
         The files then cannot be detached or indexed otherwise, because readers rely on the length.
@@ -106,26 +123,34 @@ class DeltaLog:
             paths: The local paths of the files; those that are not in the current version are left out.
 
         Raises:
-            WriteError: If other transactions committed during each attempt, or the commit had to be undone.
+            WriteError: If Delta refused the commit, other transactions committed during each attempt, or the
+                commit had to be undone.
         """
-        wanted = frozenset(paths)
         for _ in range(_ATTEMPTS):
             transaction = self._log.startTransaction(self._catalog_table, self._none)
-            self._refuse(transaction.snapshot())
-            logged = dict(self._changed(transaction.filterFiles(), wanted))
-            if not logged:
-                return 0
+            snapshot = transaction.snapshot()
+            self._refuse(snapshot)
+            lengths = self._changed(snapshot, paths)
             # before the commit, because a file must not become shorter afterwards
-            record_lengths({path: file.size for path, file in logged.items()})
-            actions = [_with_length(file) for path, file in logged.items() if _size(path) == file.size]
+            record_lengths({file.path: file.size for file in lengths.values()})
+            lengths = {name: file for name, file in lengths.items() if _Changed.of(file.path) == file}
+            if not lengths:
+                return 0
+            actions = self._with_lengths(snapshot, lengths)
+            transaction.trackFilesRead(actions)
             try:
-                version = transaction.commit(self._sequence(actions), self._operation())
-            except Exception:
-                if self._version() == transaction.readVersion():
-                    raise
-                continue  # another transaction was first
-            self.check(version, {action.path(): action.size() for action in actions})
-            return len(actions)
+                version = transaction.commit(actions, self._operation())
+            except Exception as error:
+                if self._version() > snapshot.version():
+                    continue  # another transaction was first
+                raise WriteError(
+                    f"{self._name}: Delta refused to commit the new lengths ({_first_line(error)}), so the "
+                    "log has the old ones; the files are indexed",
+                    reason="refused-by-delta",
+                    path=self._name,
+                ) from error
+            self.check(version, {name: file.size for name, file in lengths.items()})
+            return len(lengths)
         raise WriteError(
             f"{self._name}: other transactions committed during {_ATTEMPTS} attempts to register the lengths "
             "of indexed files, so the log has their old lengths; run the job again at a quiet time",
@@ -143,9 +168,17 @@ class DeltaLog:
         Raises:
             WriteError: If other things than these lengths have changed.
         """
-        before, after = self._files(version - 1), self._files(version)
-        expected = {path: (sizes.get(path, size), rows) for path, (size, rows) in before.items()}
-        if after == expected:
+        from pyspark.sql import functions
+
+        before, after = (
+            self._files(self._log.getSnapshotAt(one, self._none, self._catalog_table, False))
+            for one in (version - 1, version)
+        )
+        new = self._spark.createDataFrame([*sizes.items()], "path string, new long")
+        expected = before.join(new, "path", "left")
+        expected = expected.withColumn("size", functions.coalesce("new", "size"))
+        found, wanted = after.selectExpr(*_KEPT), expected.selectExpr(*_KEPT)
+        if found.exceptAll(wanted).isEmpty() and wanted.exceptAll(found).isEmpty():
             return
         done = "nothing was undone, because there is a later version"
         if self._version() == version:
@@ -158,34 +191,37 @@ class DeltaLog:
             path=self._name,
         )
 
-    def _changed(self, actions: Any, wanted: Collection[str]) -> Iterator[tuple[str, _Logged]]:
-        """Yield the files whose length is not that of the log."""
-        for action in java_class(self._jvm, "scala.jdk.javaapi.CollectionConverters").asJava(actions):
-            path = python_path(action.absolutePath(self._log).toString(), decode=False)
-            if path in wanted:
-                state = os.stat(path)
-                if state.st_size != action.size():
-                    yield path, _Logged(action, state.st_size, state.st_mtime_ns // 1_000_000)
+    def _changed(self, snapshot: Any, paths: Container[str]) -> dict[str, _Changed]:
+        """Return the files whose length is not that of the log, by their path in the log."""
+        folder = python_path(self._log.dataPath().toString(), decode=False)
+        found = {}
+        for name, size in self._files(snapshot).select("path", "size").collect():
+            # absolute in a shallow clone
+            path = os.path.join(folder, python_path(unquote(name), decode=False))
+            if path in paths and (file := _Changed.of(path)).size != size:
+                found[name] = file
+        return found
 
-    def _files(self, version: int) -> dict[str, tuple[int, str]]:
-        """Return the length and the deleted rows of each file of a version, by its path in the log."""
-        from pyspark.sql import DataFrame
+    def _with_lengths(self, snapshot: Any, lengths: Mapping[str, _Changed]) -> Any:
+        """Return the actions of the log with other lengths and times, without a change of data."""
+        from pyspark.sql import functions
 
-        snapshot = self._log.getSnapshotAt(version, self._none, self._catalog_table, False)
-        rows = DataFrame(snapshot.allFiles().toDF(), self._spark)
-        return {
-            row[0]: (row[1], row[2])
-            for row in rows.selectExpr("path", "size", "to_json(deletionVector)").collect()
-        }
+        rows = [(name, file.size, file.modified_ms) for name, file in lengths.items()]
+        new = self._spark.createDataFrame(rows, "path string, size long, modificationTime long")
+        files = self._files(snapshot).drop("size", "modificationTime").join(new, "path")
+        files = files.withColumn("dataChange", functions.lit(False))
+        typed = getattr(files._jdf, "as")(snapshot.allFiles().encoder())
+        to_seq = java_class(self._jvm, "org.apache.spark.api.python.PythonUtils").toSeq
+        return to_seq(typed.collectAsList())
+
+    def _files(self, snapshot: Any) -> DataFrame:
+        """Return the actions of a version, with statistics, which Delta's own search leaves out."""
+        from pyspark.sql.classic.dataframe import DataFrame
+
+        return DataFrame(snapshot.allFiles().toDF(), self._spark)
 
     def _version(self) -> int:
         return int(self._log.update(False, self._none, self._catalog_table).version())
-
-    def _sequence(self, items: Collection[Any]) -> Any:
-        found = java_class(self._jvm, "java.util.ArrayList")()
-        for item in items:
-            found.add(item)
-        return java_class(self._jvm, "org.apache.spark.api.python.PythonUtils").toSeq(found)
 
     def _operation(self) -> Any:
         """Return the kind of commit for which Delta does not add the files to the totals of the table."""
@@ -194,17 +230,5 @@ class DeltaLog:
         return found.getField("MODULE$").get(None)
 
 
-def _size(path: str) -> int:
-    return os.stat(path).st_size
-
-
-def _with_length(file: _Logged) -> Any:
-    """Return the action of the log with the length and time of the file, and without a change of data."""
-    action = file.action
-    new = {"size": file.size, "modificationTime": file.modified_ms, "dataChange": False}
-    names = [action.productElementName(place) for place in range(action.productArity())]
-    if not new.keys() <= set(names):
-        raise IntarsiaError(
-            f"this version of Delta has files with {names}", reason="unsupported-delta-version"
-        )
-    return action.copy(*(new.get(name, action.productElement(place)) for place, name in enumerate(names)))
+def _first_line(error: Exception) -> str:
+    return str(getattr(error, "java_exception", error)).splitlines()[0]

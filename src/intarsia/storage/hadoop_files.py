@@ -130,10 +130,11 @@ def check_sink_log(path: str, keep_bytes: int) -> None:
     """
     name = os.path.basename(path)
     for folder in _folders(path):
-        for log in (os.path.join(folder, _LOG), os.path.join(folder, _LENGTHS)):
-            if os.path.isdir(log):
-                _check(path, name, log, _local_lengths(log, os.stat(log).st_mtime_ns), keep_bytes)
-                return
+        logs = [log for log in (f"{folder}/{_LOG}", f"{folder}/{_LENGTHS}") if os.path.isdir(log)]
+        for log in logs:
+            _check(path, name, log, _local_lengths(log, os.stat(log).st_mtime_ns), keep_bytes)
+        if logs:
+            return
 
 
 def record_lengths(sizes: Mapping[str, int]) -> None:
