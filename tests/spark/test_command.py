@@ -38,7 +38,6 @@ def test_spark_submit(tmp_path):
         "unchanged": 0,
         "failed": 0,
         "skipped": 0,
-        "registered": 0,
         "other": 0,
     }
     assert report["per_file"][0]["built"] == ["page_index", "bloom(x)"]

@@ -358,8 +358,8 @@ class IndexReport(FileTotals[IndexedFile]):
                 "unchanged": self.files_unchanged,
                 "failed": self.files_failed,
                 "skipped": self.files_skipped,
-                "registered": self.files_registered,
                 "other": self.files_other,
+                **({"registered": self.files_registered} if self.files_registered else {}),
             },
             "bytes": {"before": self.bytes_before, "after": self.bytes_after, "added": self.bytes_added},
             "seconds": self.seconds,
@@ -413,6 +413,8 @@ class IndexReport(FileTotals[IndexedFile]):
         if self.bytes_added:
             share = f" ({self.bytes_added / self.bytes_before:.1%})" if self.bytes_before else ""
             lines.append(f"{size(self.bytes_added)} added to {size(self.bytes_before)}{share}")
+        if self.files_registered:
+            lines.append(f"{count(self.files_registered, 'new length')} in the log of the table")
         if self.lake_index is not None:
             lines += self.lake_index.summary().splitlines()
         more = [f"… and {count(len(notes) - _SHOWN, 'more note')}"] if len(notes) > _SHOWN else []
