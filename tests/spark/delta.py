@@ -21,7 +21,7 @@ from intarsia import spark as ias
 from intarsia.spark.registering import DeltaLog
 from tests.lake.index.lakes import age
 from tests.spark import lakes
-from tests.spark.comparing import settings
+from tests.spark.comparing import rows_with_matches, settings
 from tests.spark.random_queries import check_plans, check_predicates
 from tests.spark.skipping import SWITCH, scans
 from tests.spark.test_faults import descendants
@@ -336,6 +336,20 @@ def check_history(spark):
     cached = spark.sql(query.format(clone)).cache()
     assert sorted(map(str, cached.collect())) == rows
     cached.unpersist()
+
+
+def check_left_by_the_log(spark):
+    """What the log has reduced to a few small files is not planned."""
+    rows = spark.range(0, 2_000, 1, 20).selectExpr("id", "id * 7 % 2000 AS other")
+    rows.write.format("delta").save("left")
+    ias.index(spark, "left", [ia.Bloom("id"), ia.Bloom("other")], progress=False)
+    for path in data_files("left"):
+        age(path)
+    skips, saved = compare(spark, f"SELECT * FROM {named('left')} WHERE id = 777")
+    assert (len(skips), skips[0].reason, saved) == (1, "the log of the table has left little to read", 0)
+    skips, saved = compare(spark, f"SELECT * FROM {named('left')} WHERE other = 777")
+    assert skips[0].reason is None
+    assert saved > 0
 
 
 def check_faults(spark):
@@ -706,3 +720,30 @@ def check_deleting(spark):
         ias.delete(spark, "of_deleting", rows["user"] == 5, progress=False)
     assert caught.value.reason == "column-predicate"
     assert ias.delete(spark, "of_deleting", "true", progress=False).rows_deleted == 309
+
+
+def check_random_deletions(spark, count):
+    """`ias.delete` by random predicates leaves the rows for which plain Spark finds them not true."""
+    rng = random.Random("deletions")
+    deleted = 0
+    for has_vectors in ("true", "false"):
+        folder = f"erased-{has_vectors}"
+        table = write(spark, folder, partition_by=["bo"], enableDeletionVectors=has_vectors)
+        attach(folder)
+        whole = spark.table(table)
+        with settings(spark, {SWITCH: "false"}):
+            before = _contents(spark, folder)
+        for _ in range(count // 2):
+            predicate = lakes.predicate(rng)
+            with settings(spark, {SWITCH: "false"}):
+                (matching,) = rows_with_matches(whole, [predicate])
+            if matching is None:
+                continue
+            report = ias.delete(spark, table, predicate, progress=False)
+            with settings(spark, {SWITCH: "false"}):
+                left = _contents(spark, folder)
+            assert left == before - Counter(matching), predicate
+            assert report.rows_deleted == len(matching), predicate
+            deleted += bool(matching)
+            spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF 0")
+    assert deleted > count / 4

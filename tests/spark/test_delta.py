@@ -89,8 +89,18 @@ def test_deleting(delta):
 
 
 @only_everything
+def test_random_deletions(delta):
+    check(delta, "check_random_deletions", examples(12, deep=300))
+
+
+@only_everything
 def test_faults(delta):
     check(delta, "check_faults")
+
+
+@only_everything
+def test_few_files_that_the_log_has_left(delta):
+    check(delta, "check_left_by_the_log")
 
 
 @only_everything
