@@ -389,7 +389,9 @@ def check_faults(spark):
 
 def check_changed_files(spark):
     """Frames that were planned before files changed have the rows of plain Spark."""
-    table = write(spark, "changed", enableDeletionVectors="true")
+    # pyarrow has another type for Spark's timestamps
+    columns = [field.name for field in lakes.SCHEMA if field.name not in ("much", "ts")]
+    table = write(spark, "changed", *columns, enableDeletionVectors="true")
     attach("changed")
     spark.sql(f"DELETE FROM {table} WHERE i % 3000 = 1000")
     query = f"SELECT * FROM {table} WHERE u IN (10400, 18400, 26400)"
@@ -452,7 +454,7 @@ def check_registered(spark):
     spark.sql(f"CREATE TABLE {clone} SHALLOW CLONE {table}")
     indexes = [ia.PageIndex(), ia.Bloom("u")]
     assert ias.index(spark, table, indexes, progress=False).files_registered == 0
-    assert not any(_page_indexes("registered"))
+    assert not any(_has_indexes("registered"))
     report = ias.index(spark, table, indexes, register=True, progress=False)
     assert (report.files_unchanged, report.files_registered) == (len(files), len(files))
     *older, newest = commits("registered")
@@ -474,7 +476,7 @@ def check_registered(spark):
     assert run(spark, query)[0] == before
     _, saved = compare(spark, f"SELECT * FROM {table} WHERE u = 18400")
     assert saved > 0
-    assert all(_page_indexes("registered"))
+    assert all(_has_indexes("registered"))
     assert ia.open("delta+registered").count() == len(before)
     for registered in (0, len(files)):
         assert run(spark, f"SELECT * FROM {clone}")[0] == run(spark, f"SELECT * FROM {table}")[0]
@@ -518,11 +520,13 @@ def check_registered(spark):
     assert {add["size"] for add in adds} <= {path.stat().st_size for path in new}
 
 
-def _page_indexes(folder):
-    """Return for each file whether readers that take its length from the log find a page index."""
+def _has_indexes(folder):
+    """Return for each file whether readers that take its length from the log find the added indexes."""
     actions = pa.table(deltalake.DeltaTable(folder).get_add_actions()).to_pylist()
     files = [Path(folder, unquote(one["path"])).read_bytes()[: one["size_bytes"]] for one in actions]
-    return [pq.read_metadata(pa.BufferReader(file)).row_group(0).column(0).has_offset_index for file in files]
+    footers = [pq.read_metadata(pa.BufferReader(file)) for file in files]
+    assert all(footer.row_group(0).column(0).has_offset_index for footer in footers)
+    return [b"intarsia" in (footer.metadata or {}) for footer in footers]
 
 
 def check_refused(spark):
