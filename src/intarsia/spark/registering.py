@@ -40,13 +40,13 @@ _ATTEMPTS: Final = 3
 _KEPT: Final = (
     "path",
     "size",
-    "to_json(partitionValues)",
-    "to_json(deletionVector)",
-    "to_json(tags)",
+    "to_json(partitionValues) AS partition",
+    "to_json(deletionVector) AS deleted",
+    "to_json(tags) AS tags",
     "baseRowId",
     "defaultRowCommitVersion",
     "clusteringProvider",
-    "stats IS NULL",
+    "stats IS NULL AS lacks_statistics",
 )
 
 
@@ -177,8 +177,9 @@ class DeltaLog:
         new = self._spark.createDataFrame([*sizes.items()], "path string, new long")
         expected = before.join(new, "path", "left")
         expected = expected.withColumn("size", functions.coalesce("new", "size"))
-        found, wanted = after.selectExpr(*_KEPT), expected.selectExpr(*_KEPT)
-        if found.exceptAll(wanted).isEmpty() and wanted.exceptAll(found).isEmpty():
+        sides = expected.selectExpr(*_KEPT, "1 AS n").unionAll(after.selectExpr(*_KEPT, "-1 AS n"))
+        *kept, number = sides.columns
+        if sides.groupBy(*kept).agg(functions.sum(number).alias(number)).where(f"{number} <> 0").isEmpty():
             return
         done = "nothing was undone, because there is a later version"
         if self._version() == version:
