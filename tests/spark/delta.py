@@ -503,15 +503,15 @@ def check_registered(spark):
             f"INSERT INTO {table} SELECT * FROM {table} WHERE u = 800",
         ):
             spark.sql(command)
+    at = f"SELECT *, _metadata.row_id, _metadata.row_commit_version FROM {table} VERSION AS OF "
+    assert run(spark, f"{at} {len(older) - 1}")[0] == run(spark, f"{at} {len(older)}")[0] == before
+    changes = f"table_changes_by_path('{os.path.abspath('registered')}', {len(older)}, {len(older)})"
+    assert not spark.sql(f"SELECT * FROM {changes}").collect()
     spark.sql("SET spark.databricks.delta.retentionDurationCheck.enabled = false")
     spark.sql(f"VACUUM {table} RETAIN 0 HOURS")
     for path, original in originals.items():
         assert path.read_bytes().startswith(original)
     assert list(Path("registered", "_delta_log").glob("*.checkpoint*"))
-    at = f"SELECT *, _metadata.row_id, _metadata.row_commit_version FROM {table} VERSION AS OF "
-    assert run(spark, f"{at} {len(older) - 1}")[0] == run(spark, f"{at} {len(older)}")[0] == before
-    changes = f"table_changes_by_path('{os.path.abspath('registered')}', {len(older)}, {len(older)})"
-    assert not spark.sql(f"SELECT * FROM {changes}").collect()
     spark.sql(f"OPTIMIZE {table}")
     new = set(data_files("registered")) - set(files)
     call = f"CALL intarsia.index(table => '{table}', bloom => array('u'), register => true)"
