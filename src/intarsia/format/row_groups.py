@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Any, NamedTuple, cast, overload
 
+from intarsia import native
 from intarsia.errors import CorruptFileError
-from intarsia.format import thrift
+from intarsia.format import structs, thrift
 from intarsia.format.structs import (
     ColumnChunk,
     FileMetaData,
@@ -23,6 +24,7 @@ from intarsia.format.structs import (
     RowGroupTotals,
     SchemaElement,
 )
+from intarsia.native import NativeOutlines
 
 #: Headers of the fields of `FileMetaData` in the order of all known writers: version (i32), schema (a list),
 #: number of rows (i64), row groups (a list); and of the first field of `RowGroup`, the list of chunks.
@@ -137,20 +139,57 @@ def _find_edges(columns: Sequence[ColumnChunks], ordinal: int) -> None:
 
 
 def chunks_of_leaf(groups: Sequence[RowGroup], ordinal: int) -> list[ColumnChunk]:
-    """Return the chunks of one leaf in the row groups of a footer, which are parsed together.
+    """Return the chunks of one leaf in row groups, which are parsed together.
 
     Raises:
         CorruptFileError: If the bytes of one of them are not a chunk, or contradict the file.
     """
+    parse_chunks(groups, ordinal)
+    return [group.columns[ordinal] for group in groups]
+
+
+def parse_chunks(groups: Sequence[RowGroup], ordinal: int) -> None:
+    """Parse the chunks of one leaf in row groups of any footers; accessing a damaged one raises the error."""
     columns = [group.columns for group in groups]
     unknown = [one for one in columns if isinstance(one, ColumnChunks) and ordinal not in one._parsed]
-    with contextlib.suppress(CorruptFileError):  # accessing the damaged chunk raises the error
-        _find_edges(unknown, ordinal)
-        raw = unknown[0]._footer.raw if unknown else b""
-        found = thrift.parse_structs_at(ColumnChunk, raw, [one._edges[ordinal] for one in unknown])
-        for one, chunk in zip(unknown, found, strict=True):
+    if not unknown:
+        return
+    found = native.attempt(lambda extension: extension.chunks(_places(unknown), ordinal, structs))
+    if found is not None:
+        _keep_chunks(unknown, ordinal, found)
+        return
+    for _, same in groupby(unknown, _footer_of):
+        of_footer = list(same)
+        with contextlib.suppress(CorruptFileError):
+            _find_edges(of_footer, ordinal)
+            offsets = [one._edges[ordinal] for one in of_footer]
+            raw = of_footer[0]._footer.raw
+            _keep_chunks(of_footer, ordinal, thrift.parse_structs_at(ColumnChunk, raw, offsets))
+
+
+def _places(columns: Sequence[ColumnChunks]) -> list[tuple[bytes, int, int]]:
+    """Return for each row group the bytes of its footer, and the offset and the number of its chunks."""
+    return [(one._footer.raw, one._edges[0], one._count) for one in columns]
+
+
+def _keep_chunks(columns: Sequence[ColumnChunks], ordinal: int, chunks: Sequence[ColumnChunk]) -> None:
+    for one, chunk in zip(columns, chunks, strict=True):
+        with contextlib.suppress(CorruptFileError):
             one._check_and_keep(ordinal, chunk)
-    return [one[ordinal] for one in columns]
+
+
+def native_outlines(groups: Sequence[RowGroup], ordinals: Sequence[int]) -> NativeOutlines | None:
+    """Return the offsets and counts of chunks from the native extension; None if it has not parsed them.
+
+    Args:
+        groups: Row groups of any footers.
+        ordinals: The chunks in each of them.
+    """
+    columns = [group.columns for group in groups]
+    if not all(isinstance(one, ColumnChunks) for one in columns):
+        return None
+    places = _places(cast("list[ColumnChunks]", columns))
+    return native.attempt(lambda extension: extension.outlines(places, ordinals))
 
 
 def outlines_of_chunks(
