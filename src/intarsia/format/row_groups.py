@@ -10,6 +10,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby, islice
 from typing import Any, NamedTuple, cast, overload
 
@@ -31,6 +32,7 @@ from intarsia.native import NativeOutlines
 _VERSION, _SCHEMA, _NUM_ROWS, _ROW_GROUPS, _COLUMNS = 0x15, 0x19, 0x16, 0x19, 0x19
 
 _NO_SCHEMA, _NO_ROW_GROUPS = bytes([_SCHEMA, thrift.STRUCT]), bytes([_ROW_GROUPS, thrift.STRUCT])
+_NO_ROWS, _UNLIKELY_ROWS = bytes([_NUM_ROWS, *[0xFF] * 9, 1]), -(1 << 63)
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,21 +265,31 @@ def _parse_lazily(footer: FooterBytes) -> FileMetaData | None:
     seen = next(filter(lambda one: raw.startswith(one.beginning), tuple(_SEEN)), None) or _parse_schema(raw)
     if seen is None:
         return None
-    reader.position = schema_stop = len(seen.beginning)
+    reader.position = len(seen.beginning)
     if reader.take(1)[0] != _NUM_ROWS:
         return None
-    reader.varint()
-    groups_start = reader.position
+    num_rows = reader.zigzag()
     num_groups = _list_length(reader, _ROW_GROUPS)
     groups = None if num_groups is None else _parse_row_groups(footer, reader, num_groups)
     if groups is None:
         return None
-    # the parsed lists are replaced by empty lists
-    rest = raw[: seen.start] + _NO_SCHEMA + raw[schema_stop:groups_start] + _NO_ROW_GROUPS
-    metadata, _ = thrift.parse(FileMetaData, rest + raw[reader.position :])
-    if metadata.schema or metadata.row_groups:  # the footer has these fields twice
-        return None
-    return metadata._replace(schema=seen.elements, row_groups=groups)
+    tail = raw[reader.position :]
+    parse_rest = _parse_rest if len(tail) <= _MAX_SEEN_TAIL else _parse_rest.__wrapped__
+    rest = parse_rest(raw[: seen.start], tail)
+    return rest and rest._replace(schema=seen.elements, num_rows=num_rows, row_groups=groups)
+
+
+@lru_cache(maxsize=16)
+def _parse_rest(beginning: bytes, tail: bytes) -> FileMetaData | None:
+    """Parse the fields of a footer before its schema and after its row groups, which many files share.
+
+    Returns:
+        The footer without rows; None if it has a field twice, so that the general codec has to parse it.
+    """
+    # an unlikely number of rows takes the place of the number that is there
+    metadata, _ = thrift.parse(FileMetaData, beginning + _NO_SCHEMA + _NO_ROWS + _NO_ROW_GROUPS + tail)
+    is_as_given = (metadata.schema, metadata.num_rows, metadata.row_groups) == ([], _UNLIKELY_ROWS, [])
+    return metadata if is_as_given else None
 
 
 class _SeenSchema(NamedTuple):
@@ -308,8 +320,8 @@ def _parse_schema(raw: bytes) -> _SeenSchema | None:
 #: The schemas of the last footers: the files of a lake have few.
 _SEEN: deque[_SeenSchema] = deque(maxlen=16)
 
-#: Larger schemas are not kept.
-_MAX_SEEN_BYTES = 1 << 20
+#: Larger schemas are not kept, and neither are larger ends of footers.
+_MAX_SEEN_BYTES, _MAX_SEEN_TAIL = 1 << 20, 1 << 16
 
 
 def _list_length(reader: thrift.Reader, header: int) -> int | None:
