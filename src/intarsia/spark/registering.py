@@ -91,8 +91,8 @@ class DeltaLog:
         plan: Any = delta_frame(spark, self._name)._jdf.queryExecution().analyzed()
         files = plan.collectLeaves().head().relation().location()
         self._log, self._catalog_table = files.deltaLog(), files.catalogTableOpt()
-        self._jvm: Any = spark.sparkContext._jvm
-        self._none = java_class(self._jvm, "scala.Option").empty()
+        self._java: Any = spark.sparkContext._jvm
+        self._none = java_class(self._java, "scala.Option").empty()
         if "://" in python_path(self._log.dataPath().toString(), decode=False):
             raise UnsupportedFeatureError(
                 f"{self._name}: lengths of objects cannot be registered; index the table without registering",
@@ -212,7 +212,7 @@ class DeltaLog:
         files = self._files(snapshot).drop("size", "modificationTime").join(new, "path")
         files = files.withColumn("dataChange", functions.lit(False))
         typed = getattr(files._jdf, "as")(snapshot.allFiles().encoder())
-        to_seq = java_class(self._jvm, "org.apache.spark.api.python.PythonUtils").toSeq
+        to_seq = java_class(self._java, "org.apache.spark.api.python.PythonUtils").toSeq
         return to_seq(typed.collectAsList())
 
     def _files(self, snapshot: Any) -> DataFrame:
@@ -227,7 +227,7 @@ class DeltaLog:
     def _operation(self) -> Any:
         """Return the kind of commit for which Delta does not add the files to the totals of the table."""
         name = "org.apache.spark.sql.delta.DeltaOperations$ManualUpdate$"
-        found = java_class(self._jvm, "org.apache.spark.util.Utils").classForName(name, True, False)
+        found = java_class(self._java, "org.apache.spark.util.Utils").classForName(name, True, False)
         return found.getField("MODULE$").get(None)
 
 
