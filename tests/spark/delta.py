@@ -503,21 +503,38 @@ def check_registered(spark):
             f"INSERT INTO {table} SELECT * FROM {table} WHERE u = 800",
         ):
             spark.sql(command)
-    at = f"SELECT *, _metadata.row_id, _metadata.row_commit_version FROM {table} VERSION AS OF "
-    assert run(spark, f"{at} {len(older) - 1}")[0] == run(spark, f"{at} {len(older)}")[0] == before
-    changes = f"table_changes_by_path('{os.path.abspath('registered')}', {len(older)}, {len(older)})"
-    assert not spark.sql(f"SELECT * FROM {changes}").collect()
     spark.sql("SET spark.databricks.delta.retentionDurationCheck.enabled = false")
     spark.sql(f"VACUUM {table} RETAIN 0 HOURS")
     for path, original in originals.items():
         assert path.read_bytes().startswith(original)
     assert list(Path("registered", "_delta_log").glob("*.checkpoint*"))
+
+
+def check_versions_of_registered(spark):
+    """Older versions, the change data feed and OPTIMIZE, of a table with registered lengths."""
+    table = named("versions")
+    writer = spark.range(0, 400, 1, 4).write.format("delta")
+    for name in ("enableDeletionVectors", "enableChangeDataFeed"):
+        writer = writer.option(f"delta.{name}", "true")
+    writer.save("versions")
+    spark.sql(f"DELETE FROM {table} WHERE id = 7")
+    report = ias.index(spark, table, [ia.PageIndex(), ia.Bloom("id")], register=True, progress=False)
+    assert report.files_registered == len(data_files("versions")) == 4
+    for version in (0, 1, 2):
+        found = spark.sql(f"SELECT id FROM {table} VERSION AS OF {version}").collect()
+        assert sorted(row.id for row in found) == [
+            number for number in range(400) if not version or number != 7
+        ]
+    changes = f"table_changes_by_path('{os.path.abspath('versions')}', 2, 2)"
+    assert not spark.sql(f"SELECT * FROM {changes}").collect()
+    old = data_files("versions")
     spark.sql(f"OPTIMIZE {table}")
-    new = set(data_files("registered")) - set(files)
-    call = f"CALL intarsia.index(table => '{table}', bloom => array('u'), register => true)"
+    call = f"CALL intarsia.index(table => '{table}', bloom => array('id'), register => true)"
     assert {row.error for row in spark.sql(call).collect()} == {None}
-    adds = [action["add"] for action in commits("registered")[-1] if "add" in action]
-    assert {add["size"] for add in adds} <= {path.stat().st_size for path in new}
+    adds = [action["add"] for action in commits("versions")[-1] if "add" in action]
+    (new,) = set(data_files("versions")) - set(old)
+    assert [add["size"] for add in adds] == [new.stat().st_size]
+    assert spark.table(table).count() == 399
 
 
 def _has_indexes(folder):

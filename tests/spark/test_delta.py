@@ -109,7 +109,7 @@ def test_changed_files(delta):
 
 
 @only_everything
-@pytest.mark.parametrize("name", ["registered", "refused", "writers"])
+@pytest.mark.parametrize("name", ["registered", "versions_of_registered", "refused", "writers"])
 def test_lengths_in_the_log(delta, name):
     check(delta, f"check_{name}")
 
