@@ -21,7 +21,7 @@ from intarsia import spark as ias
 from intarsia.spark.registering import DeltaLog
 from tests.lake.index.lakes import age
 from tests.spark import lakes
-from tests.spark.comparing import rows_with_matches, settings
+from tests.spark.comparing import settings
 from tests.spark.random_queries import check_plans, check_predicates
 from tests.spark.skipping import SWITCH, scans
 from tests.spark.test_faults import descendants
@@ -616,37 +616,6 @@ def check_writers(spark):
     assert _contents(spark, "busy").total() == _contents(spark, "alone").total()
 
 
-KILLED = """
-import sys
-import intarsia as ia
-from intarsia import spark as ias
-table = sys.argv[1]
-print(ias.index(spark, table, [ia.PageIndex(), ia.Bloom("u")], register=True, progress=False))
-"""
-
-
-def make_killed(spark):
-    """Write the table of `check_killed`, and print its folder."""
-    shutil.rmtree("killed", ignore_errors=True)
-    write(spark, "killed", enableDeletionVectors="true")
-    spark.sql(f"DELETE FROM {named('killed')} WHERE u = 16000")
-    print(os.path.abspath("killed"))
-
-
-def check_killed(spark):
-    """Compare a table, of which an index job was killed, with one that was never indexed."""
-    shutil.rmtree("unharmed", ignore_errors=True)
-    write(spark, "unharmed", enableDeletionVectors="true")
-    spark.sql(f"DELETE FROM {named('unharmed')} WHERE u = 16000")
-    expected, _ = run(spark, f"SELECT * FROM {named('unharmed')}")
-    assert run(spark, f"SELECT * FROM {named('killed')}")[0] == expected
-    ias.index(spark, "killed", [ia.PageIndex(), ia.Bloom("u")], register=True, progress=False)
-    assert run(spark, f"SELECT * FROM {named('killed')}")[0] == expected
-    adds = {a["add"]["path"]: a["add"] for commit in commits("killed") for a in commit if "add" in a}
-    for path, add in adds.items():
-        assert add["size"] == os.path.getsize(Path("killed", path))
-
-
 def check_jobs(spark):
     """The jobs process the files of the current snapshot, by name or folder, also of a cached table."""
     write(spark, "jobs", "*", "concat('a b%20+ü', bo) AS part", partition_by=["part"])
@@ -741,30 +710,3 @@ def check_deleting(spark):
         ias.delete(spark, "of_deleting", rows["user"] == 5, progress=False)
     assert caught.value.reason == "column-predicate"
     assert ias.delete(spark, "of_deleting", "true", progress=False).rows_deleted == 309
-
-
-def check_random_deletions(spark, count):
-    """`ias.delete` by random predicates leaves the rows for which plain Spark finds them not true."""
-    rng = random.Random("deletions")
-    deleted = 0
-    for has_vectors in ("true", "false"):
-        folder = f"erased-{has_vectors}"
-        table = write(spark, folder, partition_by=["bo"], enableDeletionVectors=has_vectors)
-        attach(folder)
-        whole = spark.table(table)
-        with settings(spark, {SWITCH: "false"}):
-            before = _contents(spark, folder)
-        for _ in range(count // 2):
-            predicate = lakes.predicate(rng)
-            with settings(spark, {SWITCH: "false"}):
-                (matching,) = rows_with_matches(whole, [predicate])
-            if matching is None:
-                continue
-            report = ias.delete(spark, table, predicate, progress=False)
-            with settings(spark, {SWITCH: "false"}):
-                left = _contents(spark, folder)
-            assert left == before - Counter(matching), predicate
-            assert report.rows_deleted == len(matching), predicate
-            deleted += bool(matching)
-            spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF 0")
-    assert deleted > count / 4

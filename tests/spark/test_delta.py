@@ -3,20 +3,13 @@
 `make test` runs one test, which shows the main promises; `make test-spark-versions` runs all of them.
 """
 
-import contextlib
-import os
-import random
-import signal
-from pathlib import Path
-
 import pytest
 
 from intarsia import spark as ias
 from tests.effort import examples
-from tests.spark.delta import EXTENSION, KILLED, SESSION
+from tests.spark.delta import EXTENSION, SESSION
 from tests.spark.hosts import SparkHost
 from tests.spark.jars import EVERYTHING, jars_of, only_everything, spark_of
-from tests.spark.test_faults import descendants
 
 pytestmark = pytest.mark.spark
 
@@ -89,11 +82,6 @@ def test_deleting(delta):
 
 
 @only_everything
-def test_random_deletions(delta):
-    check(delta, "check_random_deletions", examples(12, deep=300))
-
-
-@only_everything
 def test_faults(delta):
     check(delta, "check_faults")
 
@@ -112,43 +100,6 @@ def test_changed_files(delta):
 @pytest.mark.parametrize("name", ["registered", "versions_of_registered", "refused", "writers"])
 def test_lengths_in_the_log(delta, name):
     check(delta, f"check_{name}")
-
-
-@only_everything
-def test_jobs_that_register_and_are_killed(delta, tmp_path):
-    """Killed after any change of a file, a job leaves the rows, and the next one completes the rest."""
-    changes = [*range(1, 20)]
-    random.Random(1).shuffle(changes)
-    for change in changes[: examples(10, deep=190) // 10 + 1]:
-        table = Path(delta.run(_PROGRAM.format("make_killed", "")).strip())
-        folder = tmp_path / str(change)
-        folder.mkdir()
-        other = host(folder, "4.2", EXTENSION)
-        try:
-            other.run("spark.range(9).count()")
-            other.start(KILLED, table)
-            seen = wait_for_changes(table, change, other)
-            for pid in descendants("org.apache.spark.deploy.SparkSubmit"):
-                if os.readlink(f"/proc/{pid}/cwd") == str(folder):
-                    os.kill(pid, signal.SIGKILL)
-        finally:
-            other.kill()
-        assert seen
-        check(delta, "check_killed")
-
-
-def wait_for_changes(folder, number, session):
-    """Wait until files of a folder have changed so often, or a program has ended; return the number."""
-    seen, before = -1, None
-    while seen < number and not session.is_ready():
-        now = set()
-        for parent, _, names in os.walk(folder):
-            for name in names:
-                with contextlib.suppress(FileNotFoundError):
-                    now.add((parent, name, os.stat(os.path.join(parent, name)).st_mtime_ns))
-        seen += now != before
-        before = now
-    return seen
 
 
 @only_everything
