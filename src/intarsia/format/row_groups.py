@@ -144,12 +144,13 @@ def chunks_of_leaf(groups: Sequence[RowGroup], ordinal: int) -> list[ColumnChunk
     """
     columns = [group.columns for group in groups]
     unknown = [one for one in columns if isinstance(one, ColumnChunks) and ordinal not in one._parsed]
-    with contextlib.suppress(CorruptFileError):  # accessing the damaged chunk raises the error
-        _find_edges(unknown, ordinal)
-        raw = unknown[0]._footer.raw if unknown else b""
-        found = thrift.parse_structs_at(ColumnChunk, raw, [one._edges[ordinal] for one in unknown])
-        for one, chunk in zip(unknown, found, strict=True):
-            one._check_and_keep(ordinal, chunk)
+    if unknown:
+        with contextlib.suppress(CorruptFileError):  # accessing the damaged chunk raises the error
+            _find_edges(unknown, ordinal)
+            raw = unknown[0]._footer.raw
+            found = thrift.parse_structs_at(ColumnChunk, raw, [one._edges[ordinal] for one in unknown])
+            for one, chunk in zip(unknown, found, strict=True):
+                one._check_and_keep(ordinal, chunk)
     return [one[ordinal] for one in columns]
 
 
