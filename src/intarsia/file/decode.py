@@ -19,6 +19,7 @@ import pyarrow as pa
 from intarsia.arrow.nested import join_columns
 from intarsia.errors import CorruptFileError, FormatError, UnsupportedFeatureError
 from intarsia.file.chunks import ChunkOutlines, ChunkPlan, Int64s, RecordedPages, recorded_pages
+from intarsia.file.compiled import decode_compiled
 from intarsia.file.claims import check_dictionary_size, check_expansion, check_values, is_plausible
 from intarsia.file.fetch import FetchedBytes
 from intarsia.file.schema import FileSchema
@@ -189,10 +190,18 @@ def decode_rows(
     pieces: dict[int, list[pa.ChunkedArray]] = defaultdict(list)
     for of_pages in together.values():
         covered, num_rows = _covered(of_pages, edges, rows)
+        taken = RowTaker(covered, rows)
+        compiled = decode_compiled(
+            schema, of_pages, fetched, num_rows, taken.positions, checksums=checksums
+        )
+        for root, column in compiled.items():
+            pieces[root].append(column)
+        of_pages = [plan for plan in of_pages if plan.leaf.root_ordinal not in compiled]
+        if not of_pages:
+            continue
         is_sparse = len(num_rows) > 1 and rows.num_rows * SPARSE_PART < covered.num_rows
         texts = [plan.leaf for plan in of_pages if _repeats_texts(schema, plan)] if is_sparse else []
         table = _decode_together(schema, of_pages, fetched, num_rows, texts, checksums=checksums)
-        taken = RowTaker(covered, rows)
         roots = dict.fromkeys(map(_ROOT, map(_LEAF, of_pages)))
         for root, column in zip(roots, table.columns, strict=True):
             pieces[root].append(taken.of(column))
@@ -411,6 +420,11 @@ class RowTaker:
     def __init__(self, covered: RowSelection, wanted: RowSelection) -> None:
         self._num_values = covered.num_rows
         self._positions = _positions(covered, wanted)
+
+    @property
+    def positions(self) -> RowSelection:
+        """The rows to select, counted in those of the columns."""
+        return RowSelection.all(self._num_values) if self._positions is None else self._positions
 
     def of(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         """Return the selected values of a column with one value for each row of ``covered``."""
