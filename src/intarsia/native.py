@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
+
+import pyarrow as pa
 
 from intarsia.errors import IntarsiaWarning
 
@@ -26,11 +28,32 @@ SWITCH, _VALUES = "INTARSIA_NATIVE", ("auto", "off", "require")
 refusals: Counter[str] = Counter()
 
 
+class Schema(Protocol):
+    """The schema of files in the extension.
+
+    Attributes:
+        supported: For each top-level field whether `Native.decode` decodes it.
+    """
+
+    supported: tuple[bool, ...]
+
+
 class Native(Protocol):
     """The functions of the extension: pure functions of bytes that raise only ``Refused``."""
 
     __version__: str
     Refused: type[Exception]
+
+    def Schema(self, footer: bytes, arrow: pa.Schema) -> Schema: ...
+
+    def decode(
+        self,
+        schema: Schema,
+        leaves: Sequence[tuple[int, Sequence[tuple[Any, ...]]]],
+        starts: bytes,
+        stops: bytes,
+        checksums: bool,
+    ) -> Any: ...
 
 
 @cache
