@@ -2,9 +2,11 @@
 
 pub mod codecs;
 pub mod decode;
+pub mod footers;
 pub mod headers;
 pub mod pages;
 pub mod schema;
+pub mod structs;
 pub mod thrift;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -55,6 +57,8 @@ mod intarsia_native {
     use super::Refused;
     #[pymodule_export]
     use super::decode::{Columns, Schema, decode};
+    #[pymodule_export]
+    use super::footers::{chunks, outlines};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

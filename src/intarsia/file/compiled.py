@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from intarsia import native
+from intarsia.file.chunks import LeafPlan
 from intarsia.file.fetch import FetchedBytes
 from intarsia.file.schema import FileSchema
 from intarsia.rows.selection import RowSelection
-
-if TYPE_CHECKING:
-    from intarsia.file.decode import LeafPlan
-
 
 #: Where bytes are: a buffer, and the start and stop in it.
 _Span: TypeAlias = "tuple[bytes, int, int]"
@@ -60,16 +57,16 @@ def decode_compiled(
     Returns:
         The columns by ordinal of the top-level field.
     """
-    if positions.is_empty or native.load() is None:
+    handle = schema.handle
+    if handle is None or positions.is_empty:
         return {}
-    supported = schema.compiled
-    chosen = [plan for plan in plans if plan.leaf.root_ordinal in supported]
+    chosen = [plan for plan in plans if plan.leaf.root_ordinal in schema.compiled]
     if not chosen:
         return {}
     leaves = [(plan.leaf.root_ordinal, _chunks(plan, fetched, num_rows)) for plan in chosen]
     starts, stops = positions.starts.tobytes(), positions.stops.tobytes()
     found = native.attempt(
-        lambda extension: extension.decode(schema.handle, leaves, starts, stops, checksums)
+        lambda extension: extension.decode(handle, leaves, starts, stops, checksums)
     )
     if found is None:
         return {}

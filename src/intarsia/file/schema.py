@@ -68,7 +68,7 @@ class FileSchema:
         return SyntheticSchema(self._elements, self.leaves, self._created_by, entries)
 
     @cached_property
-    def handle(self) -> native.Schema | None:
+    def handle(self) -> native.NativeSchema | None:
         """The schema in the extension; None without it, or if it refuses the schema.
 
         Files of old parquet-cpp are left to pyarrow, which works around its errors.
