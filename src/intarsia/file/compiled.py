@@ -65,9 +65,7 @@ def decode_compiled(
         return {}
     leaves = [(plan.leaf.root_ordinal, _chunks(plan, fetched, num_rows)) for plan in chosen]
     starts, stops = positions.starts.tobytes(), positions.stops.tobytes()
-    found = native.attempt(
-        lambda extension: extension.decode(handle, leaves, starts, stops, checksums)
-    )
+    found = native.attempt(lambda extension: extension.decode(handle, leaves, starts, stops, checksums))
     if found is None:
         return {}
     columns = pa.record_batch(found).columns
