@@ -8,11 +8,15 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Protocol, TypeVar, cast
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
 from intarsia.errors import IntarsiaWarning
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 
@@ -26,11 +30,54 @@ SWITCH, _VALUES = "INTARSIA_NATIVE", ("auto", "off", "require")
 refusals: Counter[str] = Counter()
 
 
+#: The chunks of row groups: the bytes of the footer, the offset of the first chunk in them, and their number.
+GroupPlaces: TypeAlias = "Sequence[tuple[bytes, int, int]]"
+
+#: 64-bit integers, one for each column of an outline, chunk and row group; and the distinct encodings and
+#: numbers of pages by type and encoding, to which one of the columns refers.
+NativeOutlines: TypeAlias = "tuple[bytes, list[tuple[list[int], list[tuple[int, int, int]]]]]"
+
+
+class SupportsArrowArray(Protocol):
+    """An array that pyarrow imports."""
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
+
+
+class NativeSchema(Protocol):
+    """The schema of files in the extension.
+
+    Attributes:
+        supported: For each top-level field whether `Native.decode` decodes it.
+    """
+
+    supported: tuple[bool, ...]
+
+
 class Native(Protocol):
     """The functions of the extension: pure functions of bytes that raise only ``Refused``."""
 
     __version__: str
     Refused: type[Exception]
+
+    def outlines(self, groups: GroupPlaces, ordinals: Sequence[int]) -> NativeOutlines:
+        """Return the offsets and counts of chunks; see `intarsia.file.decode.outlines_of`."""
+
+    def chunks(self, groups: GroupPlaces, ordinal: int, structs: ModuleType) -> list[Any]:
+        """Return a `ColumnChunk` of each row group, made of the classes in `intarsia.format.structs`."""
+
+    def Schema(self, footer: bytes, arrow: pa.Schema) -> NativeSchema:  # noqa: N802  (a class)
+        """Return a schema, given a footer that has it, and what pyarrow makes of it."""
+
+    def decode(
+        self,
+        schema: NativeSchema,
+        leaves: Sequence[tuple[int, Sequence[Any]]],
+        starts: bytes,
+        stops: bytes,
+        checksums: bool,
+    ) -> SupportsArrowArray:
+        """Return the selected rows of columns; see `intarsia.file.compiled`."""
 
 
 @cache

@@ -7,29 +7,35 @@ different rows are decoded separately, reduced to the selected rows, and joined.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from functools import cached_property, partial
+from itertools import starmap
 from operator import add, attrgetter
-from types import MappingProxyType
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from intarsia.arrow.nested import join_columns
 from intarsia.errors import CorruptFileError, FormatError, UnsupportedFeatureError
-from intarsia.file.chunks import ChunkOutlines, ChunkPlan, Int64s, RecordedPages, recorded_pages
+from intarsia.file.chunks import (
+    ChunkOutlines,
+    ChunkPlan,
+    Int64s,
+    LeafPlan,
+    RecordedPages,
+    recorded_pages,
+)
 from intarsia.file.claims import check_dictionary_size, check_expansion, check_values, is_plausible
+from intarsia.file.compiled import decode_compiled
 from intarsia.file.fetch import FetchedBytes
 from intarsia.file.schema import FileSchema
 from intarsia.file.synthetic import Segments, SyntheticSchema, decode
 from intarsia.format.enums import PageType
 from intarsia.format.footer import Leaf
 from intarsia.format.pages import PAGE_CHECKSUM, Page, check_value_counts, pages_at
-from intarsia.format.row_groups import outlines_of_chunks
+from intarsia.format.row_groups import native_outlines, outlines_of_chunks
 from intarsia.format.structs import PageEncodingStats, RowGroup
 from intarsia.rows.selection import RowSelection, union
-from intarsia.storage import ByteRange
 from intarsia.tuning import SLICED_RANGES, SPARSE_PART, TAKEN_PART
 
 _LEAF, _NAME, _ORDINAL = attrgetter("leaf"), attrgetter("name"), attrgetter("ordinal")
@@ -56,18 +62,48 @@ def outlines_of(
         file_length: The length in bytes of the file, or of the file of each row group.
     """
     ordinals = list(map(_ORDINAL, leaves))
+    found = native_outlines(groups, ordinals)
+    if found is None:
+        columns, distinct = _outline_columns(groups, ordinals)
+    else:
+        shape = len(_UNSOUND) + 5, len(leaves), len(groups)
+        columns = np.frombuffer(found[0], dtype=np.int64).reshape(shape)
+        distinct = [
+            recorded_pages(list(map(PageEncodingStats._make, stats)), encodings)
+            for encodings, stats in found[1]
+        ]
+    starts, stops, _, num_values, _, _, of_pages, *_ = columns
+    counts = np.array([(one.data, one.dictionary) for one in distinct], dtype=np.int64).reshape(-1, 2)
+    is_sound = (starts >= 0) & (starts <= stops) & (stops <= file_length) & (num_values >= 0)
+    page_index_bytes = np.zeros_like(starts)
+    for first, length in (columns[-4:-2], columns[-2:]):
+        is_inside = (first > 0) & (length > 0) & (first <= file_length) & (length <= file_length - first)
+        page_index_bytes += np.where(is_inside, length, 0)
+    pages = [[distinct[position] for position in of_leaf] for of_leaf in of_pages.tolist()]
+    of_leaves = zip(
+        is_sound,
+        pages,
+        *columns[:6],
+        *counts[of_pages].transpose(2, 0, 1),
+        *columns[-4:],
+        page_index_bytes,
+        strict=True,
+    )
+    return list(starmap(ChunkOutlines, of_leaves))
+
+
+def _outline_columns(
+    groups: Sequence[RowGroup], ordinals: Sequence[int]
+) -> tuple[Int64s, Sequence[RecordedPages]]:
+    """Return the columns of the outlines, and the distinct pages, to which one of the columns refers."""
     rows: list[tuple[int, ...]] = []
-    pages: list[RecordedPages] = []
-    known: dict[tuple[Sequence[PageEncodingStats], Sequence[int]], RecordedPages] = {}
+    known: dict[tuple[Sequence[PageEncodingStats], Sequence[int]], int] = {}
     for of_group in outlines_of_chunks(groups, ordinals):
         for chunk in of_group:
             meta = chunk.meta_data
             of_chunk: tuple[int, ...] = _UNSOUND
             encodings = tuple(meta.encodings or ()) if meta is not None else ()
             stats = tuple(meta.encoding_stats or ()) if meta is not None else ()
-            of_pages = known.get((stats, encodings))
-            if of_pages is None:  # most chunks of a file are alike
-                of_pages = known[stats, encodings] = recorded_pages(stats, encodings)
             if (
                 meta is not None
                 and (start := meta.data_page_offset) is not None
@@ -87,30 +123,16 @@ def outlines_of(
             rows.append(
                 (
                     *of_chunk,
-                    of_pages.data,
-                    of_pages.dictionary,
+                    known.setdefault((stats, encodings), len(known)),  # most chunks of a file are alike
                     chunk.offset_index_offset or 0,
                     chunk.offset_index_length or 0,
                     chunk.column_index_offset or 0,
                     chunk.column_index_length or 0,
                 )
             )
-            pages.append(of_pages)
-    table = np.array(rows, dtype=np.int64).reshape(len(groups), len(leaves), len(_UNSOUND) + 6)
+    table = np.array(rows, dtype=np.int64).reshape(len(groups), len(ordinals), len(_UNSOUND) + 5)
     # in this order a leaf's values are contiguous, and one operation checks all leaves
-    columns = np.ascontiguousarray(table.T)
-    starts, stops, _, num_values, *_ = columns
-    is_sound = (starts >= 0) & (starts <= stops) & (stops <= file_length) & (num_values >= 0)
-    page_index_bytes = np.zeros_like(starts)
-    for first, length in (columns[-4:-2], columns[-2:]):
-        is_inside = (first > 0) & (length > 0) & (first <= file_length) & (length <= file_length - first)
-        page_index_bytes += np.where(is_inside, length, 0)
-    width = len(leaves)
-    of_leaves = zip(is_sound, *columns, page_index_bytes, strict=True)
-    return [
-        ChunkOutlines(sound, pages[position::width], *arrays)
-        for position, (sound, *arrays) in enumerate(of_leaves)
-    ]
+    return np.ascontiguousarray(table.T), [recorded_pages(*one) for one in known]
 
 
 # --- pages to selected rows ----------------------------------------------------------------------
@@ -118,41 +140,6 @@ def outlines_of(
 
 class PageIndexMismatchError(Exception):
     """The pages contradict the OffsetIndex, so the row group has to be read without it."""
-
-
-class LeafPlan(NamedTuple):
-    """What is read of one leaf in some row groups: whole chunks, or pages.
-
-    Attributes:
-        leaf: The leaf.
-        groups: Ordinals of the row groups.
-        outlines: The leaf's chunks of all row groups, which are sound in these.
-        chunks: The pages of each row group; empty to read whole chunks.
-        dictionaries: The dictionary pages that the pages need, by position in ``groups``.
-        rows: A value that is equal for leaves whose pages have the same rows.
-    """
-
-    leaf: Leaf
-    groups: Int64s
-    outlines: ChunkOutlines
-    chunks: Sequence[ChunkPlan] = ()
-    dictionaries: Mapping[int, ByteRange] = MappingProxyType({})
-    rows: Hashable = None
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all chunks are read as a whole."""
-        return all(chunk.whole for chunk in self.chunks)
-
-    def ranges(self) -> list[ByteRange]:
-        """Return the ranges to read."""
-        if self.chunks:
-            found = list(self.dictionaries.values())
-            for chunk in self.chunks:
-                found += chunk.pages
-            return found
-        starts, stops = self.outlines.starts[self.groups], self.outlines.stops[self.groups]
-        return list(map(ByteRange, starts.tolist(), stops.tolist()))
 
 
 def decode_rows(
@@ -189,10 +176,16 @@ def decode_rows(
     pieces: dict[int, list[pa.ChunkedArray]] = defaultdict(list)
     for of_pages in together.values():
         covered, num_rows = _covered(of_pages, edges, rows)
+        taken = RowTaker(covered, rows)
+        compiled = decode_compiled(schema, of_pages, fetched, num_rows, taken.positions, checksums=checksums)
+        for root, column in compiled.items():
+            pieces[root].append(column)
+        of_pages = [plan for plan in of_pages if plan.leaf.root_ordinal not in compiled]
+        if not of_pages:
+            continue
         is_sparse = len(num_rows) > 1 and rows.num_rows * SPARSE_PART < covered.num_rows
         texts = [plan.leaf for plan in of_pages if _repeats_texts(schema, plan)] if is_sparse else []
         table = _decode_together(schema, of_pages, fetched, num_rows, texts, checksums=checksums)
-        taken = RowTaker(covered, rows)
         roots = dict.fromkeys(map(_ROOT, map(_LEAF, of_pages)))
         for root, column in zip(roots, table.columns, strict=True):
             pieces[root].append(taken.of(column))
@@ -411,6 +404,11 @@ class RowTaker:
     def __init__(self, covered: RowSelection, wanted: RowSelection) -> None:
         self._num_values = covered.num_rows
         self._positions = _positions(covered, wanted)
+
+    @property
+    def positions(self) -> RowSelection:
+        """The rows to select, counted in those of the columns."""
+        return RowSelection.all(self._num_values) if self._positions is None else self._positions
 
     def of(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         """Return the selected values of a column with one value for each row of ``covered``."""
