@@ -23,7 +23,9 @@ def write_page(facts: QueryFacts) -> str:
     text = json.dumps(facts.to_dict(), separators=(",", ":"), default=str, ensure_ascii=False)
     packed = base64.b64encode(zlib.compress(text.encode(), 9, wbits=-15)).decode()
     condition = facts.where or "all rows"
-    answer = f"{size(facts.num_read)} of {size(facts.num_bytes)} were {sentence(facts)}. {facts.result}."
+    verb = "are" if facts.is_plan else "were"
+    read = f"{size(facts.num_read)} of {size(facts.num_bytes)} {verb} {sentence(facts)}"
+    answer = f"{read}. {facts.result}."
     values = {
         "title": escape(f"{facts.title}: {condition}"),
         "condition": escape(condition),
