@@ -63,7 +63,7 @@ def test_files_are_those_of_the_scan(enabled, lake):
 
 def test_a_session_that_is_not_enabled(spark, lake):
     with settings(spark, {SWITCH: "false"}):
-        frame = spark.read.parquet(lake).where(f"user = {user_of(5, 1)}")
+        frame = spark.read.parquet(lake).where(f"user = {user_of(3, 77)}")
         found = ias.map(frame)
         assert spark.conf.get(SWITCH) == "false"
     assert found.facts.lake.state.count(EXCLUDED) == FILES - 1
