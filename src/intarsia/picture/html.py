@@ -41,7 +41,10 @@ def write_page(facts: QueryFacts) -> str:
 
 
 #: The modules of the script, each after those that it imports.
-_MODULES = "words states elements canvas answer files chart bytes tables pages map start".split()
+_MODULES = (
+    *("words", "states", "elements", "canvas", "answer", "files"),
+    *("chart", "bytes", "tables", "pages", "map", "start"),
+)
 
 
 @cache
