@@ -101,17 +101,12 @@ class Lanes:
         self.described = self._cheap(file.footer.leaves) or self.wanted
         self._load()
         self._planned = [np.zeros((0, 2), dtype=np.int64)]
-        self._least: int | None = 0 if traced.matches is not None and traced.selects_values else None
+        self.least_bytes: int | None = 0 if traced.matches is not None and traced.selects_values else None
 
     @property
     def wanted_ordinals(self) -> list[int]:
         """The ordinals of the leaves of the query, ascending."""
         return [leaf.ordinal for leaf in self._leaves]
-
-    @property
-    def least_bytes(self) -> int | None:
-        """The size of the pages of the result with matching rows, when all lanes have been described."""
-        return self._least
 
     @property
     def reads(self) -> Int64s:
@@ -227,8 +222,8 @@ class Lanes:
             self._plan(outlines, keys, offset, size, state == READ)
         matches = self._traced.matches
         hits = None if matches is None else matches.count_between(np.r_[start, stops[-1:]])
-        if hits is not None and self._least is not None and leaf.ordinal in self._shown:
-            self._least += int(size[hits > 0].sum()) + self._dictionary_bytes(outlines, keys, hits)
+        if hits is not None and self.least_bytes is not None and leaf.ordinal in self._shown:
+            self.least_bytes += int(size[hits > 0].sum()) + self._dictionary_bytes(outlines, keys, hits)
         by_state = np.bincount(state, np.maximum(pages, 0), minlength=len(self.states)).astype(int).tolist()
         groups = self._merged(start, state)
         return self._described(leaf, keys, groups, start, state, offset, size, pages, hits), by_state
