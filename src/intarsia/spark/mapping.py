@@ -49,8 +49,8 @@ class _RequestedScan:
 def map(frame: DataFrame, scan: int | None = None) -> PageMap:
     """Return a picture of the files, row groups and pages that a scan of an enabled session reads.
 
-    Nothing is run: the picture is of the plan, made from metadata as `intarsia.spark.enable` makes it for
-    folders of Parquet files, Delta tables and Iceberg tables, whether the session is enabled or not.
+    Nothing is run: the picture is of the plan, made from metadata as `intarsia.spark.enable` makes it,
+    whether the session is enabled or not.
     Conditions that Spark learns while it runs, such as keys of a join or the value of a subquery, exclude
     more.
 
