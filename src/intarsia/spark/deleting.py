@@ -274,8 +274,8 @@ def _delete_managed(
             reason="column-predicate",
             path=table,
         )
-    # a folder is a table of Delta
-    name = f"delta.{quoted(os.path.abspath(table))}" if os.path.isdir(table) else table
+    folder = table if "://" in table else os.path.abspath(table) if os.path.isdir(table) else None
+    name = table if folder is None else f"delta.{quoted(folder)}"
     with without_pushdown(spark):
         num_rows = spark.table(name).where(where).count()
         if not dry_run and num_rows:
