@@ -105,9 +105,8 @@ if TYPE_CHECKING:
         PageIndex,
         RestoreReport,
         Statistics,
-        attach,
-        detach,
     )
+    from intarsia.embed.many import attach, detach
     from intarsia.indexes.bloom_granule import BloomGranule
     from intarsia.indexes.distinct import Distinct
     from intarsia.indexes.histogram import Histogram
