@@ -1,6 +1,8 @@
 //! Optional native code of Intarsia: pure functions of bytes, without I/O, state or threads of their own.
 
+pub mod codecs;
 pub mod footers;
+pub mod search;
 pub mod structs;
 pub mod thrift;
 
@@ -38,6 +40,8 @@ mod intarsia_native {
     use super::Refused;
     #[pymodule_export]
     use super::footers::{chunks, outlines};
+    #[pymodule_export]
+    use super::search::lacking;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
