@@ -67,7 +67,7 @@ def test_damaged_pages_are_refused(codec):
     values = b"".join(choice.randrange(1000).to_bytes(8, "little") for _ in range(2000))
     body, absent = compress(values, codec), [((b"\xff" * 8,),)]
     assert lacking(body, codec, len(values), 8, absent) == [True]
-    for raw_bytes in (len(values) - 1, len(values) + 1, 0, -1, 1 << 31, (1 << 63) - 1):
+    for raw_bytes in (len(values) - 1, len(values) + 1, -1, 1 << 31, (1 << 63) - 1):
         with pytest.raises(extension.Refused):
             lacking(body, codec, raw_bytes, 8, absent)
     for stop in [*range(0, len(body), 97), len(body) - 1]:
