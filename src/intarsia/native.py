@@ -11,9 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 from types import ModuleType
-from typing import Any, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
 from intarsia.errors import IntarsiaWarning
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 
@@ -33,6 +36,22 @@ GroupPlaces: TypeAlias = "Sequence[tuple[bytes, int, int]]"
 #: 64-bit integers, one for each column of an outline, chunk and row group; and the distinct encodings and
 #: numbers of pages by type and encoding, to which one of the columns refers.
 NativeOutlines: TypeAlias = "tuple[bytes, list[tuple[list[int], list[tuple[int, int, int]]]]]"
+
+
+class SupportsArrowArray(Protocol):
+    """An array that pyarrow imports."""
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
+
+
+class NativeSchema(Protocol):
+    """The schema of files in the extension.
+
+    Attributes:
+        supported: For each top-level field whether `Native.decode` decodes it.
+    """
+
+    supported: tuple[bool, ...]
 
 
 class Native(Protocol):
@@ -57,6 +76,19 @@ class Native(Protocol):
         sought: Sequence[tuple[tuple[bytes, ...], ...] | None],
     ) -> list[bool]:
         """Return which conditions have no match; see `intarsia.indexes.dictionary_page.lacks_bytes`."""
+
+    def Schema(self, footer: bytes, arrow: pa.Schema) -> NativeSchema:  # noqa: N802  (a class)
+        """Return a schema, given a footer that has it, and what pyarrow makes of it."""
+
+    def decode(
+        self,
+        schema: NativeSchema,
+        leaves: Sequence[tuple[int, Sequence[Any]]],
+        starts: bytes,
+        stops: bytes,
+        checksums: bool,
+    ) -> SupportsArrowArray:
+        """Return the selected rows of columns; see `intarsia.file.compiled`."""
 
 
 @cache
