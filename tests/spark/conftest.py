@@ -24,12 +24,11 @@ def spark(tmp_path_factory):
     from pyspark.sql import SparkSession
 
     folder = tmp_path_factory.mktemp("spark")
-    write_hadoop_defaults(folder)
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         # the jars of S3A, which may be missing, are found when their tests run
-        "spark.driver.extraClassPath": f"{folder}{os.pathsep}{folder_of_jars('s3a-3.5')}/*",
+        "spark.driver.extraClassPath": f"{folder_of_jars('s3a-3.5')}/*",
         "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "ERROR",
@@ -51,19 +50,6 @@ def spark(tmp_path_factory):
     session = builder.getOrCreate()
     yield session
     session.stop()
-
-
-def write_hadoop_defaults(folder):
-    """Write files that replace the defaults of Hadoop, if the folder precedes its jars on the class path.
-
-    Spark copies these settings for every scan and sends them, compressed one by one, with its tasks. Nearly
-    all of them are about services that the tests do not use, or have the same value in Hadoop's code.
-    """
-    files = "fs.AbstractFileSystem.file.impl", "org.apache.hadoop.fs.local.LocalFs"  # for streaming queries
-    needed = "<property><name>{}</name><value>{}</value></property>".format(*files)
-    for service in ("core", "hdfs", "mapred", "yarn"):
-        settings = needed if service == "core" else ""
-        (folder / f"{service}-default.xml").write_text(f"<configuration>{settings}</configuration>")
 
 
 @pytest.fixture(scope="module")
@@ -124,13 +110,10 @@ def packages_host(tmp_path_factory):
         key: value for key, value in os.environ.items() if not key.startswith(("JAVA", "JDK", "SPARK_HOME"))
     }
     environment |= {"PATH": path_without_java(folder / "path"), "XDG_CACHE_HOME": str(folder / "cache")}
-    write_hadoop_defaults(folder)
     settings = {
         "spark.master": "local-cluster[1,2,1024]",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraClassPath": str(folder),
         "spark.driver.host": "127.0.0.1",
-        "spark.executor.extraClassPath": str(folder),
         "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],
         "spark.log.level": "OFF",
         "spark.sql.shuffle.partitions": "2",
