@@ -45,8 +45,13 @@ def _replace_hadoop_defaults(folder):
     a third of the work of a small query. Nearly all of them are about services that the tests do not use, or
     have the same value in Hadoop's code.
     """
-    files = "fs.AbstractFileSystem.file.impl", "org.apache.hadoop.fs.local.LocalFs"  # for streams and Delta
-    needed = "<property><name>{}</name><value>{}</value></property>".format(*files)
+    kept = {
+        "fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.LocalFs",  # for streams and Delta
+        "hadoop.tmp.dir": str(folder / "tmp"),  # for what S3A writes before it uploads it
+    }
+    needed = "".join(
+        f"<property><name>{name}</name><value>{value}</value></property>" for name, value in kept.items()
+    )
     for service in ("core", "hdfs", "mapred", "yarn"):
         settings = needed if service == "core" else ""
         (folder / f"{service}-default.xml").write_text(f"<configuration>{settings}</configuration>")

@@ -27,8 +27,10 @@ def spark(tmp_path_factory):
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        # the jars of S3A, which may be missing, are found when their tests run
-        "spark.driver.extraClassPath": f"{folder_of_jars('s3a-3.5')}/*",
+        # the jars of stores, which may be missing, are found when their tests run
+        "spark.driver.extraClassPath": os.pathsep.join(
+            f"{folder_of_jars(profile)}/*" for profile in ("s3a-3.5", "azure-3.5", "google-3.1")
+        ),
         "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "ERROR",

@@ -1,0 +1,48 @@
+//! Optional native code of Intarsia: pure functions of bytes, without I/O, state or threads of their own.
+
+pub mod footers;
+pub mod structs;
+pub mod thrift;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use pyo3::prelude::*;
+
+use crate::thrift::{Read, Refusal};
+
+pyo3::create_exception!(
+    intarsia_native,
+    Refused,
+    pyo3::exceptions::PyException,
+    "The bytes are damaged, contradictory, unsupported or above a limit. The caller decides it in Python."
+);
+
+impl From<Refusal> for PyErr {
+    fn from(refusal: Refusal) -> Self {
+        Refused::new_err(refusal.0)
+    }
+}
+
+/// Runs a function without the GIL; a panic is a refusal.
+pub fn guard<T: Send>(py: Python<'_>, run: impl FnOnce() -> Read<T> + Send) -> PyResult<T> {
+    let found = py.detach(|| catch_unwind(AssertUnwindSafe(run)));
+    Ok(found.unwrap_or(Err(Refusal("a panic")))?)
+}
+
+/// Functions for the package `intarsia`, which checks that the versions are equal.
+#[pymodule(gil_used = false)]
+mod intarsia_native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use super::Refused;
+    #[pymodule_export]
+    use super::footers::{chunks, outlines};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // a panic becomes `Refused`, so its message is not for the terminal
+        std::panic::set_hook(Box::new(|_| {}));
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}
