@@ -24,7 +24,7 @@ from intarsia.lake.discovery import HIVE_NULL
 from intarsia.spark.checksums import Checksums
 from intarsia.spark.in_place import States, check_exchange, finish, swap
 from intarsia.spark.shipping import Shipped, unpack_index
-from intarsia.storage.posix import lock_file
+from intarsia.storage.local import lock_file
 from intarsia.write import Writer, WriteReport
 from intarsia.write.sorting import SortBy
 

@@ -30,8 +30,8 @@ from intarsia.format.structs import ColumnIndex
 from intarsia.rows.bounds import boundary_order
 from intarsia.rows.ordering import MAX_BOUND_BYTES
 from intarsia.storage import ByteRange, ByteSource, LocalFile, MemorySource, StorageOptions
-from intarsia.storage.replace import FileIdentity, write_all
-from intarsia.storage.target import NewTarget, new_target
+from intarsia.storage.replace import FileIdentity, NewFile, write_all
+from intarsia.storage.target import new_target
 from intarsia.write.leaves import contains_nan, leaf_arrays, repeats, with_used_values, writable_schema
 from intarsia.write.sorting import SortBy, sort_keys, sorting_columns
 
@@ -256,7 +256,7 @@ class Output:
 class _UnpublishedFile:
     """The file before it has its final path; implements `intarsia.storage.target.Target`."""
 
-    def __init__(self, path: str, new: NewTarget) -> None:
+    def __init__(self, path: str, new: NewFile) -> None:
         self.path = path
         self.size = os.fstat(new.fd).st_size
         self._new = new
