@@ -24,7 +24,7 @@ from intarsia.lake.table import Table
 from intarsia.predicate import Constant, Predicate
 from intarsia.predicate.nodes import dotted, innermost, leaves
 from intarsia.write import write_table
-from intarsia.write.sorting import sort_keys
+from intarsia.write.rows import sort_keys
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from intarsia.arrow.owned_rows import take_values
 from intarsia.errors import FormatError
-from intarsia.lake.data_file import DataFile
-from intarsia.lake.file_list import partitions_of
+from intarsia.lake.data_file import DataFile, partitions_of
 from intarsia.predicate import Path
 
 #: Whether the types of partition columns are inferred from their values, or all are text.

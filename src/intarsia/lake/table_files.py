@@ -16,9 +16,8 @@ import pyarrow as pa
 from intarsia.errors import FormatError
 from intarsia.file.schema import FileSchema
 from intarsia.indexes.embedded import KeptIndexes
-from intarsia.lake.data_file import DataFile
+from intarsia.lake.data_file import DataFile, FileList, has_deletes, has_objects, sizes_of
 from intarsia.lake.definition import TableDefinition
-from intarsia.lake.file_list import FileList, has_deletes, has_objects, sizes_of
 from intarsia.lake.index.of_table import TableLakeIndex
 from intarsia.lake.log_statistics import LogStatistics
 from intarsia.lake.partitions import Partitions, PartitionTypes

@@ -20,8 +20,7 @@ from intarsia.errors import IntarsiaError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
 from intarsia.format.enums import Type
-from intarsia.lake.data_file import DataFile
-from intarsia.lake.file_list import Partition, partitions_of
+from intarsia.lake.data_file import DataFile, Partition, partitions_of
 from intarsia.predicate import (
     And,
     Bound,

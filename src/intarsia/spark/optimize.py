@@ -52,7 +52,7 @@ from intarsia.storage import LocalFile, local_path
 from intarsia.write import Writer, WriteReport
 from intarsia.write.form import indexes_of
 from intarsia.write.output import dry_run
-from intarsia.write.sorting import SortBy
+from intarsia.write.rows import SortBy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -26,7 +26,7 @@ from intarsia.spark.in_place import States, check_exchange, finish, swap
 from intarsia.spark.shipping import Shipped, unpack_index
 from intarsia.storage.local import lock_file
 from intarsia.write import Writer, WriteReport
-from intarsia.write.sorting import SortBy
+from intarsia.write.rows import SortBy
 
 #: The result of a task: a row for each file, in JSON.
 OUTCOME = "outcome string"

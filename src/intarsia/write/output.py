@@ -32,8 +32,16 @@ from intarsia.rows.ordering import MAX_BOUND_BYTES
 from intarsia.storage import ByteRange, ByteSource, LocalFile, MemorySource, StorageOptions
 from intarsia.storage.replace import FileIdentity, NewFile, write_all
 from intarsia.storage.target import new_target
-from intarsia.write.leaves import contains_nan, leaf_arrays, repeats, with_used_values, writable_schema
-from intarsia.write.sorting import SortBy, sort_keys, sorting_columns
+from intarsia.write.rows import (
+    SortBy,
+    contains_nan,
+    leaf_arrays,
+    repeats,
+    sort_keys,
+    sorting_columns,
+    with_used_values,
+    writable_schema,
+)
 
 #: Maximum number of rows per data page, the unit that a lookup reads. For 2,000,000 rows of six columns,
 #: compared with pages of 20,000 rows: 10,000 rows halve the bytes of a lookup and add 0.7% to the file;

@@ -17,7 +17,7 @@ from intarsia.check.inspection import find_datafusion_index, open_source
 from intarsia.check.verification.chunk import CheckedChunk
 from intarsia.check.verification.embedded import EntryCheck, blob_of, check_alone, columns_of, find_entries
 from intarsia.check.verification.findings import RULES, Finding, Findings, VerifyReport
-from intarsia.check.verification.page_index import check_column_index, check_offset_index
+from intarsia.check.verification.page_index import check_chunk_quickly, check_column_index, check_offset_index
 from intarsia.check.verification.pages import (
     check_bloom_filter,
     check_checksums,
@@ -26,9 +26,9 @@ from intarsia.check.verification.pages import (
     check_encodings,
     check_row_group_size,
     check_size_statistics,
+    check_sorting,
+    sorting_columns,
 )
-from intarsia.check.verification.quick import check_chunk_quickly
-from intarsia.check.verification.sorting import check_sorting, sorting_columns
 from intarsia.check.verification.statistics import (
     check_geospatial_statistics,
     check_page_statistics,

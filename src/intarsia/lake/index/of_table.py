@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 
 from intarsia.errors import FormatError, IndexBuildError, ListingError
 from intarsia.file import FileMetadata, Ignored, ParquetInput
-from intarsia.lake.data_file import DataFile, ShowDone
-from intarsia.lake.file_list import FileList, as_bytes, as_text, have_stamps, paths_of
+from intarsia.lake.data_file import DataFile, FileList, ShowDone, as_bytes, as_text, have_stamps, paths_of
 from intarsia.lake.index.build import FactsReader, LakeIndexReport, SegmentBuilder, reader_of
 from intarsia.lake.index.facts import Stamps, opened_stamp, wait_until_settled
 from intarsia.lake.index.folder import (
@@ -57,7 +56,7 @@ class LakeLocation:
     Attributes:
         root: An absolute path or a URL.
         prefix: The text before the relative path in each of the paths, with a slash at its end.
-        paths: The paths of the files; see `intarsia.lake.file_list.paths_of`.
+        paths: The paths of the files; see `intarsia.lake.data_file.paths_of`.
         is_whole: Whether these are all files below the root.
     """
 
