@@ -83,9 +83,9 @@ class LogStatistics:
         return LogStatistics(self.source, self.num_rows[list(ordinals)], columns, self.is_json)
 
     @property
-    def proof(self) -> LogProof:
+    def proof(self) -> FileProof:
         """The statistics as a proof whose granules are files."""
-        return LogProof(self)
+        return FileProof(self.source, self.bounds, _judge)
 
     def bounds(self, condition: Condition) -> Bounds | None:
         """Return the bounds of the column of a condition in each file; None if they cannot judge it."""
@@ -156,31 +156,49 @@ class LogStatistics:
         return low, high
 
 
-class LogProof:
-    """The statistics of a log as a proof without cost. They include deleted rows, so no row is certain."""
+class FileProof:
+    """The bounds of the values of each file as a proof without cost, because they have been read.
+
+    Args:
+        name: The name in reports.
+        bounds_of: Returns the bounds of the column of a condition; None if they cannot judge it.
+        judge: Evaluates a condition on bounds; None if that fails.
+    """
 
     is_lookup = False
     counts_pages = False
 
-    def __init__(self, statistics: LogStatistics) -> None:
-        self._statistics = statistics
-        self.name = statistics.source
+    def __init__(
+        self,
+        name: str,
+        bounds_of: Callable[[Condition], Bounds | None],
+        judge: Callable[[Condition, Bounds], Verdict | None],
+    ) -> None:
+        self.name = name
+        self._bounds_of = bounds_of
+        self._judge = judge
 
     def reach(self, condition: Condition) -> Bools | None:
-        """Return every file, if the log has statistics of the column."""
-        bounds = self._statistics.bounds(condition)
+        """Return every file, if there are bounds of the column."""
+        bounds = self._bounds_of(condition)
         return None if bounds is None else np.ones(len(bounds), dtype=bool)
 
     def cost(self, wanted: Wanted) -> ProofCost:  # noqa: ARG002
-        """Return zero: the log has been read."""
+        """Return zero."""
         return ProofCost(0, 0)
 
     def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:  # noqa: ARG002
         """Evaluate conditions on the bounds."""
         for condition in wanted:
-            bounds = self._statistics.bounds(condition)
-            if bounds is not None:
-                yield Verdict(condition, RowSelection.from_mask(might_match(condition, bounds)), None)
+            bounds = self._bounds_of(condition)
+            verdict = None if bounds is None else self._judge(condition, bounds)
+            if verdict is not None:
+                yield verdict
+
+
+def _judge(condition: Condition, bounds: Bounds) -> Verdict:
+    """Evaluate a condition on the bounds in a log, which include deleted rows, so that no row is certain."""
+    return Verdict(condition, RowSelection.from_mask(might_match(condition, bounds)), None)
 
 
 _PER_MILLISECOND = {"s": 1, "ms": 1, "us": 10**3, "ns": 10**6}

@@ -21,6 +21,7 @@ from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
 from intarsia.format.enums import Type
 from intarsia.lake.data_file import DataFile, Partition, partitions_of
+from intarsia.lake.definition import ColumnNames
 from intarsia.predicate import (
     And,
     Bound,
@@ -45,7 +46,6 @@ from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.spark.conditions import spark_semantics
 from intarsia.spark.spark_types import partition_value, reads_as_is
-from intarsia.spark.table_names import TableNames
 
 _ANY = BoundConstant(True)
 
@@ -78,7 +78,7 @@ class SparkBinder:
     columns: Sequence[str] | None = None
     int96_as_moments: bool = True
     filled: Collection[str] = ()
-    names: TableNames | None = None
+    names: ColumnNames | None = None
     partitions: Sequence[Partition] = ()
     partition_of: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
@@ -204,9 +204,9 @@ class SparkBinder:
         """Find a column in a file's schema: its path (None if ambiguous) and type; None if it is missing."""
         if self.names is None:
             return self._field(schema.roots_by_folded_name.get(names[0].lower(), []), names)
-        if all(self._folded(name) != self._folded(names[0]) for name in self.names.columns):
+        if all(self._folded(field.name) != self._folded(names[0]) for field in self.names.fields):
             return None, pa.null()
-        in_file = self.names.in_file(schema)
+        in_file = self.names.in_files(schema)
         found = self._field(schema.arrow if in_file is None else in_file.schema, names)
         if in_file is None or found is None or found[0] is None:
             return found

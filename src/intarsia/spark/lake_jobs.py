@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from intarsia.amounts import count
+from intarsia.amounts import count, first_lines
 from intarsia.check.inspection import inspect
 from intarsia.check.verification import Finding, VerifyReport
 from intarsia.check.verification import verify as verify_file
@@ -178,9 +178,6 @@ def _detach(path: str) -> dict[str, Any]:
     return asdict(detach_file(path))
 
 
-_SHOWN = 10
-
-
 @dataclass(frozen=True)
 class LakeVerifyReport:
     """The report of `intarsia.spark.verify`; ``str(report)`` returns a summary.
@@ -229,8 +226,7 @@ class LakeVerifyReport:
         head += f"; {len(self.failed):,} failed" if self.failed else ""
         lines = [f"failed: {failure.path}: {failure.reason}" for failure in self.failed]
         lines += map(str, self.findings)
-        more = [f"… and {len(lines) - _SHOWN:,} more"] if len(lines) > _SHOWN else []
-        return "\n".join([head, *lines[:_SHOWN], *more])
+        return "\n".join([head, *first_lines(lines)])
 
 
 @with_stores_of_spark

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from intarsia.amounts import count
+from intarsia.amounts import count, first_lines
 from intarsia.rows.values import to_json
 
 Severity = Literal["error", "warning", "note"]
@@ -110,9 +110,6 @@ RULES: Mapping[str, tuple[Severity, str]] = {
 #: Maximum number of pages of one chunk listed with the same fault; further ones are counted.
 _LISTED_PAGES = 10
 
-#: Maximum number of findings in the text of a report.
-_SHOWN = 10
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -190,10 +187,7 @@ class VerifyReport:
         read = f"read {self.chunks_read:,} of {count(self.chunks_total, 'column chunk')}"
         seed = "" if self.seed is None else f", seed {self.seed}"
         lines = [f"{self.path}: {', '.join(found) or 'no findings'}; {read}{seed}"]
-        lines += map(str, self.findings[:_SHOWN])
-        if len(self.findings) > _SHOWN:
-            lines.append(f"… and {count(len(self.findings) - _SHOWN, 'more finding')}")
-        return "\n  ".join(lines)
+        return "\n  ".join([*lines, *first_lines([*map(str, self.findings)], "finding")])
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to a JSON object."""

@@ -44,8 +44,7 @@ def check_offset_index(chunk: CheckedChunk) -> None:
         findings.add("unchecked", "the first rows of pages are unknown")
     locations = index.page_locations
     if len(locations) != len(chunk.pages):
-        message = f"it lists {len(locations)} data pages, but there are {len(chunk.pages)}"
-        findings.add("page-count", message)
+        findings.add("page-count", f"it lists {len(locations)} data pages, but there are {len(chunk.pages)}")
     first_rows = None if chunk.rows is None else (np.cumsum(chunk.rows) - chunk.rows).tolist()
     stop_before = chunk.start  # the actual end of the previous page
     for ordinal, (location, page) in enumerate(zip(locations, chunk.pages, strict=False)):
@@ -172,8 +171,7 @@ def _check_counts(
     if actual is None:
         return
     for page in np.flatnonzero((counts >= 0) & (counts != actual)).tolist():
-        message = f"it counts {counts[page]} {what}, but there are {actual[page]}"
-        findings.add(rule, message, page=page)
+        findings.add(rule, f"it counts {counts[page]} {what}, but there are {actual[page]}", page=page)
 
 
 def _check_histograms(chunk: CheckedChunk, index: ColumnIndex, findings: Findings) -> None:
@@ -188,8 +186,7 @@ def _check_histograms(chunk: CheckedChunk, index: ColumnIndex, findings: Finding
         elif claimed:
             by_page = np.array(claimed, dtype=np.int64).reshape(actual.shape)
             for page in np.flatnonzero((by_page != actual).any(axis=1)).tolist():
-                message = f"the histogram of {name} levels is wrong"
-                findings.add("level-histogram", message, page=page)
+                findings.add("level-histogram", f"the histogram of {name} levels is wrong", page=page)
 
 
 def check_chunk_quickly(
@@ -247,8 +244,7 @@ def _check_statistics(
     findings.count_checked("statistics")
     nulls = statistics.null_count
     if nulls is not None and not 0 <= nulls <= meta.num_values:
-        message = f"they count {nulls} nulls among {meta.num_values} values"
-        findings.add("null-count-invalid", message)
+        findings.add("null-count-invalid", f"they count {nulls} nulls among {meta.num_values} values")
     low, high = statistics.min_value, statistics.max_value
     if ordering is None or low is None or high is None:
         return None
@@ -269,8 +265,7 @@ def _keys(low: bytes, high: bytes, ordering: Ordering, findings: Findings) -> tu
     low_key, high_key = ordering.cell(low_key), ordering.cell(high_key)
     if low_key > high_key:
         texts = [shown(human_value(ordering.leaf, raw)) for raw in (low, high)]
-        message = f"the lower bound {texts[0]} is above the upper bound {texts[1]}"
-        findings.add("bounds-out-of-order", message)
+        findings.add("bounds-out-of-order", f"the lower bound {texts[0]} is above the upper bound {texts[1]}")
         return None
     return low_key, high_key
 

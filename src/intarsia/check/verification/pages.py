@@ -155,8 +155,7 @@ def check_row_group_size(footer: Footer, row_group: int, findings: Findings) -> 
         ("total_compressed_size", group.total_compressed_size, compressed),
     ):
         if claimed is not None and claimed != actual:
-            message = f"{name} is {claimed}, but its chunks have {actual} bytes"
-            findings.add("row-group-size", message)
+            findings.add("row-group-size", f"{name} is {claimed}, but its chunks have {actual} bytes")
 
 
 def check_bloom_filter(chunk: CheckedChunk) -> None:
@@ -227,8 +226,7 @@ Steps = npt.NDArray[np.int8]
 
 def sorting_columns(file: ParquetInput, row_group: int) -> set[int]:
     """Return the ordinals of the leaves by which a row group is declared to be sorted."""
-    claims = file.footer.metadata.row_groups[row_group].sorting_columns or ()
-    return {claim.column_idx for claim in claims}
+    return {claim.column_idx for claim in file.footer.metadata.row_groups[row_group].sorting_columns or ()}
 
 
 def check_sorting(

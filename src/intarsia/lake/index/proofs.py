@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TypeVar
 
 import numpy as np
@@ -22,11 +22,12 @@ from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, call_ind
 from intarsia.indexes.summaries import sum_type, summary_schema
 from intarsia.lake.index.folder import ignored_segment
 from intarsia.lake.index.segment import Family, FileBounds, Gathered
+from intarsia.lake.log_statistics import FileProof
 from intarsia.predicate import Condition, Path
 from intarsia.read.aggregate.answers import Needs, as_data_type, summarize_bounds
 from intarsia.read.aggregate.result import Question
 from intarsia.read.output_columns import FileNames
-from intarsia.rows.bounds import Bools, certainly_matches, might_match
+from intarsia.rows.bounds import Bools, Bounds, certainly_matches, might_match
 from intarsia.rows.selection import RowSelection
 
 _Result = TypeVar("_Result")
@@ -42,12 +43,16 @@ class FamilyProofs:
     def __init__(self, family: Family) -> None:
         self.family = family
         self.faults: list[Ignored] = []
-        self._columns: dict[Path, list[Gathered]] = {}
+        self._bounds = cache(lambda path: self.call(partial(family.bounds, path)))
 
     @property
-    def bounds(self) -> BoundsProof:
-        """The bounds of the columns, which are read together with the family."""
-        return BoundsProof(self)
+    def bounds(self) -> FileProof:
+        """The bounds of the columns."""
+        return FileProof("statistics", self._bounds_of, lambda *asked: self.call(partial(_judge, *asked)))
+
+    def _bounds_of(self, condition: Condition) -> Bounds | None:
+        found: FileBounds | None = self._bounds(condition.path)
+        return None if found is None else found.bounds
 
     def gathered(self, paths: frozenset[Path]) -> list[GatheredProof]:
         """Return the structures on some columns."""
@@ -63,44 +68,8 @@ class FamilyProofs:
             return None
 
 
-class BoundsProof:
-    """The bounds of the values of each file."""
-
-    name = "statistics"
-    is_lookup = False
-    counts_pages = False
-
-    def __init__(self, proofs: FamilyProofs) -> None:
-        self._proofs = proofs
-        self._found: dict[Path, FileBounds | None] = {}
-
-    def reach(self, condition: Condition) -> Bools | None:
-        """Return every file, if the column has bounds."""
-        path, family = condition.path, self._proofs.family
-        leaf = family.schema.leaves_by_path.get(path)
-        if leaf is None or not leaf.is_flat:
-            return None
-        if path not in self._found:
-            self._found[path] = self._proofs.call(partial(family.bounds, path))
-        found = self._found[path]
-        return None if found is None else np.ones(len(found.bounds), dtype=bool)
-
-    def cost(self, wanted: Wanted) -> ProofCost:  # noqa: ARG002
-        """Return zero: they have been read."""
-        return ProofCost(0, 0)
-
-    def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:  # noqa: ARG002
-        """Evaluate conditions on the bounds."""
-        for condition in wanted:
-            found = self._found[condition.path]
-            if found is not None:
-                judged = self._proofs.call(partial(_judge, condition, found))
-                if judged is not None:
-                    yield judged
-
-
-def _judge(condition: Condition, found: FileBounds) -> Verdict:
-    possible, certain = might_match(condition, found.bounds), certainly_matches(condition, found.bounds)
+def _judge(condition: Condition, bounds: Bounds) -> Verdict:
+    possible, certain = might_match(condition, bounds), certainly_matches(condition, bounds)
     return Verdict(condition, RowSelection.from_mask(possible), RowSelection.from_mask(certain))
 
 
