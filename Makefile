@@ -27,7 +27,7 @@ DEMO_READY := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.demo)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-fast test-deep test-tables test-spark-versions nightly-spark check lint house site dist fmt jar jars js bench bench-spark clean
+.PHONY: help venv demo test test-fast test-deep test-tables test-spark-versions nightly-spark check lint house site dist fmt jar jars js native bench bench-spark clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,6 +89,19 @@ jars: $(JARS:%=$(VENV)/jars/%/.done)  ## Fetch the jars of S3A, Delta and Iceber
 
 js: clients/js/node_modules/.done  ## Fetch the dependencies of the JavaScript reader, whose tests are skipped without them (needs npm)
 
+# A library for development; `make native PROFILE=release` builds the one to measure.
+PROFILE ?= quick
+NATIVE  := $(wildcard native/src/*.rs) native/Cargo.toml native/Cargo.lock native/pyproject.toml
+native: $(VENV)/.dev  ## Build the optional native extension and install it into .venv (needs cargo)
+	@if command -v cargo >/dev/null; then $(MAKE) --no-print-directory $(VENV)/.native-$(PROFILE); \
+	else echo "There is no cargo, so the native extension is not built. Everything works without it."; fi
+
+$(VENV)/.native-%: $(NATIVE)
+	$(BIN)/python -m pip install --quiet 'maturin>=1.14,<2'
+	@rm -f $(VENV)/.native-*
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet --profile $* --manifest-path native/Cargo.toml
+	@touch $@
+
 bench: $(VENV)/.dev  ## Run the benchmarks against other readers (ARGS="lookup totals" to select)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
@@ -96,7 +109,7 @@ bench-spark: $(VENV)/.dev  ## Measure plain Spark SQL before and after ias.enabl
 	@$(BIN)/python -m benchmarks.spark $(ARGS)
 
 clean:  ## Remove .venv, caches and build output
-	rm -rf $(VENV) clients/js/node_modules build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) native/target clients/js/node_modules build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	rm -rf artifacts derby.log metastore_db spark-warehouse intarsia-demo
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.lake.file_pages import merged
+from intarsia.lake.file_parts import merged
 from intarsia.picture.facts import EXCLUDED, FILE_READ, READ, READ_IN_VAIN, SKIPPED
 from tests.effort import examples
 from tests.lake.report_lakes import COLUMNS, FORMS, SETTLED, WHERES, ByName, forms
@@ -203,16 +203,54 @@ def test_aggregates_prove_pages(lakes):
     assert found.facts.result.startswith("min(number) = ")
 
 
-def test_report_draws_its_query(lakes):
+def states(facts):
+    """The number of pages of each column in each state."""
+    return [[(lane.name, lane.by_state) for lane in file.lanes] for file in facts.files]
+
+
+def test_report_draws_its_run(lakes):
+    """Nothing is read again but metadata, and the facts are those of the run, even with warm caches."""
     table = ia.open(lakes("one file of pages"))
-    scan = table.scan("key = 3")
-    scan.to_arrow()
-    drawn = scan.report.map().facts
-    assert (drawn.files, drawn.num_read) == (scan.map().facts.files, scan.report.bytes_read)
-    aggregate = table.aggregate({"key": "max"}, "key < 30")
-    assert aggregate.report.map().facts.select == "max(key)"
-    with pytest.raises(ValueError, match="map"):
-        table.explain("key = 3").map()
+    cold = table.scan("key = 3", trace=True)
+    assert cold.to_arrow().num_rows == 1
+    first = cold.report.map().facts
+    assert (first.num_read, first.num_requests) == (cold.report.bytes_read, cold.report.requests)
+    assert first.files == table.scan("key = 3").map().facts.files
+    warm = table.scan("key = 3", trace=True)
+    warm.to_arrow()
+    with Preads() as preads:
+        second = warm.report.map().facts
+    assert second.num_read == warm.report.bytes_read < first.num_read
+    assert states(second) == states(first)
+    for lane in second.files[0].lanes:
+        for state, offset, size in zip(
+            lane.cells.state, lane.cells.offset, lane.cells.num_bytes, strict=True
+        ):
+            path = table.files[0].path
+            assert state != READ or path not in preads.ranges or not preads.has(path, offset, offset + size)
+
+
+def test_each_report_draws_its_own_run(lakes):
+    scan = ia.open(lakes("one file of pages")).scan("key < 30", trace=True)
+    rows = scan.to_arrow()
+    of_rows = scan.report
+    assert scan.aggregate({"key": ["min", "max"]})["key"]["max"] == 29
+    assert scan.report.map().facts.select == "min(key), max(key)"
+    assert of_rows.map().facts.result == f"{rows.num_rows} rows"
+    for batch in scan:
+        assert batch.num_rows
+    assert states(scan.report.map().facts) == states(of_rows.map().facts)
+
+
+def test_what_cannot_be_drawn(lakes):
+    table = ia.open(lakes("one file of pages"))
+    for report in (table.explain("key = 3"), table.aggregate({"key": "max"}).report):
+        with pytest.raises(ValueError, match="trace=True"):
+            report.map()
+    scan = table.scan("key = 3", trace=True)
+    scan.locate()
+    with pytest.raises(ValueError, match="rows or aggregates"):
+        scan.report.map()
 
 
 def test_hostile_names(tmp_path):

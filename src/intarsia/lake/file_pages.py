@@ -1,94 +1,26 @@
-"""The facts of one file of a traced query: the state, place and bounds of each page, and its other parts.
-
-Only metadata is read for this: the page indexes of row groups in which pages were read or might have been.
-"""
+"""The facts of one file of a traced query."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from intarsia.errors import FormatError
-from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.chunks import UNKNOWN, ChunkOutlines
-from intarsia.format.enums import CompressionCodec, encoding_name
-from intarsia.format.footer import MAGIC, TRAILER_BYTES, Leaf
+from intarsia.file import ParquetInput
+from intarsia.lake.file_parts import file_parts, merged
+from intarsia.lake.lanes import Lanes, TracedRows, joined_steps
 from intarsia.picture.facts import (
-    PROVEN,
-    READ,
-    SKIPPED,
-    UNNEEDED,
-    Cells,
     FilePages,
-    FilePart,
-    IndexFacts,
-    Lane,
-    Look,
-    State,
     Step,
     look_of,
     name_of,
 )
-from intarsia.read.counts import PagesRead
-from intarsia.read.file_query import FileQuery
 from intarsia.read.pruner import PruneStep
-from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
-from intarsia.rows.values import human_value, json_value, type_name
 
 Int64s = npt.NDArray[np.int64]
 
-#: The most cells of all lanes of the files in a picture.
-MAX_CELLS = 7_000
-
-#: The most cells with bounds; those of skipped pages far from the ones that were read have none.
-MAX_BOUNDS = 1_500
-
 #: The most matching rows and ranges of rows that a picture shows one by one.
 MAX_MARKS = 2_000
-
-#: The most chunks whose pages are located; of a file with more, each chunk is one cell.
-MAX_LOCATED = 20_000
-
-#: The most parts of a file that a picture shows one by one.
-_MAX_PARTS = 500
-
-#: The most characters of a bound.
-_MAX_TEXT = 32
-
-
-@dataclass(frozen=True)
-class TracedRows:
-    """What a query learnt about one file, as row numbers of this file.
-
-    Attributes:
-        query: The query of the file, or of several that are joined.
-        first_group: The first row group of the file among those of the query.
-        candidates: The rows that might match.
-        certain: The rows that are proven to match.
-        steps: The rows that each index excluded.
-        answered: The rows that were summarized from indexes.
-        matches: The matching rows; None if they are unknown.
-        num_matches: Their number; None if it is unknown.
-        reads: The ranges of bytes that were read, one row each.
-        selects_values: Whether the values of the result's columns were returned, not only summarized.
-    """
-
-    query: FileQuery
-    first_group: int
-    candidates: RowSelection
-    certain: RowSelection
-    steps: Sequence[PruneStep]
-    answered: Sequence[PruneStep]
-    matches: RowSelection | None
-    num_matches: int | None
-    reads: Int64s
-    selects_values: bool
 
 
 def file_facts(file: ParquetInput, name: str, traced: TracedRows, num_lanes: int) -> FilePages:
@@ -100,7 +32,7 @@ def file_facts(file: ParquetInput, name: str, traced: TracedRows, num_lanes: int
         traced: What the query learnt about it.
         num_lanes: The number of lanes of all files in the picture.
     """
-    pages = _Pages(file, traced, num_lanes)
+    pages = Lanes(file, traced, num_lanes)
     lanes = [pages.lane(leaf) for leaf in file.footer.leaves]
     reads = merged(traced.reads)
     directory = file.metadata.directory
@@ -113,7 +45,7 @@ def file_facts(file: ParquetInput, name: str, traced: TracedRows, num_lanes: int
         edges=file.footer.row_group_starts.tolist(),
         states=pages.states,
         steps=[_step(one) for one in pages.steps],
-        answered=[_step(one) for one in _joined_steps(traced.answered)],
+        answered=[_step(one) for one in joined_steps(traced.answered)],
         candidates=_flat(traced.candidates),
         num_candidates=traced.candidates.num_rows,
         certain=_flat(traced.certain),
@@ -121,7 +53,9 @@ def file_facts(file: ParquetInput, name: str, traced: TracedRows, num_lanes: int
         matches=None if traced.matches is None else _some(traced.matches),
         num_matches=traced.num_matches,
         lanes=lanes,
-        parts=_parts(file, [leaf for leaf in file.footer.leaves if leaf.ordinal in pages.with_parts], reads),
+        parts=file_parts(
+            file, [leaf for leaf in file.footer.leaves if leaf.ordinal in pages.with_parts], reads
+        ),
         reads=_flat(RowSelection(*reads.T)),
         num_read=int((reads[:, 1] - reads[:, 0]).sum()),
         num_requests=len(traced.reads),
@@ -129,371 +63,6 @@ def file_facts(file: ParquetInput, name: str, traced: TracedRows, num_lanes: int
         least_bytes=pages.least_bytes,
         columns_bytes=sum(lane.num_bytes or 0 for lane in lanes if lane.role),
     )
-
-
-def merged(ranges: Int64s) -> Int64s:
-    """Return ranges as ascending ranges that neither touch nor overlap.
-
-    Example:
-        >>> merged(np.array([[8, 9], [0, 4], [2, 6], [6, 7]])).tolist()
-        [[0, 7], [8, 9]]
-    """
-    if not len(ranges):
-        return np.zeros((0, 2), dtype=np.int64)
-    ranges = ranges[np.argsort(ranges[:, 0], kind="stable")]
-    stops = np.maximum.accumulate(ranges[:, 1])
-    first = np.flatnonzero(np.r_[True, ranges[1:, 0] > stops[:-1]])
-    return np.stack([ranges[first, 0], np.r_[stops[first[1:] - 1], stops[-1:]]], axis=1)
-
-
-class _Pages:
-    """The pages of the columns of a query in one file."""
-
-    def __init__(self, file: ParquetInput, traced: TracedRows, num_lanes: int) -> None:
-        self._file = file
-        self._num_lanes = max(num_lanes, 1)
-        self._traced = traced
-        self._edges = file.footer.row_group_starts
-        self.steps = _joined_steps(traced.steps)
-        query = traced.query
-        self._shown = {leaf.ordinal for leaf in query.output_leaves}
-        self.wanted = {leaf.ordinal for leaf in query.leaves}
-        self._asked = {leaf.ordinal for leaf in query.leaves if self._is_asked(leaf)}
-        self._leaves = [leaf for leaf in file.footer.leaves if leaf.ordinal in self.wanted]
-        self._outlines = dict(zip(self.wanted_ordinals, file.metadata.outlines(self._leaves), strict=True))
-        self._read = _ReadPages(query.pages, traced.first_group, len(self._edges) - 1)
-        self.described = self._cheap(file.footer.leaves) or self.wanted
-        self._load()
-        self._least: int | None = 0 if traced.matches is not None and traced.selects_values else None
-
-    @property
-    def wanted_ordinals(self) -> list[int]:
-        """The ordinals of the leaves of the query, ascending."""
-        return [leaf.ordinal for leaf in self._leaves]
-
-    @property
-    def least_bytes(self) -> int | None:
-        """The size of the pages of the result with matching rows, when all lanes have been described."""
-        return self._least
-
-    def _cheap(self, leaves: Sequence[Leaf]) -> set[int]:
-        """Return the ordinals of leaves if they do not have too many chunks."""
-        is_cheap = len(leaves) * (len(self._edges) - 1) <= MAX_LOCATED
-        return {leaf.ordinal for leaf in leaves} if is_cheap else set()
-
-    @property
-    def with_parts(self) -> set[int]:
-        """The ordinals of the leaves whose page indexes and Bloom filters are among the parts of the file."""
-        return self._cheap(self._file.footer.leaves) or self._cheap(self._leaves) or self._asked
-
-    def _is_asked(self, leaf: Leaf) -> bool:
-        paths = self._traced.query.predicate_paths
-        return any(leaf.path[: len(path)] == tuple(path) for path in paths)
-
-    @cached_property
-    def states(self) -> list[State]:
-        """The states of pages, by number."""
-        found = {
-            READ: State("read", "read"),
-            PROVEN: State("proven", "proven by an index, not read"),
-            UNNEEDED: State("unneeded", "not needed"),
-        }
-        shown = self._traced.query.shown
-        skipped = [
-            State(look_of(one.index), f"skipped by {name_of(one.index, shown(one.column))}")
-            for one in self.steps
-        ]
-        return [*(found[state] for state in range(SKIPPED)), *skipped]
-
-    @cached_property
-    def _group_steps(self) -> Int64s:
-        """For each row group the step that excluded all of it; -1 if there is none."""
-        num_rows = np.diff(self._edges)
-        found = np.full(len(num_rows), -1, dtype=np.int64)
-        for ordinal, step in enumerate(self.steps):
-            before, after = step.before.count_between(self._edges), step.after.count_between(self._edges)
-            found[(before == num_rows) & (after == 0) & (num_rows > 0)] = ordinal
-        return found
-
-    def _load(self) -> None:
-        """Load the page indexes of the row groups that are not excluded as a whole."""
-        num_rows = np.diff(self._edges)
-        possible = np.flatnonzero((self._group_steps < 0) & (num_rows > 0)).tolist()
-        self._located = set(possible) if len(possible) * len(self._leaves) <= MAX_LOCATED else set[int]()
-        keys = [ChunkKey(group, leaf) for leaf in self.wanted_ordinals for group in self._located]
-        keys = [key for key in keys if self._outlines[key.leaf].is_sound[key.row_group]]
-        self._file.load_page_index(keys, keys)
-
-    # --- one lane ----------------------------------------------------------------------------------
-
-    def lane(self, leaf: Leaf) -> Lane:
-        """Describe a leaf column."""
-        name, logical = self._traced.query.shown(leaf.name), type_name(leaf) or leaf.type.name
-        is_wanted = leaf.ordinal in self.wanted
-        if leaf.ordinal not in self.described:
-            return Lane(name, logical, "", None, "", [], [], None, None, ())
-        chunk = self._first_chunk(leaf)
-        meta = None if chunk is None else chunk.meta_data
-        (outlines,) = self._file.metadata.outlines([leaf])
-        (counts,) = self._file.metadata.page_counts([leaf])
-        cells, by_state = self._cells(leaf, outlines, counts) if is_wanted else (None, ())
-        return Lane(
-            name=name,
-            type=logical,
-            role="where" if leaf.ordinal in self._asked else "result" if is_wanted else "",
-            num_bytes=int(np.where(outlines.is_sound, outlines.stops - outlines.starts, 0).sum()),
-            codec="" if meta is None else _codec_name(meta.codec),
-            encodings=[] if meta is None else [encoding_name(one) for one in meta.encodings],
-            indexes=self._indexes(leaf, outlines) if is_wanted else [],
-            num_pages=None if (counts == UNKNOWN).any() else int(counts.sum()),
-            cells=cells,
-            by_state=by_state,
-        )
-
-    def _first_chunk(self, leaf: Leaf) -> Any:
-        return self._file.footer.chunk(0, leaf) if len(self._edges) > 1 else None
-
-    def _cells(self, leaf: Leaf, outlines: ChunkOutlines, counts: Int64s) -> tuple[Cells, Sequence[int]]:
-        """Return the pages of a column, and their number in each state."""
-        starts, offsets, sizes, num_pages, keys = [], [], [], [], []
-        is_read: list[bool] = []
-        for group in np.flatnonzero(np.diff(self._edges)).tolist():
-            first, key = int(self._edges[group]), ChunkKey(group, leaf.ordinal)
-            locations = self._file.locations(key) if group in self._located else None
-            read = self._read.of(key)
-            if locations is None:
-                starts.append(np.array([first]))
-                offsets.append(outlines.first_pages[group : group + 1])
-                sizes.append(outlines.stops[group : group + 1] - outlines.first_pages[group : group + 1])
-                num_pages.append(counts[group : group + 1])
-                keys.append((key, -1))
-                is_read.append(read is True or (read is not False and bool(read.any())))
-                continue
-            starts.append(locations.rows.starts + first)
-            offsets.append(locations.offsets)
-            sizes.append(locations.sizes_bytes)
-            num_pages.append(np.ones(len(locations), dtype=np.int64))
-            keys += [(key, page) for page in range(len(locations))]
-            is_read += [read] * len(locations) if isinstance(read, bool) else read.tolist()
-        if not starts:
-            return Cells([], [], [], [], [], None, [], [], []), [0] * len(self.states)
-        start, offset, size, pages = (np.concatenate(one) for one in (starts, offsets, sizes, num_pages))
-        stops = np.r_[start[1:], self._edges[-1:]]
-        state = self._states_of(leaf, start, stops, np.array(is_read))
-        matches = self._traced.matches
-        hits = None if matches is None else matches.count_between(np.r_[start, stops[-1:]])
-        if hits is not None and self._least is not None and leaf.ordinal in self._shown:
-            self._least += int(size[hits > 0].sum()) + self._dictionary_bytes(outlines, keys, hits)
-        by_state = np.bincount(state, np.maximum(pages, 0), minlength=len(self.states)).astype(int).tolist()
-        groups = self._merged(start, state)
-        return self._described(leaf, keys, groups, start, state, offset, size, pages, hits), by_state
-
-    def _states_of(self, leaf: Leaf, starts: Int64s, stops: Int64s, is_read: Bools) -> Int64s:
-        traced = self._traced
-        state = np.full(len(starts), UNNEEDED, dtype=np.int64)
-        possible = traced.candidates.overlaps(starts, stops)
-        if traced.answered or leaf.ordinal not in self._shown:  # nobody needs the values of proven rows
-            unproven = traced.candidates - traced.certain
-            for step in traced.answered:
-                unproven = unproven - (step.before - step.after)
-            state[possible & ~unproven.overlaps(starts, stops)] = PROVEN
-        for ordinal, step in enumerate(self.steps):
-            gone = step.before.overlaps(starts, stops) & ~step.after.overlaps(starts, stops)
-            state[gone & ~possible] = SKIPPED + ordinal
-        state[is_read] = READ
-        return state
-
-    def _dictionary_bytes(
-        self, outlines: ChunkOutlines, keys: Sequence[tuple[ChunkKey, int]], hits: Int64s
-    ) -> int:
-        groups = np.unique([keys[at][0].row_group for at in np.flatnonzero(hits).tolist()]).astype(np.int64)
-        before = (outlines.first_pages - outlines.starts)[groups]
-        return int(np.maximum(before, 0).sum())
-
-    def _merged(self, starts: Int64s, state: Int64s) -> Int64s:
-        """Return the first pages of the cells: each page, or neighbours if there are too many."""
-        most = max(MAX_CELLS // self._num_lanes, 20)
-        if len(starts) <= most:
-            return np.arange(len(starts))
-        cuts = np.flatnonzero(np.r_[True, (state[1:] != state[:-1]) | (state[1:] == READ)])
-        if len(cuts) > most:
-            cuts = np.flatnonzero(np.r_[True, state[1:] != state[:-1]])
-        if len(cuts) > most:
-            places = starts * most // max(int(self._edges[-1]), 1)
-            cuts = np.flatnonzero(np.r_[True, places[1:] != places[:-1]])
-        return cuts
-
-    def _described(
-        self,
-        leaf: Leaf,
-        keys: Sequence[tuple[ChunkKey, int]],
-        cuts: Int64s,
-        start: Int64s,
-        state: Int64s,
-        offset: Int64s,
-        size: Int64s,
-        pages: Int64s,
-        hits: Int64s | None,
-    ) -> Cells:
-        lasts = np.r_[cuts[1:], len(start)]
-        single = lasts - cuts == 1
-        cell_state = np.minimum.reduceat(state, cuts)
-        low: list[Any] = [None] * len(cuts)
-        high, nulls = low.copy(), low.copy()
-        for cell in self._with_bounds(cell_state, single):
-            low[cell], high[cell], nulls[cell] = self._bounds(leaf, *keys[int(cuts[cell])])
-        unknown = np.logical_or.reduceat(pages == UNKNOWN, cuts)
-        counted = np.add.reduceat(np.maximum(pages, 0), cuts)
-        return Cells(
-            start=start[cuts].tolist(),
-            state=cell_state.tolist(),
-            num_pages=[None if none else one for one, none in zip(counted.tolist(), unknown, strict=True)],
-            offset=[one if alone else None for one, alone in zip(offset[cuts].tolist(), single, strict=True)],
-            num_bytes=np.add.reduceat(size, cuts).tolist(),
-            num_matches=None if hits is None else np.add.reduceat(hits, cuts).tolist(),
-            low=low,
-            high=high,
-            num_nulls=nulls,
-        )
-
-    def _with_bounds(self, state: Int64s, single: Bools) -> list[int]:
-        """Return the cells that get bounds: those that might match, and the nearest of the others."""
-        most = max(MAX_BOUNDS // self._num_lanes, 4)
-        important = np.flatnonzero(state < SKIPPED)
-        center = int(important[0]) if len(important) else 0
-        distance = np.abs(np.arange(len(state)) - center)
-        order = np.lexsort((distance, state >= SKIPPED))
-        found: list[int] = order[single[order]][:most].tolist()
-        return found
-
-    def _bounds(self, leaf: Leaf, key: ChunkKey, page: int) -> tuple[Any, Any, int | None]:
-        """Return the bounds and the number of nulls of a page, or of a chunk for page -1."""
-        if page >= 0:
-            index = self._file.column_index(key)
-            if index is None:
-                return None, None, None
-            nulls = index.null_counts[page] if index.null_counts else None
-            if index.null_pages[page]:
-                return None, None, nulls
-            return _short(leaf, index.min_values[page]), _short(leaf, index.max_values[page]), nulls
-        try:
-            meta = self._file.footer.chunk_metadata(key.row_group, leaf)
-        except FormatError:  # encrypted, or in another file; reading it raises the error
-            return None, None, None
-        bounds = self._file.trust(leaf).bounds(meta).value
-        nulls = None if meta.statistics is None else meta.statistics.null_count
-        return (None, None, nulls) if bounds is None else (*(_short(leaf, one) for one in bounds), nulls)
-
-    def _indexes(self, leaf: Leaf, outlines: ChunkOutlines) -> list[IndexFacts]:
-        found = []
-        chunk = self._first_chunk(leaf)
-        meta = None if chunk is None else chunk.meta_data
-        if meta is not None and meta.statistics is not None:
-            found.append(IndexFacts("statistics", "bounds of each row group, in the footer", None))
-        if outlines.column_indexes.any():
-            size = int(outlines.column_index_bytes.sum())
-            found.append(IndexFacts(name_of("column_index"), "bounds of each page", size))
-        if outlines.has_offset_index.any():
-            size = int(outlines.offset_index_bytes.sum())
-            found.append(IndexFacts(name_of("offset_index"), "where each page begins", size))
-        if meta is not None and meta.bloom_filter_offset:
-            found.append(IndexFacts(name_of("bloom_filter"), "which values each row group can contain", None))
-        directory = self._file.metadata.directory
-        for entry in () if directory is None else directory.entries:
-            if leaf.path in entry.columns:
-                size = entry.length if entry.inline is None else len(entry.inline)
-                found.append(IndexFacts(entry.name, "embedded in the file", size))
-        return found
-
-
-class _ReadPages:
-    """The pages that a query read, by the row groups of one of its files."""
-
-    def __init__(self, pages: PagesRead, first_group: int, num_groups: int) -> None:
-        self._pages = pages
-        self._first = first_group
-        self._stop = first_group + num_groups
-        self._parts = pages.parts()
-        self._whole: dict[int, Bools] = {}
-
-    def of(self, key: ChunkKey) -> bool | Bools:
-        """Return whether all pages of a chunk were read, or which."""
-        if key.leaf not in self._whole:
-            groups = self._pages.groups_read(key.leaf)
-            mask = np.zeros(self._stop - self._first, dtype=bool)
-            mask[[group - self._first for group in groups if self._first <= group < self._stop]] = True
-            self._whole[key.leaf] = mask
-        if self._whole[key.leaf][key.row_group]:
-            return True
-        return self._parts.get(ChunkKey(key.row_group + self._first, key.leaf), False)
-
-
-# --- parts of the file --------------------------------------------------------------------------------
-
-
-def _parts(file: ParquetInput, leaves: Sequence[Leaf], reads: Int64s) -> list[FilePart]:
-    """Return the parts of a file that are not data pages, and how much of each was read."""
-    found: list[tuple[int, int, Look, str]] = []
-    for of_leaf in file.metadata.outlines(leaves):
-        for begins, lengths, label in (
-            (of_leaf.offset_indexes, of_leaf.offset_index_bytes, "OffsetIndexes"),
-            (of_leaf.column_indexes, of_leaf.column_index_bytes, "ColumnIndexes"),
-        ):
-            has = (begins > 0) & (lengths > 0)
-            for start, length in zip(begins[has].tolist(), lengths[has].tolist(), strict=True):
-                found.append((start, start + length, "page_index", label))
-    for leaf in leaves:
-        for chunk in file.metadata.chunks_of(leaf):
-            meta = chunk.meta_data
-            if meta is not None and meta.bloom_filter_offset and meta.bloom_filter_length:
-                start = meta.bloom_filter_offset
-                found.append((start, start + meta.bloom_filter_length, "bloom", "Bloom filters"))
-    end, directory = file.footer.file_length, file.metadata.directory
-    found += [
-        (entry.offset, entry.offset + entry.length, "embedded", entry.name)
-        for entry in (() if directory is None else directory.entries)
-        if entry.inline is None
-    ]
-    found.append((file.footer.start, end, "footer", "footer"))
-    if directory is not None:
-        stop = directory.original_length
-        trailer = file.source.read(stop - TRAILER_BYTES, stop)
-        if trailer[4:] == MAGIC:
-            num_bytes = int.from_bytes(trailer[:4], "little") + TRAILER_BYTES
-            found.append((stop - num_bytes, stop, "footer", "footer of the original file"))
-    gap, joined = 64, _joined_parts(found, 64)
-    while len(joined) > _MAX_PARTS and gap < end:
-        gap *= 8
-        joined = _joined_parts(joined, gap)
-    read = RowSelection(*reads.T)
-    return [FilePart(*part, read.clip(part[0], part[1]).num_rows) for part in joined]
-
-
-def _joined_parts(parts: Sequence[tuple[int, int, Look, str]], gap: int) -> list[tuple[int, int, Look, str]]:
-    """Return parts in order; neighbours of one kind with less than a number of bytes between them are one."""
-    joined: list[tuple[int, int, Look, str]] = []
-    for start, stop, look, label in sorted(parts):
-        if joined and joined[-1][2:] == (look, label) and start - joined[-1][1] < gap:
-            joined[-1] = (joined[-1][0], max(stop, joined[-1][1]), look, label)
-        else:
-            joined.append((start, stop, look, label))
-    return joined
-
-
-# --- ranges and words ---------------------------------------------------------------------------------
-
-
-def _joined_steps(steps: Sequence[PruneStep]) -> list[PruneStep]:
-    """Return steps without those that changed nothing; consecutive steps of one index are one step."""
-    found: list[PruneStep] = []
-    for step in steps:
-        if step.after.num_rows == step.before.num_rows:
-            continue
-        if found and (found[-1].index, found[-1].column) == (step.index, step.column):
-            found[-1] = PruneStep(step.index, step.column, found[-1].before, step.after)
-        else:
-            found.append(step)
-    return found
 
 
 def _step(step: PruneStep) -> Step:
@@ -527,12 +96,3 @@ def _some(rows: RowSelection) -> list[int]:
     ranges = np.searchsorted(before, numbers, side="right") - 1
     found: list[int] = (rows.starts[ranges] + numbers - before[ranges]).tolist() if len(numbers) else []
     return found
-
-
-def _codec_name(codec: int) -> str:
-    return CompressionCodec(codec).name if codec in tuple(CompressionCodec) else f"unknown ({codec})"
-
-
-def _short(leaf: Leaf, raw: bytes) -> Any:
-    value = json_value(human_value(leaf, raw))
-    return value[: _MAX_TEXT - 1] + "…" if isinstance(value, str) and len(value) > _MAX_TEXT else value

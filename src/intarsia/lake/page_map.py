@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from intarsia.amounts import count
 from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import FileMetadata, ParquetInput
 from intarsia.file.joined import JoinedInput
 from intarsia.lake.discovery import LAKE_INDEX_FOLDER, SEGMENT_SUFFIX
-from intarsia.lake.file_pages import TracedRows, file_facts
+from intarsia.lake.file_pages import file_facts
+from intarsia.lake.lanes import TracedRows
 from intarsia.lake.table_files import TableFiles
 from intarsia.picture import PageMap
 from intarsia.picture.facts import (
@@ -30,6 +31,7 @@ from intarsia.picture.facts import (
     look_of,
     name_of,
 )
+from intarsia.predicate import Predicate
 from intarsia.read.file_plan import JoinedRows
 from intarsia.read.hint import Hints
 from intarsia.read.report import ScanReport
@@ -49,41 +51,44 @@ MAX_LEAST = 200
 MAX_NAMES = 3_000
 
 
-@dataclass(frozen=True)
-class MappedQuery:
-    """A query that was run for a page map.
-
-    Attributes:
-        where: The condition as text; empty for all rows.
-        select: The columns or aggregates as text.
-        result: The result in a few words.
-        selects_values: Whether the values of columns were returned, not only summarized.
-    """
-
-    where: str
-    select: str
-    result: str
-    selects_values: bool
-
-
-def page_map(table: TableFiles, trace: QueryTrace, report: ScanReport, query: MappedQuery) -> PageMap:
+def page_map(
+    table: TableFiles,
+    where: Predicate | None,
+    columns: Sequence[str] | None,
+    trace: QueryTrace,
+    report: ScanReport,
+) -> PageMap:
     """Return the page map of a query.
 
     Args:
         table: The table of the query.
+        where: Its condition.
+        columns: The columns of its rows; None for all.
         trace: Its trace.
         report: Its report.
-        query: Its description.
 
     Raises:
+        ValueError: If the query returned neither rows nor aggregates.
         ReplacedWhileReadError: If a file was replaced since the query read it.
     """
-    traced = _Traced(table, trace, selects_values=query.selects_values)
+    if trace.aggregates is not None:
+        values = {
+            f"{function}({name})": value
+            for name, found in trace.aggregates.items()
+            for function, value in found.items()
+        }
+        select, result = ", ".join(values), ", ".join(f"{name} = {value}" for name, value in values.items())
+    elif trace.num_rows is not None:
+        select, result = "*" if columns is None else ", ".join(columns), count(trace.num_rows, "row")
+    else:
+        raise ValueError("only scans that returned rows or aggregates can be drawn; call map() of a scan")
+    selects_values = trace.aggregates is None
+    traced = _Traced(table, trace, selects_values=selects_values)
     shown = traced.shown()
     num_lanes = sum(map(traced.num_lanes, shown))
     drawn = [traced.drawn(ordinal, num_lanes) for ordinal in shown]
     least = None
-    if query.selects_values and trace.has_matches and query.where and len(traced.opened) <= MAX_LEAST:
+    if selects_values and trace.has_matches and where is not None and len(traced.opened) <= MAX_LEAST:
         others = (traced.drawn(ordinal, num_lanes) for ordinal in traced.opened[len(shown) :])
         sizes = [one.least_bytes for one in (*drawn, *others)]
         least = sum(one for one in sizes if one is not None)
@@ -91,16 +96,16 @@ def page_map(table: TableFiles, trace: QueryTrace, report: ScanReport, query: Ma
     return PageMap(
         QueryFacts(
             title=os.path.basename((table.root or table.name).rstrip("/")) or table.name,
-            where=query.where,
-            select=query.select,
-            result=query.result,
+            where="" if where is None else str(where),
+            select=select,
+            result=result,
             report=report.to_dict(),
             num_bytes=int(table.file_bytes.sum()),
-            num_read=sum(one.stop - one.start for one in trace.reads),
-            num_requests=len(trace.reads),
+            num_read=report.bytes_read,
+            num_requests=report.requests,
             least_bytes=least,
             columns_bytes=drawn[0].columns_bytes if drawn and not is_lake else None,
-            advice=_advice(table, trace) if query.selects_values else "",
+            advice=_advice(table, trace) if selects_values else "",
             files=drawn,
             lake=traced.lake() if is_lake else None,
         )

@@ -23,6 +23,7 @@ from intarsia.read.file_query import FileQuery
 from intarsia.read.finished_query import FinishedQuery, OnReport
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.report import FileOutcome, ScanReport, warn_caller, warn_of_failed, warn_of_ignored
+from intarsia.read.trace import QueryTrace
 from intarsia.tuning import FIRST_FILES
 
 #: What happens to damaged and missing files: an error, or they are skipped with one warning.
@@ -62,10 +63,12 @@ class QueryRun:
         snapshot: What the run has learnt about the files.
         is_limited: Whether the first rows may suffice, so that the first files are not planned ahead.
         on_error: What happens to bad files.
+        trace: What a page map needs in addition; None if none is drawn.
         **fields: Other attributes of the report.
 
     Attributes:
         snapshot: As given.
+        trace: As given.
     """
 
     def __init__(
@@ -76,17 +79,20 @@ class QueryRun:
         *,
         is_limited: bool,
         on_error: OnError,
+        trace: QueryTrace | None = None,
         **fields: Any,
     ) -> None:
         self._table = table
         self._binder = binder
         self.snapshot = snapshot
+        self.trace = trace
         self._is_limited = is_limited
         self._on_error = on_error
         self._report = ScanReport(
             files_total=len(table.files),
             files_other=len(table.other_files),
             reads=snapshot.reads,
+            _trace=trace,
             **fields,
         )
         self._waiting: deque[tuple[OpenPlan, FileOutcome]] = deque()

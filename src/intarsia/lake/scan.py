@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from intarsia import amounts
 from intarsia.arrow.owned_rows import no_rows, to_batches
 from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
@@ -89,13 +89,14 @@ class Scan(QueryResult):
         order_by: OrderBy | None = None,
         on_error: OnError = "raise",
         snapshot: Snapshot | None = None,
-        trace: QueryTrace | None = None,
+        *,
+        is_traced: bool = False,
     ) -> None:
         self._table = table
-        self._trace = trace
+        self._is_traced = is_traced
         self._arguments = (table, predicate, columns, limit, order_by, on_error)
         # the first run includes the reads for the schema, and does not check these footers again
-        self._snapshot: Snapshot | None = snapshot or table.new_snapshot()
+        self._snapshot: Snapshot | None = snapshot or table.new_snapshot(is_traced=is_traced)
         self._limit = limit
         self._on_error = on_error
         self._where = predicate
@@ -115,31 +116,31 @@ class Scan(QueryResult):
 
     def _new_run(self, snapshot: Snapshot | None = None, **fields: Any) -> QueryRun:
         if snapshot is None:
-            snapshot, self._snapshot = self._snapshot or self._table.new_snapshot(), None
-        limited = self._limit is not None
+            snapshot = self._snapshot or self._table.new_snapshot(is_traced=self._is_traced)
+            self._snapshot = None
+        ranges, trace = snapshot.reads.ranges, None
+        if self._is_traced and ranges is not None:
+            names = None if self._arguments[2] is None else [column.name for column in self.columns]
+            trace = QueryTrace(ranges, partial(_draw, self._table, self._where, names))
         return QueryRun(
             self._table,
             self._binder,
             snapshot,
-            is_limited=limited,
+            is_limited=self._limit is not None,
             on_error=self._on_error,
-            trace=self._trace,
+            trace=trace,
             **fields,
         )
 
     @contextlib.contextmanager
-    def _running(self, draw: Callable[[], PageMap] | None = None) -> Iterator[QueryRun]:
-        """Run the scan within the block.
-
-        Args:
-            draw: Draws the same query; None if it cannot be drawn.
-        """
-        self._run = run = self._new_run(draw=draw)
+    def _running(self) -> Iterator[QueryRun]:
+        """Run the scan within the block."""
+        self._run = run = self._new_run()
         with run.snapshot.running():
             yield run
 
     def _in_steps(self, *, runs_at_once: int) -> Generator[pa.RecordBatch, None, None]:
-        run = self._new_run(draw=partial(_draw, self._arguments))
+        run = self._new_run()
 
         def batches() -> Generator[pa.RecordBatch, None, None]:
             self._run = run
@@ -148,7 +149,7 @@ class Scan(QueryResult):
         return run.snapshot.in_steps(batches())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._arguments
+        return partial(type(self), is_traced=self._is_traced), self._arguments
 
     @property
     def report(self) -> ScanReport:
@@ -173,7 +174,7 @@ class Scan(QueryResult):
             CorruptFileError: If a part of a file that has to be read is damaged, and bad files are not
                 skipped.
         """
-        with self._running(partial(_draw, self._arguments)) as run:
+        with self._running() as run:
             batches = self._batches(run, whole_files=True, runs_at_once=RUNS_AT_ONCE)
             return pa.Table.from_batches(batches, schema=self.schema)
 
@@ -214,9 +215,10 @@ class Scan(QueryResult):
         return report
 
     def map(self, aggregate: Requested | None = None) -> PageMap:
-        """Run the scan again, and return a picture of the pages that it reads and skips.
+        """Run the scan, and return a picture of the pages that the run read and skipped.
 
-        The run begins with empty caches, so that all reads are shown. In a notebook, the result shows itself.
+        The run begins with empty caches, so that all reads are shown. For a picture of a run with warm
+        caches, scan with ``trace=True`` and call `ScanReport.map`. In a notebook, the result shows itself.
         `PageMap.save` writes a page with more facts.
 
         Args:
@@ -236,7 +238,14 @@ class Scan(QueryResult):
             >>> [state.text for state in found.facts.files[0].states]
             ['read', 'proven by an index, not read', 'not needed', 'skipped by statistics of x']
         """
-        return _draw(self._arguments, aggregate)
+        table, *others = self._arguments
+        arguments: list[Any] = [table.part(range(len(table.files))), *others]
+        scan = Scan(*arguments, is_traced=True)
+        if aggregate is None:
+            deque(scan.read_ahead(), maxlen=0)
+        else:
+            scan.aggregate(aggregate)
+        return scan.report.map()
 
     def plan(self, split_bytes: int | None = None) -> list[Split]:
         """Return the scan as splits that any process can read; see `Table.plan`.
@@ -291,7 +300,10 @@ class Scan(QueryResult):
             PredicateError: If SQL text cannot be parsed.
             ColumnNotFoundError: If the table has no such column; the message suggests similar names.
         """
-        return Aggregate(self.totals(functions).values(), self.report)
+        values = self.totals(functions).values()
+        if self._run.trace is not None:
+            self._run.trace.add_aggregates(values)
+        return Aggregate(values, self.report)
 
     def totals(self, requested: Requested) -> Totals:
         """Compute aggregates as `aggregate` does, in a form that can be merged with those of other files."""
@@ -300,7 +312,7 @@ class Scan(QueryResult):
         columns = output_columns(self._table.schema, [name for name in functions if name != ROWS])
         totals = Totals(functions, columns)
         with (
-            self._running(partial(_draw, self._arguments, requested)) as run,
+            self._running() as run,
             contextlib.closing(
                 run.each_plan(columns, totals, does=Ahead.READ, is_alone=self._is_counted)
             ) as plans,
@@ -479,10 +491,14 @@ class Scan(QueryResult):
     def _batches(
         self, run: QueryRun, *, whole_files: bool, runs_at_once: int
     ) -> Generator[pa.RecordBatch, None, None]:
-        if self._trace is not None:
-            self._trace.expect_matches(all_rows=self._key is None)
+        trace = run.trace
+        if trace is not None:
+            trace.expect_rows(all_matches=self._key is None)
         if self._key is not None:
-            yield from to_batches(self._first_rows(run, self._key))
+            first = self._first_rows(run, self._key)
+            if trace is not None:
+                trace.add_rows(first.num_rows)
+            yield from to_batches(first)
             return
         left = self._limit
         # a caller that may stop early gets the rows of one file after the other
@@ -493,7 +509,7 @@ class Scan(QueryResult):
                 query, plan = found.query, found.plan
                 is_whole = query.predicate is None and whole_files and left is None
                 is_whole &= query.deleted.is_empty
-                rows = self._rows_of_file(found, record, left, is_whole, runs_at_once)
+                rows = self._rows_of_file(found, record, left, is_whole, runs_at_once, trace)
                 if whole_files and self._on_error == "skip":
                     # all rows of a file or none
                     tables = []
@@ -505,6 +521,8 @@ class Scan(QueryResult):
                     rows = iter(tables)
                 with run.skipping(found.path):
                     for table in rows:
+                        if trace is not None:
+                            trace.add_rows(table.num_rows)
                         if left is not None:
                             left -= table.num_rows
                         yield from to_batches(table)
@@ -532,6 +550,7 @@ class Scan(QueryResult):
         limit: int | None,
         is_whole: bool,
         runs_at_once: int,
+        trace: QueryTrace | None,
     ) -> Iterator[pa.Table]:
         """Yield the matching rows of a file, without empty tables."""
         query, plan = open_plan.query, open_plan.plan
@@ -548,8 +567,8 @@ class Scan(QueryResult):
                 piece = piece.head(limit)
                 limit -= piece.rows.num_rows
             counts += piece.counts
-            if self._trace is not None:
-                self._trace.add_matches(query.file, piece.numbers)
+            if trace is not None:
+                trace.add_matches(query.file, piece.numbers)
             record(FileOutcome(plan, counts))
             if piece.rows.num_rows:
                 yield query.result(piece.rows, piece.numbers, self.columns, self.schema)
@@ -561,28 +580,13 @@ def _never(_: PlannedPart) -> bool:
     return False
 
 
-def _draw(arguments: Sequence[Any], aggregate: Requested | None = None) -> PageMap:
-    """Run a scan with empty caches, and return its page map.
+def _draw(
+    table: TableFiles,
+    where: Predicate | None,
+    columns: Sequence[str] | None,
+    trace: QueryTrace,
+    report: ScanReport,
+) -> PageMap:
+    from intarsia.lake.page_map import page_map
 
-    Args:
-        arguments: The arguments of the scan.
-        aggregate: See `Scan.map`.
-    """
-    from intarsia.lake.page_map import MappedQuery, page_map
-
-    table, predicate, columns, limit, order_by, on_error = arguments
-    table = table.part(range(len(table.files)))  # with empty caches
-    trace = QueryTrace()
-    with trace.recording():
-        scan = Scan(table, predicate, columns, limit, order_by, on_error, trace=trace)
-        if aggregate is None:
-            select = "*" if columns is None else ", ".join(column.name for column in scan.columns)
-            result = amounts.count(sum(batch.num_rows for batch in scan.read_ahead()), "row")
-        else:
-            found = scan.aggregate(aggregate)
-            values = {f"{function}({name})": one for name in found for function, one in found[name].items()}
-            select = ", ".join(values)
-            result = ", ".join(f"{name} = {value}" for name, value in values.items())
-        report = scan.report
-    where = "" if predicate is None else str(predicate)
-    return page_map(table, trace, report, MappedQuery(where, select, result, aggregate is None))
+    return page_map(table, where, columns, trace, report)

@@ -21,7 +21,7 @@ from intarsia.file.metadata import naming_errors
 from intarsia.file.schema import FileSchema
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.index.of_table import KnownFiles, TableLakeIndex
-from intarsia.storage import ByteRange, ByteSource, CountedSource, QueryReads, current_reads, identity_of
+from intarsia.storage import ByteRange, ByteSource, CountedSource, QueryReads, identity_of
 from intarsia.storage.memory_cache import MAX_CACHE_BYTES, MemoryCache
 from intarsia.storage.running_query import Deadline, applied
 from intarsia.tuning import REMOTE_TAIL_BYTES
@@ -139,6 +139,7 @@ class Snapshot:
         cache: The cache of the table.
         lake_index: The lake index.
         deadline: The deadline of the run; None without a time limit.
+        reads: The reads of the run.
         of: The snapshot of the same run for a table with more files.
     """
 
@@ -149,6 +150,7 @@ class Snapshot:
         cache: TableCache,
         lake_index: TableLakeIndex,
         deadline: Deadline | None,
+        reads: QueryReads,
         of: Snapshot | None = None,
     ) -> None:
         self.files = files
@@ -156,7 +158,7 @@ class Snapshot:
         self._cache = cache
         self._lake_index = lake_index
         self._deadline: Deadline | None = deadline if of is None else of._deadline
-        self.reads: QueryReads = QueryReads(current_reads()) if of is None else of.reads
+        self.reads = reads
         # the identities of the files that were read or compared in this run
         self._identities: dict[str, Hashable] = {} if of is None else of._identities
 

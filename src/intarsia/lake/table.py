@@ -237,6 +237,7 @@ class Table(TableFiles):
         parameters: Parameters | None = None,
         rows: RowNumbers | None = None,
         on_error: OnError = "raise",
+        trace: bool = False,
     ) -> Scan:
         """Make a scan without running it.
 
@@ -270,6 +271,8 @@ class Table(TableFiles):
                 contain all matching rows of a file or none. Iterating and streams yield the rows that precede
                 the damage, because it is found later. Files that need not be opened are not checked.
                 ``"raise"`` raises the error of the first bad file. Errors of a whole store are always raised.
+            trace: Whether the report of each run keeps what `ScanReport.map` draws: ranges that were read,
+                and the plan of each file.
 
         Returns:
             The scan, an Arrow stream of the rows that can also count and aggregate them.
@@ -309,7 +312,7 @@ class Table(TableFiles):
             raise ValueError(f"on_error is {on_error!r}; it must be 'raise' or 'skip'")
         if order_by is not None and on_error == "skip":
             raise ValueError("order_by cannot skip bad files; scan without on_error")
-        snapshot = self.new_snapshot()
+        snapshot = self.new_snapshot(is_traced=trace)
 
         def schema() -> pa.Schema:
             self.read_schema(snapshot)
@@ -320,7 +323,7 @@ class Table(TableFiles):
             table = self if rows is None else choose_rows(self, rows, snapshot)
         if table is not self:
             snapshot = table.new_snapshot(snapshot)
-        return Scan(table, predicate, columns, limit, order_by, on_error, snapshot)
+        return Scan(table, predicate, columns, limit, order_by, on_error, snapshot, is_traced=trace)
 
     def dataset(self) -> TableDataset:
         """Return the table as a ``pyarrow.dataset.Dataset``, which DuckDB, Polars and DataFusion query.

@@ -27,7 +27,7 @@ from intarsia.read.ahead import ahead
 from intarsia.read.finished_query import OnReport
 from intarsia.read.output_columns import FileNames
 from intarsia.read.report import warn_caller
-from intarsia.storage import IoCounts, ObjectIdentity
+from intarsia.storage import IoCounts, ObjectIdentity, QueryReads, current_reads
 from intarsia.storage.running_query import Deadline
 from intarsia.tuning import LOCAL_FILES_AT_ONCE, LOCAL_FILES_PER_TASK, REMOTE_FILES_AT_ONCE
 
@@ -163,15 +163,17 @@ class TableFiles:
         at_once = REMOTE_FILES_AT_ONCE if self.has_objects else LOCAL_FILES_AT_ONCE
         return min(at_once, max(1, len(self.files)))
 
-    def new_snapshot(self, of: Snapshot | None = None) -> Snapshot:
+    def new_snapshot(self, of: Snapshot | None = None, *, is_traced: bool = False) -> Snapshot:
         """Begin a run of a query.
 
         Args:
             of: The snapshot of the same run for a table with more files; None for another run.
+            is_traced: Whether each range that is read is recorded.
         """
         seconds = self.query_timeout_seconds
         deadline = None if seconds is None else Deadline(seconds)
-        return Snapshot(self.files, self.has_objects, self.cache, self.lake_index, deadline, of)
+        reads = QueryReads(current_reads(), [] if is_traced else None) if of is None else of.reads
+        return Snapshot(self.files, self.has_objects, self.cache, self.lake_index, deadline, reads, of)
 
     @cached_property
     def file_bytes(self) -> npt.NDArray[np.int64]:

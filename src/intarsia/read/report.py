@@ -9,7 +9,7 @@ import sys
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -124,8 +124,6 @@ class ScanReport:
         seconds: Time taken.
         advice: The most useful advice that follows from the plan. Part of plans only; None if there is none.
             `intarsia.advise` measures indexes on a sample.
-        trace: What a page map needs in addition; None unless the query runs for one.
-        draw: Runs the query again and returns its page map; None if the report is of another kind of query.
 
     Example:
         >>> print(ScanReport(files_total=2, files_opened=1, rows_total=100, bytes_total=4096))
@@ -157,12 +155,11 @@ class ScanReport:
     files_failed: list[FailedFile] = field(default_factory=list)
     seconds: float = 0.0
     advice: Hint | None = None
-    trace: QueryTrace | None = field(default=None, repr=False, compare=False)
-    draw: Callable[[], PageMap] | None = field(default=None, repr=False, compare=False)
+    _trace: QueryTrace | None = field(default=None, repr=False, compare=False)
     _failed_paths: set[str] = field(default_factory=set, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "trace": None, "draw": None}
+        return {**self.__dict__, "_trace": None}
 
     @property
     def bytes_read(self) -> int:
@@ -247,8 +244,8 @@ class ScanReport:
         self.row_groups_total += row_groups
         self.rows_total += rows
         _entry(self.pruned_by, index, column).add(files=len(files), row_groups=row_groups, rows=rows)
-        if self.trace is not None:
-            self.trace.add_unopened(UnopenedFiles(index, column, files))
+        if self._trace is not None:
+            self._trace.add_unopened(UnopenedFiles(index, column, files))
 
     def add_answered(
         self,
@@ -276,8 +273,8 @@ class ScanReport:
             self.rows_matched += rows
         for index, column in sources:
             _entry(self.answered_by, index, column).add(files=len(files), row_groups=row_groups, rows=rows)
-            if self.trace is not None:
-                self.trace.add_unopened(UnopenedFiles(index, column, files, are_answered=True))
+            if self._trace is not None:
+                self._trace.add_unopened(UnopenedFiles(index, column, files, are_answered=True))
 
     def add_report(self, other: ScanReport) -> None:
         """Add the report of a scan of other files, which another process ran at the same time.
@@ -333,8 +330,8 @@ class ScanReport:
 
     def _add_file(self, query: FileQuery, outcome: FileOutcome, among: Bools | None) -> None:
         plan, counts, extent = outcome.plan, outcome.counts, query.file.extent
-        if self.trace is not None:
-            self.trace.add_file(TracedFile(query, plan, counts, outcome.answered, among))
+        if self._trace is not None:
+            self._trace.add_file(TracedFile(query, plan, counts, outcome.answered, among))
         own, groups = None, None
         if among is not None:
             own = RowSelection.union_of(extent.row_edges[:-1][among], extent.row_edges[1:][among])
@@ -427,14 +424,29 @@ class ScanReport:
         return found
 
     def map(self) -> PageMap:
-        """Run the query again, and return a picture of the pages that it reads and skips; see `Scan.map`.
+        """Return a picture of the pages that this run read and skipped; see `Scan.map`.
+
+        Only metadata is read for it: the page indexes of row groups that might match.
 
         Raises:
-            ValueError: If the report is not of a scan or an aggregate.
+            ValueError: If the run was not traced, or returned neither rows nor aggregates.
+            ReplacedWhileReadError: If a file was replaced since.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": range(1000)}), path, row_group_size=500)
+            >>> scan = ia.open(path).scan("x < 3", trace=True)
+            >>> scan.to_arrow().num_rows
+            3
+            >>> scan.report.map().facts.num_read == scan.report.bytes_read
+            True
         """
-        if self.draw is None:
-            raise ValueError("only reports of scans and aggregates can be drawn; call map() of a scan")
-        return self.draw()
+        if self._trace is None:
+            raise ValueError(
+                "the run was not traced, so it cannot be drawn; scan with trace=True, or call map() of a scan"
+            )
+        return self._trace.draw(self._trace, self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report in JSON form; keys do not change, but more may be added."""

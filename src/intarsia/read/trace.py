@@ -1,11 +1,10 @@
-"""Everything that one run of a query read and excluded, kept only for a page map."""
+"""Everything that one run of a query read and excluded, collected only if a page map may be drawn of it."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +16,10 @@ from intarsia.read.file_query import FileQuery
 from intarsia.read.pruner import PruneStep
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
-from intarsia.storage import QueryReads
 from intarsia.storage.running_query import ReadRange
+
+if TYPE_CHECKING:
+    from intarsia.picture import PageMap
 
 
 class TracedFile(NamedTuple):
@@ -62,17 +63,23 @@ class QueryTrace:
 
     Attributes:
         reads: The ranges of bytes, in the order in which they were read.
+        draw: Draws the run, from the trace and the report.
         files: The files whose footers were read, in the order of the report.
         unopened: The other files that were excluded or answered.
         matches: The matching rows of each file, as far as they were read or proven to match.
         has_matches: Whether ``matches`` are all matching rows.
+        num_rows: The number of rows that were returned; None for a query that returns none.
+        aggregates: The values that were computed instead, by column and function; None for another query.
     """
 
-    reads: list[ReadRange] = field(default_factory=list)
+    reads: list[ReadRange]
+    draw: Callable[..., PageMap]
     files: list[TracedFile] = field(default_factory=list)
     unopened: list[UnopenedFiles] = field(default_factory=list)
     matches: list[tuple[ParquetInput, RowSelection]] = field(default_factory=list)
     has_matches: bool = False
+    num_rows: int | None = None
+    aggregates: Mapping[str, Mapping[str, Any]] | None = None
 
     def add_file(self, file: TracedFile) -> None:
         """Add a file whose footer was read, or several that are joined."""
@@ -82,16 +89,18 @@ class QueryTrace:
         """Add files that were excluded or answered without opening them."""
         self.unopened.append(files)
 
-    def expect_matches(self, *, all_rows: bool) -> None:
-        """Set whether all matching rows are added."""
-        self.has_matches = all_rows
+    def expect_rows(self, *, all_matches: bool) -> None:
+        """Set that rows are returned, and whether all matching rows are added."""
+        self.num_rows, self.has_matches = 0, all_matches
+
+    def add_rows(self, num_rows: int) -> None:
+        """Add rows that were returned."""
+        self.num_rows = (self.num_rows or 0) + num_rows
 
     def add_matches(self, file: ParquetInput, rows: RowSelection) -> None:
         """Add matching rows of a file, or of several that are joined."""
         self.matches.append((file, rows))
 
-    @contextlib.contextmanager
-    def recording(self) -> Iterator[None]:
-        """Record the reads within the block."""
-        with QueryReads(ranges=self.reads).counting():
-            yield
+    def add_aggregates(self, values: Mapping[str, Mapping[str, Any]]) -> None:
+        """Set the values of an aggregate."""
+        self.aggregates = values

@@ -1,0 +1,88 @@
+"""The optional native extension, ``intarsia-native``: whether it is used, and the types of its functions.
+
+Everything works without it. What it refuses is decided in Python, so it changes times, not results or errors.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from typing import Protocol, TypeVar, cast
+
+from intarsia.errors import IntarsiaWarning
+
+T = TypeVar("T")
+
+#: The version of this package, which the extension must have, too.
+VERSION = "0.1.0"
+
+#: The environment variable that says whether the extension is used, and its values.
+SWITCH, _VALUES = "INTARSIA_NATIVE", ("auto", "off", "require")
+
+#: How often the extension refused bytes, by reason. A refusal of sound bytes costs time, so tests count them.
+refusals: Counter[str] = Counter()
+
+
+class Native(Protocol):
+    """The functions of the extension: pure functions of bytes that raise only ``Refused``."""
+
+    __version__: str
+    Refused: type[Exception]
+
+
+@cache
+def load() -> Native | None:
+    """Import the extension on first use; None if it is absent, switched off, or of another version.
+
+    ``INTARSIA_NATIVE=off`` switches it off; ``INTARSIA_NATIVE=require`` makes its absence an error.
+
+    Raises:
+        ImportError: If it is required, and absent or of another version.
+        ValueError: If the environment variable has another value.
+
+    Example:
+        >>> extension = load()
+        >>> extension is None or extension.__version__ == VERSION
+        True
+    """
+    wanted = os.environ.get(SWITCH) or "auto"
+    if wanted not in _VALUES:
+        raise ValueError(f"the environment variable {SWITCH} is {wanted!r}; set it to one of {_VALUES}")
+    if wanted == "off":
+        return None
+    try:
+        import intarsia_native as found
+    except ImportError:
+        if wanted == "require":
+            raise
+        return None
+    if found.__version__ != VERSION:
+        message = (
+            f"intarsia-native {found.__version__} is not used, because Intarsia is {VERSION}; "
+            f"install intarsia-native=={VERSION}"
+        )
+        if wanted == "require":
+            raise ImportError(message)
+        warnings.warn(message, IntarsiaWarning, stacklevel=2)
+        return None
+    return cast("Native", found)
+
+
+def attempt(call: Callable[[Native], T]) -> T | None:
+    """Call a function of the extension; None without the extension, or if it refuses the bytes.
+
+    Example:
+        >>> attempt(lambda extension: extension.__version__) in (None, VERSION)
+        True
+    """
+    extension = load()
+    if extension is None:
+        return None
+    try:
+        return call(extension)
+    except extension.Refused as refused:
+        refusals[str(refused)] += 1
+        return None
