@@ -237,52 +237,39 @@ def _answer(
 
 def _sources(family: Family, question: Question, leaf: Leaf, file_type: pa.DataType) -> Iterator[_Found]:
     needs = Needs.of(question.functions)
+
+    def by_bounds() -> _Found | None:
+        bounds = family.bounds(leaf.path)
+        if bounds is None:
+            return None
+        granules = summarize_bounds("statistics", bounds.bounds, bounds.exact, file_type, needs)
+        summaries = as_data_type(granules.summaries, question.data_type)
+        return _Found(("statistics", leaf.name), granules.is_exact, summaries)
+
+    def by_structure(structure: Gathered) -> _Found | None:
+        if needs.sum and sum_type(file_type) == pa.null():
+            return None
+        summarized = structure.index.file_summaries(leaf.name)
+        if summarized is None or summarized[0].schema != summary_schema(file_type):
+            return None
+        table, exact = summarized
+        if not len(table) == len(exact) == len(structure.files):
+            raise IndexPayloadError(f"{structure.name} has summaries of other files", reason="other-files")
+        num_rows = family.num_rows
+        if (table["num_rows"].to_numpy() != num_rows[structure.files]).any():
+            raise IndexPayloadError(f"{structure.name} has summaries of other rows", reason="other-rows")
+        is_exact = np.zeros(len(num_rows), dtype=bool)
+        is_exact[structure.files] = exact if needs.bounds else True
+        positions = np.full(len(is_exact), -1)
+        positions[structure.files] = np.arange(len(structure.files))
+        spread = table.take(pa.array(positions, mask=positions < 0))
+        return _Found((structure.name, leaf.name), is_exact, as_data_type(spread, question.data_type))
+
     try:
-        if not needs.sum and leaf.type != Type.INT96:
-            result = call_index(partial(_by_bounds, family, question, leaf, file_type, needs))
-            if result is not None:
-                yield result
+        if not needs.sum and leaf.type != Type.INT96 and (found := call_index(by_bounds)) is not None:
+            yield found
         for structure in call_index(partial(family.gathered, leaf.path)):
-            result = call_index(partial(_by_structure, structure, family, question, leaf, file_type, needs))
-            if result is not None:
-                yield result
+            if (found := call_index(partial(by_structure, structure))) is not None:
+                yield found
     except (IntarsiaError, OSError):
         return  # the file itself answers
-
-
-def _by_bounds(
-    family: Family, question: Question, leaf: Leaf, file_type: pa.DataType, needs: Needs
-) -> _Found | None:
-    bounds = family.bounds(leaf.path)
-    if bounds is None:
-        return None
-    granules = summarize_bounds("statistics", bounds.bounds, bounds.exact, file_type, needs)
-    summaries = as_data_type(granules.summaries, question.data_type)
-    return _Found(("statistics", leaf.name), granules.is_exact, summaries)
-
-
-def _by_structure(
-    structure: Gathered,
-    family: Family,
-    question: Question,
-    leaf: Leaf,
-    file_type: pa.DataType,
-    needs: Needs,
-) -> _Found | None:
-    if needs.sum and sum_type(file_type) == pa.null():
-        return None
-    summarized = structure.index.file_summaries(leaf.name)
-    if summarized is None or summarized[0].schema != summary_schema(file_type):
-        return None
-    table, exact = summarized
-    if not len(table) == len(exact) == len(structure.files):
-        raise IndexPayloadError(f"{structure.name} has summaries of other files", reason="other-files")
-    num_rows = family.num_rows
-    if (table["num_rows"].to_numpy() != num_rows[structure.files]).any():
-        raise IndexPayloadError(f"{structure.name} has summaries of other rows", reason="other-rows")
-    is_exact = np.zeros(len(num_rows), dtype=bool)
-    is_exact[structure.files] = exact if needs.bounds else True
-    positions = np.full(len(is_exact), -1)
-    positions[structure.files] = np.arange(len(structure.files))
-    spread = table.take(pa.array(positions, mask=positions < 0))
-    return _Found((structure.name, leaf.name), is_exact, as_data_type(spread, question.data_type))
