@@ -19,8 +19,7 @@ from intarsia.arrow.owned_rows import take_values
 from intarsia.errors import CorruptFileError, IntarsiaError, ObjectStoreError, UnsupportedFeatureError
 from intarsia.file.schema import FileSchema
 from intarsia.lake.data_file import DataFile, DeletedRows
-from intarsia.lake.log_statistics import LogStatistics
-from intarsia.lake.partitions import Partitions
+from intarsia.lake.unopened import LogStatistics, Partitions
 from intarsia.predicate import Path
 from intarsia.read.output_columns import FileNames
 

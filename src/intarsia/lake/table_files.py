@@ -19,10 +19,9 @@ from intarsia.indexes.embedded import KeptIndexes
 from intarsia.lake.data_file import DataFile, FileList, has_deletes, has_objects, sizes_of
 from intarsia.lake.definition import TableDefinition
 from intarsia.lake.index.of_table import TableLakeIndex
-from intarsia.lake.log_statistics import LogStatistics
-from intarsia.lake.partitions import Partitions, PartitionTypes
 from intarsia.lake.schema import SchemaOf, table_schema
 from intarsia.lake.snapshot import Snapshot, TableCache
+from intarsia.lake.unopened import LogStatistics, Partitions, PartitionTypes
 from intarsia.read.ahead import ahead
 from intarsia.read.finished_query import OnReport
 from intarsia.read.output_columns import FileNames

@@ -22,7 +22,7 @@ from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, call_ind
 from intarsia.indexes.summaries import sum_type, summary_schema
 from intarsia.lake.index.folder import ignored_segment
 from intarsia.lake.index.segment import Family, FileBounds, Gathered
-from intarsia.lake.log_statistics import FileProof
+from intarsia.lake.unopened import FileProof
 from intarsia.predicate import Condition, Path
 from intarsia.read.aggregate.answers import Needs, as_data_type, summarize_bounds
 from intarsia.read.aggregate.result import Question
