@@ -22,8 +22,8 @@ def delta_names(table: Mapping[str, Any]) -> ColumnNames:
         >>> mapping = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1"}
         >>> field = {"name": "user", "type": "long", "nullable": True, "metadata": mapping}
         >>> schema = json.dumps({"type": "struct", "fields": [field]})
-        >>> delta_names({"mode": "name", "schema": schema}).columns
-        ('user',)
+        >>> [field.name for field in delta_names({"mode": "name", "schema": schema}).fields]
+        ['user']
     """
     fields = tuple(map(_mapped, json.loads(table["schema"])["fields"]))
     return ColumnNames(fields, by_id=table["mode"] == "id")
@@ -51,9 +51,9 @@ def iceberg_names(table: Mapping[str, Any]) -> tuple[ColumnNames, frozenset[str]
     Example:
         >>> field = {"id": 1, "name": "user", "required": False, "type": "long", "initial-default": 7}
         >>> schema = json.dumps({"type": "struct", "fields": [field]})
-        >>> found = iceberg_names({"schema": schema, "name_mapping": None, "from_partitions": []})
-        >>> found[0].columns, found[1]
-        (('user',), frozenset({'user'}))
+        >>> names, filled = iceberg_names({"schema": schema, "name_mapping": None, "from_partitions": []})
+        >>> [field.name for field in names.fields], filled
+        (['user'], frozenset({'user'}))
     """
     aliases = dict(_aliases(json.loads(table["name_mapping"] or "[]")))
     hidden = set(table["from_partitions"])
