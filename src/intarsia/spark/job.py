@@ -7,13 +7,14 @@ tasks again. It does not use ``toLocalIterator``, which runs at most two tasks a
 from __future__ import annotations
 
 import contextlib
-import json
+import pickle
 import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -249,8 +250,7 @@ def tasks_of(sizes: Mapping[str, int]) -> list[list[str]]:
     return tasks
 
 
-#: Processes a file on an executor, and returns an object for JSON.
-Act: TypeAlias = Callable[[str], Any]
+_Result = TypeVar("_Result")
 
 #: Tasks in the first part of a job that stops after too many failures; each part has twice as many.
 _FIRST_TASKS = 16
@@ -259,11 +259,12 @@ _FIRST_TASKS = 16
 def run_on_files(
     spark: SparkSession,
     sizes: Mapping[str, int],
-    work: Callable[[str], str],
+    work: Callable[[str], Any],
     show: Callable[[int], None],
-    is_failure: Callable[[str], bool] = lambda _: False,
+    is_failure: Callable[[Any], bool] = lambda _: False,
     max_failures: int | None = None,
-) -> list[str]:
+    kind: Literal["string", "binary"] = "string",
+) -> list[Any]:
     """Run ``work`` on each file, several small files in a task.
 
     Args:
@@ -274,18 +275,19 @@ def run_on_files(
         is_failure: Whether a result is a failure.
         max_failures: Stop when more files have failed. The tasks then run in parts, which double in size,
             because the results of tasks arrive together.
+        kind: Whether ``work`` returns text or bytes.
 
     Returns:
         The results in undefined order; incomplete if too many files have failed.
     """
     tasks = tasks_of(sizes)
-    results: list[str] = []
+    results: list[Any] = []
     files_done, start = 0, 0
     step = len(tasks) if max_failures is None else _FIRST_TASKS
     while start < len(tasks):
         part = tasks[start : start + step]
         done_after = list(accumulate(map(len, part), initial=files_done))
-        results += run_tasks(spark, part, work, lambda done, _, edges=done_after: show(edges[done]))  # type: ignore[misc]
+        results += run_tasks(spark, part, work, lambda done, _, edges=done_after: show(edges[done]), kind)  # type: ignore[misc]
         files_done, start, step = done_after[-1], start + len(part), step * 2
         if max_failures is not None and sum(map(is_failure, results)) > max_failures:
             break
@@ -293,14 +295,14 @@ def run_on_files(
 
 
 def act_on_files(
-    spark: SparkSession, sizes: Mapping[str, int], act: Act, show: Progress, label: str
-) -> tuple[dict[str, Any], list[FileFailure]]:
-    """Run an action on each file, whose result is an object for JSON.
+    spark: SparkSession, sizes: Mapping[str, int], act: Callable[[str], _Result], show: Progress, label: str
+) -> tuple[dict[str, _Result], list[FileFailure]]:
+    """Run an action on each file.
 
     Args:
         spark: The session.
         sizes: The size of each file in bytes.
-        act: The action.
+        act: The action, whose result can be pickled.
         show: Called with the number of files that are done.
         label: The label of the progress.
 
@@ -308,33 +310,22 @@ def act_on_files(
         The results by path, and the files that failed, both ordered by path.
     """
 
-    def work(path: str) -> str:
+    def work(path: str) -> bytes:
+        outcome: _Result | FileFailure
         try:
-            return json.dumps({"path": path, "result": act(path)})
+            outcome = act(path)
         except Exception as error:  # noqa: BLE001  one bad file must not stop the others
-            failure = FileFailure(path, error)
-            return json.dumps({"path": path, "error": failure.reason, "code": failure.code})
+            failure = FileFailure(path, error)  # errors of other packages may not be on the driver
+            outcome = FileFailure(path, IntarsiaError(failure.reason, reason=failure.code, path=path))
+        return pickle.dumps((path, outcome))
 
     show(0, len(sizes), label)
+    sent = run_on_files(spark, sizes, work, lambda done: show(done, len(sizes), label), kind="binary")
     # by path, because Spark may return two results of a task that ran twice
-    found = {
-        outcome["path"]: outcome
-        for outcome in map(
-            json.loads, run_on_files(spark, sizes, work, lambda done: show(done, len(sizes), label))
-        )
-    }
-    return (
-        {path: found[path]["result"] for path in sorted(found) if "result" in found[path]},
-        _failures([found[path] for path in sorted(found) if "error" in found[path]]),
-    )
-
-
-def _failures(outcomes: Sequence[Mapping[str, str]]) -> list[FileFailure]:
-    """Restore the failures, whose errors were raised by the executor's Python."""
-    return [
-        FileFailure(found["path"], IntarsiaError(found["error"], reason=found["code"], path=found["path"]))
-        for found in outcomes
-    ]
+    found: dict[str, Any] = dict(sorted(map(pickle.loads, sent), key=itemgetter(0)))
+    failed = [outcome for outcome in found.values() if isinstance(outcome, FileFailure)]
+    done = {path: outcome for path, outcome in found.items() if not isinstance(outcome, FileFailure)}
+    return done, failed
 
 
 def reporter(progress: Progress | bool, unit: str) -> Progress:

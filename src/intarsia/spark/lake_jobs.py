@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from intarsia.check.inspection import inspect
-from intarsia.check.verification import Finding, VerifyReport
 from intarsia.check.verification import verify as verify_file
 from intarsia.check.verification.findings import LakeVerifyReport
 from intarsia.embed.original import detach_file
-from intarsia.embed.report import DetachReport, IndexReport, Progress, RestoreReport
+from intarsia.embed.report import IndexReport, Progress, RestoreReport
 from intarsia.spark.job import act_on_files, reporter
 from intarsia.spark.job_stores import with_stores_of_spark
 from intarsia.spark.listing import Source, list_lake
@@ -166,13 +165,8 @@ def detach(spark: SparkSession, path: Source, *, progress: Progress | bool = Tru
     """
     started = time.perf_counter()
     lake = list_lake(spark, path, with_snapshots=True)
-    done, failed = act_on_files(spark, lake.sizes, _detach, reporter(progress, "files"), "detaching")
-    reports = [DetachReport(**{**values, "removed": tuple(values["removed"])}) for values in done.values()]
-    return RestoreReport(tuple(reports), tuple(failed), time.perf_counter() - started, lake.others)
-
-
-def _detach(path: str) -> dict[str, Any]:
-    return asdict(detach_file(path))
+    done, failed = act_on_files(spark, lake.sizes, detach_file, reporter(progress, "files"), "detaching")
+    return RestoreReport(tuple(done.values()), tuple(failed), time.perf_counter() - started, lake.others)
 
 
 @with_stores_of_spark
@@ -211,13 +205,6 @@ def verify(
         raise ValueError(f"sample is {sample!r}; it must be 1 or more, and cannot be combined with quick")
     started = time.perf_counter()
     lake = list_lake(spark, path, with_snapshots=True)
-
-    def act(path: str) -> dict[str, Any]:
-        return asdict(verify_file(path, quick=quick, sample=sample, seed=seed))
-
+    act = partial(verify_file, quick=quick, sample=sample, seed=seed)
     done, failed = act_on_files(spark, lake.sizes, act, reporter(progress, "files"), "verifying")
-    reports = [
-        VerifyReport(**{**values, "findings": tuple(Finding(**found) for found in values["findings"])})
-        for values in done.values()
-    ]
-    return LakeVerifyReport(tuple(reports), tuple(failed), time.perf_counter() - started, lake.others)
+    return LakeVerifyReport(tuple(done.values()), tuple(failed), time.perf_counter() - started, lake.others)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from intarsia.embed.report import Progress
 from intarsia.errors import ColumnNotFoundError, FilesFailedError, PredicateError, UnsupportedFeatureError
@@ -74,16 +72,11 @@ def aggregate(
     lake = list_lake(spark, path)
     shared = SharedAggregate(lake.open(), wanted, where, on_error)
     files = shared.files
-
-    def act(file: str) -> str:
-        return base64.b64encode(pickle.dumps(files.run(file))).decode()
-
     if files.ordinals:
-        sizes = files.sizes
-        done, failed = act_on_files(spark, sizes, act, reporter(progress, "files"), "aggregating")
-        _raise_if_any(failed, len(sizes), shared.report)
+        done, failed = act_on_files(spark, files.sizes, files.run, reporter(progress, "files"), "aggregating")
+        _raise_if_any(failed, len(files.ordinals), shared.report)
         for share in done.values():
-            shared.add(pickle.loads(base64.b64decode(share)))  # noqa: S301  tasks of this job made it
+            shared.add(share)
     return shared.result()
 
 
@@ -163,17 +156,18 @@ def approx_distinct(
     selected = None if where is None else FilesLeft.of(lake.open(), where)
     sizes = lake.sizes if selected is None else selected.sizes
 
-    def act(file: str) -> dict[str, Any]:
+    def act(file: str) -> tuple[str, list[bytes]]:
         table = open_table(file)
         scan = table.scan(None, []) if selected is None else selected.scan(file)
         sketches = scan.sketches(column)
         found = table.scan(None, [column]).schema.types[0]
-        sketch = sketches.column("sketch").to_pylist()  # empty if the predicate is false for the file
-        return {"type": str(found), "sketches": [base64.b64encode(one).decode() for one in sketch]}
+        return str(found), sketches.column(
+            "sketch"
+        ).to_pylist()  # empty if the predicate is false for the file
 
     found, failed = act_on_files(spark, sizes, act, reporter(progress, "files"), "estimating")
     _raise_if_any(failed, len(sizes), None)
-    types = sorted({values["type"] for values in found.values()})
+    types = sorted({data_type for data_type, _ in found.values()})
     if len(types) > 1:
         raise UnsupportedFeatureError(
             f"column {column!r} has the types {', '.join(types)} in different files, whose values have "
@@ -182,8 +176,8 @@ def approx_distinct(
             column=column,
         )
     counter = DistinctCounter(MAX_LG_CONFIG_K)
-    for sketch in (sketch for values in found.values() for sketch in values["sketches"]):
-        counter.add_sketch(datasketches.hll_sketch.deserialize(base64.b64decode(sketch)))
+    for sketch in (sketch for _, sketches in found.values() for sketch in sketches):
+        counter.add_sketch(datasketches.hll_sketch.deserialize(sketch))
     return DistinctEstimate(counter.estimate, *counter.bounds(2), len(found))
 
 
