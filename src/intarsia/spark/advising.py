@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import shlex
 import tempfile
 import time
@@ -328,13 +327,13 @@ def _measured(
     shipped = sink.getvalue().to_pybytes()
 
     # a closure, because Spark serializes it
-    def work(ordinal: int) -> bytes:
+    def work(ordinal: int) -> tuple[int, MeasuredArrangement]:
         rows = pa.ipc.open_stream(shipped).read_all()
-        return pickle.dumps((ordinal, measure_arrangement(rows, arrangements[ordinal], requested)))
+        return ordinal, measure_arrangement(rows, arrangements[ordinal], requested)
 
     tasks = [[ordinal] for ordinal in range(len(arrangements))]
-    sent = run_tasks(spark, tasks, work, lambda done, total: show(done, total, "measuring"), "binary")
-    found = dict(map(pickle.loads, sent))  # by ordinal, because Spark may return two results of a task
+    sent = run_tasks(spark, tasks, work, lambda done, total: show(done, total, "measuring"))
+    found = dict(sent)  # by ordinal, because Spark may return two results of a task
     return [found[ordinal] for ordinal in range(len(arrangements))]
 
 

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -27,9 +27,6 @@ from intarsia.storage import current_options, offered_options
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Processes one item on an executor; the result, text or bytes, is returned to the driver.
-Work: TypeAlias = Callable[[Any], Any]
-
 #: Called on the driver with the tasks done and the total number of tasks.
 TaskProgress: TypeAlias = Callable[[int, int], None]
 
@@ -39,9 +36,8 @@ _POLL_SECONDS = 0.2
 def run_tasks(
     spark: SparkSession,
     tasks: Sequence[Sequence[Any]],
-    work: Work,
+    work: Callable[[Any], Any],
     progress: TaskProgress,
-    kind: Literal["string", "binary"] = "string",
 ) -> list[Any]:
     """Run ``work`` on every item, with one task for each inner sequence.
 
@@ -69,13 +65,27 @@ def run_tasks(
                 for item in frozen[ordinal]:
                     with offered_options(options):
                         outcome = work(item)
-                    yield pa.record_batch([pa.array([outcome], kind)], names=["outcome"])
+                    yield pickled(outcome)
 
     # as many rows as partitions, so that range puts exactly one into each
-    frame = map_in_arrow(spark.range(0, len(frozen), 1, len(frozen)), run, f"outcome {kind}")
+    frame = map_in_arrow(spark.range(0, len(frozen), 1, len(frozen)), run, OUTCOME)
     rows = collect_rows(spark, frame, lambda done, _: progress(min(done, len(frozen)), len(frozen)))
     progress(len(frozen), len(frozen))
-    return [row[0] for row in rows]
+    return [unpickled(row[0]) for row in rows]
+
+
+#: The schema of rows in which tasks return objects.
+OUTCOME: Final = "outcome binary"
+
+
+def pickled(*outcomes: object) -> pa.RecordBatch:
+    """Return objects as rows of `OUTCOME`, on an executor."""
+    return pa.record_batch([pa.array(list(map(pickle.dumps, outcomes)), pa.binary())], names=["outcome"])
+
+
+def unpickled(outcome: bytes) -> Any:
+    """Restore an object, which a task of this driver made."""
+    return pickle.loads(outcome)  # noqa: S301
 
 
 def collect_rows(spark: SparkSession, frame: DataFrame, progress: TaskProgress) -> list[Any]:
@@ -263,7 +273,6 @@ def run_on_files(
     show: Callable[[int], None],
     is_failure: Callable[[Any], bool] = lambda _: False,
     max_failures: int | None = None,
-    kind: Literal["string", "binary"] = "string",
 ) -> list[Any]:
     """Run ``work`` on each file, several small files in a task.
 
@@ -275,7 +284,6 @@ def run_on_files(
         is_failure: Whether a result is a failure.
         max_failures: Stop when more files have failed. The tasks then run in parts, which double in size,
             because the results of tasks arrive together.
-        kind: Whether ``work`` returns text or bytes.
 
     Returns:
         The results in undefined order; incomplete if too many files have failed.
@@ -287,7 +295,7 @@ def run_on_files(
     while start < len(tasks):
         part = tasks[start : start + step]
         done_after = list(accumulate(map(len, part), initial=files_done))
-        results += run_tasks(spark, part, work, lambda done, _, edges=done_after: show(edges[done]), kind)  # type: ignore[misc]
+        results += run_tasks(spark, part, work, lambda done, _, edges=done_after: show(edges[done]))  # type: ignore[misc]
         files_done, start, step = done_after[-1], start + len(part), step * 2
         if max_failures is not None and sum(map(is_failure, results)) > max_failures:
             break
@@ -310,19 +318,17 @@ def act_on_files(
         The results by path, and the files that failed, both ordered by path.
     """
 
-    def work(path: str) -> bytes:
-        outcome: _Result | FileFailure
+    def work(path: str) -> tuple[str, _Result | FileFailure]:
         try:
-            outcome = act(path)
+            return path, act(path)
         except Exception as error:  # noqa: BLE001  one bad file must not stop the others
             failure = FileFailure(path, error)  # errors of other packages may not be on the driver
-            outcome = FileFailure(path, IntarsiaError(failure.reason, reason=failure.code, path=path))
-        return pickle.dumps((path, outcome))
+            return path, FileFailure(path, IntarsiaError(failure.reason, reason=failure.code, path=path))
 
     show(0, len(sizes), label)
-    sent = run_on_files(spark, sizes, work, lambda done: show(done, len(sizes), label), kind="binary")
+    sent = run_on_files(spark, sizes, work, lambda done: show(done, len(sizes), label))
     # by path, because Spark may return two results of a task that ran twice
-    found: dict[str, Any] = dict(sorted(map(pickle.loads, sent), key=itemgetter(0)))
+    found: dict[str, Any] = dict(sorted(sent, key=itemgetter(0)))
     failed = [outcome for outcome in found.values() if isinstance(outcome, FileFailure)]
     done = {path: outcome for path, outcome in found.items() if not isinstance(outcome, FileFailure)}
     return done, failed

@@ -28,7 +28,7 @@ from intarsia.spark.checksums import (
     with_hashes,
 )
 from intarsia.spark.clustering import Clustering, arranged, check_partition_columns
-from intarsia.spark.job import TaskProgress, collect_rows, reporter
+from intarsia.spark.job import OUTCOME, TaskProgress, collect_rows, reporter
 from intarsia.spark.lake_index import update_lake_indexes
 from intarsia.spark.listing import (
     Source,
@@ -45,7 +45,7 @@ from intarsia.spark.listing import (
     source_files,
     uncached,
 )
-from intarsia.spark.part_files import OUTCOME, PartOptions, Staging, outcome_of, write_parts
+from intarsia.spark.part_files import PartOptions, Staging, outcome_of, write_parts
 from intarsia.spark.sessions import map_in_arrow
 from intarsia.spark.shipping import pack_index
 from intarsia.spark.spark_types import quoted
