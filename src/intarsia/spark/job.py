@@ -46,7 +46,6 @@ def run_tasks(
         tasks: The items of each task.
         work: Runs on the executors, possibly more than once per item, because Spark retries tasks.
         progress: Called from time to time in the caller's thread.
-        kind: The type of the results.
 
     Returns:
         The results of ``work`` in undefined order.
