@@ -21,6 +21,7 @@ import pyarrow as pa
 from intarsia.embed.report import Progress, no_progress
 from intarsia.errors import IntarsiaError
 from intarsia.lake.data_file import FileFailure
+from intarsia.lake.split import grouped
 from intarsia.spark.sessions import is_connect, map_in_arrow
 from intarsia.storage import current_options, offered_options
 
@@ -248,15 +249,7 @@ def tasks_of(sizes: Mapping[str, int]) -> list[list[str]]:
     weights = {path: (size or TASK_BYTES) + OPEN_BYTES for path, size in sizes.items()}
     total = sum(weights.values())
     limit = max(min(TASK_BYTES, total / MIN_TASKS), total / MAX_TASKS)
-    tasks: list[list[str]] = []
-    filled = limit
-    for path, weight in weights.items():
-        if filled + weight > limit:
-            tasks.append([])
-            filled = 0
-        tasks[-1].append(path)
-        filled += weight
-    return tasks
+    return [[path for path, _ in group] for group in grouped(weights.items(), itemgetter(1), limit)]
 
 
 _Result = TypeVar("_Result")

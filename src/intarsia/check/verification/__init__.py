@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from itertools import accumulate
 from random import Random
 
 from intarsia.check.inspection import find_datafusion_index, open_source
@@ -216,16 +217,10 @@ def _verify(
             progress(done, total, entry.name)
 
 
-def _following(entries: Iterable[Entry], max_bytes: int) -> list[Entry]:
+def _following(entries: Sequence[Entry], max_bytes: int) -> list[Entry]:
     """Return the indexes to check in the pass over the data; they are in memory during the pass."""
-    chosen = []
-    num_bytes = 0
-    for entry in entries:
-        num_bytes += entry.length
-        if num_bytes > max_bytes:
-            break
-        chosen.append(entry)
-    return chosen
+    totals = accumulate(entry.length for entry in entries)
+    return [entry for entry, total in zip(entries, totals, strict=True) if total <= max_bytes]
 
 
 def _discard(_start: int, _data: bytes) -> None:
