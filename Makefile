@@ -16,7 +16,7 @@ OLDER_SPARK := 4.1 4.2
 ENABLED_TESTS := $(addprefix tests/spark/,test_skipping.py test_enabling.py test_changed_files.py test_join_keys.py \
 	test_extensions.py test_killed_writes.py)
 # The jars of table formats and stores that tests use, by the profiles of tools/jars/pom.xml.
-JARS := s3a-3.5 delta-4.2 delta-4.1 iceberg-4.1
+JARS := s3a-3.5 azure-3.5 google-3.1 delta-4.2 delta-4.1 iceberg-4.1
 # Tests in processes of their own that start slowly: programs of Spark (spark-sql, spark-shell, and the Thrift server
 # with beeline), and tables of Delta and Iceberg on older versions of Spark, of which `make test` runs one test each.
 PROGRAM_TESTS := tests/spark/test_programs.py
@@ -85,7 +85,7 @@ jar: $(VENV)/.dev  ## Compile java/ into the jar of the package (needs JDK 17 or
 	@$(BIN)/python -m tools.build_jar $(ARGS)
 
 # One profile that cannot be fetched does not stop the others: its tests say so.
-jars: $(JARS:%=$(VENV)/jars/%/.done)  ## Fetch the jars of S3A, Delta and Iceberg for tests, which skip what is not there (needs Maven)
+jars: $(JARS:%=$(VENV)/jars/%/.done)  ## Fetch the jars of stores, Delta and Iceberg for tests, which skip what is not there (needs Maven)
 
 js: clients/js/node_modules/.done  ## Fetch the dependencies of the JavaScript reader, whose tests are skipped without them (needs npm)
 

@@ -78,6 +78,7 @@ _PROCESS = "the state of the process"
 #: Attributes and containers that are changed by others than the methods of their object, and why.
 CHANGED_FROM_OUTSIDE = {
     ("__main__.py", "sys.path"): _PROCESS,
+    ("cli/__init__.py", "sys.meta_path"): _PROCESS,
     ("cli/app.py", "command.params"): _LIBRARY,
     ("cli/app.py", "ctx.find_root().obj.debug"): _LIBRARY,
     ("cli/app.py", "option.expose_value"): _LIBRARY,

@@ -1,6 +1,14 @@
 //! Optional native code of Intarsia: pure functions of bytes, without I/O, state or threads of their own.
 
+pub mod footers;
+pub mod structs;
+pub mod thrift;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use pyo3::prelude::*;
+
+use crate::thrift::{Read, Refusal};
 
 pyo3::create_exception!(
     intarsia_native,
@@ -9,6 +17,18 @@ pyo3::create_exception!(
     "The bytes are damaged, contradictory, unsupported or above a limit. The caller decides it in Python."
 );
 
+impl From<Refusal> for PyErr {
+    fn from(refusal: Refusal) -> Self {
+        Refused::new_err(refusal.0)
+    }
+}
+
+/// Runs a function without the GIL; a panic is a refusal.
+pub fn guard<T: Send>(py: Python<'_>, run: impl FnOnce() -> Read<T> + Send) -> PyResult<T> {
+    let found = py.detach(|| catch_unwind(AssertUnwindSafe(run)));
+    Ok(found.unwrap_or(Err(Refusal("a panic")))?)
+}
+
 /// Functions for the package `intarsia`, which checks that the versions are equal.
 #[pymodule(gil_used = false)]
 mod intarsia_native {
@@ -16,10 +36,12 @@ mod intarsia_native {
 
     #[pymodule_export]
     use super::Refused;
+    #[pymodule_export]
+    use super::footers::{chunks, outlines};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        // a panic is caught and becomes `Refused`, so its message is not for the terminal
+        // a panic becomes `Refused`, so its message is not for the terminal
         std::panic::set_hook(Box::new(|_| {}));
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }

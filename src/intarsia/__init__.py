@@ -72,6 +72,7 @@ from intarsia.indexes.sample import Sample
 from intarsia.indexes.zonemap import ZoneMap
 from intarsia.lake.data_file import DataFile, FileSource
 from intarsia.lake.opening import open
+from intarsia.lake.prepared import PreparedQuery
 from intarsia.lake.scan import Scan
 from intarsia.lake.split import Split
 from intarsia.lake.table import Table
@@ -164,6 +165,7 @@ __all__ = [
     "PageIndex",
     "Predicate",
     "PredicateError",
+    "PreparedQuery",
     "PrunedBy",
     "QueryTimeoutError",
     "RegexpLike",

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Protocol, TypeVar, cast
+from types import ModuleType
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 from intarsia.errors import IntarsiaWarning
 
@@ -26,11 +27,25 @@ SWITCH, _VALUES = "INTARSIA_NATIVE", ("auto", "off", "require")
 refusals: Counter[str] = Counter()
 
 
+#: The chunks of row groups: the bytes of the footer, the offset of the first chunk in them, and their number.
+GroupPlaces: TypeAlias = "Sequence[tuple[bytes, int, int]]"
+
+#: 64-bit integers, one for each column of an outline, chunk and row group; and the distinct encodings and
+#: numbers of pages by type and encoding, to which one of the columns refers.
+NativeOutlines: TypeAlias = "tuple[bytes, list[tuple[list[int], list[tuple[int, int, int]]]]]"
+
+
 class Native(Protocol):
     """The functions of the extension: pure functions of bytes that raise only ``Refused``."""
 
     __version__: str
     Refused: type[Exception]
+
+    def outlines(self, groups: GroupPlaces, ordinals: Sequence[int]) -> NativeOutlines:
+        """Return the offsets and counts of chunks; see `intarsia.file.decode.outlines_of`."""
+
+    def chunks(self, groups: GroupPlaces, ordinal: int, structs: ModuleType) -> list[Any]:
+        """Return a `ColumnChunk` of each row group, made of the classes in `intarsia.format.structs`."""
 
 
 @cache

@@ -82,8 +82,8 @@ def test_damaged_bytes_are_the_same_as_at_once_or_refused(metadata, data):
     for _ in range(data.draw(st.integers(1, 3))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     cut = bytes(raw[: data.draw(st.integers(0, len(raw)))])
-    for damaged in (bytes(raw), cut):
-        assert lazily(damaged) == lazily(damaged, list) == at_once(damaged)
+    for damaged in (bytes(raw), cut):  # as text, in which NaN equals itself
+        assert repr(lazily(damaged)) == repr(lazily(damaged, list)) == repr(at_once(damaged))
 
 
 def test_fields_in_another_order_and_unknown_ones():

@@ -104,7 +104,7 @@ def test_values_do_not_stay_in_the_cached_text():
 
 
 def test_repeated_text_is_parsed_once():
-    text = "column_of_this_test = ? AND other BETWEEN ? AND ?"
+    text = "lower(column_of_this_test) = ? AND other BETWEEN ? AND ?"
 
     def calls_of_sqlglot(values):
         count = 0

@@ -28,8 +28,13 @@ def spark(tmp_path_factory):
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        # the jars of S3A, which may be missing, are found when their tests run
-        "spark.driver.extraClassPath": f"{folder}{os.pathsep}{folder_of_jars('s3a-3.5')}/*",
+        # the jars of stores, which may be missing, are found when their tests run
+        "spark.driver.extraClassPath": os.pathsep.join(
+            [
+                str(folder),
+                *(f"{folder_of_jars(profile)}/*" for profile in ("s3a-3.5", "azure-3.5", "google-3.1")),
+            ]
+        ),
         "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "ERROR",
@@ -59,8 +64,13 @@ def write_hadoop_defaults(folder):
     Spark copies these settings for every scan and sends them, compressed one by one, with its tasks. Nearly
     all of them are about services that the tests do not use, or have the same value in Hadoop's code.
     """
-    files = "fs.AbstractFileSystem.file.impl", "org.apache.hadoop.fs.local.LocalFs"  # for streaming queries
-    needed = "<property><name>{}</name><value>{}</value></property>".format(*files)
+    kept = {
+        "fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.LocalFs",  # for streaming queries
+        "hadoop.tmp.dir": str(folder / "tmp"),  # for what S3A writes before it uploads it
+    }
+    needed = "".join(
+        f"<property><name>{name}</name><value>{value}</value></property>" for name, value in kept.items()
+    )
     for service in ("core", "hdfs", "mapred", "yarn"):
         settings = needed if service == "core" else ""
         (folder / f"{service}-default.xml").write_text(f"<configuration>{settings}</configuration>")

@@ -68,7 +68,7 @@ final class Freshness {
   static List<FileVersion> versions(List<FileVersion> listed, boolean isLog, Configuration settings)
       throws IOException {
     List<Path> unknown = listed.stream()
-        .filter(file -> !file.isObject() && "s3a".equals(file.path().toUri().getScheme()))
+        .filter(file -> !file.isObject() && StoreSettings.hasEtags(file.path()))
         .map(FileVersion::path)
         .toList();
     if (unknown.isEmpty()) {

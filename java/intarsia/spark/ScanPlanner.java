@@ -266,7 +266,11 @@ final class ScanPlanner {
     for (FileVersion file : files) {
       String name = StoreSettings.storeOf(file.path());
       if (name != null && !stores.has(name)) {
-        stores.set(name, StoreSettings.of(file.path(), settings));
+        ObjectNode found = StoreSettings.of(file.path(), settings);
+        if (found.has("options") && !StoreSettings.hasEtags(file.path())) {
+          found.removeAll().put("reason", "Hadoop lists the objects of " + name + " without ETags");
+        }
+        stores.set(name, found);
       }
     }
   }

@@ -6,9 +6,11 @@ import java.io.IOException;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.net.URI;
+import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.UnsupportedFileSystemException;
 
 /**
  * The options with which the planner reads what Spark reads, translated from Spark's own file system.
@@ -18,6 +20,11 @@ import org.apache.hadoop.fs.Path;
  */
 public final class StoreSettings {
   private static final String S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem";
+
+  /** The schemes of stores whose listings have ETags. */
+  private static final Set<String> WITH_ETAGS = Set.of("s3a", "s3", "abfs", "abfss");
+
+  private static final String STORES = "those of S3A, ABFS and Google's connector";
   private static final String AMAZON = ".amazonaws.com";
 
   private StoreSettings() {}
@@ -28,12 +35,23 @@ public final class StoreSettings {
     return uri.getAuthority() == null ? null : uri.getScheme() + "://" + uri.getAuthority();
   }
 
-  /** Returns the result of {@link #of} for a job in Python; empty if Spark itself cannot reach the store. */
+  /** Returns whether listings of a file's store have ETags. */
+  static boolean hasEtags(Path file) {
+    return WITH_ETAGS.contains(String.valueOf(file.toUri().getScheme()));
+  }
+
+  /**
+   * Returns the result of {@link #of} for a job in Python; empty if Spark has no file system for it.
+   *
+   * <p>The {@code reason} of a failure is for a warning: the job has settings of its own, or fails with them.
+   */
   public static String json(String file, Configuration settings) {
     try {
       return of(new Path(file), settings).toString();
-    } catch (IOException | RuntimeException | LinkageError error) { // the job has its own settings, or reports it
+    } catch (UnsupportedFileSystemException | RuntimeException | LinkageError error) {
       return "{}";
+    } catch (IOException error) {
+      return JsonNodeFactory.instance.objectNode().put("reason", error.getMessage()).toString();
     }
   }
 
@@ -43,23 +61,49 @@ public final class StoreSettings {
    * @throws IOException if the file system or its credentials are not available
    */
   static ObjectNode of(Path file, Configuration settings) throws IOException {
-    FileSystem store = file.getFileSystem(settings);
-    ObjectNode found = JsonNodeFactory.instance.objectNode();
-    if (!store.getClass().getName().equals(S3A)) {
-      return found.put("reason", "files of " + store.getScheme() + " are not planned, only local ones and those of S3A");
+    FileSystem store;
+    try {
+      store = file.getFileSystem(settings);
+    } catch (UnsupportedFileSystemException error) {
+      throw error;
+    } catch (IOException | RuntimeException error) { // whose text may contain a secret, such as a wrong key
+      if (error.getCause() instanceof ClassNotFoundException) {
+        throw new UnsupportedFileSystemException("the file system of " + storeOf(file) + " is not on the class path");
+      }
+      throw unavailable(file, error);
     }
-    String unsupported = unsupported(store);
-    if (unsupported != null) {
-      return found.put("reason", "the planner does not support " + unsupported);
+    ObjectNode found = JsonNodeFactory.instance.objectNode();
+    String name = store.getClass().getName();
+    boolean isAzure = AzureSettings.CLASSES.contains(name);
+    boolean isGoogle = GoogleSettings.CLASSES.contains(name);
+    if (!isAzure && !isGoogle && !name.equals(S3A)) {
+      return found.put("reason", "files of " + store.getScheme() + " are not planned, only local ones and " + STORES);
     }
     try {
-      found.set("options", options(store));
+      String unsupported = isAzure ? AzureSettings.unsupported(store)
+          : isGoogle ? GoogleSettings.unsupported(store) : unsupported(store);
+      if (unsupported != null) {
+        return found.put("reason", "the planner does not support " + unsupported);
+      }
+      found.set(
+          "options",
+          isAzure ? AzureSettings.options(store) : isGoogle ? GoogleSettings.options(store) : options(store));
       return found;
     } catch (InvocationTargetException error) {
-      throw new IOException("the credentials of " + storeOf(file) + " are not available", error.getCause());
+      throw unavailable(file, error.getCause());
     } catch (Exception error) {
-      throw new IOException("this version of S3A is not supported", error);
+      throw new IOException("this version of " + name + " is not supported", error);
     }
+  }
+
+  /** Returns an error without the text of its cause, which may contain a secret. */
+  private static IOException unavailable(Path file, Throwable cause) {
+    String scheme = String.valueOf(file.toUri().getScheme());
+    String setting = scheme.startsWith("abfs") ? "fs.azure.account.auth.type"
+        : scheme.equals("gs") ? "fs.gs.auth.type" : "fs.s3a.aws.credentials.provider";
+    return new IOException(
+        "the credentials of " + storeOf(file) + " are not available (" + cause.getClass().getSimpleName() + "); check "
+            + setting + " and the settings that it requires");
   }
 
   private static String unsupported(FileSystem store) {
@@ -127,8 +171,8 @@ public final class StoreSettings {
     }
   }
 
-  /** Calls a method of S3A, which is not needed for compiling. */
-  private static Object call(Object target, String name, Object... arguments) throws ReflectiveOperationException {
+  /** Calls a method of a file system, which is not needed for compiling. */
+  static Object call(Object target, String name, Object... arguments) throws ReflectiveOperationException {
     Method method = method(target, name, arguments.length);
     if (method == null) {
       throw new NoSuchMethodException(target.getClass().getName() + "." + name);

@@ -168,11 +168,14 @@ def _print_version(requested: bool) -> None:
     if requested:
         from importlib.metadata import PackageNotFoundError, version
 
+        from intarsia.native import load
+
         try:
             number = version("intarsia")
         except PackageNotFoundError:  # run from a checkout without installation
             number = "(not installed)"
-        print(f"intarsia {number}")
+        extension = load()
+        print(f"intarsia {number}" + (f", with intarsia-native {extension.__version__}" if extension else ""))
         raise typer.Exit
 
 
@@ -188,7 +191,7 @@ def _root(
     """Index existing Parquet files, and read only the pages that can match.
 
     Options:
-        --version: Print the version.
+        --version: Print the version, and that of the native extension if it is used.
         --debug: Show tracebacks; INTARSIA_DEBUG=1 does the same.
     """
     if ctx.invoked_subcommand is None:

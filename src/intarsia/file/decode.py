@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import starmap
 from operator import add, attrgetter
 from types import MappingProxyType
 from typing import NamedTuple
@@ -26,7 +27,7 @@ from intarsia.file.synthetic import Segments, SyntheticSchema, decode
 from intarsia.format.enums import PageType
 from intarsia.format.footer import Leaf
 from intarsia.format.pages import PAGE_CHECKSUM, Page, check_value_counts, pages_at
-from intarsia.format.row_groups import outlines_of_chunks
+from intarsia.format.row_groups import native_outlines, outlines_of_chunks
 from intarsia.format.structs import PageEncodingStats, RowGroup
 from intarsia.rows.selection import RowSelection, union
 from intarsia.storage import ByteRange
@@ -56,18 +57,48 @@ def outlines_of(
         file_length: The length in bytes of the file, or of the file of each row group.
     """
     ordinals = list(map(_ORDINAL, leaves))
+    found = native_outlines(groups, ordinals)
+    if found is None:
+        columns, distinct = _outline_columns(groups, ordinals)
+    else:
+        shape = len(_UNSOUND) + 5, len(leaves), len(groups)
+        columns = np.frombuffer(found[0], dtype=np.int64).reshape(shape)
+        distinct = [
+            recorded_pages(list(map(PageEncodingStats._make, stats)), encodings)
+            for encodings, stats in found[1]
+        ]
+    starts, stops, _, num_values, _, _, of_pages, *_ = columns
+    counts = np.array([(one.data, one.dictionary) for one in distinct], dtype=np.int64).reshape(-1, 2)
+    is_sound = (starts >= 0) & (starts <= stops) & (stops <= file_length) & (num_values >= 0)
+    page_index_bytes = np.zeros_like(starts)
+    for first, length in (columns[-4:-2], columns[-2:]):
+        is_inside = (first > 0) & (length > 0) & (first <= file_length) & (length <= file_length - first)
+        page_index_bytes += np.where(is_inside, length, 0)
+    pages = [[distinct[position] for position in of_leaf] for of_leaf in of_pages.tolist()]
+    of_leaves = zip(
+        is_sound,
+        pages,
+        *columns[:6],
+        *counts[of_pages].transpose(2, 0, 1),
+        *columns[-4:],
+        page_index_bytes,
+        strict=True,
+    )
+    return list(starmap(ChunkOutlines, of_leaves))
+
+
+def _outline_columns(
+    groups: Sequence[RowGroup], ordinals: Sequence[int]
+) -> tuple[Int64s, Sequence[RecordedPages]]:
+    """Return the columns of the outlines, and the distinct pages, to which one of the columns refers."""
     rows: list[tuple[int, ...]] = []
-    pages: list[RecordedPages] = []
-    known: dict[tuple[Sequence[PageEncodingStats], Sequence[int]], RecordedPages] = {}
+    known: dict[tuple[Sequence[PageEncodingStats], Sequence[int]], int] = {}
     for of_group in outlines_of_chunks(groups, ordinals):
         for chunk in of_group:
             meta = chunk.meta_data
             of_chunk: tuple[int, ...] = _UNSOUND
             encodings = tuple(meta.encodings or ()) if meta is not None else ()
             stats = tuple(meta.encoding_stats or ()) if meta is not None else ()
-            of_pages = known.get((stats, encodings))
-            if of_pages is None:  # most chunks of a file are alike
-                of_pages = known[stats, encodings] = recorded_pages(stats, encodings)
             if (
                 meta is not None
                 and (start := meta.data_page_offset) is not None
@@ -87,30 +118,16 @@ def outlines_of(
             rows.append(
                 (
                     *of_chunk,
-                    of_pages.data,
-                    of_pages.dictionary,
+                    known.setdefault((stats, encodings), len(known)),  # most chunks of a file are alike
                     chunk.offset_index_offset or 0,
                     chunk.offset_index_length or 0,
                     chunk.column_index_offset or 0,
                     chunk.column_index_length or 0,
                 )
             )
-            pages.append(of_pages)
-    table = np.array(rows, dtype=np.int64).reshape(len(groups), len(leaves), len(_UNSOUND) + 6)
+    table = np.array(rows, dtype=np.int64).reshape(len(groups), len(ordinals), len(_UNSOUND) + 5)
     # in this order a leaf's values are contiguous, and one operation checks all leaves
-    columns = np.ascontiguousarray(table.T)
-    starts, stops, _, num_values, *_ = columns
-    is_sound = (starts >= 0) & (starts <= stops) & (stops <= file_length) & (num_values >= 0)
-    page_index_bytes = np.zeros_like(starts)
-    for first, length in (columns[-4:-2], columns[-2:]):
-        is_inside = (first > 0) & (length > 0) & (first <= file_length) & (length <= file_length - first)
-        page_index_bytes += np.where(is_inside, length, 0)
-    width = len(leaves)
-    of_leaves = zip(is_sound, *columns, page_index_bytes, strict=True)
-    return [
-        ChunkOutlines(sound, pages[position::width], *arrays)
-        for position, (sound, *arrays) in enumerate(of_leaves)
-    ]
+    return np.ascontiguousarray(table.T), [recorded_pages(*one) for one in known]
 
 
 # --- pages to selected rows ----------------------------------------------------------------------

@@ -28,6 +28,7 @@ from intarsia.file.schema import INDEX_KEYS
 from intarsia.format.directory import Directory
 from intarsia.format.footer import Footer, Leaf
 from intarsia.format.page_index import PageLocations
+from intarsia.format.row_groups import parse_chunks
 from intarsia.format.structs import ColumnChunk, ColumnIndex
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, ByteSource, CountedSource, ObjectStoreFile
@@ -153,6 +154,8 @@ class JoinedMetadata(FileMetadata):
 
     def chunks_of(self, leaf: Leaf) -> list[ColumnChunk]:
         """See `FileMetadata`."""
+        footers = [part.metadata.footer for part in self.parts]
+        parse_chunks([group for footer in footers for group in footer.metadata.row_groups], leaf.ordinal)
         return [chunk for part in self.parts for chunk in part.metadata.chunks_of(leaf)]
 
     def part_at(self, offset: int) -> int:

@@ -136,7 +136,7 @@ class Footer:
     @cached_property
     def num_rows(self) -> int:
         """Number of rows in the file."""
-        return int(self.row_group_starts[-1])
+        return sum(group.num_rows for group in self.metadata.row_groups)
 
     @cached_property
     def key_values(self) -> dict[bytes, bytes]:

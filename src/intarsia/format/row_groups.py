@@ -10,11 +10,13 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby, islice
 from typing import Any, NamedTuple, cast, overload
 
+from intarsia import native
 from intarsia.errors import CorruptFileError
-from intarsia.format import thrift
+from intarsia.format import structs, thrift
 from intarsia.format.structs import (
     ColumnChunk,
     FileMetaData,
@@ -23,12 +25,14 @@ from intarsia.format.structs import (
     RowGroupTotals,
     SchemaElement,
 )
+from intarsia.native import NativeOutlines
 
 #: Headers of the fields of `FileMetaData` in the order of all known writers: version (i32), schema (a list),
 #: number of rows (i64), row groups (a list); and of the first field of `RowGroup`, the list of chunks.
 _VERSION, _SCHEMA, _NUM_ROWS, _ROW_GROUPS, _COLUMNS = 0x15, 0x19, 0x16, 0x19, 0x19
 
 _NO_SCHEMA, _NO_ROW_GROUPS = bytes([_SCHEMA, thrift.STRUCT]), bytes([_ROW_GROUPS, thrift.STRUCT])
+_NO_ROWS, _UNLIKELY_ROWS = bytes([_NUM_ROWS, *[0xFF] * 9, 1]), -(1 << 63)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,20 +141,57 @@ def _find_edges(columns: Sequence[ColumnChunks], ordinal: int) -> None:
 
 
 def chunks_of_leaf(groups: Sequence[RowGroup], ordinal: int) -> list[ColumnChunk]:
-    """Return the chunks of one leaf in the row groups of a footer, which are parsed together.
+    """Return the chunks of one leaf in row groups, which are parsed together.
 
     Raises:
         CorruptFileError: If the bytes of one of them are not a chunk, or contradict the file.
     """
+    parse_chunks(groups, ordinal)
+    return [group.columns[ordinal] for group in groups]
+
+
+def parse_chunks(groups: Sequence[RowGroup], ordinal: int) -> None:
+    """Parse the chunks of one leaf in row groups of any footers; accessing a damaged one raises the error."""
     columns = [group.columns for group in groups]
     unknown = [one for one in columns if isinstance(one, ColumnChunks) and ordinal not in one._parsed]
-    with contextlib.suppress(CorruptFileError):  # accessing the damaged chunk raises the error
-        _find_edges(unknown, ordinal)
-        raw = unknown[0]._footer.raw if unknown else b""
-        found = thrift.parse_structs_at(ColumnChunk, raw, [one._edges[ordinal] for one in unknown])
-        for one, chunk in zip(unknown, found, strict=True):
+    if not unknown:
+        return
+    found = native.attempt(lambda extension: extension.chunks(_places(unknown), ordinal, structs))
+    if found is not None:
+        _keep_chunks(unknown, ordinal, found)
+        return
+    for _, same in groupby(unknown, _footer_of):
+        of_footer = list(same)
+        with contextlib.suppress(CorruptFileError):
+            _find_edges(of_footer, ordinal)
+            offsets = [one._edges[ordinal] for one in of_footer]
+            raw = of_footer[0]._footer.raw
+            _keep_chunks(of_footer, ordinal, thrift.parse_structs_at(ColumnChunk, raw, offsets))
+
+
+def _places(columns: Sequence[ColumnChunks]) -> list[tuple[bytes, int, int]]:
+    """Return for each row group the bytes of its footer, and the offset and the number of its chunks."""
+    return [(one._footer.raw, one._edges[0], one._count) for one in columns]
+
+
+def _keep_chunks(columns: Sequence[ColumnChunks], ordinal: int, chunks: Sequence[ColumnChunk]) -> None:
+    for one, chunk in zip(columns, chunks, strict=True):
+        with contextlib.suppress(CorruptFileError):
             one._check_and_keep(ordinal, chunk)
-    return [one[ordinal] for one in columns]
+
+
+def native_outlines(groups: Sequence[RowGroup], ordinals: Sequence[int]) -> NativeOutlines | None:
+    """Return the offsets and counts of chunks from the native extension; None if it has not parsed them.
+
+    Args:
+        groups: Row groups of any footers.
+        ordinals: The chunks in each of them.
+    """
+    columns = [group.columns for group in groups]
+    if not all(isinstance(one, ColumnChunks) for one in columns):
+        return None
+    places = _places(cast("list[ColumnChunks]", columns))
+    return native.attempt(lambda extension: extension.outlines(places, ordinals))
 
 
 def outlines_of_chunks(
@@ -224,21 +265,31 @@ def _parse_lazily(footer: FooterBytes) -> FileMetaData | None:
     seen = next(filter(lambda one: raw.startswith(one.beginning), tuple(_SEEN)), None) or _parse_schema(raw)
     if seen is None:
         return None
-    reader.position = schema_stop = len(seen.beginning)
+    reader.position = len(seen.beginning)
     if reader.take(1)[0] != _NUM_ROWS:
         return None
-    reader.varint()
-    groups_start = reader.position
+    num_rows = reader.zigzag()
     num_groups = _list_length(reader, _ROW_GROUPS)
     groups = None if num_groups is None else _parse_row_groups(footer, reader, num_groups)
     if groups is None:
         return None
-    # the parsed lists are replaced by empty lists
-    rest = raw[: seen.start] + _NO_SCHEMA + raw[schema_stop:groups_start] + _NO_ROW_GROUPS
-    metadata, _ = thrift.parse(FileMetaData, rest + raw[reader.position :])
-    if metadata.schema or metadata.row_groups:  # the footer has these fields twice
-        return None
-    return metadata._replace(schema=seen.elements, row_groups=groups)
+    tail = raw[reader.position :]
+    parse_rest = _parse_rest if len(tail) <= _MAX_SEEN_TAIL else _parse_rest.__wrapped__
+    rest = parse_rest(raw[: seen.start], tail)
+    return rest and rest._replace(schema=seen.elements, num_rows=num_rows, row_groups=groups)
+
+
+@lru_cache(maxsize=16)
+def _parse_rest(beginning: bytes, tail: bytes) -> FileMetaData | None:
+    """Parse the fields of a footer before its schema and after its row groups, which many files share.
+
+    Returns:
+        The footer without rows; None if it has a field twice, so that the general codec has to parse it.
+    """
+    # an unlikely number of rows takes the place of the number that is there
+    metadata, _ = thrift.parse(FileMetaData, beginning + _NO_SCHEMA + _NO_ROWS + _NO_ROW_GROUPS + tail)
+    is_as_given = (metadata.schema, metadata.num_rows, metadata.row_groups) == ([], _UNLIKELY_ROWS, [])
+    return metadata if is_as_given else None
 
 
 class _SeenSchema(NamedTuple):
@@ -269,8 +320,8 @@ def _parse_schema(raw: bytes) -> _SeenSchema | None:
 #: The schemas of the last footers: the files of a lake have few.
 _SEEN: deque[_SeenSchema] = deque(maxlen=16)
 
-#: Larger schemas are not kept.
-_MAX_SEEN_BYTES = 1 << 20
+#: Larger schemas are not kept, and neither are larger ends of footers.
+_MAX_SEEN_BYTES, _MAX_SEEN_TAIL = 1 << 20, 1 << 16
 
 
 def _list_length(reader: thrift.Reader, header: int) -> int | None:

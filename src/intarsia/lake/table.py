@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, SupportsIndex, get_args
+from typing import TYPE_CHECKING, SupportsIndex
 
 import pyarrow as pa
 
 from intarsia import amounts
+from intarsia.errors import PredicateError
 from intarsia.lake.index.build import LakeIndexReport
 from intarsia.lake.index.folder import Location
+from intarsia.lake.prepared import PreparedQuery
 from intarsia.lake.query_run import OnError
 from intarsia.lake.scan import Scan
 from intarsia.lake.scan_arguments import OrderBy, RowNumbers, choose_rows
 from intarsia.lake.split import Split
 from intarsia.lake.table_files import TableFiles
-from intarsia.predicate import Parameters, Where, parse_predicate
+from intarsia.predicate import Parameters, Where, parse_predicate, parse_template
 from intarsia.read.aggregate import Aggregate
 from intarsia.read.aggregate.result import Requested
 from intarsia.read.approximate import ApproximateCount
@@ -302,16 +304,7 @@ class Table(TableFiles):
             >>> table.scan(rows=[998, 3]).to_pylist()
             [{'x': 3, 'y': 'b'}, {'x': 998, 'y': 'a'}]
         """
-        if limit is not None and not isinstance(limit, SupportsIndex):
-            raise TypeError(f"limit is {limit!r}; it must be an integer or None")
-        if limit is not None and limit < 0:
-            raise ValueError(f"limit is {limit}; it must be 0 or more")
-        if order_by is not None and limit is None:
-            raise ValueError("order_by needs a limit; to sort all rows, use scan.to_arrow().sort_by(…)")
-        if on_error not in get_args(OnError):
-            raise ValueError(f"on_error is {on_error!r}; it must be 'raise' or 'skip'")
-        if order_by is not None and on_error == "skip":
-            raise ValueError("order_by cannot skip bad files; scan without on_error")
+        _check_arguments(limit, order_by, on_error)
         snapshot = self.new_snapshot(is_traced=trace)
 
         def schema() -> pa.Schema:
@@ -324,6 +317,51 @@ class Table(TableFiles):
         if table is not self:
             snapshot = table.new_snapshot(snapshot)
         return Scan(table, predicate, columns, limit, order_by, on_error, snapshot, is_traced=trace)
+
+    def prepare(
+        self,
+        where: str,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+        order_by: OrderBy | None = None,
+        *,
+        on_error: OnError = "raise",
+    ) -> PreparedQuery:
+        """Parse a query once, and scan with many values of its parameters.
+
+        The values are not part of the text, so they are not parsed and need no quotes.
+
+        Args:
+            where: SQL text with ``?`` or ``:name`` in place of literals.
+            columns: As in `scan`.
+            limit: As in `scan`.
+            order_by: As in `scan`.
+            on_error: As in `scan`.
+
+        Returns:
+            The query; its `PreparedQuery.scan` takes the values.
+
+        Raises:
+            ValueError: As in `scan`.
+            TypeError: As in `scan`.
+            PredicateError: If ``where`` is not text, or cannot be parsed.
+
+        Example:
+            >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+            >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+            >>> pq.write_table(pa.table({"x": range(1000)}), path)
+            >>> between = ia.open(path).prepare("x BETWEEN :low AND :high")
+            >>> [between.scan({"low": low, "high": low + 9}).count() for low in (5, 995)]
+            [10, 5]
+        """
+        if not isinstance(where, str):
+            raise PredicateError(
+                f"prepare needs SQL text with ? or :name, not {type(where).__name__}; pass "
+                "other predicates to scan",
+                reason="parameters-without-text",
+            )
+        _check_arguments(limit, order_by, on_error)
+        return PreparedQuery(self, parse_template(where), columns, limit, order_by, on_error)
 
     def dataset(self) -> TableDataset:
         """Return the table as a ``pyarrow.dataset.Dataset``, which DuckDB, Polars and DataFusion query.
@@ -708,3 +746,16 @@ class Table(TableFiles):
             100
         """
         return self.scan().sample(n, seed)
+
+
+def _check_arguments(limit: int | None, order_by: OrderBy | None, on_error: OnError) -> None:
+    if limit is not None and not isinstance(limit, SupportsIndex):
+        raise TypeError(f"limit is {limit!r}; it must be an integer or None")
+    if limit is not None and limit < 0:
+        raise ValueError(f"limit is {limit}; it must be 0 or more")
+    if order_by is not None and limit is None:
+        raise ValueError("order_by needs a limit; to sort all rows, use scan.to_arrow().sort_by(…)")
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f"on_error is {on_error!r}; it must be 'raise' or 'skip'")
+    if order_by is not None and on_error == "skip":
+        raise ValueError("order_by cannot skip bad files; scan without on_error")

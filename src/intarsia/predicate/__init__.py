@@ -48,7 +48,7 @@ from intarsia.predicate.nodes import (
     has_calls,
     starts_with,
 )
-from intarsia.predicate.sql import parse_sql
+from intarsia.predicate.sql import SqlTemplate, parse_sql, parse_template
 from intarsia.predicate.sql_literals import Parameters
 
 __all__ = [
@@ -78,6 +78,7 @@ __all__ = [
     "Path",
     "Predicate",
     "RegexpLike",
+    "SqlTemplate",
     "Where",
     "bind",
     "condition_mask",
@@ -93,6 +94,7 @@ __all__ = [
     "parse_filters",
     "parse_predicate",
     "parse_sql",
+    "parse_template",
     "required_texts",
     "resolve_column",
     "starts_with",

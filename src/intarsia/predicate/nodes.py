@@ -46,7 +46,8 @@ _RESERVED_WORDS = """
     partitioned_by prepare qualify regexp rename returning revoke rlike rollback select session_user
     show straight_join tablesample then true uncache union using vacuum when where with xor
 """
-_RESERVED = frozenset(_RESERVED_WORDS.split())
+RESERVED: Final = frozenset(_RESERVED_WORDS.split())
+"""Words that cannot name a column without quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -533,7 +534,7 @@ def render_column(column: Operand) -> str:
     if isinstance(column, tuple):
         return ".".join(_quoted(part) for part in column)
     parts = column.split(".")
-    plain = all(_PLAIN_NAME.fullmatch(part) and part.lower() not in _RESERVED for part in parts)
+    plain = all(_PLAIN_NAME.fullmatch(part) and part.lower() not in RESERVED for part in parts)
     return column if plain else _quoted(column)
 
 

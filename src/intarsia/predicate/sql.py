@@ -1,4 +1,4 @@
-"""Parse SQL text into predicate nodes with sqlglot, which is loaded on first use."""
+"""Parse SQL text into predicate nodes, with sqlglot if `sql_simple` declines it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ from intarsia.predicate.sql_literals import (
     cut_lists,
     literal,
     literal_or_none,
+    ordered_values,
 )
+from intarsia.predicate.sql_simple import read_simple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,25 +136,64 @@ def parse_sql(text: str, parameters: Parameters | None = None) -> Predicate:
         >>> str(parse_sql("dest IN :hubs AND delay > :least", {"hubs": ["BOS", "LAX"], "least": 5}))
         "dest IN ('BOS', 'LAX') AND delay > 5"
     """
-    is_cached = len(text) <= _MAX_CACHED_CHARACTERS
-    if parameters is None:
-        return (_parsed if is_cached else _parsed.__wrapped__)(text)
-    tree = _tree(text).copy() if is_cached else parse_text(text)
-    attach_parameters(tree, parameters, text)
-    return cast("Predicate", _explained(text, _predicate, tree))
+    return parse_template(text).bind(parameters)
 
 
-# predicates are immutable and often repeated, with parameters also with other values
+def parse_template(text: str) -> SqlTemplate:
+    """Parse a condition whose parameters get values later; see `parse_sql`.
+
+    Raises:
+        PredicateError: If the text cannot be parsed, or has too many tokens.
+    """
+    return _cached_template(text) if len(text) <= _MAX_CACHED_CHARACTERS else SqlTemplate(text)
 
 
-@lru_cache(maxsize=128)
-def _parsed(text: str) -> Predicate:
-    return cast("Predicate", _explained(text, _predicate, parse_text(text)))
+class SqlTemplate:
+    """The parsed condition of a WHERE clause, for many values of its parameters.
+
+    Args:
+        text: The text.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._simple = read_simple(text) if len(text) <= _MAX_CACHED_CHARACTERS else None
+        self._tree: Any = parse_text(text) if self._simple is None else None
+        self._without_parameters: Predicate | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return parse_template, (self.text,)
+
+    def bind(self, parameters: Parameters | None = None) -> Predicate:
+        """Return the predicate with these values of its parameters.
+
+        Args:
+            parameters: A list for ``?``, a mapping for ``:name``; None if there are none.
+
+        Raises:
+            PredicateError: If the text is not supported, or has other parameters.
+
+        Example:
+            >>> str(SqlTemplate("id = ? AND lower(s) = 'a'").bind([7]))
+            "id = 7 AND lower(s) = 'a'"
+        """
+        if parameters is None and self._without_parameters is not None:
+            return self._without_parameters
+        if self._simple is not None:
+            values = ordered_values(self._simple.names, parameters, self.text)
+            predicate = self._simple.bind(values) if values else self._simple.predicate
+        else:
+            tree = self._tree
+            if parameters is not None:
+                tree = tree.copy()
+                attach_parameters(tree, parameters, self.text)
+            predicate = cast("Predicate", _explained(self.text, _predicate, tree))
+        if parameters is None:
+            self._without_parameters = predicate
+        return predicate
 
 
-@lru_cache(maxsize=128)
-def _tree(text: str) -> Any:
-    return parse_text(text)
+_cached_template = lru_cache(maxsize=128)(SqlTemplate)
 
 
 def parse_text(text: str, *, is_condition: bool = True) -> Any:

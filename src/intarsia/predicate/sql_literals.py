@@ -35,99 +35,131 @@ Parameters: TypeAlias = "Sequence[object] | Mapping[str, object]"
 _VALUE: Final = "value of a parameter"
 
 
-def attach_parameters(tree: Any, parameters: Parameters, text: str) -> None:
-    """Attach the values of parameters to the nodes that sqlglot parsed.
+def ordered_values(names: Sequence[str | None], parameters: Parameters | None, text: str) -> Sequence[object]:
+    """Return the values of parameters in the order of the text.
 
     Args:
-        tree: The parsed text, which is changed.
-        parameters: The values.
+        names: The names of the parameters in the order of the text; None for ``?``.
+        parameters: The values; None if there are none.
         text: The text, for messages.
 
     Raises:
         PredicateError: If the text has other parameters.
     """
-    # depth first, which is the order of the text
-    nodes = [node for node in tree.dfs() if type(node).__name__ == "Placeholder" and _VALUE not in node.meta]
-    values = _by_name(nodes, parameters) if isinstance(parameters, Mapping) else _in_order(nodes, parameters)
-    for node, value in zip(nodes, values, strict=True):
-        node.meta[_VALUE] = value
-    if not nodes:
+    if parameters is None:
+        if names:
+            raise _without_value(names[0])
+        return ()
+    values = _by_name(names, parameters) if isinstance(parameters, Mapping) else _in_order(names, parameters)
+    if not names:
         raise PredicateError(
             f"the predicate {short(text)} has no parameters; write ? or :name in place of a literal",
             reason="no-parameters-in-text",
         )
+    return values
 
 
-def _in_order(nodes: Sequence[Any], parameters: Any) -> Sequence[object]:
+def attach_parameters(tree: Any, parameters: Parameters, text: str) -> None:
+    """Attach the values of parameters to the nodes that sqlglot parsed; see `ordered_values`."""
+    # depth first, which is the order of the text
+    nodes = [node for node in tree.dfs() if type(node).__name__ == "Placeholder" and _VALUE not in node.meta]
+    values = ordered_values([node.this for node in nodes], parameters, text)
+    for node, value in zip(nodes, values, strict=True):
+        node.meta[_VALUE] = value
+
+
+def _in_order(names: Sequence[str | None], parameters: Any) -> Sequence[object]:
     if isinstance(parameters, (str, bytes)) or not isinstance(parameters, Iterable):
         raise PredicateError(
             f"parameters is {parameters!r:.80}; pass a list for ?, or a dict for :name",
             reason="not-a-list-of-parameters",
         )
     values = list(parameters)
-    if named := [node.this for node in nodes if node.this]:
+    if named := [name for name in names if name]:
         raise PredicateError(
             f"the parameter :{named[0]} is named; pass a dict, such as {{{named[0]!r}: …}}",
             reason="named-parameter-without-name",
         )
-    if len(values) != len(nodes):
+    if len(values) != len(names):
         raise PredicateError(
-            f"the number of parameters in the predicate is {len(nodes)}, but that of values is {len(values)}",
+            f"the number of parameters in the predicate is {len(names)}, but that of values is {len(values)}",
             reason="wrong-number-of-parameters",
         )
     return values
 
 
-def _by_name(nodes: Sequence[Any], parameters: Mapping[str, object]) -> Sequence[object]:
-    names = [node.this for node in nodes]
-    if None in names:
-        raise PredicateError(
-            "the parameter ? has no name; pass a list, or write :name", reason="parameter-without-name"
-        )
+def _by_name(names: Sequence[str | None], parameters: Mapping[str, object]) -> Sequence[object]:
+    values = []
     for name in names:
+        if name is None:
+            raise PredicateError(
+                "the parameter ? has no name; pass a list, or write :name", reason="parameter-without-name"
+            )
         if name not in parameters:
             near = near_matches(name, list(parameters))
             hint = f"; did you mean {near[0]!r}?" if near else f"; pass {{{name!r}: …}}"
             raise PredicateError(f"the parameter :{name} has no value{hint}", reason="missing-parameter")
+        values.append(parameters[name])
     unused = [name for name in parameters if name not in names]
-    if nodes and unused:
+    if names and unused:
         raise PredicateError(
             f"the predicate has no parameter :{unused[0]}; remove it from parameters",
             reason="unused-parameter",
         )
-    return [parameters[name] for name in names]
+    return values
 
 
-def attached_list(node: Any) -> tuple[object, ...] | None:
-    """Return the values of a parameter that stands for a whole list, as in ``IN ?``.
-
-    Returns:
-        The values; None if the node is not a parameter.
+def value_of(value: object, name: str | None) -> object:
+    """Return the value of a parameter that stands for one literal.
 
     Raises:
-        PredicateError: If it has no value, or is not a list.
+        PredicateError: If it is a list.
     """
-    if type(node).__name__ != "Placeholder":
-        return None
-    values = _attached(node)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        raise PredicateError(
+            f"the parameter {_shown(name)} is a list; write IN {_shown(name)}, without parentheses",
+            reason="parameter-is-a-list",
+        )
+    return value
+
+
+def list_of(values: object, name: str | None) -> tuple[object, ...]:
+    """Return the values of a parameter that stands for a whole list, as in ``IN ?``.
+
+    Raises:
+        PredicateError: If it is not a list.
+    """
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise PredicateError(
-            f"IN {_shown(node)} needs a list of values, not {values!r:.80}", reason="not-a-list"
+            f"IN {_shown(name)} needs a list of values, not {values!r:.80}", reason="not-a-list"
         )
     return tuple(values)
 
 
+def attached_list(node: Any) -> tuple[object, ...] | None:
+    """Return the values of a parameter that stands for a whole list; None if the node is not a parameter.
+
+    Raises:
+        PredicateError: If it has no value, or is not a list.
+    """
+    return list_of(_attached(node), node.this) if type(node).__name__ == "Placeholder" else None
+
+
 def _attached(node: Any) -> object:
     if _VALUE not in node.meta:
-        raise PredicateError(
-            f"the parameter {_shown(node)} has no value; pass parameters=[…] for ?, or a dict for :name",
-            reason="missing-parameter",
-        )
+        raise _without_value(node.this)
     return node.meta[_VALUE]
 
 
-def _shown(node: Any) -> str:
-    return f":{node.this}" if node.this else "?"
+def _without_value(name: str | None) -> PredicateError:
+    return PredicateError(
+        f"the parameter {_shown(name)} has no value; pass parameters=[…] for ?, or a dict for :name",
+        reason="missing-parameter",
+    )
+
+
+def _shown(name: str | None) -> str:
+    return f":{name}" if name else "?"
 
 
 _Number: TypeAlias = int | float | Decimal
@@ -172,13 +204,7 @@ def literal_or_none(node: Any) -> tuple[object] | None:
     if node_type == "Interval":
         return None if node.this is None else (_interval(node),)
     if node_type == "Placeholder":
-        value = _attached(node)
-        if isinstance(value, (list, tuple, set, frozenset)):
-            raise PredicateError(
-                f"the parameter {_shown(node)} is a list; write IN {_shown(node)}, without parentheses",
-                reason="parameter-is-a-list",
-            )
-        return (value,)
+        return (value_of(_attached(node), node.this),)
     inner = literal_or_none(node.this) if node_type in ("Paren", "Neg", "Cast") else None
     if inner is None or node_type == "Paren":
         return inner
@@ -187,7 +213,12 @@ def literal_or_none(node: Any) -> tuple[object] | None:
         return (_cast(node, value),)
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return None
-    return (value.copy_negate() if isinstance(value, Decimal) else -value,)
+    return (negative(value),)
+
+
+def negative(number: _Number) -> _Number:
+    """Return a number with the other sign, exactly."""
+    return number.copy_negate() if isinstance(number, Decimal) else -number
 
 
 def _parsed(node: Any, parse: Callable[[Any], Any], value: object) -> Any:
@@ -228,8 +259,8 @@ def _cast(node: Any, value: object) -> object:
     target = node.to.this.name
     if value is None:
         return None
-    if isinstance(value, str) and target in _FROM_TEXT:
-        return _parsed(node, _FROM_TEXT[target], value)
+    if isinstance(value, str) and target in FROM_TEXT:
+        return _parsed(node, FROM_TEXT[target], value)
     if isinstance(value, bool) and target == "BOOLEAN":
         return value
     convert = _FROM_NUMBER.get(target)
@@ -294,7 +325,7 @@ _EXAMPLES: Final[dict[str, str]] = {
     "TIMESTAMPTZ": "TIMESTAMPTZ '2013-07-04 05:30:00+02:00'",
 }
 
-_FROM_TEXT: Final[dict[str, Callable[[str], object]]] = {
+FROM_TEXT: Final[dict[str, Callable[[str], object]]] = {
     "DATE": _date,
     "TIMESTAMP": _timestamp,
     "DATETIME": _timestamp,
@@ -309,6 +340,7 @@ _FROM_TEXT: Final[dict[str, Callable[[str], object]]] = {
     "UUID": uuid.UUID,
     "BOOLEAN": _boolean,
 }
+"""Parse the text of a literal, by the name of its type in sqlglot."""
 _FROM_NUMBER: Final[dict[str, Callable[..., object]]] = {
     "DOUBLE": float,
     "FLOAT": _single,

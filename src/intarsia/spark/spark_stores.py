@@ -11,6 +11,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
+from datetime import datetime, timezone
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -28,8 +29,11 @@ class Credentials:
         self._found = dict(found)
 
     def __call__(self) -> dict[str, Any]:
-        """Return the key, its secret and its token."""
-        return {**self._found, "expires_at": None}
+        """Return a key with its secret, or a token, and when it expires."""
+        expires_ms = self._found.get("expires_at_ms")
+        found = {name: value for name, value in self._found.items() if name != "expires_at_ms"}
+        expires = None if expires_ms is None else datetime.fromtimestamp(expires_ms / 1000, timezone.utc)
+        return {**found, "expires_at": expires}
 
 
 def storage_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,7 +41,7 @@ def storage_options(options: Mapping[str, Any]) -> dict[str, Any]:
     settings = dict(options)
     credentials = settings.pop("credentials")
     # not as settings, which the environment would complete with its own
-    if "access_key_id" in credentials:
+    if credentials:
         return {**settings, "credential_provider": Credentials(credentials)}
     return {**settings, "skip_signature": True}
 
