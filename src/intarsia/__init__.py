@@ -113,9 +113,8 @@ if TYPE_CHECKING:
         PageIndex,
         RestoreReport,
         Statistics,
-        attach,
-        detach,
     )
+    from intarsia.embed.many import attach, detach
     from intarsia.write import Writer, WriteReport, write_table
 
 __all__ = [
