@@ -1,11 +1,18 @@
 //! Optional native code of Intarsia: pure functions of bytes, without I/O, state or threads of their own.
 
+pub mod codecs;
+pub mod decode;
 pub mod footers;
+pub mod headers;
+pub mod pages;
+pub mod schema;
 pub mod structs;
 pub mod thrift;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use arrow_schema::ArrowError;
+use parquet::errors::ParquetError;
 use pyo3::prelude::*;
 
 use crate::thrift::{Read, Refusal};
@@ -16,6 +23,18 @@ pyo3::create_exception!(
     pyo3::exceptions::PyException,
     "The bytes are damaged, contradictory, unsupported or above a limit. The caller decides it in Python."
 );
+
+impl From<ParquetError> for Refusal {
+    fn from(_: ParquetError) -> Self {
+        Refusal("arrow-rs does not decode the pages")
+    }
+}
+
+impl From<ArrowError> for Refusal {
+    fn from(_: ArrowError) -> Self {
+        Refusal("arrow-rs does not have the type")
+    }
+}
 
 impl From<Refusal> for PyErr {
     fn from(refusal: Refusal) -> Self {
@@ -36,6 +55,8 @@ mod intarsia_native {
 
     #[pymodule_export]
     use super::Refused;
+    #[pymodule_export]
+    use super::decode::{Columns, Schema, decode};
     #[pymodule_export]
     use super::footers::{chunks, outlines};
 

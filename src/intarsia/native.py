@@ -11,9 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 from types import ModuleType
-from typing import Any, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
 from intarsia.errors import IntarsiaWarning
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 
@@ -35,6 +38,22 @@ GroupPlaces: TypeAlias = "Sequence[tuple[bytes, int, int]]"
 NativeOutlines: TypeAlias = "tuple[bytes, list[tuple[list[int], list[tuple[int, int, int]]]]]"
 
 
+class SupportsArrowArray(Protocol):
+    """An array that pyarrow imports."""
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
+
+
+class NativeSchema(Protocol):
+    """The schema of files in the extension.
+
+    Attributes:
+        supported: For each top-level field whether `Native.decode` decodes it.
+    """
+
+    supported: tuple[bool, ...]
+
+
 class Native(Protocol):
     """The functions of the extension: pure functions of bytes that raise only ``Refused``."""
 
@@ -46,6 +65,19 @@ class Native(Protocol):
 
     def chunks(self, groups: GroupPlaces, ordinal: int, structs: ModuleType) -> list[Any]:
         """Return a `ColumnChunk` of each row group, made of the classes in `intarsia.format.structs`."""
+
+    def Schema(self, footer: bytes, arrow: pa.Schema) -> NativeSchema:  # noqa: N802  (a class)
+        """Return a schema, given a footer that has it, and what pyarrow makes of it."""
+
+    def decode(
+        self,
+        schema: NativeSchema,
+        leaves: Sequence[tuple[int, Sequence[Any]]],
+        starts: bytes,
+        stops: bytes,
+        checksums: bool,
+    ) -> SupportsArrowArray:
+        """Return the selected rows of columns; see `intarsia.file.compiled`."""
 
 
 @cache

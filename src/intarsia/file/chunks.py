@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -186,6 +187,41 @@ class ChunkPlan:
     whole: bool = False
     has_dictionary_within: bool = False
     page_ordinals: Sequence[int] = ()
+
+
+class LeafPlan(NamedTuple):
+    """What is read of one leaf in some row groups: whole chunks, or pages.
+
+    Attributes:
+        leaf: The leaf.
+        groups: Ordinals of the row groups.
+        outlines: The leaf's chunks of all row groups, which are sound in these.
+        chunks: The pages of each row group; empty to read whole chunks.
+        dictionaries: The dictionary pages that the pages need, by position in ``groups``.
+        rows: A value that is equal for leaves whose pages have the same rows.
+    """
+
+    leaf: Leaf
+    groups: Int64s
+    outlines: ChunkOutlines
+    chunks: Sequence[ChunkPlan] = ()
+    dictionaries: Mapping[int, ByteRange] = MappingProxyType({})
+    rows: Hashable = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all chunks are read as a whole."""
+        return all(chunk.whole for chunk in self.chunks)
+
+    def ranges(self) -> list[ByteRange]:
+        """Return the ranges to read."""
+        if self.chunks:
+            found = list(self.dictionaries.values())
+            for chunk in self.chunks:
+                found += chunk.pages
+            return found
+        starts, stops = self.outlines.starts[self.groups], self.outlines.stops[self.groups]
+        return list(map(ByteRange, starts.tolist(), stops.tolist()))
 
 
 class ChosenPages(NamedTuple):

@@ -7,20 +7,26 @@ different rows are decoded separately, reduced to the selected rows, and joined.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from functools import cached_property, partial
 from itertools import starmap
 from operator import add, attrgetter
-from types import MappingProxyType
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from intarsia.arrow.nested import join_columns
 from intarsia.errors import CorruptFileError, FormatError, UnsupportedFeatureError
-from intarsia.file.chunks import ChunkOutlines, ChunkPlan, Int64s, RecordedPages, recorded_pages
+from intarsia.file.chunks import (
+    ChunkOutlines,
+    ChunkPlan,
+    Int64s,
+    LeafPlan,
+    RecordedPages,
+    recorded_pages,
+)
 from intarsia.file.claims import check_dictionary_size, check_expansion, check_values, is_plausible
+from intarsia.file.compiled import decode_compiled
 from intarsia.file.fetch import FetchedBytes
 from intarsia.file.schema import FileSchema
 from intarsia.file.synthetic import Segments, SyntheticSchema, decode
@@ -30,7 +36,6 @@ from intarsia.format.pages import PAGE_CHECKSUM, Page, check_value_counts, pages
 from intarsia.format.row_groups import native_outlines, outlines_of_chunks
 from intarsia.format.structs import PageEncodingStats, RowGroup
 from intarsia.rows.selection import RowSelection, union
-from intarsia.storage import ByteRange
 from intarsia.tuning import SLICED_RANGES, SPARSE_PART, TAKEN_PART
 
 _LEAF, _NAME, _ORDINAL = attrgetter("leaf"), attrgetter("name"), attrgetter("ordinal")
@@ -137,41 +142,6 @@ class PageIndexMismatchError(Exception):
     """The pages contradict the OffsetIndex, so the row group has to be read without it."""
 
 
-class LeafPlan(NamedTuple):
-    """What is read of one leaf in some row groups: whole chunks, or pages.
-
-    Attributes:
-        leaf: The leaf.
-        groups: Ordinals of the row groups.
-        outlines: The leaf's chunks of all row groups, which are sound in these.
-        chunks: The pages of each row group; empty to read whole chunks.
-        dictionaries: The dictionary pages that the pages need, by position in ``groups``.
-        rows: A value that is equal for leaves whose pages have the same rows.
-    """
-
-    leaf: Leaf
-    groups: Int64s
-    outlines: ChunkOutlines
-    chunks: Sequence[ChunkPlan] = ()
-    dictionaries: Mapping[int, ByteRange] = MappingProxyType({})
-    rows: Hashable = None
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all chunks are read as a whole."""
-        return all(chunk.whole for chunk in self.chunks)
-
-    def ranges(self) -> list[ByteRange]:
-        """Return the ranges to read."""
-        if self.chunks:
-            found = list(self.dictionaries.values())
-            for chunk in self.chunks:
-                found += chunk.pages
-            return found
-        starts, stops = self.outlines.starts[self.groups], self.outlines.stops[self.groups]
-        return list(map(ByteRange, starts.tolist(), stops.tolist()))
-
-
 def decode_rows(
     schema: FileSchema,
     edges: Int64s,
@@ -206,10 +176,16 @@ def decode_rows(
     pieces: dict[int, list[pa.ChunkedArray]] = defaultdict(list)
     for of_pages in together.values():
         covered, num_rows = _covered(of_pages, edges, rows)
+        taken = RowTaker(covered, rows)
+        compiled = decode_compiled(schema, of_pages, fetched, num_rows, taken.positions, checksums=checksums)
+        for root, column in compiled.items():
+            pieces[root].append(column)
+        of_pages = [plan for plan in of_pages if plan.leaf.root_ordinal not in compiled]
+        if not of_pages:
+            continue
         is_sparse = len(num_rows) > 1 and rows.num_rows * SPARSE_PART < covered.num_rows
         texts = [plan.leaf for plan in of_pages if _repeats_texts(schema, plan)] if is_sparse else []
         table = _decode_together(schema, of_pages, fetched, num_rows, texts, checksums=checksums)
-        taken = RowTaker(covered, rows)
         roots = dict.fromkeys(map(_ROOT, map(_LEAF, of_pages)))
         for root, column in zip(roots, table.columns, strict=True):
             pieces[root].append(taken.of(column))
@@ -428,6 +404,11 @@ class RowTaker:
     def __init__(self, covered: RowSelection, wanted: RowSelection) -> None:
         self._num_values = covered.num_rows
         self._positions = _positions(covered, wanted)
+
+    @property
+    def positions(self) -> RowSelection:
+        """The rows to select, counted in those of the columns."""
+        return RowSelection.all(self._num_values) if self._positions is None else self._positions
 
     def of(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         """Return the selected values of a column with one value for each row of ``covered``."""

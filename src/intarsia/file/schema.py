@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 
 import pyarrow as pa
 
+from intarsia import native
 from intarsia.arrow.nested import field_type
 from intarsia.errors import UnsupportedFeatureError
 from intarsia.file.synthetic import SyntheticSchema
@@ -65,6 +66,24 @@ class FileSchema:
     def _whole(self) -> SyntheticSchema:
         entries = tuple(KeyValue(key, value) for key, value in self._key_values)
         return SyntheticSchema(self._elements, self.leaves, self._created_by, entries)
+
+    @cached_property
+    def handle(self) -> native.NativeSchema | None:
+        """The schema in the extension; None without it, or if it refuses the schema.
+
+        Files of old parquet-cpp are left to pyarrow, which works around its errors.
+        """
+        created_by = self._created_by or b""
+        if native.load() is None or created_by.startswith(b"parquet-cpp "):
+            return None
+        footer = self._whole.file([], 0)
+        return native.attempt(lambda extension: extension.Schema(footer, self.arrow))
+
+    @cached_property
+    def compiled(self) -> frozenset[int]:
+        """Ordinals of the top-level fields that the extension decodes to the types of pyarrow."""
+        supported = self.handle.supported if self.handle is not None else ()
+        return frozenset(root for root, is_supported in enumerate(supported) if is_supported)
 
     def part(self, roots: tuple[int, ...]) -> SyntheticSchema:
         """Return the schema to decode pages of top-level fields, given by ascending ordinals."""

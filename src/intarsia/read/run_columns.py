@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from intarsia.errors import CorruptFileError
 from intarsia.file import ChunkKey
-from intarsia.file.chunks import Bools, ChunkPlan, DictionaryUse, Int64s, padded
+from intarsia.file.chunks import Bools, ChunkPlan, DictionaryUse, Int64s, LeafPlan, padded
 from intarsia.file.claims import check_row_count
-from intarsia.file.decode import LeafPlan, PageIndexMismatchError, decode_rows, parse_pages
+from intarsia.file.decode import PageIndexMismatchError, decode_rows, parse_pages
 from intarsia.file.fetch import FetchedBytes, PageCache
 from intarsia.file.metadata import naming_errors
 from intarsia.format.footer import Leaf

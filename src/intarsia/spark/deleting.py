@@ -15,6 +15,7 @@ from intarsia.lake.data_file import FileFailure
 from intarsia.lake.index.build import LakeIndexReport
 from intarsia.spark.delete_report import DeleteReport, ErasedFile
 from intarsia.spark.job import act_on_files, reporter
+from intarsia.spark.job_stores import options_of_spark
 from intarsia.spark.lake_index import build_lake_index, update_lake_indexes
 from intarsia.spark.listing import (
     Source,
@@ -31,7 +32,7 @@ from intarsia.spark.matches import CHANGED, Matches, find_rows, without_pushdown
 from intarsia.spark.reading import read
 from intarsia.spark.sessions import is_connect, is_on
 from intarsia.spark.spark_types import quoted
-from intarsia.storage import local_path
+from intarsia.storage import local_path, offered_options
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -54,7 +55,8 @@ def delete(
     for which the predicate is null stay. Each file with matching rows is replaced atomically by one without
     them, which has the same schema, metadata, row groups and codecs, and the same indexes. Every value that
     stays is compared before the file is replaced. Other files are not touched. A file without other rows is
-    removed; the last file of the lake stays, without rows, because it has the schema.
+    removed; the last file of the lake stays, without rows, because it has the schema. Objects are replaced by
+    a conditional put, and stay without rows, because stores have no conditional deletion.
 
     The job can be stopped or killed at any time, and run again: each file is then the old or the new one, and
     the next run finds the rows that are left. It ends when a search by indexes finds no row. Then the columns
@@ -66,9 +68,8 @@ def delete(
 
     Args:
         spark: The session; classic or Connect. The executors need this package, as for `index`.
-        table: A path as for ``spark.read.parquet``, a list of these, or the name of a table. Files are on a
-            local or shared file system. The name of a table of Delta or Iceberg, or the folder of one of
-            Delta.
+        table: A path as for ``spark.read.parquet``, a list of these, or the name of a table. For one of
+            Delta or Iceberg, its name; for one of Delta, also its folder.
         where: A predicate in Spark SQL, or a ``Column``; for Delta and Iceberg a text.
         dry_run: Only find the rows, and change nothing.
         progress: Called as ``progress(done, total, label)``; True to print a line on stderr if it is a
@@ -79,8 +80,7 @@ def delete(
 
     Raises:
         FilesFailedError: If files could not be rewritten. They are unchanged; ``report`` has the others.
-        UnsupportedFeatureError: If the files are in an object store, or belong to a table format that this
-            session cannot change.
+        UnsupportedFeatureError: If the files belong to a table format that this session cannot change.
         WriteError: If rows still match afterwards.
         AnalysisException: If Spark rejects the table or the predicate.
 
@@ -95,7 +95,15 @@ def delete(
     managed = snapshot_format(spark, table) if isinstance(table, str | os.PathLike) else None
     if managed is not None:
         return _delete_managed(spark, os.fspath(table), where, managed, started, dry_run=dry_run)  # type: ignore[arg-type]
-    folders = _local_folders(spark, table)
+    with offered_options(options_of_spark(spark, table)):
+        return _delete_from_files(spark, table, where, dry_run=dry_run, progress=progress)
+
+
+def _delete_from_files(
+    spark: SparkSession, table: Source, where: str | Column, *, dry_run: bool, progress: Progress | bool
+) -> DeleteReport:
+    started = time.perf_counter()
+    folders = _folders(spark, table)
     for key in ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles"):
         if is_on(spark, key):
             raise UnsupportedFeatureError(
@@ -187,23 +195,17 @@ def _merged(before: ErasedFile | None, now: ErasedFile) -> ErasedFile:
     )
 
 
-def _local_folders(spark: SparkSession, table: Source) -> list[str]:
-    """Return the local folders of a lake.
+def _folders(spark: SparkSession, table: Source) -> list[str]:
+    """Return the folders of a lake.
 
     Raises:
-        UnsupportedFeatureError: If it is in an object store, or belongs to a table format.
+        UnsupportedFeatureError: If it belongs to a table format.
     """
     folders = []
     for name in paths_of(table):
-        folder = local_path(python_path(location_of(spark, name)))
-        if folder is None:
-            raise UnsupportedFeatureError(
-                f"{name}: rows are only deleted from files on local and shared file systems; keep tables in "
-                "object stores in Delta or Iceberg, or copy the files",
-                reason="remote-files",
-                path=name,
-            )
-        folder = fixed_folder(os.path.abspath(folder))
+        path = python_path(location_of(spark, name))
+        folder = local_path(path)
+        folder = fixed_folder(path if folder is None else os.path.abspath(folder))
         refuse_managed_folder(folder)
         folders.append(folder)
     return folders
@@ -269,8 +271,8 @@ def _delete_managed(
             reason="column-predicate",
             path=table,
         )
-    # a folder is a table of Delta
-    name = f"delta.{quoted(os.path.abspath(table))}" if os.path.isdir(table) else table
+    folder = table if "://" in table else os.path.abspath(table) if os.path.isdir(table) else None
+    name = table if folder is None else f"delta.{quoted(folder)}"
     with without_pushdown(spark):
         num_rows = spark.table(name).where(where).count()
         if not dry_run and num_rows:

@@ -12,7 +12,7 @@ from intarsia.errors import IntarsiaError
 from intarsia.lake.data_file import DataFile, FileFailure, ShowDone
 from intarsia.lake.index.build import FactsReader, LakeIndexReport, Outcome, reader_of
 from intarsia.lake.index.facts import FileFacts, read_facts
-from intarsia.lake.index.folder import LakeIndexFolder, Location
+from intarsia.lake.index.folder import Location, find_folders
 from intarsia.lake.index.segment import MAX_SEGMENT_BYTES, MAX_SEGMENT_FILES
 from intarsia.spark.job import act_on_files
 
@@ -50,7 +50,7 @@ def build_lake_index(
 def update_lake_indexes(
     spark: SparkSession, folders: Sequence[str]
 ) -> tuple[list[LakeIndexReport], list[FileFailure]]:
-    """Update all lake indexes with files of some local folders, also those of folders above.
+    """Update all lake indexes with files of some folders; of local ones, also those of folders above.
 
     Facts about files that were replaced or removed are dropped.
 
@@ -62,7 +62,7 @@ def update_lake_indexes(
         The reports, and the lake indexes that could not be updated.
     """
     reports, failures = [], []
-    found = {one.path: one for folder in folders for one in LakeIndexFolder.find(folder)}
+    found = {one.path: one for folder in folders for one in find_folders(folder, [])}
     for path, one in found.items():
         try:
             report = build_lake_index(spark, one.root, one.location) if one.names() else None

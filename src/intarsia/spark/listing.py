@@ -11,10 +11,9 @@ import glob
 import os
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
@@ -26,7 +25,8 @@ from intarsia.lake.opening import open as open_table
 from intarsia.lake.table import Table
 from intarsia.spark.sessions import changed_setting, is_connect, setting
 from intarsia.spark.spark_types import quoted
-from intarsia.storage import local_path
+from intarsia.storage import find_store, local_path, split_url
+from intarsia.storage.object_errors import object_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -368,14 +368,20 @@ def _delta_snapshot(spark: SparkSession, name: str) -> tuple[list[DataFile], dic
 
 
 def refuse_managed_folder(folder: str) -> None:
-    """Raise an error if a local folder belongs to a table format that keeps a log of its files.
+    """Raise an error if a folder belongs to a table format that keeps a log of its files.
+
+    Args:
+        folder: A local path, or a URL.
 
     Raises:
         UnsupportedFeatureError: If it is the folder of a Delta, Hudi or Iceberg table.
     """
-    path = os.path.realpath(folder)
-    for parent in (path, *map(str, Path(path).parents)):  # the folder may be a part of the table
-        found = _format_of(parent)
+    names = _names_in_store if local_path(folder) is None else _names_below
+    path = folder.rstrip("/") if local_path(folder) is None else os.path.realpath(folder)
+    for parent in _with_parents(path):  # the folder may be a part of the table
+        found = next((known for name, known in _LOGS.items() if any(names(parent, name))), None)
+        if found is None and any(name.endswith(".metadata.json") for name in names(parent, "metadata")):
+            found = "Iceberg"
         if found is not None:
             raise UnsupportedFeatureError(
                 f"{folder}: the files belong to a {found} table, whose log specifies which of them are "
@@ -385,15 +391,28 @@ def refuse_managed_folder(folder: str) -> None:
             )
 
 
-def _format_of(folder: str) -> str | None:
-    """Return the name of the format of the table in a folder."""
-    found = next((known for name, known in _LOGS.items() if os.path.isdir(os.path.join(folder, name))), None)
-    metadata = os.path.join(folder, "metadata")
-    if found is None and os.path.isdir(metadata):
-        with suppress(OSError):
-            if any(name.endswith(".metadata.json") for name in os.listdir(metadata)):
-                return "Iceberg"
-    return found
+def _with_parents(path: str) -> list[str]:
+    """Return a local path or a URL, and the folders that contain it."""
+    root, key = ("", path) if "://" not in path else split_url(path)
+    parts = key.strip("/").split("/")
+    return [f"{root}/{'/'.join(parts[:depth])}".rstrip("/") or "/" for depth in range(len(parts), -1, -1)]
+
+
+def _names_below(parent: str, name: str) -> list[str]:
+    """Return the names in a folder of a local folder; its own if it is empty."""
+    with suppress(OSError):
+        return os.listdir(os.path.join(parent, name)) or [name]
+    return []
+
+
+def _names_in_store(parent: str, name: str) -> Iterator[str]:
+    """Yield the names of objects in a folder of a folder in a store."""
+    import obstore
+
+    store, key = find_store(f"{parent}/{name}")
+    with object_errors(parent):
+        for page in obstore.list(store, f"{key}/", chunk_size=100):
+            yield from (found["path"] for found in page)
 
 
 def _exists(spark: SparkSession, name: str) -> bool:

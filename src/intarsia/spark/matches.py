@@ -1,13 +1,15 @@
 """Find the rows of a lake that match, and erase them from the files that have them.
 
 The driver gets the ordinals of the rows by file, compressed, with the length and the time of each file in
-which they were found: they are the ordinals of no other file.
+which they were found, or the ETag of an object: they are the ordinals of no other file.
 """
 
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
+import tempfile
 import time
 import zlib
 from collections import defaultdict
@@ -20,15 +22,18 @@ import pyarrow as pa
 
 from intarsia.errors import ChangedMeanwhileError, IntarsiaError
 from intarsia.file import ParquetInput
+from intarsia.lake.data_file import DataFile
 from intarsia.rows.selection import Rows
 from intarsia.spark.delete_report import ErasedFile
 from intarsia.spark.job import collect_rows
-from intarsia.spark.listing import Source, python_path
+from intarsia.spark.listing import Source, list_lake, location_of, paths_of, python_path
 from intarsia.spark.reading import Mode, read
 from intarsia.spark.rules import refuse_unplannable
 from intarsia.spark.sessions import changed_setting, map_in_arrow
-from intarsia.storage import LocalFile
+from intarsia.storage import LocalFile, local_path
 from intarsia.storage.hadoop_files import check_sink_log
+from intarsia.storage.object_target import open_object_target
+from intarsia.storage.objects import quoted
 from intarsia.storage.replace import FileIdentity, remove_file
 from intarsia.write.rewriting import rewrite_without
 
@@ -54,12 +59,14 @@ class Matches:
         size: The length of the file in which they were found.
         modified: Its modification time in milliseconds since 1970.
         pieces: The ordinals of the rows, compressed.
+        e_tag: The ETag of an object when it was listed, before its rows were searched; None for local files.
     """
 
     uri: str
     size: int
     modified: int
     pieces: Sequence[bytes]
+    e_tag: str | None = None
 
     @property
     def rows(self) -> Rows:
@@ -69,7 +76,7 @@ class Matches:
 
     def as_erased(self, path: str) -> ErasedFile:
         """Return the outcome of a dry run."""
-        with ParquetInput(LocalFile(path)) as file:
+        with ParquetInput(DataFile(path, self.size).open()) as file:
             return ErasedFile(path, False, file.footer.num_rows, len(self.rows), self.size, self.size)
 
     def erase(self, path: str, *, keeps_file: bool) -> ErasedFile:
@@ -82,14 +89,12 @@ class Matches:
         Raises:
             ChangedMeanwhileError: If it is not the file in which the rows were found.
         """
+        if local_path(path) is None:
+            return self._erase_in_store(path)
         started = time.perf_counter()
         identity = FileIdentity.of(path)
         if (identity.size, identity.mtime_ns // 1_000_000) != (self.size, self.modified):
-            raise ChangedMeanwhileError(
-                f"{path}: the file was replaced after its rows were found; run again",
-                reason=CHANGED,
-                path=path,
-            )
+            raise _changed(path)
         rows = self.rows
         with ParquetInput(LocalFile(path)) as file:
             num_rows = file.footer.num_rows
@@ -105,6 +110,34 @@ class Matches:
         seconds = time.perf_counter() - started
         return ErasedFile(path, is_removed, num_rows, len(rows), identity.size, num_bytes, built, seconds)
 
+    def _erase_in_store(self, path: str) -> ErasedFile:
+        """Replace an object by a copy without the rows.
+
+        It stays if it has no other rows, because stores have no conditional deletion.
+        """
+        started = time.perf_counter()
+        target = open_object_target(path)
+        source = target.open()
+        with tempfile.TemporaryDirectory(prefix="intarsia-") as folder:
+            if self.e_tag is None or source.e_tag != self.e_tag:
+                raise _changed(path)
+            copy = os.path.join(folder, path.rpartition("/")[2])
+            target.copy_to(copy)
+            with ParquetInput(LocalFile(copy)) as file:
+                num_rows = file.footer.num_rows
+            rows = self.rows
+            new = rewrite_without(copy, rows, FileIdentity.of(copy))
+            with open(copy, "rb") as written, mmap.mmap(written.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                target.replace_tail(0, [data])
+        seconds = time.perf_counter() - started
+        return ErasedFile(path, False, num_rows, len(rows), target.size, new.num_bytes, new.built, seconds)
+
+
+def _changed(path: str) -> ChangedMeanwhileError:
+    return ChangedMeanwhileError(
+        f"{path}: the file was replaced after its rows were found; run again", reason=CHANGED, path=path
+    )
+
 
 def find_rows(spark: SparkSession, table: Source, where: str | Column) -> dict[str, Matches]:
     """Return the rows that match, by the path of their file.
@@ -115,6 +148,10 @@ def find_rows(spark: SparkSession, table: Source, where: str | Column) -> dict[s
         where: The predicate, in Spark SQL or as a ``Column``.
     """
     import pyspark.sql.functions as sf
+
+    # a replacement is detected by ETags from before the search, because Spark's rows have none
+    has_objects = any(local_path(python_path(location_of(spark, name))) is None for name in paths_of(table))
+    listed = list_lake(spark, table).files if has_objects else {}
 
     frame = read(spark, table, where, mode=_mode(spark))
     about = frame.metadataColumn("_metadata")
@@ -130,10 +167,13 @@ def find_rows(spark: SparkSession, table: Source, where: str | Column) -> dict[s
     for *about, piece in rows:
         pieces[tuple(about)].append(bytes(piece))
     # of a file that was replaced between two listings, one state remains; another round finds the other
-    return {
-        os.path.abspath(python_path(uri)): Matches(uri, num_bytes, modified, found)
-        for (uri, num_bytes, modified), found in pieces.items()
-    }
+    matches = {}
+    for (uri, num_bytes, modified), packed in pieces.items():
+        path = python_path(uri)
+        path = path if local_path(path) is None else os.path.abspath(path)
+        e_tag = quoted(listed[path].e_tag) if path in listed else None
+        matches[path] = Matches(uri, num_bytes, modified, packed, e_tag)
+    return matches
 
 
 def _mode(spark: SparkSession) -> Mode:

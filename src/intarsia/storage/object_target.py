@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from intarsia.errors import ChangedMeanwhileError, IntarsiaError, ReplaceError
-from intarsia.storage import ByteRange, ByteSource, ObjectStoreFile, StorageOptions, find_store
+from intarsia.storage import ByteRange, ObjectStoreFile, StorageOptions, find_store
 from intarsia.storage.hadoop_files import check_sink_log_of_object
 from intarsia.storage.object_errors import describe_failure, object_errors
 from intarsia.storage.objects import ObjectIdentity, Overwrite, fetch_identity, overwrite_of
@@ -88,11 +88,21 @@ class ObjectTarget:
         self._e_tag, self._version = meta.get("e_tag"), meta.get("version")
         self.size = self._source.size()
 
-    def open(self) -> ByteSource:
+    def open(self) -> ObjectStoreFile:
         """Open it for reading."""
         return self._source
 
-    def replace_tail(self, keep_bytes: int, tail: Sequence[bytes]) -> None:
+    def copy_to(self, path: str) -> None:
+        """Copy it to a new local file.
+
+        Raises:
+            ReplaceError: If the file cannot be written.
+        """
+        with _disk_errors(self.path), open(path, "xb") as file:
+            for piece in self._pieces(self.size, ()):
+                file.write(piece)
+
+    def replace_tail(self, keep_bytes: int, tail: Sequence[bytes | mmap.mmap]) -> None:
         """Replace the object that was read; see `intarsia.storage.target.Target`."""
         if keep_bytes < self.size:  # else it only grows
             check_sink_log_of_object(self.store, self.key, self.path, keep_bytes)
@@ -113,14 +123,14 @@ class ObjectTarget:
     def _put(self, store: Any, data: bytes | mmap.mmap) -> None:
         replace_object(store, self.key, data, self._e_tag, version=self._version, path=self.path)
 
-    def _pieces(self, keep_bytes: int, tail: Sequence[bytes]) -> Iterator[bytes]:
+    def _pieces(self, keep_bytes: int, tail: Sequence[bytes | mmap.mmap]) -> Iterator[bytes | mmap.mmap]:
         """Yield the new bytes, those that are kept in parts."""
         step = max(1, self.limits.part_bytes)
         for start in range(0, keep_bytes, step):
             yield self._source.read_ranges([ByteRange(start, min(start + step, keep_bytes))])[0]
         yield from tail
 
-    def _upload(self, store: Any, num_bytes: int, keep_bytes: int, tail: Sequence[bytes]) -> None:
+    def _upload(self, store: Any, num_bytes: int, keep_bytes: int, tail: Sequence[bytes | mmap.mmap]) -> None:
         """Replace the object by a multipart upload, if it has not changed until shortly before the end."""
         import obstore
 
@@ -135,7 +145,7 @@ class ObjectTarget:
                 path=self.path,
             )
 
-        def pieces() -> Iterator[bytes]:
+        def pieces() -> Iterator[bytes | mmap.mmap]:
             yield from self._pieces(keep_bytes, tail)
             # an error aborts the upload
             if fetch_identity(self.store, self.key, self.path).e_tag != self._source.e_tag:
@@ -225,7 +235,7 @@ def replace_object(
             raise unconditional from error
 
 
-def _from_thread(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _from_thread(pieces: Iterator[bytes | mmap.mmap]) -> Iterator[bytes | mmap.mmap]:
     """Yield pieces that another thread reads, one ahead: obstore takes them where it cannot read."""
     with ThreadPoolExecutor(1, thread_name_prefix="intarsia") as pool:
         following = pool.submit(next, pieces, None)
@@ -250,7 +260,7 @@ def _refusals(path: str, action: str = "replaced") -> Iterator[None]:
 
 def _changed(path: str) -> ChangedMeanwhileError:
     return ChangedMeanwhileError(
-        f"{path}: the object was replaced while it was being indexed; run again",
+        f"{path}: the object was replaced while it was being changed; run again",
         reason="changed-meanwhile",
         path=path,
     )

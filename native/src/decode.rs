@@ -1,0 +1,165 @@
+//! Pages to selected rows.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::available_parallelism;
+
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
+use arrow_array::{Array, ArrayRef, StructArray};
+use arrow_schema::{Fields, Schema as ArrowSchema};
+use parquet::arrow::arrow_reader::RowSelection;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyCapsule, PyTuple};
+
+use crate::guard;
+use crate::pages::{Chunk, Pages};
+use crate::schema::{Field, fields};
+use crate::thrift::{Read, Refusal};
+
+/// The schema of files: which of their top-level fields are decoded here.
+#[pyclass(frozen)]
+pub struct Schema {
+    fields: Vec<Option<Field>>,
+}
+
+#[pymethods]
+impl Schema {
+    /// Args: a footer without row groups, and the schema as pyarrow reads it.
+    #[new]
+    fn new(py: Python<'_>, footer: &[u8], arrow: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let capsule = arrow.call_method0("__arrow_c_schema__")?.cast_into::<PyCapsule>()?;
+        let pointer = capsule.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
+        // the capsule keeps the struct alive, and its name says what it is
+        let arrow = ArrowSchema::try_from(unsafe { pointer.as_ref() });
+        guard(py, || Ok(Schema { fields: fields(footer, &arrow?)? }))
+    }
+
+    /// For each top-level field whether it is decoded here.
+    #[getter]
+    fn supported<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.fields.iter().map(Option::is_some))
+    }
+}
+
+/// Columns that pyarrow imports as a record batch, with its own fields.
+#[pyclass(frozen)]
+pub struct Columns(StructArray);
+
+#[pymethods]
+impl Columns {
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
+        drop(requested_schema); // a preference, which a producer may ignore
+        let schema = FFI_ArrowSchema::try_from(self.0.data_type());
+        let schema = schema.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let array = FFI_ArrowArray::new(&self.0.to_data());
+        Ok((
+            PyCapsule::new_with_value(py, schema, c"arrow_schema")?,
+            PyCapsule::new_with_value(py, array, c"arrow_array")?,
+        ))
+    }
+}
+
+/// From this size on, it is tried whether there is enough memory.
+const RESERVED_BYTES: usize = 1 << 24;
+
+/// From this size on, columns are decoded in parallel.
+const THREADED_BYTES: usize = 1 << 20;
+
+/// Decodes the same rows of several columns.
+///
+/// Args:
+///     schema: The schema of the file.
+///     leaves: The ordinal of each top-level field, and its pages.
+///     starts: The first row of each selected range, counted in the pages of each leaf, as 64-bit integers.
+///     stops: The row after the last one of each range.
+///     checksums: Whether pages that have a checksum are compared with it.
+#[pyfunction]
+pub fn decode(
+    py: Python<'_>,
+    schema: &Bound<'_, Schema>,
+    leaves: Vec<(usize, Vec<Chunk>)>,
+    starts: &Bound<'_, PyBytes>,
+    stops: &Bound<'_, PyBytes>,
+    checksums: bool,
+) -> PyResult<Columns> {
+    let schema = schema.get();
+    let ranges: Vec<Range<usize>> =
+        numbers(starts.as_bytes()).zip(numbers(stops.as_bytes())).map(|(start, stop)| start..stop).collect();
+    guard(py, || {
+        let decoded = in_threads(&leaves, |(ordinal, chunks)| {
+            let field = schema.fields.get(*ordinal).and_then(Option::as_ref);
+            let field = field.ok_or(Refusal("a type is decoded by pyarrow"))?;
+            Ok((Arc::clone(&field.arrow), column(field, chunks, &ranges, checksums)?))
+        })?;
+        let (fields, arrays): (Vec<_>, Vec<_>) = decoded.into_iter().unzip();
+        let num_rows = arrays.first().map_or(0, |array: &ArrayRef| array.len());
+        Ok(Columns(StructArray::try_new_with_length(Fields::from(fields), arrays, None, num_rows)?))
+    })
+}
+
+/// Calls a function for each leaf, in order, in as many threads as pay.
+fn in_threads<'a, T: Send>(
+    leaves: &'a [(usize, Vec<Chunk>)],
+    work: impl Fn(&'a (usize, Vec<Chunk>)) -> Read<T> + Sync,
+) -> Read<Vec<T>> {
+    let num_bytes: usize = leaves.iter().flat_map(|(_, chunks)| chunks).map(Chunk::num_bytes).sum();
+    let cores = if num_bytes < THREADED_BYTES { 1 } else { available_parallelism().map_or(1, usize::from) };
+    let next = AtomicUsize::new(0);
+    let run = || {
+        let at = || next.fetch_add(1, Ordering::Relaxed);
+        let found = std::iter::from_fn(|| Some(at()).filter(|at| *at < leaves.len()));
+        found.map(|at| Ok((at, work(&leaves[at])?))).collect::<Read<Vec<_>>>()
+    };
+    let mut found = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..cores.min(leaves.len())).map(|_| scope.spawn(run)).collect();
+        let mut found = run()?;
+        for other in others {
+            found.extend(other.join().map_err(|_| Refusal("a panic"))??);
+        }
+        Read::Ok(found)
+    })?;
+    found.sort_by_key(|(at, _)| *at);
+    Ok(found.into_iter().map(|(_, decoded)| decoded).collect())
+}
+
+fn numbers(bytes: &[u8]) -> impl Iterator<Item = usize> {
+    bytes.chunks_exact(8).map(|number| usize::from_le_bytes(number.try_into().expect("8 bytes")))
+}
+
+fn column(field: &Field, chunks: &[Chunk], ranges: &[Range<usize>], checksums: bool) -> Read<ArrayRef> {
+    let num_rows = ranges.iter().map(Range::len).sum();
+    let pages = chunks
+        .iter()
+        .map(|chunk| Pages::of(chunk, field.plain_bytes, checksums))
+        .collect::<Read<Vec<_>>>()?;
+    let total_rows = chunks.iter().map(Chunk::num_rows).sum();
+    if ranges.last().is_none_or(|last| last.end > total_rows) {
+        return Err(Refusal("rows are selected beyond the pages"));
+    }
+    // allocations inside arrow-rs that fail end the process
+    let raw_bytes: usize = pages.iter().map(|pages| pages.raw_bytes).sum();
+    let num_bytes = raw_bytes.saturating_add(2 * field.plain_bytes.max(8) * total_rows);
+    if num_bytes > RESERVED_BYTES && Vec::<u8>::new().try_reserve_exact(num_bytes).is_err() {
+        return Err(Refusal("there is too little memory"));
+    }
+    let selection = (num_rows < total_rows)
+        .then(|| RowSelection::from_consecutive_ranges(ranges.iter().cloned(), total_rows));
+    let batch = field
+        .reader(pages, total_rows, num_rows, selection)?
+        .next()
+        .ok_or(Refusal("there are no rows"))??;
+    if batch.num_rows() != num_rows {
+        return Err(Refusal("the pages have another number of rows"));
+    }
+    let mut array = batch.column(0).clone();
+    drop(batch);
+    array.shrink_to_fit();
+    Ok(array)
+}

@@ -1,0 +1,101 @@
+"""Pages to selected rows by the optional extension, for the top-level columns whose types it supports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from intarsia import native
+from intarsia.file.chunks import LeafPlan
+from intarsia.file.fetch import FetchedBytes
+from intarsia.file.schema import FileSchema
+from intarsia.rows.selection import RowSelection
+
+#: Where bytes are: a buffer, and the start and stop in it.
+_Span: TypeAlias = "tuple[bytes, int, int]"
+
+
+class _Chunk(NamedTuple):
+    """Some data pages of a chunk, or all of it.
+
+    Attributes:
+        codec: The chunk's `CompressionCodec`.
+        span: The bytes of the pages.
+        dictionary: The dictionary page, if it is apart from them.
+        page_starts: The offset of each data page from the first one; empty for a whole chunk.
+        page_rows: The number of rows of each data page; of a whole chunk, of all together.
+    """
+
+    codec: int
+    span: _Span
+    dictionary: _Span | None
+    page_starts: list[int]
+    page_rows: list[int]
+
+
+def decode_compiled(
+    schema: FileSchema,
+    plans: Sequence[LeafPlan],
+    fetched: FetchedBytes,
+    num_rows: Sequence[int],
+    positions: RowSelection,
+    *,
+    checksums: bool,
+) -> dict[int, pa.ChunkedArray]:
+    """Decode the columns that the extension supports; pyarrow decodes the others, and what it refuses.
+
+    Args:
+        schema: The schema of the file.
+        plans: What was read of some leaves, whose pages have the same rows.
+        fetched: The bytes.
+        num_rows: The number of rows in the pages of each row group.
+        positions: The rows to select, counted in the pages of each leaf.
+        checksums: Whether pages that have a checksum are compared with it.
+
+    Returns:
+        The columns by ordinal of the top-level field.
+    """
+    handle = schema.handle
+    if handle is None or positions.is_empty:
+        return {}
+    chosen = [plan for plan in plans if plan.leaf.root_ordinal in schema.compiled]
+    if not chosen:
+        return {}
+    leaves = [(plan.leaf.root_ordinal, _chunks(plan, fetched, num_rows)) for plan in chosen]
+    starts, stops = positions.starts.tobytes(), positions.stops.tobytes()
+    found = native.attempt(lambda extension: extension.decode(handle, leaves, starts, stops, checksums))
+    if found is None:
+        return {}
+    columns = pa.record_batch(found).columns
+    return {
+        plan.leaf.root_ordinal: pa.chunked_array([column])
+        for plan, column in zip(chosen, columns, strict=True)
+    }
+
+
+def _chunks(plan: LeafPlan, fetched: FetchedBytes, num_rows: Sequence[int]) -> list[_Chunk]:
+    """Return the pages of a leaf as the extension takes them."""
+    outlines, chunks = plan.outlines, list[_Chunk]()
+    for at, group in enumerate(plan.groups.tolist()):
+        codec, chunk = int(outlines.codec[group]), plan.chunks[at] if plan.chunks else None
+        if chunk is None:
+            first, stop = int(outlines.starts[group]), int(outlines.stops[group])
+            num_bytes = stop - first
+        else:
+            first, num_bytes = chunk.pages[0].start, chunk.num_bytes
+        start = fetched.position(first)
+        data, place = fetched.between(start, start + num_bytes)
+        span = data, place, place + num_bytes
+        if chunk is None or chunk.whole:
+            rows = [num_rows[at] if chunk is None else chunk.covered.num_rows]
+            chunks.append(_Chunk(codec, span, None, [], rows))
+            continue
+        dictionary = None
+        if at in plan.dictionaries:
+            length = plan.dictionaries[at].length
+            data, place = fetched.part(start - length)
+            dictionary = data, place, place + length
+        chunks.append(_Chunk(codec, span, dictionary, chunk.page_starts, chunk.page_rows))
+    return chunks

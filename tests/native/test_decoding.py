@@ -1,0 +1,192 @@
+"""Rows that the extension decodes are those of pyarrow, in type and value."""
+
+import io
+import random
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intarsia import native
+from intarsia.file import ChunkKey, ParquetInput
+from intarsia.read.file_plan import FilePlan
+from intarsia.read.file_query import FileQuery
+from intarsia.read.file_rows import read_rows
+from intarsia.read.output_columns import output_columns
+from intarsia.rows.selection import RowSelection
+from intarsia.storage import MemorySource
+from tests.predicate import strategies as flat
+from tests.reading.exact import bits
+from tests.reading.tables import CODECS, columns
+from tests.reading.test_corpus import FILES, LARGE_FILES, REFUSED
+
+needs_extension = pytest.mark.skipif(native.load() is None, reason="needs `make native`")
+
+#: Why the extension may refuse pages of valid files.
+SOUND_REFUSALS = {"a codec is decoded by pyarrow", "a column has geospatial statistics"}
+
+
+def rows_of(file, names, rows):
+    """The values of some rows."""
+    query = FileQuery.of(file, None, output_columns(file.arrow_schema, names))
+    pieces = [piece.rows for piece in read_rows(query, FilePlan(rows, rows, rows))]
+    return pa.concat_tables(pieces)
+
+
+def page_edges(file, leaf):
+    """The rows at which pages of a leaf begin, and the number of rows."""
+    edges = file.footer.row_group_starts.tolist()
+    found = set(edges)
+    for group in range(len(edges) - 1):
+        key = ChunkKey(group, leaf.ordinal)
+        file.load_page_index([key])
+        locations = file.locations(key)
+        found.update(() if locations is None else (locations.rows.starts + edges[group]).tolist())
+    return sorted(found)
+
+
+def some_rows(rng, edges):
+    """Ranges that begin and end at, before and behind edges of pages."""
+    num_rows = edges[-1]
+    cuts = {min(max(rng.choice(edges) + rng.choice((-1, 0, 0, 1)), 0), num_rows) for _ in range(6)}
+    cuts |= {rng.randrange(num_rows + 1) for _ in range(rng.choice((0, 2, 40)))}
+    cuts = sorted(cuts)
+    ranges = [cut for cut in pairwise(cuts) if rng.random() < 0.5]
+    return RowSelection.from_ranges(ranges or [(cuts[0], max(cuts[-1], cuts[0] + 1))]).clip(0, num_rows)
+
+
+def assert_rows_of_pyarrow(file, name, expected, rows):
+    found = rows_of(file, [name], rows)[name]
+    found.validate(full=True)
+    assert found.type == expected.type
+    values = bits(expected)
+    assert bits(found) == [value for start, stop in rows for value in values[start:stop]], (name, rows)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in FILES if path.name not in REFUSED]
+    + [
+        pytest.param(path, marks=pytest.mark.skipif(not path.exists(), reason="needs ../shared/corpus"))
+        for path in LARGE_FILES
+    ],
+    ids=lambda path: path.name,
+)
+def test_random_rows_of_the_corpus(path):
+    rng = random.Random(path.name)
+    before = native.refusals.copy()
+    expected = pq.read_table(path)
+    with ParquetInput.open(path) as file:
+        for leaf in file.footer.leaves if expected.num_rows else ():
+            if len(leaf.path) > 1 or leaf.max_repetition_level:
+                continue
+            name, edges = leaf.path[0], page_edges(file, leaf)
+            for _ in range(4):
+                rows = some_rows(rng, edges)
+                if not rows.is_empty:
+                    assert_rows_of_pyarrow(file, name, expected[name], rows)
+    assert set(native.refusals - before) <= SOUND_REFUSALS
+
+
+ENCODINGS = {
+    "integer": ["PLAIN", "DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT"],
+    "floating": ["PLAIN", "BYTE_STREAM_SPLIT"],
+    "binary": ["PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"],
+}
+
+
+def encodings_of(data_type):
+    if pa.types.is_integer(data_type):
+        return ENCODINGS["integer"]
+    if pa.types.is_float32(data_type) or pa.types.is_float64(data_type):
+        return ENCODINGS["floating"]
+    is_text = pa.types.is_string(data_type) or pa.types.is_binary(data_type)
+    return ENCODINGS["binary"] if is_text else ["PLAIN"]
+
+
+@st.composite
+def files(draw):
+    """A file of one column in several row groups of several pages, and the column as pyarrow reads it."""
+    data_type = draw(st.sampled_from(flat.TYPES))
+    column = draw(columns(data_type, draw(st.integers(1, 200)), nullable=draw(st.booleans())))
+    options = {
+        "row_group_size": draw(st.integers(20, 200)),
+        "data_page_version": draw(st.sampled_from(["1.0", "2.0"])),
+        "compression": draw(st.sampled_from(CODECS)),
+        "write_page_index": draw(st.sampled_from([True, True, False])),
+        "data_page_size": draw(st.sampled_from([1, 100, 1 << 20])),
+        "write_batch_size": draw(st.integers(1, 9)),
+        "max_rows_per_page": draw(st.integers(1, 40)),
+        "write_page_checksum": draw(st.booleans()),
+        "store_schema": draw(st.booleans()),
+        "use_deprecated_int96_timestamps": draw(st.sampled_from([False, False, True])),
+    }
+    if draw(st.booleans()):
+        options["use_dictionary"] = False
+        options["column_encoding"] = {"x": draw(st.sampled_from(encodings_of(data_type)))}
+    else:
+        options["dictionary_pagesize_limit"] = draw(st.sampled_from([8, 40, 1 << 20]))
+    target = io.BytesIO()
+    pq.write_table(pa.table({"x": column}), target, **options)
+    return target.getvalue(), pq.read_table(io.BytesIO(target.getvalue()))["x"]
+
+
+@given(files(), st.integers(0, 1 << 32))
+def test_random_rows_of_random_files(written, seed):
+    data, expected = written
+    rng = random.Random(seed)
+    before = native.refusals.copy()
+    with ParquetInput(MemorySource(data)) as file:
+        edges = page_edges(file, file.footer.leaves[0])
+        for rows in [RowSelection.all(edges[-1]), *(some_rows(rng, edges) for _ in range(3))]:
+            if not rows.is_empty:
+                assert_rows_of_pyarrow(file, "x", expected, rows)
+    assert set(native.refusals - before) <= SOUND_REFUSALS
+
+
+#: What is decoded by the extension: the type that is written, options of pyarrow, and whether it is.
+GATE = [
+    *((data_type, {}, True) for data_type in flat.INTEGERS + flat.FLOATS + flat.DATES + flat.TIMES),
+    *((data_type, {}, True) for data_type in flat.NAIVE + flat.AWARE + [pa.bool_(), pa.null()]),
+    (pa.timestamp("us", "+01:30"), {}, True),
+    (pa.timestamp("us", "Europe/Berlin"), {"store_schema": False}, True),
+    (pa.timestamp("ns"), {"use_deprecated_int96_timestamps": True}, False),
+    *((pa.decimal128(digits, 2), {"store_decimal_as_integer": True}, True) for digits in (5, 15, 25, 38)),
+    *((pa.decimal128(digits, 2), {}, True) for digits in (5, 15, 25, 38)),
+    (pa.decimal256(60, 2), {}, True),
+    (pa.string(), {}, True),
+    (pa.large_string(), {}, True),
+    (pa.binary(), {}, True),
+    (pa.large_binary(), {}, True),
+    (pa.binary(7), {}, True),
+    (pa.string_view(), {}, False),
+    (pa.dictionary(pa.int8(), pa.string()), {}, False),
+    (pa.dictionary(pa.int8(), pa.string()), {"store_schema": False}, True),
+    (pa.list_(pa.int64()), {}, False),
+    (pa.struct([("x", pa.int64())]), {}, False),
+]
+
+
+@needs_extension
+@pytest.mark.parametrize(("data_type", "options", "is_supported"), GATE, ids=str)
+def test_types_that_the_extension_decodes(data_type, options, is_supported):
+    target = io.BytesIO()
+    pq.write_table(pa.table({"x": pa.nulls(3, data_type)}), target, **options)
+    with ParquetInput(MemorySource(target.getvalue())) as file:
+        assert file.schema.compiled == ({0} if is_supported else set())
+
+
+@needs_extension
+def test_text_that_is_not_utf8_is_left_to_pyarrow():
+    data = pa.array([b"good", b"\xff\xfe", None, b"\xe4"])
+    text = pa.Array.from_buffers(pa.string(), len(data), data.buffers())
+    target = io.BytesIO()
+    pq.write_table(pa.table({"x": text}), target, max_rows_per_page=1, write_page_index=True)
+    before = native.refusals.copy()
+    with ParquetInput(MemorySource(target.getvalue())) as file:
+        found = rows_of(file, ["x"], RowSelection.of_range(1, 4))["x"]
+    assert found.cast(pa.binary()).to_pylist() == [b"\xff\xfe", None, b"\xe4"]
+    assert (native.refusals - before).total() == 1
