@@ -96,7 +96,7 @@ SLOW_MODULES = (
     "indexes/test_parameters_in_a_file.py",
     "indexes/test_registry.py",
     "indexes/test_rowmap_sure.py",
-    "intarsia/testing/contract.py",
+    "intarsia/testing/__init__.py",
     "lake/index/test_cost.py",
     "lake/index/test_hostile.py",
     "lake/index/test_states.py",
