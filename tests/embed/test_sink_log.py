@@ -13,6 +13,7 @@ from obstore.store import MemoryStore
 import intarsia as ia
 from intarsia.embed.attach import attach_to
 from intarsia.errors import ReplaceError
+from intarsia.storage.hadoop_files import record_lengths
 from intarsia.storage.object_target import ObjectTarget
 
 NAME = "part-0 é.parquet"
@@ -62,6 +63,23 @@ def test_a_file_that_is_listed_without_indexes_can_change(path, tmp_path):
     ia.attach(path, [ia.ZoneMap("x")])
     ia.attach(path, [ia.Distinct("x")])
     assert ia.detach(path).detached
+
+
+def test_a_file_whose_length_a_table_expects_is_refused(path, tmp_path):
+    """`ias.index(…, register=True)` commits lengths to the log of a Delta table."""
+    before = path.read_bytes()
+    record_lengths({str(path): len(before)})
+    record_lengths({str(path.with_name("other.parquet")): 10})
+    assert sorted(file.name for file in (tmp_path / "_intarsia_lengths").iterdir()) == ["0", "1"]
+    for change in (ia.detach, lambda path: ia.attach(path, [ia.ZoneMap("x")])):
+        with pytest.raises(ReplaceError) as caught:
+            change(path)
+        assert (caught.value.reason, caught.value.path) == ("registered-length", str(path))
+    write_log(tmp_path, "0", 1)  # each of the logs counts
+    with pytest.raises(ReplaceError):
+        ia.detach(path)
+    assert path.read_bytes() == before
+    assert ia.open(path).count() == 100
 
 
 def test_a_compacted_log_replaces_the_earlier_ones(path, tmp_path):

@@ -9,12 +9,16 @@ import signal
 import tempfile
 from collections import Counter
 from pathlib import Path
+from urllib.parse import unquote
 
+import deltalake
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
 from intarsia import spark as ias
+from intarsia.spark.registering import DeltaLog
 from tests.lake.index.lakes import age
 from tests.spark import lakes
 from tests.spark.comparing import settings
@@ -334,6 +338,20 @@ def check_history(spark):
     cached.unpersist()
 
 
+def check_left_by_the_log(spark):
+    """What the log has reduced to a few small files is not planned."""
+    rows = spark.range(0, 2_000, 1, 20).selectExpr("id", "id * 7 % 2000 AS other")
+    rows.write.format("delta").save("left")
+    ias.index(spark, "left", [ia.Bloom("id"), ia.Bloom("other")], progress=False)
+    for path in data_files("left"):
+        age(path)
+    skips, saved = compare(spark, f"SELECT * FROM {named('left')} WHERE id = 777")
+    assert (len(skips), skips[0].reason, saved) == (1, "the log of the table has left little to read", 0)
+    skips, saved = compare(spark, f"SELECT * FROM {named('left')} WHERE other = 777")
+    assert skips[0].reason is None
+    assert saved > 0
+
+
 def check_faults(spark):
     """Without a planner, or with one that is slow or wrong, queries return the rows of plain Spark."""
     table = write(spark, "faults", enableDeletionVectors="true")
@@ -367,6 +385,235 @@ def check_faults(spark):
     ias.disable(spark)
     assert run(spark, query)[0] == expected
     ias.enable(spark)
+
+
+def check_changed_files(spark):
+    """Frames that were planned before files changed have the rows of plain Spark."""
+    # pyarrow has another type for Spark's timestamps
+    columns = [field.name for field in lakes.SCHEMA if field.name not in ("much", "ts")]
+    table = write(spark, "changed", *columns, enableDeletionVectors="true")
+    attach("changed")
+    spark.sql(f"DELETE FROM {table} WHERE i % 3000 = 1000")
+    query = f"SELECT * FROM {table} WHERE u IN (10400, 18400, 26400)"
+    with settings(spark, {SWITCH: "false"}):
+        expected, _ = run(spark, query)
+    assert expected
+    frames = [spark.sql(query)]
+    frames[0].collect()
+
+    def other_layout(path):
+        """Write the same rows, which have the same numbers, with other row groups."""
+        size = path.stat().st_size
+        pq.write_table(
+            pq.read_table(path, partitioning=None),
+            path,
+            write_statistics=False,
+            compression="zstd",
+        )
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+        assert path.stat().st_size != size
+
+    for change in (ia.detach, lambda path: ia.attach(path, [ia.RowMap("u")]), ia.detach, other_layout):
+        frames.append(frames[0].select("*"))
+        frames[-1]._jdf.queryExecution().executedPlan()
+        for path in data_files("changed"):
+            change(path)
+            age(path)
+        for frame in [*frames, frames[0].select("*"), spark.sql(query)]:
+            assert sorted(map(str, frame.collect())) == expected
+
+
+# --- lengths in the log ----------------------------------------------------------------------------------
+
+
+def commits(folder):
+    """Return the actions of each commit of a table."""
+    paths = sorted(Path(folder, "_delta_log").glob("*.json"))
+    return [list(map(json.loads, path.read_text().splitlines())) for path in paths]
+
+
+def check_registered(spark):
+    """A commit gives files their new lengths; all other things in the log stay."""
+    table = write(
+        spark,
+        "registered",
+        "*",
+        "concat('a b%20+ü', bo) AS part",
+        partition_by=["part"],
+        enableDeletionVectors="true",
+        enableRowTracking="true",
+        enableChangeDataFeed="true",
+        checkpointInterval="3",
+    )
+    spark.sql(f"DELETE FROM {table} WHERE u = 16000")
+    query = f"SELECT *, _metadata.row_id, _metadata.row_commit_version FROM {table}"
+    before, _ = run(spark, query)
+    files = data_files("registered")
+    originals = {path: path.read_bytes() for path in files}
+    clone = named("clone-of-registered")
+    spark.sql(f"CREATE TABLE {clone} SHALLOW CLONE {table}")
+    indexes = [ia.PageIndex(), ia.Bloom("u")]
+    assert ias.index(spark, table, indexes, progress=False).files_registered == 0
+    assert not any(_has_indexes("registered"))
+    report = ias.index(spark, table, indexes, register=True, progress=False)
+    assert (report.files_unchanged, report.files_registered) == (len(files), len(files))
+    *older, newest = commits("registered")
+    (info,) = (action["commitInfo"] for action in newest if "commitInfo" in action)
+    assert info["operation"] == "Manual Update"
+    adds = {action["add"]["path"]: action["add"] for action in newest if "add" in action}
+    assert len(newest) == 1 + len(adds) == 1 + len(files)
+    last = {action["add"]["path"]: action["add"] for commit in older for action in commit if "add" in action}
+    assert any("deletionVector" in add for add in adds.values())
+    for add in adds.values():
+        old = last[add["path"]]
+        state = Path("registered", unquote(add["path"])).stat()
+        assert (add["size"], add["modificationTime"]) == (state.st_size, state.st_mtime_ns // 1_000_000)
+        assert add["dataChange"] is False
+        assert add["stats"]
+        assert {**old, **{key: add[key] for key in ("size", "modificationTime", "dataChange")}} == add
+    for path in files:
+        age(path)
+    assert run(spark, query)[0] == before
+    _, saved = compare(spark, f"SELECT * FROM {table} WHERE u = 18400")
+    assert saved > 0
+    assert all(_has_indexes("registered"))
+    assert ia.open("delta+registered").count() == len(before)
+    for registered in (0, len(files)):
+        assert run(spark, f"SELECT * FROM {clone}")[0] == run(spark, f"SELECT * FROM {table}")[0]
+        report = ias.index(spark, clone, indexes, register=bool(registered), progress=False)
+        assert report.files_registered == registered
+    assert run(spark, f"SELECT * FROM {clone}")[0] == run(spark, f"SELECT * FROM {table}")[0]
+    # again, there is nothing to commit
+    assert ias.index(spark, "registered", indexes, register=True, progress=False).files_registered == 0
+    assert len(commits("registered")) == len(older) + 1
+    # readers rely on the lengths
+    for path in files:
+        for change in (ia.detach, lambda path: ia.attach(path, [ia.Distinct("u")])):
+            with pytest.raises(ia.ReplaceError) as caught:
+                change(path)
+            assert caught.value.reason == "registered-length"
+    assert {one.error.reason for one in ias.detach(spark, table, progress=False).failed} == {
+        "registered-length"
+    }
+    # the log remains one that Delta accepts: later commits, checkpoints, checksums, older versions
+    with settings(spark, {"spark.databricks.delta.checksum.mismatch.fatal": "true"}):
+        for command in (
+            f"UPDATE {table} SET s = 'x' WHERE u = 18400",
+            f"DELETE FROM {table} WHERE u = 19200",
+            f"INSERT INTO {table} SELECT * FROM {table} WHERE u = 800",
+        ):
+            spark.sql(command)
+    spark.sql("SET spark.databricks.delta.retentionDurationCheck.enabled = false")
+    spark.sql(f"VACUUM {table} RETAIN 0 HOURS")
+    for path, original in originals.items():
+        assert path.read_bytes().startswith(original)
+    assert list(Path("registered", "_delta_log").glob("*.checkpoint*"))
+
+
+def check_versions_of_registered(spark):
+    """Older versions, the change data feed and OPTIMIZE, of a table with registered lengths."""
+    table = named("versions")
+    writer = spark.range(0, 400, 1, 4).write.format("delta")
+    for name in ("enableDeletionVectors", "enableChangeDataFeed"):
+        writer = writer.option(f"delta.{name}", "true")
+    writer.save("versions")
+    spark.sql(f"DELETE FROM {table} WHERE id = 7")
+    report = ias.index(spark, table, [ia.PageIndex(), ia.Bloom("id")], register=True, progress=False)
+    assert report.files_registered == len(data_files("versions")) == 4
+    for version in (0, 1, 2):
+        found = spark.sql(f"SELECT id FROM {table} VERSION AS OF {version}").collect()
+        assert sorted(row.id for row in found) == [
+            number for number in range(400) if not version or number != 7
+        ]
+    changes = f"table_changes_by_path('{os.path.abspath('versions')}', 2, 2)"
+    assert not spark.sql(f"SELECT * FROM {changes}").collect()
+    old = data_files("versions")
+    spark.sql(f"OPTIMIZE {table}")
+    call = f"CALL intarsia.index(table => '{table}', bloom => array('id'), register => true)"
+    assert {row.error for row in spark.sql(call).collect()} == {None}
+    adds = [action["add"] for action in commits("versions")[-1] if "add" in action]
+    (new,) = set(data_files("versions")) - set(old)
+    assert [add["size"] for add in adds] == [new.stat().st_size]
+    assert spark.table(table).count() == 399
+
+
+def _has_indexes(folder):
+    """Return for each file whether readers that take its length from the log find the added indexes."""
+    actions = pa.table(deltalake.DeltaTable(folder).get_add_actions()).to_pylist()
+    files = [Path(folder, unquote(one["path"])).read_bytes()[: one["size_bytes"]] for one in actions]
+    footers = [pq.read_metadata(pa.BufferReader(file)) for file in files]
+    assert all(footer.row_group(0).column(0).has_offset_index for footer in footers)
+    return [b"intarsia" in (footer.metadata or {}) for footer in footers]
+
+
+def check_refused(spark):
+    """What cannot be registered is refused before a file changes, and a wrong commit is undone."""
+    mapped = {"columnMapping.mode": "name", "enableIcebergCompatV2": "true"}
+    tables = {write(spark, "compatible", "i", "u", **mapped): "unsupported-delta-feature"}
+    tables[source()] = "not-a-delta-table"
+    for table, reason in tables.items():
+        with pytest.raises(ia.UnsupportedFeatureError) as caught:
+            ias.index(spark, table, [ia.PageIndex()], register=True, progress=False)
+        assert caught.value.reason == reason
+    for path in data_files("compatible"):
+        assert ia.inspect(path).directory is None
+    table = write(spark, "undone")
+    rows, _ = run(spark, f"SELECT * FROM {table}")
+    spark.sql(f"INSERT INTO {table} SELECT * FROM {table} WHERE u = 800")
+    with pytest.raises(ia.WriteError) as caught:
+        DeltaLog(spark, table).check(1, {})
+    assert caught.value.reason == "registration-undone"
+    assert run(spark, f"SELECT * FROM {table}")[0] == rows
+
+
+class Meanwhile(frozenset):
+    """Paths of files; each time that a transaction searches for them, another one commits first."""
+
+    def __init__(self, paths):
+        self.commands, self.seen = [], set()
+
+    def __contains__(self, path):
+        if path in self.seen:
+            self.seen.clear()
+        if not self.seen and self.commands:
+            self.commands.pop(0)()
+        self.seen.add(path)
+        return super().__contains__(path)
+
+
+def check_writers(spark):
+    """Transactions that commit while lengths are registered are not lost, and lose no rows."""
+    table = write(spark, "written", enableDeletionVectors="true")
+    shutil.copytree("written", "alone")
+    attach("written")
+    log, files = DeltaLog(spark, table), data_files("written")
+    commands = [
+        "INSERT INTO {} SELECT * FROM {} WHERE u = 800",
+        "DELETE FROM {} WHERE u = 16000",
+        "UPDATE {} SET i = i + 1 WHERE u IN (10400, 18400)",
+        "OPTIMIZE {}",
+    ]
+    for number, command in enumerate(commands):
+        paths = Meanwhile(str(path.absolute()) for path in files[: 2 * number + 2])
+        paths.commands = [lambda command=command: spark.sql(command.replace("{}", table))]
+        registered = log.register(paths)
+        assert not paths.commands
+        assert registered == (0 if command.startswith("OPTIMIZE") else 2)
+        spark.sql(command.replace("{}", named("alone")))
+        assert _contents(spark, "written") == _contents(spark, "alone")
+    shutil.copytree("alone", "busy")
+    attach("busy")
+    before = len(commits("busy"))
+    paths = Meanwhile(str(path.absolute()) for path in data_files("busy"))
+    update = f"UPDATE {named('busy')} SET s = 'x' WHERE i % 3000 = "
+    paths.commands = [lambda rest=rest: spark.sql(f"{update} {rest}") for rest in (0, 1000, 2000)]
+    with pytest.raises(ia.WriteError) as caught:
+        DeltaLog(spark, "busy").register(paths)
+    assert caught.value.reason == "concurrent-transactions"
+    assert not paths.commands
+    assert len(commits("busy")) == before + 3
+    assert DeltaLog(spark, "busy").register(paths) > 0
+    assert _contents(spark, "busy").total() == _contents(spark, "alone").total()
 
 
 def check_jobs(spark):

@@ -10,6 +10,14 @@ import pytest
 
 import intarsia as ia
 from intarsia import spark as ias
+from intarsia.file import ParquetInput
+from intarsia.lake.index.build import serialize_segment
+from intarsia.lake.index.facts import read_facts
+from intarsia.spark.choosing import Choice
+from intarsia.spark.listing import LakeFiles
+from intarsia.storage import LocalFile
+from tests.counting import calls
+from tests.lake.index.lakes import age
 
 pytestmark = pytest.mark.spark
 
@@ -70,6 +78,36 @@ def test_files_that_are_not_new_are_not_opened(spark, lake):
         os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
     report = index(spark, lake, only="new")
     assert (report.files_failed, report.files_skipped) == (0, 4)
+
+
+def test_many_files_that_are_not_new_cost_few_calls(tmp_path):
+    """The lake index says which of 10,000 files have indexes; no footer is parsed."""
+    counts = {}
+    for number in (1_000, 10_000):
+        lake = tmp_path / str(number)
+        lake.mkdir()
+        write(lake / "0.parquet", 0)
+        ia.attach(lake / "0.parquet", [ia.Bloom("x")])
+        age(lake / "0.parquet")
+        names = [f"{ordinal}.parquet" for ordinal in range(number)]
+        for name in names[1:]:
+            os.link(lake / "0.parquet", lake / name)
+        write(lake / "new.parquet", 0)
+        (lake / "_intarsia").mkdir()
+        found = {
+            name: read_facts(ParquetInput(LocalFile(lake / name))) for name in ("0.parquet", "new.parquet")
+        }
+        facts = {**dict.fromkeys(names, found["0.parquet"]), "new.parquet": found["new.parquet"]}
+        (lake / "_intarsia" / "one.lake").write_bytes(serialize_segment(facts))
+        files = LakeFiles({file.path: file for file in ia.open(lake).files}, 0, str(lake))
+        chosen = []
+
+        def choose(files=files, chosen=chosen):
+            chosen += Choice("new").of(files, needs_lake_index=True)
+
+        counts[number] = calls(choose)
+        assert chosen == [str(lake / "new.parquet")]
+    assert (counts[10_000] - counts[1_000]) / 9_000 < 30
 
 
 def test_without_a_lake_index(spark, lake):

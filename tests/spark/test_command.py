@@ -80,9 +80,11 @@ def test_jobs(tmp_path, driver_host):
         ["optimize", str(tmp_path / "none"), str(tmp_path / "new")],
         ["delete", lake, "--where", "x < 10", "--spark", "local[1]", "--json"],
         ["detach", lake, "--spark"],
+        ["optimize", str(tmp_path / "sorted"), "--in-place", "--json"],
+        ["optimize", str(tmp_path / "sorted"), str(tmp_path / "none"), "--in-place"],
     ]
     printed = driver_host().run(PROGRAM, json.dumps(commands))
-    verified, optimized, missing, deleted, detached = json.loads(printed)
+    verified, optimized, missing, deleted, detached, merged, two = json.loads(printed)
     assert verified[0] == 0
     assert (json.loads(verified[1])["files"], json.loads(verified[1])["ok"]) == (4, True)
     report = json.loads(optimized[1])
@@ -97,6 +99,12 @@ def test_jobs(tmp_path, driver_host):
     assert rewritten > 0
     # the page index of a rewritten file is its own
     assert (detached[0], f"{4 - rewritten} of 4 files restored" in detached[1]) == (0, True), detached[1]
+    report = json.loads(merged[1])
+    assert (merged[0], report["rows"], report["built"]) == (0, 400, ["bloom(x)"])
+    assert sorted(open_table(tmp_path / "sorted").scan(columns=["x"]).to_arrow()["x"].to_pylist()) == sorted(
+        new
+    )
+    assert two[0] != 0
 
 
 def test_arguments_of_optimize(tmp_path, capsys):

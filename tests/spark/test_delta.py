@@ -87,6 +87,22 @@ def test_faults(delta):
 
 
 @only_everything
+def test_few_files_that_the_log_has_left(delta):
+    check(delta, "check_left_by_the_log")
+
+
+@only_everything
+def test_changed_files(delta):
+    check(delta, "check_changed_files")
+
+
+@only_everything
+@pytest.mark.parametrize("name", ["registered", "versions_of_registered", "refused", "writers"])
+def test_lengths_in_the_log(delta, name):
+    check(delta, f"check_{name}")
+
+
+@only_everything
 @pytest.mark.parametrize("order", ["intarsia first", "delta first"])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_configured_sessions(tmp_path, version, order):

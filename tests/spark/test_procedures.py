@@ -150,6 +150,17 @@ def test_optimize(enabled, lake, tmp_path):
     assert found.column("city").to_pylist() == sorted(found.column("city").to_pylist())
 
 
+def test_optimize_in_place(enabled, lake):
+    """The files of a folder are merged, and keep their indexes."""
+    enabled.sql(f"CALL intarsia.index(table => '{lake}', bloom => array('user'))")
+    rows = sorted(enabled.read.parquet(str(lake)).collect())
+    (row,) = enabled.sql(f"CALL intarsia.optimize(table => '{lake}', in_place => true)").collect()
+    assert (row.destination, row.rows, row.files_before, row.files_after) == (str(lake), 400, 4, 1)
+    assert row.built == ["bloom(user)"]
+    assert sorted(enabled.read.parquet(str(lake)).collect()) == rows
+    assert len(list(lake.rglob("*.parquet"))) == 1
+
+
 def test_delete(enabled, lake):
     """The rows of some users; the indexes stay."""
     where = "user IN (7, 250)"

@@ -38,6 +38,12 @@ final class DeltaPlanner {
   /** The versions of Delta whose internal interfaces are known. */
   private static final Set<String> VERSIONS = Set.of("4.4");
 
+  /** Spark reads so many bytes in about the time in which the planner answers. */
+  private static final long FEW_BYTES = 4L << 20;
+
+  /** The log has left few files if the table has so many times as many. */
+  private static final long FEW_OF = 10;
+
   /** Delta adds columns to scans with deleted rows, and conditions on them. */
   private static final String ADDED = "__delta_internal_";
 
@@ -150,6 +156,17 @@ final class DeltaPlanner {
         scan.relation(), condition, text, listable(scan.partitionFilters()), listable(scan.dataFilters()));
     relation.setTagValue(PLANNED, new Planned(location, identity, plans));
     return plans;
+  }
+
+  /** Returns whether the log of a table has left so little of it that a plan costs as much as it could save. */
+  static boolean isLittleLeft(FileIndex location, List<FileVersion> listed) throws ReflectiveOperationException {
+    if (listed.stream().mapToLong(FileVersion::length).sum() > FEW_BYTES) {
+      return false;
+    }
+    Object scan = location.getClass().getMethod("preparedScan").invoke(location);
+    Object total = scan.getClass().getMethod("total").invoke(scan);
+    Option<?> files = (Option<?>) total.getClass().getMethod("files").invoke(total);
+    return files.isDefined() && (Long) files.get() >= FEW_OF * listed.size();
   }
 
   /** Adds the columns of a table to a request, if they may have other names in files. */

@@ -63,7 +63,8 @@ public final class Procedures implements ProcedureCatalog {
         "only STRING 'all'",
         "min_file_size BIGINT 0",
         "older_than DOUBLE 0",
-        "max_failures INT NULL");
+        "max_failures INT NULL",
+        "register BOOLEAN FALSE");
     add("detach", "Restore the original files of a table or path", "table STRING");
     add(
         "verify",
@@ -76,9 +77,9 @@ public final class Procedures implements ProcedureCatalog {
     add("lake_index", "Build or extend the lake index of a table or path", "table STRING", "location STRING 'cache'");
     add(
         "optimize",
-        "Write the rows of a table or path to a new folder, sorted and indexed",
+        "Write the rows of a table or path to a new folder or in place, sorted and indexed",
         "table STRING",
-        "destination STRING",
+        "destination STRING NULL",
         "sort_by ARRAY<STRING> NULL",
         "zorder_by ARRAY<STRING> NULL",
         "hilbert_by ARRAY<STRING> NULL",
@@ -86,7 +87,8 @@ public final class Procedures implements ProcedureCatalog {
         "target_file_size BIGINT NULL",
         "rows_per_page INT NULL",
         "compression STRING NULL",
-        "indexes STRING NULL");
+        "indexes STRING NULL",
+        "in_place BOOLEAN FALSE");
     add(
         "delete",
         "Delete the rows of a table or path that match, and rewrite only the files that have them",

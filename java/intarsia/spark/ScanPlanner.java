@@ -189,6 +189,10 @@ final class ScanPlanner {
       return null;
     }
     boolean isDelta = DeltaPlanner.isDelta(files);
+    if (isDelta && DeltaPlanner.isLittleLeft(files.location(), listed)) {
+      skipping.leftAlone(record, "the log of the table has left little to read");
+      return null;
+    }
     Configuration settings = settings(files, listed);
     List<FileVersion> versions = Freshness.versions(listed, isDelta, settings);
     FileLists.FileList list = list(files, listed, versions, directories);

@@ -64,6 +64,11 @@ public final class Skipping {
     log.add(record.put("reason", reason));
   }
 
+  /** Records that the planner is not asked about a scan. */
+  void leftAlone(ObjectNode record, String reason) {
+    log.add(record.put("reason", reason));
+  }
+
   /** Records that a scan is not planned because it is of an unknown version, with one warning. */
   void unsupported(ObjectNode record, String reason) {
     log.add(record.put("reason", reason));

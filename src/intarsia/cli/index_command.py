@@ -193,8 +193,9 @@ def _summary(report: RestoreReport) -> str:
 
 
 def optimize(
-    source: list[str],
-    destination: str,
+    source: list[str] | None = None,
+    destination: str | None = None,
+    in_place: bool = False,
     sort_by: list[str] | None = None,
     zorder_by: ColumnNames = None,
     hilbert_by: ColumnNames = None,
@@ -209,13 +210,16 @@ def optimize(
     spark: Annotated[str, {"show_default": False}] = "",
     json: bool = False,
 ) -> None:
-    """Rewrite a lake with Spark into a new folder, sorted, with small pages and with indexes.
+    """Rewrite a lake with Spark into a new folder or in place, sorted, with small pages and with indexes.
 
-    The new rows are compared with the source before the folder appears. The source is not changed.
+    The new rows are compared with the source before the folder appears. The source is only changed with
+    --in-place.
 
     Options:
         SOURCE: Files, folders or globs, or the name of a table.
         DESTINATION: A new folder on this machine, or on storage that all machines share.
+        --in-place: Replace the files of a folder, such as to merge small ones. Without other indexes, the new
+            files have those of the old ones.
         --sort-by A,B: Sort by columns; A:descending reverses one.
         --zorder-by A,B: Cluster by columns along a Z-order curve.
         --hilbert-by A,B: Cluster by columns along a Hilbert curve.
@@ -234,12 +238,22 @@ def optimize(
         intarsia optimize lake/ flat/ --zorder-by origin,dest --no-partitions --compression snappy
         intarsia optimize lake/ parts/ --partition-by carrier --add 'zone_map(dep_delay)' --json
         intarsia optimize sales.flights sorted/ --sort-by tailnum --spark yarn
+        intarsia optimize lake/ --in-place
     """
+    sources = [*(source or ())]
+    if in_place and destination is not None:  # the last argument
+        sources.append(destination)
+    if not sources:
+        raise UsageError(
+            "SOURCE or DESTINATION is missing; name both, or add --in-place (see: intarsia optimize --help)",
+            reason="missing-argument",
+        )
     report = run_job(
         spark,
         "optimize",
-        one_or_all(source),
-        destination,
+        one_or_all(sources),
+        None if in_place else destination,
+        in_place=in_place,
         sort_by=parse_sort_keys(sort_by),
         zorder_by=zorder_by,
         hilbert_by=hilbert_by,
@@ -247,7 +261,7 @@ def optimize(
         target_file_size=target_file_size,
         rows_per_page=rows_per_page,
         compression=compression,
-        indexes=[*(bloom or ()), *(distinct or ()), *(add or ())],
+        indexes=[*(bloom or ()), *(distinct or ()), *(add or ())] or None,
     )
     print_report(report.to_dict(), str(report), as_json=json)
 

@@ -279,6 +279,7 @@ class IndexReport(FileTotals[IndexedFile]):
         lake_index: The files that were added to the lake index; None if there is none.
         files_found: Number of files to index; None if all of them were processed.
         files_skipped: Number of other Parquet files, which the job was told to leave out.
+        files_registered: Number of files whose new lengths were committed to the log of a Delta table.
 
     Example:
         >>> print(IndexReport((IndexedFile("a.parquet", 900_000, 1_000_000, ("page_index",)),), 0.5))
@@ -292,6 +293,7 @@ class IndexReport(FileTotals[IndexedFile]):
     lake_index: LakeIndexReport | None = None
     files_found: int | None = None
     files_skipped: int = 0
+    files_registered: int = 0
 
     @property
     def files_total(self) -> int:
@@ -354,6 +356,7 @@ class IndexReport(FileTotals[IndexedFile]):
                 "failed": self.files_failed,
                 "skipped": self.files_skipped,
                 "other": self.files_other,
+                **({"registered": self.files_registered} if self.files_registered else {}),
             },
             "bytes": {"before": self.bytes_before, "after": self.bytes_after, "added": self.bytes_added},
             "seconds": self.seconds,
@@ -407,6 +410,8 @@ class IndexReport(FileTotals[IndexedFile]):
         if self.bytes_added:
             share = f" ({self.bytes_added / self.bytes_before:.1%})" if self.bytes_before else ""
             lines.append(f"{size(self.bytes_added)} added to {size(self.bytes_before)}{share}")
+        if self.files_registered:
+            lines.append(f"{count(self.files_registered, 'new length')} in the log of the table")
         if self.lake_index is not None:
             lines += self.lake_index.summary().splitlines()
         return "\n".join([*lines, *first_lines(notes, "note")])

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, TypeAlias
 
+import numpy as np
+
 from intarsia.errors import IndexBuildError
 from intarsia.lake.data_file import DataFile
 from intarsia.spark.listing import LakeFiles
@@ -87,12 +89,8 @@ def _indexed_before(lake: LakeFiles, *, needs_lake_index: bool) -> set[str]:
                 reason="no-lake-index",
             )
         return set()
-    found = set()
-    for ordinal, file in enumerate(table.files):
-        footer = known.footer(ordinal, file.path)
-        if footer is not None and footer.directory is not None:
-            found.add(file.path)
-    return found
+    paths = [file.path for file in table.files]
+    return {paths[file] for file in np.flatnonzero(known.have_directory(paths)).tolist()}
 
 
 def _modified(file: DataFile) -> float:

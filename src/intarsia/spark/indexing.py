@@ -37,6 +37,7 @@ from intarsia.spark.job import (
 from intarsia.spark.job_stores import with_stores_of_spark
 from intarsia.spark.lake_index import build_lake_index
 from intarsia.spark.listing import Source, list_lake
+from intarsia.spark.registering import DeltaLog
 from intarsia.spark.sessions import map_in_arrow
 from intarsia.spark.shipping import Shipped, pack_index, unpack_index
 from intarsia.storage import current_options, offered_options
@@ -228,6 +229,7 @@ def index(
     older_than: Age = 0,
     on_error: Literal["report", "raise"] = "report",
     max_failures: int | None = None,
+    register: bool = False,
     progress: Progress | bool = True,
 ) -> IndexReport:
     """Attach indexes to every Parquet file of a lake.
@@ -264,6 +266,9 @@ def index(
         on_error: ``"raise"`` to raise `FilesFailedError` at the end if files failed.
         max_failures: Stop when more files have failed, and raise `FilesFailedError`. The job then runs in
             parts, which double in size, because results arrive at the end of each part.
+        register: True to commit the new lengths of the files to the log of a Delta table, in one version that
+            changes no data. Readers that take the length from the log then find the page indexes and Bloom
+            filters, too. These indexes stay: such files cannot be detached, or get other indexes.
         progress: Called as ``progress(done, total, label)``; True to print a line on stderr if it is a
             terminal.
 
@@ -273,7 +278,11 @@ def index(
     Raises:
         FilesFailedError: If files failed, as requested by ``on_error`` and ``max_failures``; ``report`` has
             the files that were processed.
-        UnsupportedFeatureError: If a name is that of a view, or of a table of another format.
+        UnsupportedFeatureError: If a name is that of a view, or of a table of another format. With
+            ``register``, if the path is not one Delta table, or its log has a feature with which lengths
+            cannot be changed.
+        WriteError: If the lengths were not registered, because other transactions were faster; the files are
+            indexed.
         FileNotFoundError: If the path does not exist.
         IndexBuildError: If an element of ``indexes`` is not an index or names a partition column, if no
             installed package registers its class as an entry point, or if ``only="new"`` finds no lake index.
@@ -298,6 +307,7 @@ def index(
         raise ValueError(f"on_error is {on_error!r}; use 'report' or 'raise'")
     if max_failures is not None and (type(max_failures) is not int or max_failures < 0):
         raise ValueError(f"max_failures is {max_failures!r}; use None, or an integer of 0 or more")
+    log = DeltaLog(spark, path) if register else None
     choice = Choice(only, min_file_size, older_than)
     requested = checked_indexes(indexes)
     shipped = tuple(map(pack_index, requested))
@@ -357,12 +367,14 @@ def index(
         raise RunInterrupted(len(outcomes), len(chosen), stopped) from stop
     # by path, because Spark may return two results of a task that ran twice
     outcomes |= {outcome.path: outcome for outcome in found}
+    done = {file for file, outcome in outcomes.items() if outcome.error is None}
+    registered = 0 if log is None else log.register(done)
     added = build_lake_index(
         spark, lake.names, lake_index, lambda done: report(int(done), len(files), "lake index")
     )
     seconds = time.perf_counter() - started
     skipped = len(lake.files) - len(chosen)
-    result = IndexReport(_by_path(outcomes), seconds, lake.others, added, len(chosen), skipped)
+    result = IndexReport(_by_path(outcomes), seconds, lake.others, added, len(chosen), skipped, registered)
     too_many = max_failures is not None and result.files_failed > max_failures
     if too_many or (on_error == "raise" and result.files_failed):
         raise _failed(result)

@@ -355,16 +355,21 @@ def _delta_snapshot(spark: SparkSession, name: str) -> tuple[list[DataFile], dic
     Raises:
         FileNotFoundError: If there are none.
     """
-    if os.path.isdir(name):
-        name = os.path.abspath(name)
-    is_folder = "/" in name and _DELTA_PATH.fullmatch(name) is None
-    frame = spark.read.format("delta").load(name) if is_folder else spark.table(name)
+    frame = delta_frame(spark, name)
     # with a metadata column, because Spark lists no files for a frame that it has cached
     frame = frame.select(frame.metadataColumn("_metadata").getField("file_path"))
     uris = frame.inputFiles()  # not encoded, unlike those of other tables
     if not uris:
         raise FileNotFoundError(f"{name} has no files in its current snapshot")
     return [listed_file(python_path(uri, decode=False), 0, (), None) for uri in uris], {}
+
+
+def delta_frame(spark: SparkSession, name: str) -> DataFrame:
+    """Return the rows of a Delta table, given by its name, or by its folder."""
+    if os.path.isdir(name):
+        name = os.path.abspath(name)
+    is_folder = "/" in name and _DELTA_PATH.fullmatch(name) is None
+    return spark.read.format("delta").load(name) if is_folder else spark.table(name)
 
 
 def refuse_managed_folder(folder: str) -> None:

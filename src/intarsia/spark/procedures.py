@@ -81,6 +81,7 @@ def _index(
     min_file_size: int = 0,
     older_than: float = 0,
     max_failures: int | None = None,
+    register: bool = False,
 ) -> Iterable[Row]:
     wanted: list[Attachable] = [PageIndex()] if page_index else []
     wanted += [Statistics()] if statistics else []
@@ -94,6 +95,7 @@ def _index(
         min_file_size=min_file_size,
         older_than=older_than,
         max_failures=max_failures,
+        register=register,
         progress=False,
     )
     return [
@@ -208,9 +210,10 @@ def _lake_index(spark: SparkSession, table: str, location: Any = "cache") -> Ite
 
 
 def _optimize(
-    spark: SparkSession, table: str, destination: str, indexes: str = "", **options: Any
+    spark: SparkSession, table: str, destination: str | None = None, indexes: str = "", **options: Any
 ) -> Iterable[Row]:
-    report = optimize(spark, table, destination, indexes=parse_indexes(indexes), progress=False, **options)
+    wanted = parse_indexes(indexes) or None
+    report = optimize(spark, table, destination, indexes=wanted, progress=False, **options)
     yield {
         **vars(report),
         "rows": report.num_rows,

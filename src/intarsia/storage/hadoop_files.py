@@ -8,20 +8,25 @@ stretches of the file (32 bits, big-endian; the last stretch may be shorter).
 their lengths. Spark reads as many bytes of a file as the log states. A file may grow, as when indexes are
 attached, because its first bytes remain a complete file. A file whose first bytes change makes the whole
 folder unreadable.
+
+Where the log of a Delta table has the lengths of indexed files, a log of the same form, in
+``_intarsia_lengths``, lists them.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import tempfile
 import zlib
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from itertools import count
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from intarsia.errors import IntarsiaError, ReplaceError
 from intarsia.storage.local import read_at
@@ -104,6 +109,9 @@ _LITTLE_ENDIAN = array("I", [1]).tobytes()[0] == 1
 
 _LOG = "_spark_metadata"
 
+#: The log of the lengths that tables expect.
+_LENGTHS = "_intarsia_lengths"
+
 #: A file of the log that contains all entries of the earlier ones.
 _COMPACT = ".compact"
 
@@ -120,15 +128,53 @@ def check_sink_log(path: str, keep_bytes: int) -> None:
     Raises:
         ReplaceError: If a log lists the file with more bytes, or the log cannot be read.
     """
-    folder, name = os.path.split(path)
-    while True:
-        log = os.path.join(folder, _LOG)
-        if os.path.isdir(log):
+    name = os.path.basename(path)
+    for folder in _folders(path):
+        logs = [log for log in (f"{folder}/{_LOG}", f"{folder}/{_LENGTHS}") if os.path.isdir(log)]
+        for log in logs:
             _check(path, name, log, _local_lengths(log, os.stat(log).st_mtime_ns), keep_bytes)
+        if logs:
             return
+
+
+def record_lengths(sizes: Mapping[str, int]) -> None:
+    """Let `check_sink_log` refuse to shorten files whose lengths a table expects.
+
+    Args:
+        sizes: The length in bytes of each file, by its absolute path.
+    """
+    by_folder: dict[str, dict[str, int]] = {}
+    for path, size in sizes.items():
+        *_, folder = _folders(path)
+        by_folder.setdefault(folder, {})[os.path.basename(path)] = size
+    for folder, lengths in by_folder.items():
+        log = os.path.join(folder, _LENGTHS)
+        os.makedirs(log, exist_ok=True)
+        lines = ["v1", *(json.dumps({"path": quote(name), "size": size}) for name, size in lengths.items())]
+        _add_entry(log, "\n".join(lines).encode())
+
+
+def _folders(path: str) -> Iterator[str]:
+    """Yield the folder of a file, and its parent folders as long as folders are partitions."""
+    folder, own = os.path.split(os.path.dirname(path))
+    yield os.path.join(folder, own)
+    while "=" in own:
+        yield folder
         folder, own = os.path.split(folder)
-        if "=" not in own:
-            return
+
+
+def _add_entry(log: str, data: bytes) -> None:
+    """Add a file to a log, under the next number that no other process takes."""
+    with tempfile.NamedTemporaryFile(dir=log, prefix=".") as file:
+        file.write(data)
+        file.flush()
+        os.fchmod(file.fileno(), 0o644)
+        os.fsync(file.fileno())
+        last = max((int(name) for name in os.listdir(log) if name.isdecimal()), default=-1)
+        for number in count(last + 1):
+            with suppress(FileExistsError):
+                os.link(file.name, os.path.join(log, str(number)))
+                return
 
 
 def check_sink_log_of_object(store: Any, key: str, path: str, keep_bytes: int) -> None:
@@ -172,6 +218,13 @@ def check_sink_log_of_object(store: Any, key: str, path: str, keep_bytes: int) -
 
 def _check(path: str, name: str, log: str, lengths: dict[str, int], keep_bytes: int) -> None:
     listed = lengths.get(name, 0)
+    if listed > keep_bytes and log.endswith(_LENGTHS):
+        raise ReplaceError(
+            f"{path}: the log of the table has this file with {listed:,} bytes, of which only {keep_bytes:,} "
+            "would remain; rewrite the rows, for example with OPTIMIZE, and change the new files",
+            reason="registered-length",
+            path=path,
+        )
     if listed > keep_bytes:
         raise ReplaceError(
             f"{path}: {log} lists this file of a streaming sink with {listed:,} bytes, of which only "

@@ -25,6 +25,9 @@ from tests.lake.index.lakes import opened_files, rows
 GOLDEN = Path(__file__).parents[2] / "golden" / "lake"
 SEGMENT = GOLDEN / "segment.lake"
 
+#: The same segment as an earlier version wrote it, without a section.
+EARLIER = GOLDEN / "segment-without-directories.lake"
+
 #: Modification times of the files, in seconds since 1970.
 TIMES = {"a.parquet": 1_600_000_000, "b.parquet": 1_600_000_010, "c.parquet": 1_600_000_020}
 
@@ -48,9 +51,10 @@ def test_the_same_files_give_the_golden_segment(lake):
     assert serialize_segment(facts_of(lake)) == SEGMENT.read_bytes()
 
 
-def test_the_golden_segment_is_used(lake):
+@pytest.mark.parametrize("segment", [SEGMENT, EARLIER], ids=lambda path: path.stem)
+def test_the_golden_segment_is_used(lake, segment):
     (lake / "_intarsia").mkdir()
-    shutil.copy(SEGMENT, lake / "_intarsia")
+    shutil.copy(segment, lake / "_intarsia" / SEGMENT.name)
     files = [str(lake / name) for name in ("a.parquet", "b.parquet")]
     expected = {
         "id = 2": (1, 1),
@@ -136,6 +140,7 @@ def test_the_specification_suffices_to_read_it():
     assert segment.about["segment_version"] == 1
     assert [len(family["gathered"]) for family in segment.about["families"]] == [5, 0]
 
+    assert segment.read("directories") == bytes([1, 1, 0])
     footers = segment.read("footers")
     for found in segment.rows("files"):
         data = (GOLDEN / found["path"]).read_bytes()

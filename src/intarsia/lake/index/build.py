@@ -23,6 +23,7 @@ from intarsia.lake.data_file import FILE_ERRORS, DataFile, FileFailure, ShowDone
 from intarsia.lake.index.facts import FileFacts, GatheredKey, index_of, read_facts
 from intarsia.lake.index.segment import (
     BLOOM_KIND,
+    DIRECTORIES,
     FILE_COLUMNS,
     MAX_FAMILIES,
     MAX_SEGMENT_BYTES,
@@ -42,7 +43,7 @@ def serialize_segment(facts: Mapping[str, FileFacts]) -> bytes:
     for path, found in facts.items():
         if found.family in families or len(families) < MAX_FAMILIES:
             families.setdefault(found.family, []).append((path, found))
-    rows, footers, offset = [], [], 0
+    rows, footers, directories, offset = [], [], [], 0
     sections: list[Section] = []
     about: list[dict[str, Any]] = []
     for ordinal, files in enumerate(families.values()):
@@ -51,6 +52,7 @@ def serialize_segment(facts: Mapping[str, FileFacts]) -> bytes:
             numbers = found.num_rows, found.num_row_groups, found.footer_start, offset, len(raw)
             rows.append((path, *found.stamp, ordinal, *numbers, xxhash.xxh3_64_intdigest(raw)))
             footers.append(raw)
+            directories.append(found.has_directory)
             offset += len(raw)
         mine = [found for _, found in files]
         schema = mine[0].schema
@@ -63,8 +65,9 @@ def serialize_segment(facts: Mapping[str, FileFacts]) -> bytes:
         sections += parts
         about.append({"gathered": gathered})
     batch = batch_of_rows(rows, FILE_COLUMNS)
-    sections = [Section("files", batch_to_bytes(batch)), Section("footers", b"".join(footers)), *sections]
-    return serialize_sections(sections, {"segment_version": SEGMENT_VERSION, "families": about})
+    of_files = [Section("files", batch_to_bytes(batch)), Section("footers", b"".join(footers))]
+    of_files.append(Section(DIRECTORIES, bytes(directories)))
+    return serialize_sections([*of_files, *sections], {"segment_version": SEGMENT_VERSION, "families": about})
 
 
 def _gathered_sections(

@@ -241,6 +241,7 @@ class FileFacts:
         filters: The bits of the Bloom filter of each row group, by the ordinal of the leaf; only columns that
             have a filter in each row group.
         digests: The digest of each embedded index that can be gathered.
+        has_directory: Whether it has a directory of embedded indexes that can be used.
     """
 
     stamp: FileStamp
@@ -252,6 +253,7 @@ class FileFacts:
     columns: Mapping[int, ColumnFacts]
     filters: Mapping[int, list[bytes]]
     digests: Mapping[GatheredKey, bytes]
+    has_directory: bool
 
     @property
     def num_bytes(self) -> int:
@@ -302,6 +304,7 @@ def read_facts(file: ParquetInput, max_bytes: int | None = None) -> FileFacts | 
             columns,
             filters,
             dict(_digests(file)),
+            file.directory is not None,
         )
 
 

@@ -224,6 +224,25 @@ class KnownFiles:
             return None
         return metadata
 
+    def have_directory(self, paths: Sequence[str]) -> Bools:
+        """Return whether each file is known, and has a directory of embedded indexes.
+
+        Args:
+            paths: The paths of the files.
+        """
+        found = np.zeros(len(self.segment_of), dtype=bool)
+        for ordinal, one in enumerate(self.segments):
+            here = np.flatnonzero(self.segment_of == ordinal)
+            flags = None
+            with contextlib.suppress(FormatError, OSError):  # the footers have it as well
+                flags = one.segment.have_directory
+            if flags is None:
+                footers = [self.footer(file, paths[file]) for file in here.tolist()]
+                found[here] = [footer is not None and footer.directory is not None for footer in footers]
+            else:
+                found[here] = flags[self.position_in[here]]
+        return found
+
 
 @dataclass(frozen=True, eq=False)
 class FamilyFiles:

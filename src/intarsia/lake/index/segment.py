@@ -5,6 +5,7 @@ its files at once. The sections of a segment::
 
     files                     a row for each file: path, stamp, family, numbers of rows and row groups, footer
     footers                   the footers, concatenated
+    directories               a byte for each file: 1 if it has a directory of embedded indexes
     F/bounds/L                the bounds of leaf L in family F, an Arrow record batch
     F/gathered/K              the positions in the family of the files of structure K, uint32
     F/gathered/K/PART         the parts of structure K (`intarsia.indexes.GatheredPart`)
@@ -152,6 +153,9 @@ MAX_FAMILIES = 64
 
 BLOOM_KIND = "bloom_filter"
 
+#: The section of the files with a directory. Segments of earlier versions lack it.
+DIRECTORIES = "directories"
+
 _MAX_ROWS = 1 << 62
 
 #: Limits on a segment that is read: structures of a family, and on one column of it.
@@ -231,6 +235,16 @@ class Segment:
         least = min(self.num_rows.min(initial=0), self.num_row_groups.min(initial=0))
         if least < 0 or self.num_rows.sum(dtype=float) > _MAX_ROWS:
             raise self.damaged("files with impossible numbers of rows")
+
+    @cached_property
+    def have_directory(self) -> Bools | None:
+        """Whether each file has a directory of embedded indexes; None if that was not recorded."""
+        if DIRECTORIES not in self.sections:
+            return None
+        flags = np.frombuffer(self.sections.read(DIRECTORIES), dtype=np.uint8)
+        if len(flags) != len(self.paths) or flags.max(initial=0) > 1:
+            raise self.damaged("a file has no mark of its directory")
+        return flags.astype(bool)
 
     @property
     def is_full(self) -> bool:

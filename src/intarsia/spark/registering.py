@@ -1,0 +1,235 @@
+"""The new lengths of indexed files in the log of a Delta table: ``index(…, register=True)``.
+
+Delta's own transaction commits the actions that the log has for these files, with another length and time.
+So all other parts stay, such as deletion vectors and row ids. The commit changes no data, and the transaction
+fails if another one has removed one of the files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote
+
+from intarsia.errors import UnsupportedFeatureError, WriteError
+from intarsia.spark.listing import Source, delta_frame, python_path, snapshot_format
+from intarsia.spark.rules import java_class
+from intarsia.spark.sessions import is_connect
+from intarsia.storage.hadoop_files import record_lengths
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Features of writers that keep a second list of files, or another log, in which a length may not change.
+_REFUSED: Final = (
+    "catalogManaged",
+    "catalogOwned-preview",
+    "icebergCompatV1",
+    "icebergCompatV2",
+    "icebergCompatV3",
+)
+
+#: The property of tables whose files Delta also lists for Iceberg and Hudi.
+_UNIFORM: Final = "delta.universalFormat.enabledFormats"
+
+#: How often a transaction starts again after others have committed.
+_ATTEMPTS: Final = 3
+
+#: What a commit must not change. Texts of statistics may differ between a checkpoint and a commit.
+_KEPT: Final = (
+    "path",
+    "size",
+    "to_json(partitionValues) AS partition",
+    "to_json(deletionVector) AS deleted",
+    "to_json(tags) AS tags",
+    "baseRowId",
+    "defaultRowCommitVersion",
+    "clusteringProvider",
+    "stats IS NULL AS lacks_statistics",
+)
+
+
+class _Changed(NamedTuple):
+    """A local file as it is, whose length is not that of the log."""
+
+    path: str
+    size: int
+    modified_ms: int
+
+    @classmethod
+    def of(cls, path: str) -> _Changed:
+        state = os.stat(path)
+        return cls(path, state.st_size, state.st_mtime_ns // 1_000_000)
+
+
+class DeltaLog:
+    """The log of a Delta table, in which files get other lengths.
+
+    Args:
+        spark: A classic session with Delta.
+        table: The name of a Delta table, or its local folder.
+
+    Raises:
+        UnsupportedFeatureError: If it is not a Delta table, the session is one of Connect, or the table is in
+            an object store or has a feature with which lengths cannot be changed.
+    """
+
+    def __init__(self, spark: SparkSession, table: Source) -> None:
+        if is_connect(spark):
+            raise UnsupportedFeatureError(
+                "a session of Spark Connect cannot register lengths; use a classic session",
+                reason="connect-session",
+            )
+        if not isinstance(table, str | os.PathLike) or snapshot_format(spark, table) != "delta":
+            raise UnsupportedFeatureError(
+                f"{table!r} is not a Delta table, so lengths cannot be registered; pass the name of one",
+                reason="not-a-delta-table",
+            )
+        self._spark = spark
+        self._name = os.fspath(table)
+        plan: Any = delta_frame(spark, self._name)._jdf.queryExecution().analyzed()
+        files = plan.collectLeaves().head().relation().location()
+        self._log, self._catalog_table = files.deltaLog(), files.catalogTableOpt()
+        self._java: Any = spark.sparkContext._jvm
+        self._none = java_class(self._java, "scala.Option").empty()
+        if "://" in python_path(self._log.dataPath().toString(), decode=False):
+            raise UnsupportedFeatureError(
+                f"{self._name}: lengths of objects cannot be registered; index the table without registering",
+                reason="remote-delta-table",
+                path=self._name,
+            )
+        self._refuse(self._log.update(False, self._none, self._catalog_table))
+
+    def _refuse(self, snapshot: Any) -> None:
+        protocol = snapshot.protocol()
+        found = [name for name in _REFUSED if protocol.writerFeatureNames().contains(name)]
+        if snapshot.metadata().configuration().contains(_UNIFORM):
+            found.append(_UNIFORM)
+        if found:
+            raise UnsupportedFeatureError(
+                f"{self._name}: lengths cannot be registered in a Delta table with {', '.join(found)}; index "
+                "it without registering",
+                reason="unsupported-delta-feature",
+                path=self._name,
+            )
+
+    def register(self, paths: Container[str]) -> int:
+        """Commit the current lengths of files, and return the number of files whose length was another one.
+
+        The files then cannot be detached or indexed otherwise, because readers rely on the length.
+
+        Args:
+            paths: The local paths of the files; those that are not in the current version are left out.
+
+        Raises:
+            WriteError: If Delta refused the commit, other transactions committed during each attempt, or the
+                commit had to be undone.
+        """
+        for _ in range(_ATTEMPTS):
+            transaction = self._log.startTransaction(self._catalog_table, self._none)
+            snapshot = transaction.snapshot()
+            self._refuse(snapshot)
+            lengths = self._changed(snapshot, paths)
+            # before the commit, because a file must not become shorter afterwards
+            record_lengths({file.path: file.size for file in lengths.values()})
+            lengths = {name: file for name, file in lengths.items() if _Changed.of(file.path) == file}
+            if not lengths:
+                return 0
+            actions = self._with_lengths(snapshot, lengths)
+            transaction.trackFilesRead(actions)
+            try:
+                version = transaction.commit(actions, self._operation())
+            except Exception as error:
+                if self._version() > snapshot.version():
+                    continue  # another transaction was first
+                raise WriteError(
+                    f"{self._name}: Delta refused to commit the new lengths ({_first_line(error)}), so the "
+                    "log has the old ones; the files are indexed",
+                    reason="refused-by-delta",
+                    path=self._name,
+                ) from error
+            self.check(version, {name: file.size for name, file in lengths.items()})
+            return len(lengths)
+        raise WriteError(
+            f"{self._name}: other transactions committed during {_ATTEMPTS} attempts to register the lengths "
+            "of indexed files, so the log has their old lengths; run the job again at a quiet time",
+            reason="concurrent-transactions",
+            path=self._name,
+        )
+
+    def check(self, version: int, sizes: Mapping[str, int]) -> None:
+        """Compare the files of a version with those of the version before, and undo it if they differ.
+
+        Args:
+            version: The version.
+            sizes: The new length in bytes of each file with another one, by its path in the log.
+
+        Raises:
+            WriteError: If other things than these lengths have changed.
+        """
+        from pyspark.sql import functions
+
+        before, after = (
+            self._files(self._log.getSnapshotAt(one, self._none, self._catalog_table, False))
+            for one in (version - 1, version)
+        )
+        new = self._spark.createDataFrame([*sizes.items()], "path string, new long")
+        expected = before.join(new, "path", "left")
+        expected = expected.withColumn("size", functions.coalesce("new", "size"))
+        sides = expected.selectExpr(*_KEPT, "1 AS n").unionAll(after.selectExpr(*_KEPT, "-1 AS n"))
+        *kept, number = sides.columns
+        if sides.groupBy(*kept).agg(functions.sum(number).alias(number)).where(f"{number} <> 0").isEmpty():
+            return
+        done = "nothing was undone, because there is a later version"
+        if self._version() == version:
+            name = f"delta.`{self._log.dataPath()}`"
+            self._spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF {version - 1}")
+            done = f"version {version - 1} was restored"
+        raise WriteError(
+            f"{self._name}: version {version} changes more than the lengths of files; {done}",
+            reason="registration-undone",
+            path=self._name,
+        )
+
+    def _changed(self, snapshot: Any, paths: Container[str]) -> dict[str, _Changed]:
+        """Return the files whose length is not that of the log, by their path in the log."""
+        folder = python_path(self._log.dataPath().toString(), decode=False)
+        found = {}
+        for name, size in self._files(snapshot).select("path", "size").collect():
+            # absolute in a shallow clone
+            path = os.path.join(folder, python_path(unquote(name), decode=False))
+            if path in paths and (file := _Changed.of(path)).size != size:
+                found[name] = file
+        return found
+
+    def _with_lengths(self, snapshot: Any, lengths: Mapping[str, _Changed]) -> Any:
+        """Return the actions of the log with other lengths and times, without a change of data."""
+        from pyspark.sql import functions
+
+        rows = [(name, file.size, file.modified_ms) for name, file in lengths.items()]
+        new = self._spark.createDataFrame(rows, "path string, size long, modificationTime long")
+        files = self._files(snapshot).drop("size", "modificationTime").join(new, "path")
+        files = files.withColumn("dataChange", functions.lit(False))
+        typed = getattr(files._jdf, "as")(snapshot.allFiles().encoder())
+        to_seq = java_class(self._java, "org.apache.spark.api.python.PythonUtils").toSeq
+        return to_seq(typed.collectAsList())
+
+    def _files(self, snapshot: Any) -> DataFrame:
+        """Return the actions of a version, with statistics, which Delta's own search leaves out."""
+        from pyspark.sql.classic.dataframe import DataFrame
+
+        return DataFrame(snapshot.allFiles().toDF(), self._spark)
+
+    def _version(self) -> int:
+        return int(self._log.update(False, self._none, self._catalog_table).version())
+
+    def _operation(self) -> Any:
+        """Return the kind of commit for which Delta does not add the files to the totals of the table."""
+        name = "org.apache.spark.sql.delta.DeltaOperations$ManualUpdate$"
+        found = java_class(self._java, "org.apache.spark.util.Utils").classForName(name, True, False)
+        return found.getField("MODULE$").get(None)
+
+
+def _first_line(error: Exception) -> str:
+    return str(getattr(error, "java_exception", error)).splitlines()[0]
