@@ -28,7 +28,8 @@ def test_the_wheel_has_the_package_only(built):
     sources = {f"intarsia/{path.relative_to(package).as_posix()}" for path in package.rglob("*.py")}
     others = {name for name in names if not name.startswith("intarsia-")} - sources
     assert sources <= names
-    drawing = {f"intarsia/picture/page.{suffix}" for suffix in ("css", "html", "js")}
+    folder = package / "picture" / "page"
+    drawing = {f"intarsia/picture/page/{path.name}" for path in folder.iterdir()}
     assert others == {"intarsia/py.typed", "intarsia/spark/jars/intarsia-spark.jar", *drawing}
 
 

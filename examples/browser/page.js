@@ -1,4 +1,6 @@
 import { open } from 'intarsia'
+import { drawMap } from 'intarsia-map'
+import { factsOf } from './facts.js'
 
 const MAX_ROWS = 50
 
@@ -17,6 +19,15 @@ const show = value => (value === null || value === undefined ? '' : value instan
   : typeof value === 'object' ? JSON.stringify(value, (_, one) => (typeof one === 'bigint' ? String(one) : one)) : String(value))
 
 let file
+let drawn = new AbortController()
+
+/** Draw the map of a query, in place of the last one. */
+async function draw(condition, query, result) {
+  drawn.abort()
+  drawn = new AbortController()
+  const facts = await factsOf(file, condition, query, result)
+  drawMap(facts, part('map'), 'Drawn in this browser from what it has read of the file since it was opened.', drawn.signal)
+}
 
 /** Run an action of the page, and show its error. */
 async function attempt(action) {
@@ -32,6 +43,7 @@ async function load(from) {
   part('about').hidden = true
   part('rows').tBodies[0].replaceChildren()
   part('rows').tHead.replaceChildren()
+  part('map').replaceChildren()
   file = await open(from)
   const { byteLength, bytes, requests } = file.source
   part('summary').textContent = `${counted(file.numRows, 'row')} in ${counted(byteLength, 'byte')}; opened with ` +
@@ -59,13 +71,16 @@ async function run() {
   let failure
   for (const literal of literals(value.value)) {
     try {
-      const { rows, report } = await file.scan({ where: [[column.value, operator.value, literal]], limit: MAX_ROWS })
+      const columns = [...new Set(file.columns.map(name => name.split('.')[0]))]
+      const query = { where: [[column.value, operator.value, literal]], columns }
+      const { rows, report, trace } = await file.scan({ ...query, limit: MAX_ROWS })
       const names = rows.length ? Object.keys(rows[0]) : []
       part('rows').tHead.replaceChildren(row(names, 'th'))
       part('rows').tBodies[0].replaceChildren(...rows.map(one => row(names.map(name => show(one[name])))))
       const by = report.prunedBy.map(({ index, rows: excluded }) => `${index} excluded ${excluded.toLocaleString()}`).join(', ')
       say(`${counted(report.rows.matched, 'matching row')}; read ${counted(report.bytes, 'byte')} in ${counted(report.requests, 'request')}` +
         `${by ? `; ${by} rows` : ''}${report.rows.matched > MAX_ROWS ? `; the first ${MAX_ROWS} are shown` : ''}`)
+      await draw(`${column.value} ${operator.value} ${value.value}`, query, { report, trace })
       return
     } catch (error) {
       if (!(error instanceof TypeError)) throw error

@@ -62,14 +62,6 @@ from intarsia.errors import (
     WriteError,
 )
 from intarsia.file import Ignored
-from intarsia.indexes.bloom_granule import BloomGranule
-from intarsia.indexes.distinct import Distinct
-from intarsia.indexes.histogram import Histogram
-from intarsia.indexes.hll import Hll
-from intarsia.indexes.ngram import Ngram
-from intarsia.indexes.rowmap import RowMap
-from intarsia.indexes.sample import Sample
-from intarsia.indexes.zonemap import ZoneMap
 from intarsia.lake.data_file import DataFile, FileSource
 from intarsia.lake.opening import open
 from intarsia.lake.prepared import PreparedQuery
@@ -113,9 +105,16 @@ if TYPE_CHECKING:
         PageIndex,
         RestoreReport,
         Statistics,
-        attach,
-        detach,
     )
+    from intarsia.embed.many import attach, detach
+    from intarsia.indexes.bloom_granule import BloomGranule
+    from intarsia.indexes.distinct import Distinct
+    from intarsia.indexes.histogram import Histogram
+    from intarsia.indexes.hll import Hll
+    from intarsia.indexes.ngram import Ngram
+    from intarsia.indexes.rowmap import RowMap
+    from intarsia.indexes.sample import Sample
+    from intarsia.indexes.zonemap import ZoneMap
     from intarsia.write import Writer, WriteReport, write_table
 
 __all__ = [
@@ -204,6 +203,14 @@ _LOADED_WHEN_USED = {
     "Advice": "intarsia.advice",
     "AttachReport": "intarsia.embed",
     "Bloom": "intarsia.embed",
+    "BloomGranule": "intarsia.indexes.bloom_granule",
+    "Distinct": "intarsia.indexes.distinct",
+    "Histogram": "intarsia.indexes.histogram",
+    "Hll": "intarsia.indexes.hll",
+    "Ngram": "intarsia.indexes.ngram",
+    "RowMap": "intarsia.indexes.rowmap",
+    "Sample": "intarsia.indexes.sample",
+    "ZoneMap": "intarsia.indexes.zonemap",
     "DetachReport": "intarsia.embed",
     "FileInspection": "intarsia.check.report",
     "IndexReport": "intarsia.embed",

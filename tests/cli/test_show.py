@@ -43,6 +43,29 @@ class TestInspect:
         document = json.loads(run("inspect", file, "--json").out)
         assert document == json.loads(json.dumps(ia.inspect(file).to_dict()))
 
+    def test_some_columns_and_row_groups(self, run, file):
+        chosen = ["--columns", "city,id", "--row-groups", "1"]
+        document = json.loads(run("inspect", file, *chosen, "--pages", "--json").out)
+        expected = ia.inspect(file, pages=True, columns=["id", "city"], row_groups=[1])
+        assert document == json.loads(json.dumps(expected.to_dict()))
+        assert document["num_row_groups"] == 2
+        ((group,), names) = document["row_groups"], [leaf["name"] for leaf in document["schema"]]
+        assert (group["ordinal"], names) == (1, ["id", "city"])
+        assert [chunk["offset"] is not None for chunk in group["columns"]] == [True, True]
+        out = run("inspect", file, *chosen).out
+        assert "2,000 rows in 2 row groups" in out
+        assert "row group 1: 1,000 rows" in out
+        assert "row group 0" not in out
+        assert "km" not in out
+        assert "more; use" not in out
+
+    def test_parts_that_do_not_exist(self, run, file):
+        assert run("inspect", file, "--columns", "town").code == 2
+        assert run("inspect", file, "--row-groups", "first").code == 2
+        outcome = run("inspect", file, "--row-groups", "0-2")
+        assert outcome.code == 1
+        assert "no row group 2" in outcome.err
+
     def test_many_row_groups(self, run, tmp_path):
         from tests.cli.trips import trips, write
 

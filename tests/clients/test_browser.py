@@ -10,6 +10,8 @@ from urllib.parse import urlencode
 
 import pytest
 
+import intarsia as ia
+from intarsia.amounts import size
 from tests.clients.reader import served, what_is_missing
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +33,7 @@ def page_of(server, tmp_path, **asked):
         capture_output=True, text=True, timeout=120, check=True,
     ).stdout  # fmt: skip
     parts = {}
-    for name in ("summary", "indexes", "status", "rows"):
+    for name in ("summary", "indexes", "status", "rows", "map"):
         inside = re.search(rf'<(\w+) id="{name}"[^>]*>(.*?)</\1>', found, re.DOTALL)[2]
         parts[name] = " ".join(re.sub(r"<[^>]*>", " ", inside).split())
     return parts
@@ -47,6 +49,30 @@ def test_a_condition_is_run(tmp_path):
         assert "distinct(dest):page 1,128 yes" in page["indexes"]
         assert re.match(r"1 matching row; read [\d,]+ bytes in \d requests?; .*\(dest\)", page["status"])
         assert re.match("id dest small .* 8614277 LEX 186", page["rows"])
+
+
+def file_columns(file):
+    return [lane.name for lane in file.lanes if lane.name != "dest"]
+
+
+def test_the_map_has_the_numbers_of_the_query(tmp_path):
+    """What the indexes excluded is what the status says; columns and matches are those of Intarsia."""
+    with served(ROOT) as server:
+        path = f"{FOLDER}/payloads-2/indexed.parquet"
+        page = page_of(server, tmp_path, url=path, column="dest", operator="=", value="LEX")
+    own = ia.open(f"{ROOT}{path}").scan("dest = 'LEX'").map().facts
+    shown = page["map"]
+    assert shown.startswith("dest = LEX indexed.parquet, 1,230 rows · select ")
+    assert f" {size(own.num_bytes)} were read: " in shown
+    left = re.findall(r"(\S+) excluded (\d+)", page["status"].replace("page index", "page_index"))
+    table = shown.split("What each index excluded")[1].replace("page index", "page_index")
+    for name, rows in left:
+        assert f" {name} dest {rows} " in table
+    (file,) = own.files
+    columns = shown.split("Pages by column")[1].split("Bytes by part")[0]
+    assert re.findall(r"(\w+) \d+(?: \d+)+(?= |$)", columns) == ["dest", *file_columns(file)]
+    assert file.num_matches == 1
+    assert "1 match" in shown
 
 
 def test_a_stale_file_says_so(tmp_path):

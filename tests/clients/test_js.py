@@ -32,6 +32,15 @@ def test_its_own_tests():
     assert "# pass 0" not in found.stdout
 
 
+def test_types_of_the_source():
+    """The JSDoc types of the reader, and of the example that uses its declared types."""
+    found = subprocess.run(
+        [CLIENT / "node_modules" / ".bin" / "tsc", "-p", CLIENT],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stdout[-5_000:]
+
+
 #: The types of columns, each with a function from a small integer to a value, in order.
 TYPES = {
     **{

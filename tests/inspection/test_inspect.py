@@ -10,15 +10,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from intarsia.check.inspection import inspect
-from intarsia.embed import PageIndex, attach, detach
-from intarsia.errors import CorruptFileError, UnsupportedFeatureError
+from intarsia.embed import Bloom, PageIndex, attach, detach
+from intarsia.errors import ColumnNotFoundError, CorruptFileError, IntarsiaError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
 from intarsia.format.footer import schema_leaves
 from intarsia.format.structs import SchemaElement
 from intarsia.indexes.distinct import Distinct
+from intarsia.indexes.zonemap import ZoneMap
 from intarsia.rows.values import human_value, json_value
 from intarsia.storage import LocalFile
-from tests.counting import arguments_of
+from tests.counting import arguments_of, python_calls
 
 
 @pytest.fixture
@@ -318,3 +319,92 @@ def test_ignored_metadata_of_the_corpus(corpus):
     assert "is NaN" in ignored("nan_in_stats.parquet")
     assert "is encrypted" in ignored("encrypt_columns_plaintext_footer.parquet.encrypted")
     assert "deprecated bounds" in ignored("fixed_length_decimal.parquet")
+
+
+# --- some columns and row groups ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def described(tmp_path):
+    path = tmp_path / "t.parquet"
+    rows = range(600)
+    table = pa.table(
+        {
+            "id": rows,
+            "word": [f"w{row % 7}" for row in rows],
+            "st": [{"x": row, "y": {"z": str(row)}} for row in rows],
+        }
+    )
+    pq.write_table(table, path, row_group_size=200, max_rows_per_page=50)
+    attach(path, [PageIndex(), Bloom("id"), Distinct("word"), ZoneMap("id")])
+    return path
+
+
+@pytest.mark.parametrize("row_groups", [None, [2], [2, 0, 2], []])
+@pytest.mark.parametrize("columns", [None, ["word"], ["st"], ["st.y.z", "id"], []])
+def test_a_part_is_described_as_in_the_whole(described, columns, row_groups):
+    whole = inspect(described, pages=True)
+    found = inspect(described, pages=True, columns=columns, row_groups=row_groups)
+    names = [leaf.name for leaf in whole.schema]
+    if columns is not None:
+        names = [name for name in names if any(f"{name}.".startswith(f"{one}.") for one in columns)]
+    assert [leaf.name for leaf in found.schema] == names
+    ordinals = sorted(set(range(3) if row_groups is None else row_groups))
+    assert [group.ordinal for group in found.row_groups] == ordinals
+    for group in found.row_groups:
+        expected = [chunk for chunk in whole.row_groups[group.ordinal].columns if chunk.column in names]
+        assert list(group.columns) == expected
+    entries = [entry for entry in whole.directory.entries if set(entry.columns) & set(names)]
+    assert list(found.directory.entries) == entries
+    assert (found.num_rows, found.num_row_groups) == (600, 3)
+    assert sum(vars(found.sizes).values()) == found.size_bytes
+    assert found.sizes.footer == whole.sizes.footer
+
+
+def test_offsets_are_those_of_pyarrow_and_of_the_bytes(described):
+    found, data = inspect(described, pages=True), described.read_bytes()
+    metadata = pq.read_metadata(described)
+    for group in found.row_groups:
+        for ordinal, chunk in enumerate(group.columns):
+            expected = metadata.row_group(group.ordinal).column(ordinal)
+            assert chunk.dictionary_page_offset == expected.dictionary_page_offset
+            assert chunk.data_page_offset == expected.data_page_offset == chunk.pages[0].offset
+            assert chunk.offset == (chunk.dictionary_page_offset or chunk.data_page_offset)
+            last = chunk.pages[-1]
+            assert last.offset + last.size_bytes == chunk.offset + chunk.compressed_bytes
+            assert found.directory.original_length <= chunk.column_index_offset < chunk.offset_index_offset
+            assert chunk.offset_index_offset + chunk.offset_index_bytes <= found.footer_offset
+    assert data[found.footer_offset :].endswith(b"PAR1")
+    assert len(data) - found.footer_offset == found.sizes.footer
+    original = data[: found.directory.original_length]
+    length = int.from_bytes(original[-8:-4], "little")
+    assert found.directory.original_footer_offset == len(original) - 8 - length
+
+
+def test_what_the_file_does_not_have(described):
+    with pytest.raises(ColumnNotFoundError) as caught:
+        inspect(described, columns=["wrod"])
+    assert tuple(caught.value.near) == ("word",)
+    for ordinal in (3, -1):
+        with pytest.raises(IntarsiaError) as error:
+            inspect(described, row_groups=[ordinal])
+        assert (error.value.reason, error.value.path) == ("no-such-row-group", str(described))
+
+
+def test_the_work_is_proportional_to_what_is_described(tmp_path):
+    """One of 1,000 columns in one of 100 row groups, and 10 times as many."""
+    path = tmp_path / "wide.parquet"
+    table = pa.table({f"c{ordinal}": np.arange(100) for ordinal in range(1000)})
+    pq.write_table(table, path, row_group_size=1, write_page_index=True, use_dictionary=False)
+
+    def cost(columns, row_groups):
+        found, calls = python_calls(lambda: inspect(path, columns=columns, row_groups=row_groups, pages=True))
+        assert [len(group.columns) for group in found.row_groups] == [len(columns)] * len(row_groups)
+        return calls
+
+    cost(["c1"], [0])  # imports
+    one, groups = cost(["c7"], [50]), cost(["c7"], range(20))
+    columns = cost([f"c{ordinal}" for ordinal in range(20)], [50])
+    assert (groups - one) / 19 < 270
+    assert (columns - one) / 19 < 680
+    assert one < 4_200  # the schema has 1,000 columns; 100,000 chunks would take 22 million calls

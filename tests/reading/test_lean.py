@@ -19,8 +19,8 @@ from tests.counting import python_calls
 ROWS = 100_000
 
 #: Python functions called by one lookup with a new `ia.open`, and with a table that has been queried before.
-COLD_CALLS = 4_760
-WARM_CALLS = 3_110
+COLD_CALLS = 3_020
+WARM_CALLS = 1_880
 
 
 @pytest.fixture(scope="module")

@@ -32,11 +32,41 @@ export interface Report {
   ignored: Record<string, string>
 }
 
+/** What a map of the query shows. */
+export interface Trace {
+  /** The indexes that excluded rows, in the order of use, and the rows that each left. */
+  steps: { index: string, column: string, left: Rows }[]
+  /** The rows that match, not limited. */
+  matches: Rows
+  /** The ranges of bytes that have been read since the file was opened. */
+  ranges: Rows
+}
+
+/** A data page of a column, or a chunk whose pages are not located: its first row, offset and size. */
+export interface Page {
+  start: number
+  offset: number
+  bytes: number
+}
+
+/** The column chunk of a leaf in a row group, and where its page index and its Bloom filter are. */
+export interface Chunk {
+  rowGroup: number
+  start: number
+  numRows: number
+  bytes: number
+  offsetIndex?: [start: number, stop: number]
+  columnIndex?: [start: number, stop: number]
+  bloomFilter?: [start: number, stop: number]
+}
+
 export interface EmbeddedIndex {
   name: string
   kind: string
   columns: string[]
   granularity: string | number
+  /** The offset of its blob; undefined if the payload is in the directory. */
+  offset?: number
   /** Bytes of its blob; 0 if the payload is in the directory. */
   bytes: number
   /** Whether conditions can use it. */
@@ -64,9 +94,19 @@ export class IndexedFile {
   /** The indexes that are not used, and why; `directory` if none is. */
   readonly ignored: ReadonlyMap<string, string>
   /** Read the rows that match. */
-  scan(query?: Query): Promise<{ rows: Record<string, any>[], report: Report }>
+  scan(query?: Query): Promise<{ rows: Record<string, any>[], report: Report, trace: Trace }>
   /** Find the rows that match. */
-  locate(where: Where[], columns?: string[]): Promise<{ rows: Rows, candidates: number, prunedBy: Report['prunedBy'] }>
+  locate(where: Where[], columns?: string[]): Promise<{ rows: Rows, candidates: number, prunedBy: Report['prunedBy'], steps: Trace['steps'] }>
+  /** The data pages of a leaf column; chunks without any of the rows, or without an OffsetIndex, are one page. */
+  pages(column: string, rows: Rows): Promise<Page[]>
+  /** The chunks of a leaf column in row groups with rows. */
+  chunks(column: string): Chunk[]
+  /** The offset of the footer. */
+  readonly footerStart: number
+  /** The first row of each row group, and the number of rows. */
+  readonly edges: number[]
+  /** The writer of the file, as its footer says. */
+  readonly createdBy: string
   /** The rows that one embedded index does not exclude; undefined if it does not decide the condition, or is ignored. */
   candidates(name: string, where: Where): Promise<Rows | undefined>
   /** The layout fingerprint. */

@@ -11,7 +11,7 @@ import { compressors } from 'hyparquet-compressors'
 import { Condition } from './condition.js'
 import { findDirectory, Payload } from './directory.js'
 import { fingerprint, Footer } from './footer.js'
-import { mightMatchBloom, mightMatchStatistics, pagesThatMightMatch, pageStarts } from './parquet.js'
+import { mightMatchBloom, mightMatchStatistics, pagesOf, pagesThatMightMatch, pageStarts } from './parquet.js'
 import { KINDS } from './payloads.js'
 import { count, intersect, merge } from './rows.js'
 import { blobSource, httpSource, Source } from './source.js'
@@ -75,6 +75,15 @@ export class IndexedFile {
     this.payloads = new Map()
   }
 
+  get footerStart() { return this.footer.start }
+  get edges() { return this.footer.edges }
+  get createdBy() { return this.footer.createdBy }
+
+  /** The chunks of a leaf column in row groups with rows. @param {string} name @returns {Chunk[]} */
+  chunks(name) {
+    return this.footer.chunks(this.footer.leaf(name))
+  }
+
   /** The layout fingerprint of the file. @returns {Promise<string>} */
   fingerprint() {
     return fingerprint(this.footer.raw)
@@ -84,7 +93,7 @@ export class IndexedFile {
   get indexes() {
     return (this.directory?.entries ?? []).map(entry => ({
       name: entry.name, kind: entry.kind, columns: entry.columns.map(path => path.join('.')), granularity: entry.granularity,
-      bytes: entry.length ?? 0, isUsed: this.isUsable(entry) && !this.ignored.has(entry.name), ignored: this.ignored.get(entry.name),
+      offset: entry.offset, bytes: entry.length ?? 0, isUsed: this.isUsable(entry) && !this.ignored.has(entry.name), ignored: this.ignored.get(entry.name),
     }))
   }
 
@@ -151,9 +160,11 @@ export class IndexedFile {
     for (const name of names) {
       if (!this.footer.leaves.some(leaf => leaf.path[0] === name)) throw new Error(`there is no column '${name}'; the columns are ${this.columns.join(', ')}`)
     }
-    const { rows, candidates, prunedBy } = await this.locate(where, names)
+    const { rows, candidates, prunedBy, steps } = await this.locate(where, names)
+    const found = await this.read(this.metadata, names, firstRows(rows, limit))
     return {
-      rows: await this.read(this.metadata, names, firstRows(rows, limit)),
+      rows: found,
+      trace: { steps, matches: rows, ranges: merge(source.kept.map(([start, data]) => [start, start + data.byteLength])) },
       report: {
         rows: { total: this.numRows, candidates, matched: count(rows) },
         bytes: source.bytes - before.bytes,
@@ -174,22 +185,27 @@ export class IndexedFile {
     const conditions = where.map(one => new Condition(this.footer, one))
     /** @type {{ index: string, rows: number }[]} */
     const prunedBy = []
+    /** @type {{ index: string, column: string, left: Rows }[]} */
+    const steps = []
     /** @type {Rows} */
     let rows = merge([[0, this.numRows]])
-    /** @param {string} index @param {Rows | undefined} found */
-    const narrow = (index, found) => {
+    /** @param {string} index @param {string} column @param {Rows | undefined} found */
+    const narrow = (index, column, found) => {
       const left = found ? intersect(rows, found) : rows
-      if (count(left) < count(rows)) prunedBy.push({ index, rows: count(rows) - count(left) })
+      if (count(left) < count(rows)) {
+        prunedBy.push({ index, rows: count(rows) - count(left) })
+        steps.push({ index, column, left })
+      }
       rows = left
     }
-    for (const condition of conditions) narrow('statistics', this.rowsByStatistics(condition))
+    for (const condition of conditions) narrow('statistics', condition.leaf.name, this.rowsByStatistics(condition))
     const read = [...columns, ...conditions.map(condition => condition.leaf.name)]
     for (const proof of conditions.flatMap(condition => this.proofs(condition)).sort((a, b) => a.bytes - b.bytes)) {
-      if (rows.length && proof.bytes < this.costOf(rows, read)) narrow(proof.name, await proof.ask(rows))
+      if (rows.length && proof.bytes < this.costOf(rows, read)) narrow(proof.name, proof.column, await proof.ask(rows))
     }
     const candidates = count(rows)
     for (const condition of conditions) rows = await this.matching(condition, rows)
-    return { rows, candidates, prunedBy }
+    return { rows, candidates, prunedBy, steps }
   }
 
   /** @param {Condition} condition @returns {Rows} */
@@ -207,13 +223,14 @@ export class IndexedFile {
    * The ways to exclude rows for a condition.
    *
    * @param {Condition} condition
-   * @returns {{ name: string, bytes: number, ask: (rows: Rows) => Promise<Rows | undefined> }[]}
+   * @returns {{ name: string, column: string, bytes: number, ask: (rows: Rows) => Promise<Rows | undefined> }[]}
    */
   proofs(condition) {
     const trust = new Trust(this.footer, condition.type, this.directory)
     const chunks = this.footer.chunks(condition.leaf)
     const proofs = (this.directory?.entries ?? []).filter(entry => this.applies(entry, condition)).map(entry => ({
       name: entry.name,
+      column: condition.leaf.name,
       bytes: entry.payload ? 0 : KINDS[entry.kind].isProbed ? Math.min(PROBE_BYTES, entry.length ?? 0) : entry.length ?? 0,
       ask: () => this.ask(entry, condition),
     }))
@@ -222,6 +239,7 @@ export class IndexedFile {
       if (!those.length || this.ignored.has(name)) return
       proofs.push({
         name,
+        column: condition.leaf.name,
         bytes: those.reduce((sum, chunk) => sum + bytes(chunk), 0),
         ask: async (/** @type {Rows | void} */ rows) => {
           const asked = those.filter(chunk => intersect(rows ?? [], [[chunk.start, chunk.start + chunk.numRows]]).length)
@@ -247,6 +265,19 @@ export class IndexedFile {
       )
     }
     return proofs
+  }
+
+  /**
+   * The data pages of a leaf column: first row, offset and bytes; a chunk without any of the rows, or without an
+   * OffsetIndex, is one page.
+   *
+   * @param {string} name
+   * @param {Rows} rows
+   * @returns {Promise<{ start: number, offset: number, bytes: number }[]>}
+   */
+  async pages(name, rows) {
+    const found = await Promise.all(this.footer.chunks(this.footer.leaf(name)).map(chunk => pagesOf(this.source, chunk, rows)))
+    return found.flat()
   }
 
   /** The bytes of the pages of some columns in some rows, estimated. @param {Rows} rows @param {string[]} names */

@@ -51,7 +51,22 @@ export async function pagesThatMightMatch(source, condition, chunk) {
 }
 
 /**
- * The first row of each page in the file. Chunks without one of the rows, or without an OffsetIndex, count as one page.
+ * The first row in the file, the offset and the size of each page. A chunk without one of the rows, or without an
+ * OffsetIndex, counts as one page.
+ *
+ * @param {Source} source
+ * @param {Chunk} chunk
+ * @param {Rows} rows
+ * @returns {Promise<{ start: number, offset: number, bytes: number }[]>}
+ */
+export async function pagesOf(source, { meta, start, numRows, offsetIndex, bytes }, rows) {
+  if (!offsetIndex || !intersect(rows, [[start, start + numRows]]).length) return [{ start, offset: Number(meta.field_11 || meta.field_9), bytes }]
+  const offsets = deserializeTCompactProtocol({ view: new DataView(await source.slice(...offsetIndex)), offset: 0 })
+  return offsets.field_1.map((/** @type {any} */ page) => ({ start: start + Number(page.field_3), offset: Number(page.field_1), bytes: page.field_2 }))
+}
+
+/**
+ * The first row of each page in the file; see `pagesOf`.
  *
  * @param {Source} source
  * @param {Chunk[]} chunks
@@ -59,10 +74,6 @@ export async function pagesThatMightMatch(source, condition, chunk) {
  * @returns {Promise<number[]>}
  */
 export async function pageStarts(source, chunks, rows) {
-  const starts = await Promise.all(chunks.map(async ({ start, numRows, offsetIndex }) => {
-    if (!offsetIndex || !intersect(rows, [[start, start + numRows]]).length) return [start]
-    const offsets = deserializeTCompactProtocol({ view: new DataView(await source.slice(...offsetIndex)), offset: 0 })
-    return offsets.field_1.map((/** @type {any} */ page) => start + Number(page.field_3))
-  }))
-  return starts.flat()
+  const pages = await Promise.all(chunks.map(chunk => pagesOf(source, chunk, rows)))
+  return pages.flat().map(page => page.start)
 }

@@ -20,13 +20,19 @@ def comparison_type(type_: pa.DataType) -> pa.DataType:
     """
     if isinstance(type_, pa.BaseExtensionType):
         return comparison_type(type_.storage_type)
-    if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
+    if isinstance(type_, (pa.DictionaryType, pa.RunEndEncodedType)):
         return comparison_type(type_.value_type)
-    if pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
-        return pa.string()
-    if pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_):
-        return pa.binary()
-    return type_
+    return _PLAIN.get(type_.id, type_)
+
+
+_PLAIN = {
+    large.id: plain
+    for plain, others in {
+        pa.string(): (pa.large_string(), pa.string_view()),
+        pa.binary(): (pa.large_binary(), pa.binary_view()),
+    }.items()
+    for large in others
+}
 
 
 def compares_alike(stored: pa.DataType, literal: pa.DataType) -> bool:

@@ -151,7 +151,10 @@ def own_rows(rows: Rows) -> Rows:
         owned = _own_chunks(rows, chunks)
         return rows if owned is chunks else pa.chunked_array(owned, type=rows.type)
     columns = rows.columns
-    owned = list(map(own_rows, columns))
+    owned = []
+    for column, nested in zip(columns, _nested(rows.schema), strict=True):
+        is_small = not nested and column.get_total_buffer_size() <= _MIN_BYTES
+        owned.append(column if is_small else own_rows(column))
     is_same = all(map(operator.is_, owned, columns))
     return rows if is_same else type(rows).from_arrays(owned, schema=rows.schema)
 
@@ -173,9 +176,10 @@ def to_batches(table: pa.Table, max_rows: int | None = None) -> Iterator[pa.Reco
         >>> [batch.column("place").offset for batch in to_batches(table, 2)]
         [0, 0]
     """
+    may_begin_later = any(_nested(table.schema))
     for batch in table.to_batches(max_rows):
         columns = batch.columns
-        begun = _begun(columns)
+        begun = _begun(columns) if may_begin_later else columns
         yield batch if begun is columns else pa.RecordBatch.from_arrays(begun, schema=batch.schema)
 
 
@@ -188,6 +192,11 @@ def needed_bytes(table: pa.Table) -> int:
         (1000032, 2032)
     """
     return int(sum(_needed_bytes(chunk) for column in table.columns for chunk in column.chunks))
+
+
+def _nested(schema: pa.Schema) -> list[bool]:
+    """Return for each column whether its type, or the storage of its type, has fields."""
+    return [bool(one.num_fields) or isinstance(one, pa.BaseExtensionType) for one in schema.types]
 
 
 def _own_chunks(column: pa.Array | pa.ChunkedArray, chunks: list[pa.Array]) -> list[pa.Array]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -26,8 +26,13 @@ from intarsia.check.report import (
     RowGroupInspection,
     SizeInspection,
 )
-from intarsia.embed.chunk import chunks_of
-from intarsia.errors import CorruptFileError, FormatError, IndexPayloadError
+from intarsia.errors import (
+    ColumnNotFoundError,
+    CorruptFileError,
+    FormatError,
+    IndexPayloadError,
+    IntarsiaError,
+)
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunks import UNKNOWN, dictionary_range, recorded_pages
 from intarsia.format import wkb
@@ -35,8 +40,8 @@ from intarsia.format.blob import DATAFUSION_HEADER_BYTES, DATAFUSION_KEY, parse_
 from intarsia.format.bloom import FilterLocation, blocks_of, estimated_distinct
 from intarsia.format.directory import Entry
 from intarsia.format.enums import BoundaryOrder, CompressionCodec, FieldRepetitionType, encoding_name
-from intarsia.format.footer import MAGIC, TRAILER_BYTES, Leaf
-from intarsia.format.structs import ColumnIndex, ColumnMetaData, RowGroup, Statistics
+from intarsia.format.footer import MAGIC, TRAILER_BYTES, Leaf, chunk_range
+from intarsia.format.structs import ColumnIndex, ColumnMetaData, Statistics
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.registry import find_index_class
 from intarsia.lake.discovery import find_files
@@ -45,13 +50,22 @@ from intarsia.storage import ByteSource, StorageOptions
 
 
 def inspect(
-    path: str | os.PathLike[str], *, pages: bool = False, storage_options: StorageOptions | None = None
+    path: str | os.PathLike[str],
+    *,
+    pages: bool = False,
+    columns: Sequence[str] | None = None,
+    row_groups: Sequence[int] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> FileInspection:
     """Describe a file by its footer and its indexes.
 
     Args:
         path: A file; local, or a URL.
         pages: Whether to list each page, and to estimate the contents of Bloom filters.
+        columns: The columns to describe, as dotted paths of leaves, or of structs for all leaves in them;
+            None for all. Embedded indexes of other columns are not described.
+        row_groups: The ordinals of the row groups to describe; None for all. The time is proportional to the
+            number of chunks that are described.
         storage_options: Options of the store of a URL, as for `intarsia.open`.
 
     Returns:
@@ -60,6 +74,8 @@ def inspect(
     Raises:
         CorruptFileError: If the file is not a Parquet file, or is damaged.
         UnsupportedFeatureError: If its footer is encrypted.
+        ColumnNotFoundError: If the file has no such column; the message suggests similar names.
+        IntarsiaError: If the file has no such row group.
         FileNotFoundError: If the path does not exist.
         IsADirectoryError: If the path is a folder.
         ObjectStoreError: If the store of a URL cannot be reached, refuses the request, or is unknown, or an
@@ -72,9 +88,42 @@ def inspect(
         >>> found = ia.inspect(path)
         >>> [(chunk.column, chunk.min, chunk.max) for chunk in found.row_groups[0].columns]
         [('city', 'Basel', 'Bern'), ('visitors', 3, 5)]
+        >>> (chunk,) = ia.inspect(path, columns=["city"], row_groups=[0]).row_groups[0].columns
+        >>> chunk.offset
+        4
     """
     with ParquetInput(open_source(path, storage_options)) as file, file.named_errors():
-        return _inspect(file, pages=pages)
+        return _inspect(file, _chosen_leaves(file, columns), _chosen_groups(file, row_groups), pages=pages)
+
+
+def _chosen_leaves(file: ParquetInput, columns: Sequence[str] | None) -> Sequence[Leaf]:
+    """Return the leaves that are described, in the order of the file."""
+    leaves = file.footer.leaves
+    if columns is None:
+        return leaves
+    under: dict[str, set[int]] = {}
+    for leaf in leaves:
+        for depth in range(1, len(leaf.path) + 1):
+            under.setdefault(".".join(leaf.path[:depth]), set()).add(leaf.ordinal)
+    for name in columns:
+        if name not in under:
+            raise ColumnNotFoundError(name, under)
+    return [leaves[ordinal] for ordinal in sorted(set().union(*(under[name] for name in columns)))]
+
+
+def _chosen_groups(file: ParquetInput, row_groups: Sequence[int] | None) -> Sequence[int]:
+    """Return the ordinals of the row groups that are described, ascending."""
+    total = len(file.footer.metadata.row_groups)
+    if row_groups is None:
+        return range(total)
+    for ordinal in row_groups:
+        if not 0 <= ordinal < total:
+            raise IntarsiaError(
+                f"{file.path}: there is no row group {ordinal}; the file has {total:,}, numbered from 0",
+                reason="no-such-row-group",
+                path=file.path,
+            )
+    return sorted(set(row_groups))
 
 
 def open_source(path: str | os.PathLike[str], storage_options: StorageOptions | None = None) -> ByteSource:
@@ -93,23 +142,24 @@ def open_source(path: str | os.PathLike[str], storage_options: StorageOptions | 
     return found[0].open()
 
 
-def _inspect(file: ParquetInput, *, pages: bool) -> FileInspection:
+def _inspect(
+    file: ParquetInput, leaves: Sequence[Leaf], groups: Sequence[int], *, pages: bool
+) -> FileInspection:
     footer = file.footer
-    groups = footer.metadata.row_groups
-    keys = list(_readable_chunks(file))
+    keys = list(_readable_chunks(file, leaves, groups))
     file.load_page_index(keys, keys)
-    directory = _inspect_directory(file)
+    directory = _inspect_directory(file, leaves)
     datafusion = find_datafusion_index(file)
-    row_groups = tuple(
-        _inspect_row_group(file, ordinal, group, pages=pages) for ordinal, group in enumerate(groups)
-    )
+    row_groups = tuple(_inspect_row_group(file, ordinal, leaves, pages=pages) for ordinal in groups)
     return FileInspection(
         path=file.path,
         size_bytes=footer.file_length,
         created_by=footer.created_by,
         num_rows=footer.num_rows,
-        sizes=_sizes(file, row_groups, directory, datafusion),
-        schema=tuple(_inspect_leaf(file, leaf) for leaf in footer.leaves),
+        num_row_groups=len(footer.metadata.row_groups),
+        footer_offset=footer.start,
+        sizes=_sizes(file, keys, row_groups, directory, datafusion),
+        schema=tuple(_inspect_leaf(file, leaf) for leaf in leaves),
         key_values={key.decode("utf-8", "replace"): len(value) for key, value in footer.key_values.items()},
         directory=directory,
         datafusion_index=datafusion,
@@ -118,9 +168,10 @@ def _inspect(file: ParquetInput, *, pages: bool) -> FileInspection:
     )
 
 
-def _readable_chunks(file: ParquetInput) -> Iterator[ChunkKey]:
+def _readable_chunks(file: ParquetInput, leaves: Sequence[Leaf], groups: Sequence[int]) -> Iterator[ChunkKey]:
     """Yield the chunks that are in this file and not encrypted."""
-    for key, chunk in chunks_of(file.footer):
+    for key in (ChunkKey(group, leaf.ordinal) for group in groups for leaf in leaves):
+        chunk = file.footer.chunk(key.row_group, file.footer.leaves[key.leaf])
         if chunk.meta_data is not None and chunk.crypto_metadata is None and not chunk.file_path:
             yield key
 
@@ -141,14 +192,14 @@ def _inspect_leaf(file: ParquetInput, leaf: Leaf) -> LeafInspection:
 
 
 def _inspect_row_group(
-    file: ParquetInput, ordinal: int, group: RowGroup, *, pages: bool
+    file: ParquetInput, ordinal: int, leaves: Sequence[Leaf], *, pages: bool
 ) -> RowGroupInspection:
-    leaves = file.footer.leaves
+    group, names = file.footer.metadata.row_groups[ordinal], file.footer.leaves
     columns = tuple(_inspect_chunk(file, ChunkKey(ordinal, leaf.ordinal), pages=pages) for leaf in leaves)
     sorted_by = tuple(
-        leaves[column.column_idx].name + (" DESC" if column.descending else "")
+        names[column.column_idx].name + (" DESC" if column.descending else "")
         for column in group.sorting_columns or ()
-        if 0 <= column.column_idx < len(leaves)
+        if 0 <= column.column_idx < len(names)
     )
     return RowGroupInspection(
         ordinal, group.num_rows, sum(column.compressed_bytes for column in columns), sorted_by, columns
@@ -189,6 +240,7 @@ def _inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkIn
     if locations is not None:
         counted, source = len(locations), "offset_index"
     codec = meta.codec
+    dictionary = dictionary_range(meta, locations)
     return ChunkInspection(
         column=leaf.name,
         codec=CompressionCodec(codec).name if codec in tuple(CompressionCodec) else f"unknown ({codec})",
@@ -196,6 +248,9 @@ def _inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkIn
         num_values=meta.num_values,
         compressed_bytes=meta.total_compressed_size,
         uncompressed_bytes=meta.total_uncompressed_size,
+        offset=chunk_range(meta)[0],
+        dictionary_page_offset=None if dictionary is None else dictionary.start,
+        data_page_offset=meta.data_page_offset,
         num_pages=None if counted == UNKNOWN else counted,
         num_pages_source=None if counted == UNKNOWN else source,
         null_count=statistics.null_count,
@@ -207,6 +262,8 @@ def _inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkIn
         bounds_reason=objection,
         has_column_index=index is not None,
         has_offset_index=locations is not None,
+        column_index_offset=chunk.column_index_offset,
+        offset_index_offset=chunk.offset_index_offset,
         column_index_bytes=chunk.column_index_length or 0,
         offset_index_bytes=chunk.offset_index_length or 0,
         boundary_order=None if index is None else BoundaryOrder(index.boundary_order).name.lower(),
@@ -324,7 +381,7 @@ def _estimate_bloom(bits: bytes) -> tuple[int, float]:
 # --- embedded indexes --------------------------------------------------------------------------------
 
 
-def _inspect_directory(file: ParquetInput) -> DirectoryInspection | None:
+def _inspect_directory(file: ParquetInput, leaves: Sequence[Leaf]) -> DirectoryInspection | None:
     found = file.found_directory
     if found is None:
         return None
@@ -332,9 +389,18 @@ def _inspect_directory(file: ParquetInput) -> DirectoryInspection | None:
         file.distrust("intarsia directory", found.reason, found.code)
     if found.directory is None:
         return DirectoryInspection(False, found.reason, None, ())
-    embedded = EmbeddedIndexes(file)
-    entries = tuple(_inspect_entry(file, embedded, entry, found.reason) for entry in found.directory.entries)
-    return DirectoryInspection(found.reason is None, found.reason, found.directory.original_length, entries)
+    embedded, paths = EmbeddedIndexes(file), {leaf.path for leaf in leaves}
+    described = [
+        entry
+        for entry in found.directory.entries
+        if len(leaves) == len(file.footer.leaves) or not paths.isdisjoint(entry.columns)
+    ]
+    entries = tuple(_inspect_entry(file, embedded, entry, found.reason) for entry in described)
+    length = found.directory.original_length
+    num_bytes = _original_footer_bytes(file, length) if found.reason is None else 0
+    return DirectoryInspection(
+        found.reason is None, found.reason, length, entries, length - num_bytes if num_bytes else None
+    )
 
 
 def _inspect_entry(
@@ -380,20 +446,22 @@ def find_datafusion_index(file: ParquetInput) -> DatafusionInspection | None:
 
 def _sizes(
     file: ParquetInput,
+    keys: Sequence[ChunkKey],
     row_groups: tuple[RowGroupInspection, ...],
     directory: DirectoryInspection | None,
     datafusion: DatafusionInspection | None,
 ) -> PartSizes:
     footer = file.footer
     chunks = [chunk for group in row_groups for chunk in group.columns]
-    dictionaries = sum(_dictionary_bytes(file, key) for key in _readable_chunks(file))
+    dictionaries = sum(_dictionary_bytes(file, key) for key in keys)
     embedded = datafusion.size_bytes if datafusion is not None else 0
     original_footer = 0
     if directory is not None and directory.is_trusted:
         embedded = sum(entry.size_bytes for entry in directory.entries if entry.offset is not None)
         if datafusion is not None and datafusion.offset < (directory.original_length or 0):
             embedded += datafusion.size_bytes
-        original_footer = _original_footer_bytes(file, directory.original_length or 0)
+        offset = directory.original_footer_offset
+        original_footer = 0 if offset is None else (directory.original_length or 0) - offset
     filters = {chunk.bloom_filter for chunk in chunks if chunk.bloom_filter is not None}
     sizes = PartSizes(
         data=sum(chunk.compressed_bytes for chunk in chunks) - dictionaries,

@@ -37,6 +37,8 @@ class LeafInspection:
 class PartSizes:
     """The sizes of a file's parts in bytes; their sum is the file's length.
 
+    If only some columns or row groups are described, all others are in `other`.
+
     Attributes:
         data: Data pages (including dictionary pages whose location is unknown).
         dictionary_pages: Dictionary pages.
@@ -146,6 +148,9 @@ class ChunkInspection:
         num_values: Number of values, including nulls.
         compressed_bytes: Size in the file.
         uncompressed_bytes: Size when decompressed.
+        offset: Byte offset of its first page; None if it is encrypted or in another file.
+        dictionary_page_offset: Byte offset of its dictionary page; None without one, or if unknown.
+        data_page_offset: Byte offset of its first data page, as the footer says.
         num_pages: Number of data pages; None if unknown.
         num_pages_source: ``"offset_index"`` or ``"encoding_stats"``; None if the number is unknown.
         null_count: Number of nulls according to the statistics.
@@ -157,6 +162,8 @@ class ChunkInspection:
         bounds_reason: Why scans ignore these bounds; None if they use them, or without bounds.
         has_column_index: Whether the chunk has a trusted ColumnIndex.
         has_offset_index: Whether the chunk has a trusted OffsetIndex.
+        column_index_offset: Byte offset of the ColumnIndex; None without one.
+        offset_index_offset: Byte offset of the OffsetIndex; None without one.
         column_index_bytes: Size of the ColumnIndex.
         offset_index_bytes: Size of the OffsetIndex.
         boundary_order: ``"unordered"``, ``"ascending"`` or ``"descending"`` according to the ColumnIndex.
@@ -173,6 +180,9 @@ class ChunkInspection:
     num_values: int
     compressed_bytes: int
     uncompressed_bytes: int
+    offset: int | None = None
+    dictionary_page_offset: int | None = None
+    data_page_offset: int | None = None
     num_pages: int | None = None
     num_pages_source: str | None = None
     null_count: int | None = None
@@ -184,6 +194,8 @@ class ChunkInspection:
     bounds_reason: str | None = None
     has_column_index: bool = False
     has_offset_index: bool = False
+    column_index_offset: int | None = None
+    offset_index_offset: int | None = None
     column_index_bytes: int = 0
     offset_index_bytes: int = 0
     boundary_order: str | None = None
@@ -253,12 +265,14 @@ class DirectoryInspection:
         reason: Why it is ignored; None if it belongs to this file.
         original_length: Length of the original file; None if the directory is damaged.
         entries: The embedded indexes, including those of another file's directory.
+        original_footer_offset: Byte offset of the footer of the original file; None if it is not there.
     """
 
     is_trusted: bool
     reason: str | None
     original_length: int | None
     entries: tuple[EntryInspection, ...]
+    original_footer_offset: int | None = None
 
 
 @dataclass(frozen=True)
@@ -291,12 +305,14 @@ class FileInspection:
         size_bytes: Its length.
         created_by: The writer according to the footer; None if not stated.
         num_rows: Number of rows.
+        num_row_groups: Number of row groups, described or not.
+        footer_offset: Byte offset of the footer.
         sizes: The sizes of its parts.
-        schema: The leaves of its schema.
+        schema: The leaves of its schema that are described.
         key_values: Keys of the footer's key/value metadata, and the size of each value in bytes.
         directory: The directory of embedded indexes; None if there is none.
         datafusion_index: Distinct values in DataFusion's form; None if there are none.
-        row_groups: The row groups.
+        row_groups: The row groups that are described.
         ignored: Indexes that are ignored, and why.
     """
 
@@ -304,6 +320,8 @@ class FileInspection:
     size_bytes: int
     created_by: str
     num_rows: int
+    num_row_groups: int
+    footer_offset: int
     sizes: PartSizes
     schema: tuple[LeafInspection, ...]
     key_values: Mapping[str, int]
@@ -313,7 +331,7 @@ class FileInspection:
     ignored: tuple[Ignored, ...]
 
     def __str__(self) -> str:
-        rows, groups = count(self.num_rows, "row"), count(len(self.row_groups), "row group")
+        rows, groups = count(self.num_rows, "row"), count(self.num_row_groups, "row group")
         entries = self.directory.entries if self.directory is not None else ()
         indexes = f"; embedded {', '.join(entry.name for entry in entries)}" if entries else ""
         ignored = f"; ignored {', '.join(note.index for note in self.ignored)}" if self.ignored else ""

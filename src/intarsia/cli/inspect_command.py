@@ -24,7 +24,7 @@ from intarsia.cli.jobs import (
     show_failures,
     until_interrupted,
 )
-from intarsia.cli.options import Count, parse_storage_options
+from intarsia.cli.options import ColumnNames, Count, parse_ordinals, parse_storage_options
 from intarsia.cli.terminal import (
     ShowDone,
     dim,
@@ -65,6 +65,8 @@ _ENCODINGS = {
 def inspect(
     path: list[str],
     pages: bool = False,
+    columns: ColumnNames = None,
+    row_groups: list[str] | None = None,
     storage_option: list[str] | None = None,
     json: bool = False,
 ) -> None:
@@ -75,9 +77,12 @@ def inspect(
 
     Options:
         --pages: List all row groups and pages, and estimate the contents of Bloom filters.
+        --columns COLUMNS: Describe only these columns, such as 'dest,origin'; a struct has all its leaves.
+        --row-groups NUMBERS: Describe only these row groups, such as '0,5,10-20'.
 
     Examples:
         intarsia inspect flights.parquet
+        intarsia inspect flights.parquet --columns dest --row-groups 0 --pages
         intarsia inspect flights.parquet --pages | less
         intarsia inspect flights.parquet --json | jq .sizes
         intarsia inspect lake/ --json | jq -r '.[] | [.path, .num_rows] | @tsv'
@@ -87,11 +92,12 @@ def inspect(
     from intarsia.storage import local_path
 
     options = parse_storage_options(storage_option)
+    groups = parse_ordinals(row_groups, "--row-groups")
     listed = find(path, options)
     files = listed.paths
 
     def inspect_one(file: str) -> FileInspection:
-        return inspect_file(file, pages=pages, storage_options=options)
+        return inspect_file(file, pages=pages, columns=columns, row_groups=groups, storage_options=options)
 
     def show_one(file: str) -> None:
         show(_parts(inspect_one(file), pages=pages))
@@ -115,7 +121,7 @@ def inspect(
 
 def _parts(inspection: FileInspection, *, pages: bool) -> Iterator[RenderableType]:
     yield line(inspection.path, style="bold")
-    groups = len(inspection.row_groups)
+    groups, described = inspection.num_row_groups, len(inspection.row_groups)
     yield line(
         f"{count(inspection.num_rows, 'row')} in {count(groups, 'row group')}, "
         f"{size(inspection.size_bytes)}, "
@@ -138,10 +144,11 @@ def _parts(inspection: FileInspection, *, pages: bool) -> Iterator[RenderableTyp
         if pages:
             yield from _value_sizes(group)
             yield from _pages(group)
-    if len(shown) < groups:
+    if len(shown) < described:
         yield line()
         yield line(
-            f"and {count(groups - len(shown), 'row group')} more; use --pages or --json for all", style="dim"
+            f"and {count(described - len(shown), 'row group')} more; use --pages or --json for all",
+            style="dim",
         )
     for note in inspection.ignored:
         yield line(f"ignored: {note.index}: {note.reason}", style="yellow")

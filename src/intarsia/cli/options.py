@@ -256,6 +256,27 @@ def parse_size(text: str | int) -> int:
     return num_bytes
 
 
+def parse_ordinals(given: Sequence[str] | None, option: str) -> list[int] | None:
+    """Parse numbers and ranges.
+
+    Example:
+        >>> parse_ordinals(["0,5", "10-12"], "--row-groups")
+        [0, 5, 10, 11, 12]
+
+    Raises:
+        UsageError: If the text has another form.
+    """
+    found: list[int] = []
+    for text in split_names(given, option) or ():
+        match = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", text)
+        if match is None:
+            raise UsageError(
+                f"{option}: {text!r} is not a number or a range, such as 0 or 10-20", reason="invalid-number"
+            )
+        found += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return found if given else None
+
+
 ColumnNames = Annotated[list[str] | None, {"callback": names_of}]
 Size = Annotated[int, {"parser": parse_size, "show_default": False}]
 MinSize = Annotated[int | None, {"parser": parse_size}]

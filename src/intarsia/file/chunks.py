@@ -311,7 +311,7 @@ def plan_chunk(
             return ChunkPlan(
                 leaf,
                 tuple(merged),
-                int(sizes.sum()),
+                int(np.add.reduce(sizes)),
                 (sizes.cumsum() - sizes).tolist(),
                 chosen.num_rows,
                 chosen.covered,

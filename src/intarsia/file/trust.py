@@ -32,7 +32,7 @@ _BYTES = (Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY)
 KNOWN_ORDERS = ("TYPE_ORDER", "IEEE_754_TOTAL_ORDER", "INT96_TIMESTAMP_ORDER")
 
 
-class Claim(Enum):
+class Claim(str, Enum):  # a text's hash, unlike an enum's, is computed in C
     """A claim of metadata about data."""
 
     BOUNDS = "min_value and max_value enclose the values"

@@ -16,6 +16,9 @@ from intarsia.format import thrift
 from intarsia.format.enums import BoundaryOrder
 from intarsia.format.structs import ColumnIndex, Empty, OffsetIndex
 
+# without the Python functions behind numpy's methods `any`, `max` and `min`
+_any, _max, _min = np.logical_or.reduce, np.maximum.reduce, np.minimum.reduce
+
 #: A varint of more bytes might not fit into a signed 64-bit number.
 _MAX_BYTES = 9
 
@@ -42,7 +45,7 @@ def decode_varints(
     """
     # numbers take at most `_MAX_BYTES` each, so the bytes after that are irrelevant
     raw = np.frombuffer(data, np.uint8, min(len(data) - offset, count * _MAX_BYTES), offset)
-    ends = np.flatnonzero(raw < 0x80)
+    ends = (raw < 0x80).nonzero()[0]
     if len(ends) < count:
         return None
     ends = ends[:count]
@@ -50,7 +53,7 @@ def decode_varints(
     starts[0] = 0
     np.add(ends[:-1], 1, out=starts[1:])
     lengths = ends - starts + 1
-    if lengths.max() > _MAX_BYTES:
+    if _max(lengths) > _MAX_BYTES:
         return None
     used = int(ends[-1]) + 1
     shifts = (np.arange(used) - np.repeat(starts, lengths)) * 7  # the lowest seven bits come first
@@ -136,7 +139,8 @@ def _decode(bodies: list[_Body], tables: list[LocationTable | None]) -> None:
     """Decode OffsetIndexes together, and set the tables of those that have the usual form."""
     # no varint spans two bodies, because each body ends with the last byte of a varint
     joined = b"".join([body.data for body in bodies])
-    found = decode_varints(joined, 0, int((np.frombuffer(joined, np.uint8) < 0x80).sum())) if bodies else None
+    count = int(np.count_nonzero(np.frombuffer(joined, np.uint8) < 0x80))
+    found = decode_varints(joined, 0, count) if bodies else None
     if found is None:
         for body in bodies if len(bodies) > 1 else ():
             _decode([body], tables)
@@ -151,12 +155,12 @@ def _decode(bodies: list[_Body], tables: list[LocationTable | None]) -> None:
             continue
         framed = numbers[start:end].reshape(-1, _NUMBERS_PER_LOCATION)
         lengths = num_bytes[start:end].reshape(-1, _NUMBERS_PER_LOCATION)
-        if (framed[:, ::2] != _LOCATION_FRAME).any() or (lengths[:, ::2] != 1).any():
+        if _any(framed[:, ::2] != _LOCATION_FRAME, None) or _any(lengths[:, ::2] != 1, None):
             continue
         table = zigzag(framed[:, 1::2])
         sizes = table[:, 1]
         rest = int(byte_edges[end]) - body_start  # the bytes after the locations
-        if sizes.max() > _INT32_MAX or sizes.min() < -_INT32_MAX:
+        if _max(sizes) > _INT32_MAX or _min(sizes) < -_INT32_MAX:
             continue
         with contextlib.suppress(CorruptFileError):  # else they are not further fields and the struct's end
             if body.data[rest:] != b"\0":
@@ -233,9 +237,9 @@ def parse_offset_index(
 
     if not len(offsets):
         raise refuse("no-pages", "it has no pages")
-    if sizes.min() <= 0:
+    if _min(sizes) <= 0:
         raise refuse("empty-page", "a page has no bytes")
-    if offsets.min() < chunk_start or offsets.max() >= chunk_stop:
+    if _min(offsets) < chunk_start or _max(offsets) >= chunk_stop:
         raise refuse(
             "page-outside-chunk", f"a page starts outside the chunk at bytes {chunk_start} to {chunk_stop}"
         )
@@ -245,11 +249,11 @@ def parse_offset_index(
             "page-outside-chunk",
             f"pages at bytes {offsets[0]} to {ends[-1]} exceed the chunk at {chunk_start} to {chunk_stop}",
         )
-    if (offsets[1:] < ends[:-1]).any():
+    if _any(offsets[1:] < ends[:-1]):
         raise refuse("pages-overlap", "pages overlap or are out of order")
     if row_starts[0] != 0:
         raise refuse("first-row-not-zero", f"the first page starts at row {row_starts[0]}")
-    if (row_starts[1:] <= row_starts[:-1]).any():
+    if _any(row_starts[1:] <= row_starts[:-1]):
         raise refuse(
             "rows-not-ascending",
             "first_row_index is not ascending (because of an empty page, or pages that start within a row)",

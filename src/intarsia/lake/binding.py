@@ -206,9 +206,10 @@ class TableBinder:
         refuse_repeated(here, {path[0] for path in self._wanted}, file_path)
         if names is not None:
             refuse_repeated(names.own, {names.path(path)[0] for path in self._wanted}, file_path)
-        missing = {path: self._paths[path] for path in self._wanted if type_at(here, path) is None}
-        bound = self._bound
-        is_same = here.equals(definition.schema) and schema.variants == definition.variants
+        bound, has_all = self._bound, here.equals(definition.schema)
+        is_same = has_all and schema.variants == definition.variants
+        wanted = () if has_all else self._wanted
+        missing = {path: self._paths[path] for path in wanted if type_at(here, path) is None}
         if self.predicate is not None and not is_same:
             try:
                 bound = _bind_leaves(self.predicate, self.view(here), schema.variants)

@@ -34,7 +34,7 @@ def file_facts(file: ParquetInput, name: str, traced: TracedRows, num_lanes: int
     """
     pages = Lanes(file, traced, num_lanes)
     lanes = [pages.lane(leaf) for leaf in file.footer.leaves]
-    reads = merged(traced.reads)
+    reads = merged(pages.reads)
     directory = file.metadata.directory
     num_rows = file.footer.num_rows
     return FilePages(
@@ -58,7 +58,7 @@ def file_facts(file: ParquetInput, name: str, traced: TracedRows, num_lanes: int
         ),
         reads=_flat(RowSelection(*reads.T)),
         num_read=int((reads[:, 1] - reads[:, 0]).sum()),
-        num_requests=len(traced.reads),
+        num_requests=0 if traced.reads is None else len(traced.reads),
         original_bytes=None if directory is None else directory.original_length,
         least_bytes=pages.least_bytes,
         columns_bytes=sum(lane.num_bytes or 0 for lane in lanes if lane.role),

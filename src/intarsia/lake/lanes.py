@@ -65,7 +65,8 @@ class TracedRows:
         answered: The rows that were summarized from indexes.
         matches: The matching rows; None if they are unknown.
         num_matches: Their number; None if it is unknown.
-        reads: The ranges of bytes that were read, one row each.
+        reads: The ranges of bytes that were read, one row each; None for a plan, which reads the pages that
+            it has not excluded.
         selects_values: Whether the values of the result's columns were returned, not only summarized.
     """
 
@@ -77,7 +78,7 @@ class TracedRows:
     answered: Sequence[PruneStep]
     matches: RowSelection | None
     num_matches: int | None
-    reads: Int64s
+    reads: Int64s | None
     selects_values: bool
 
 
@@ -99,7 +100,8 @@ class Lanes:
         self._read = _ReadPages(query.pages, traced.first_group, len(self._edges) - 1)
         self.described = self._cheap(file.footer.leaves) or self.wanted
         self._load()
-        self._least: int | None = 0 if traced.matches is not None and traced.selects_values else None
+        self._planned = [np.zeros((0, 2), dtype=np.int64)]
+        self.least_bytes: int | None = 0 if traced.matches is not None and traced.selects_values else None
 
     @property
     def wanted_ordinals(self) -> list[int]:
@@ -107,9 +109,10 @@ class Lanes:
         return [leaf.ordinal for leaf in self._leaves]
 
     @property
-    def least_bytes(self) -> int | None:
-        """The size of the pages of the result with matching rows, when all lanes have been described."""
-        return self._least
+    def reads(self) -> Int64s:
+        """The ranges that were read, or those that a plan reads, when all lanes have been described."""
+        reads = self._traced.reads
+        return np.concatenate(self._planned) if reads is None else reads
 
     def _cheap(self, leaves: Sequence[Leaf]) -> set[int]:
         """Return the ordinals of leaves if they do not have too many chunks."""
@@ -129,7 +132,7 @@ class Lanes:
     def states(self) -> list[State]:
         """The states of pages, by number."""
         found = {
-            READ: State("read", "read"),
+            READ: State("read", "read" if self._traced.reads is not None else "to read"),
             PROVEN: State("proven", "proven by an index, not read"),
             UNNEEDED: State("unneeded", "not needed"),
         }
@@ -215,10 +218,12 @@ class Lanes:
         start, offset, size, pages = (np.concatenate(one) for one in (starts, offsets, sizes, num_pages))
         stops = np.r_[start[1:], self._edges[-1:]]
         state = self._states_of(leaf, start, stops, np.array(is_read))
+        if self._traced.reads is None:
+            self._plan(outlines, keys, offset, size, state == READ)
         matches = self._traced.matches
         hits = None if matches is None else matches.count_between(np.r_[start, stops[-1:]])
-        if hits is not None and self._least is not None and leaf.ordinal in self._shown:
-            self._least += int(size[hits > 0].sum()) + self._dictionary_bytes(outlines, keys, hits)
+        if hits is not None and self.least_bytes is not None and leaf.ordinal in self._shown:
+            self.least_bytes += int(size[hits > 0].sum()) + self._dictionary_bytes(outlines, keys, hits)
         by_state = np.bincount(state, np.maximum(pages, 0), minlength=len(self.states)).astype(int).tolist()
         groups = self._merged(start, state)
         return self._described(leaf, keys, groups, start, state, offset, size, pages, hits), by_state
@@ -238,10 +243,24 @@ class Lanes:
         state[is_read] = READ
         return state
 
+    def _plan(
+        self,
+        outlines: ChunkOutlines,
+        keys: Sequence[tuple[ChunkKey, int]],
+        offset: Int64s,
+        size: Int64s,
+        is_read: Bools,
+    ) -> None:
+        """Add the pages of a column that are read, and their dictionary pages, to the ranges of the plan."""
+        groups = _groups_of(keys, is_read)
+        before = np.stack([outlines.starts[groups], outlines.first_pages[groups]], axis=1)
+        pages = np.stack([offset[is_read], (offset + size)[is_read]], axis=1)
+        self._planned += [pages, before[before[:, 1] > before[:, 0]]]
+
     def _dictionary_bytes(
         self, outlines: ChunkOutlines, keys: Sequence[tuple[ChunkKey, int]], hits: Int64s
     ) -> int:
-        groups = np.unique([keys[at][0].row_group for at in np.flatnonzero(hits).tolist()]).astype(np.int64)
+        groups = _groups_of(keys, hits > 0)
         before = (outlines.first_pages - outlines.starts)[groups]
         return int(np.maximum(before, 0).sum())
 
@@ -361,6 +380,11 @@ class _ReadPages:
         if self._whole[key.leaf][key.row_group]:
             return True
         return self._parts.get(ChunkKey(key.row_group + self._first, key.leaf), False)
+
+
+def _groups_of(keys: Sequence[tuple[ChunkKey, int]], chosen: Bools) -> Int64s:
+    """Return the row groups of some pages."""
+    return np.unique([keys[at][0].row_group for at in np.flatnonzero(chosen).tolist()]).astype(np.int64)
 
 
 def joined_steps(steps: Sequence[PruneStep]) -> list[PruneStep]:

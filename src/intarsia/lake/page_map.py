@@ -31,7 +31,6 @@ from intarsia.picture.facts import (
     look_of,
     name_of,
 )
-from intarsia.predicate import Predicate
 from intarsia.read.file_plan import JoinedRows
 from intarsia.read.hint import Hints
 from intarsia.read.report import ScanReport
@@ -53,7 +52,7 @@ MAX_NAMES = 3_000
 
 def page_map(
     table: TableFiles,
-    where: Predicate | None,
+    where: str,
     columns: Sequence[str] | None,
     trace: QueryTrace,
     report: ScanReport,
@@ -62,15 +61,16 @@ def page_map(
 
     Args:
         table: The table of the query.
-        where: Its condition.
+        where: Its condition; empty for all rows.
         columns: The columns of its rows; None for all.
         trace: Its trace.
         report: Its report.
 
     Raises:
-        ValueError: If the query returned neither rows nor aggregates.
+        ValueError: If the query was run, and returned neither rows nor aggregates.
         ReplacedWhileReadError: If a file was replaced since the query read it.
     """
+    is_plan = report.bytes_planned is not None
     if trace.aggregates is not None:
         values = {
             f"{function}({name})": value
@@ -78,17 +78,19 @@ def page_map(
             for function, value in found.items()
         }
         select, result = ", ".join(values), ", ".join(f"{name} = {value}" for name, value in values.items())
-    elif trace.num_rows is not None:
-        select, result = "*" if columns is None else ", ".join(columns), count(trace.num_rows, "row")
+    elif trace.num_rows is not None or is_plan:
+        select = "*" if columns is None else ", ".join(columns)
+        result = f"{count(report.rows_candidate, 'row')} might match"
+        result = result if trace.num_rows is None else count(trace.num_rows, "row")
     else:
         raise ValueError("only scans that returned rows or aggregates can be drawn; call map() of a scan")
     selects_values = trace.aggregates is None
-    traced = _Traced(table, trace, selects_values=selects_values)
+    traced = _Traced(table, trace, selects_values=selects_values, is_plan=is_plan)
     shown = traced.shown()
     num_lanes = sum(map(traced.num_lanes, shown))
     drawn = [traced.drawn(ordinal, num_lanes) for ordinal in shown]
     least = None
-    if selects_values and trace.has_matches and where is not None and len(traced.opened) <= MAX_LEAST:
+    if selects_values and trace.has_matches and where and len(traced.opened) <= MAX_LEAST:
         others = (traced.drawn(ordinal, num_lanes) for ordinal in traced.opened[len(shown) :])
         sizes = [one.least_bytes for one in (*drawn, *others)]
         least = sum(one for one in sizes if one is not None)
@@ -96,12 +98,13 @@ def page_map(
     return PageMap(
         QueryFacts(
             title=os.path.basename((table.root or table.name).rstrip("/")) or table.name,
-            where="" if where is None else str(where),
+            where=where,
             select=select,
             result=result,
             report=report.to_dict(),
             num_bytes=int(table.file_bytes.sum()),
-            num_read=report.bytes_read,
+            is_plan=is_plan,
+            num_read=report.bytes_read if report.bytes_planned is None else report.bytes_planned,
             num_requests=report.requests,
             least_bytes=least,
             columns_bytes=drawn[0].columns_bytes if drawn and not is_lake else None,
@@ -125,13 +128,15 @@ def _advice(table: TableFiles, trace: QueryTrace) -> str:
 class _Traced:
     """The files of a trace, by ordinal in the table."""
 
-    def __init__(self, table: TableFiles, trace: QueryTrace, *, selects_values: bool) -> None:
+    def __init__(self, table: TableFiles, trace: QueryTrace, *, selects_values: bool, is_plan: bool) -> None:
         self._table = table
         self._trace = trace
         self._selects_values = selects_values
+        self._is_plan = is_plan
+        unneeded = State("unneeded", "not opened: the rows before it suffice")
         self._states = [
-            State("unneeded", "not opened: the rows before it suffice"),
-            State("read", "read"),
+            State("read", "not planned: to read as a whole") if is_plan else unneeded,
+            State("read", "to read" if is_plan else "read"),
             State("vain", "read, but no row matches"),
             State("proven", "only metadata was read"),
             State("proven", "answered by an index, not opened"),
@@ -240,7 +245,7 @@ class _Traced:
             answered=rows.steps(traced.answered),
             matches=matches if query.predicate is not None else None,
             num_matches=None if matches is None else matches.num_rows,
-            reads=reads,
+            reads=None if self._is_plan else reads,
             selects_values=self._selects_values,
         )
 

@@ -589,4 +589,4 @@ def _draw(
 ) -> PageMap:
     from intarsia.lake.page_map import page_map
 
-    return page_map(table, where, columns, trace, report)
+    return page_map(table, "" if where is None else str(where), columns, trace, report)

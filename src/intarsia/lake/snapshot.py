@@ -164,10 +164,13 @@ class Snapshot:
 
     # --- the run -----------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self) -> contextlib.AbstractContextManager[None]:
         """Count the reads within the block, and end it at the deadline."""
-        with applied(self._deadline), self.reads.counting():
+        return self.reads.counting() if self._deadline is None else self._running_until(self._deadline)
+
+    @contextlib.contextmanager
+    def _running_until(self, deadline: Deadline) -> Iterator[None]:
+        with applied(deadline), self.reads.counting():
             yield
 
     def in_steps(self, items: Generator[_Item, None, None]) -> Generator[_Item, None, None]:

@@ -272,8 +272,9 @@ class QueryFacts:
         select: The columns or the aggregates.
         result: The result in a few words.
         report: The report, as `ScanReport.to_dict` returns it.
+        is_plan: Whether the query was planned and not run: what is read will be read at most.
         num_bytes: The size of all files in bytes.
-        num_read: The number of bytes that were read.
+        num_read: The number of bytes that were read; of a plan, without those that were read to plan.
         num_requests: The number of requests.
         least_bytes: The size of the pages of the result with matching rows; None if it is unknown.
         columns_bytes: The size of the columns of the query; None for several files.
@@ -287,6 +288,7 @@ class QueryFacts:
     select: str
     result: str
     report: dict[str, Any]
+    is_plan: bool
     num_bytes: int
     num_read: int
     num_requests: int

@@ -106,8 +106,11 @@ def draw_query(facts: QueryFacts) -> str:
 def sentence(facts: QueryFacts) -> str:
     """Return in one line how much of the table was read."""
     least = f"; {size(facts.least_bytes)} have the result" if facts.least_bytes else ""
+    part = share(facts.num_read, facts.num_bytes)
+    if facts.is_plan:
+        return f"to read from {facts.title}: {part}"
     requests = count(facts.num_requests, "request")
-    return f"read from {facts.title}: {share(facts.num_read, facts.num_bytes)}, in {requests}{least}"
+    return f"read from {facts.title}: {part}, in {requests}{least}"
 
 
 def share(num_read: int, num_bytes: int) -> str:

@@ -40,12 +40,12 @@ from intarsia.predicate.nodes import (
     render_call,
     render_column,
 )
-from intarsia.predicate.pattern import Skeleton
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from intarsia.predicate.columns import Column
+    from intarsia.predicate.pattern import Skeleton
 
 
 Path: TypeAlias = tuple[str, ...]

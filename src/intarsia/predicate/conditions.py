@@ -34,7 +34,6 @@ from intarsia.predicate.coercion import LocatedLiteral, locate, locate_list
 from intarsia.predicate.columns import Column
 from intarsia.predicate.literals import plain, render_literal
 from intarsia.predicate.nodes import OPPOSITE, Comparison, In, IsNull, Like, Op, RegexpLike
-from intarsia.predicate.pattern import check_regex, parse_pattern, skeleton_of
 
 #: No row matches.
 NOTHING: Final = BoundConstant(False)
@@ -130,6 +129,8 @@ def bind_in(node: In, column: Column, *, negated: bool) -> Bound:
 
 def _bind_like(node: Like, column: Column, negated: bool) -> Bound:
     """Bind a LIKE to its column: as ``=``, as a prefix, or as a pattern."""
+    from intarsia.predicate.pattern import parse_pattern, skeleton_of  # its expressions take 10 ms to compile
+
     _require_string(column, "LIKE")
     pattern = parse_pattern(node)
     for part in pattern.parts:
@@ -157,6 +158,8 @@ def _bind_like(node: Like, column: Column, negated: bool) -> Bound:
 
 def _bind_regexp_like(node: RegexpLike, column: Column, negated: bool) -> Bound:
     """Bind a regular expression to its column: as a prefix, or as a pattern."""
+    from intarsia.predicate.pattern import check_regex, skeleton_of
+
     _require_string(column, "a regular expression")
     locate(column, node.regex)  # raises if the text has no UTF-8 form
     check_regex(node)

@@ -161,9 +161,9 @@ class FileQuery:
         if not columns:
             return rows
         known = dict(zip(map(_PATH, self.columns), rows.columns, strict=True))
-        arrays = []
+        arrays, names = [], self.names
         for column, data_type in zip(columns, schema.types, strict=True):
-            path = self.own(column).path
+            path = column.path if names is None else names.column(column).path
             is_known = path in known
             arrays.append(known[path] if is_known else self.constant_column(path, numbers, data_type))
         return pa.Table.from_arrays(arrays, schema=schema)

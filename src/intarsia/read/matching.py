@@ -223,7 +223,7 @@ def _field(
     if root not in fields and not leaves_under(query.file, [path]):
         nulls = pa.nulls(num_rows, field_type(schema.field(root).type, path[1:]))
         return pa.chunked_array([nulls])
-    return field_values(fields[root], path[1:])
+    return field_values(fields[root], path[1:]) if len(path) > 1 else fields[root]
 
 
 def _cast(query: FileQuery, column: pa.ChunkedArray, name: str, data_type: pa.DataType) -> pa.ChunkedArray:

@@ -234,14 +234,13 @@ class Pruner:
     def _offers(self, reaches: Sequence[tuple[Proof, _Reach]]) -> list[_Offer]:
         """Return the proofs that save more than they cost, even without the proofs that do not."""
         offers = self._paying(reaches)
-        if len(offers) == len(reaches):
+        if not offers or len(offers) == len(reaches):
             return offers
         paying = [offer.proof for offer in offers]
         return self._paying([(proof, reach) for proof, reach in reaches if proof in paying])
 
     def _paying(self, reaches: Sequence[tuple[Proof, _Reach]]) -> list[_Offer]:
-        groups = self._groups
-        matters = None
+        groups, matters = self._groups, None
         if any(proof.is_lookup for proof, _ in reaches):
             matters = self._where_exclusion_matters(list(map(_REACH, reaches)))
         offers = []

@@ -18,6 +18,9 @@ import numpy.typing as npt
 
 Rows = npt.NDArray[np.int64]
 
+# without the Python functions behind numpy's methods `all`, `any` and `sum`
+_all, _any, _sum = np.logical_and.reduce, np.logical_or.reduce, np.add.reduce
+
 
 class RowSelection:
     """An immutable set of rows.
@@ -67,11 +70,11 @@ class RowSelection:
         first = np.asarray(starts, dtype=np.int64)
         last = np.asarray(stops, dtype=np.int64)
         filled = first < last
-        if not filled.all():
+        if not _all(filled):
             first, last = first[filled], last[filled]
         if len(first) < 2:
             return cls(first, last)
-        if (first[1:] < first[:-1]).any():
+        if _any(first[1:] < first[:-1]):
             order = np.argsort(first, kind="stable")
             first, last = first[order], last[order]
         reach = np.maximum.accumulate(last)
@@ -116,7 +119,7 @@ class RowSelection:
         """The number of rows."""
         if len(self.starts) == 1:
             return int(self.stops[0]) - int(self.starts[0])
-        return int((self.stops - self.starts).sum())
+        return int(_sum(self.stops - self.starts))
 
     @property
     def is_empty(self) -> bool:
@@ -244,7 +247,7 @@ class RowSelection:
         """Return the ordinals of all rows."""
         lengths = self.stops - self.starts
         shift = np.repeat(self.starts - (np.cumsum(lengths) - lengths), lengths)
-        return np.asarray(np.arange(int(lengths.sum()), dtype=np.int64) + shift)
+        return np.asarray(np.arange(int(_sum(lengths)), dtype=np.int64) + shift)
 
     def to_mask(self, num_rows: int) -> npt.NDArray[np.bool_]:
         """Return which of the rows from 0 up to ``num_rows`` are selected; the others must not be.
@@ -274,7 +277,7 @@ class RowSelection:
             return True
         if len(self.starts) != len(other.starts):
             return False
-        return bool((self.starts == other.starts).all() and (self.stops == other.stops).all())
+        return bool(_all(self.starts == other.starts) and _all(self.stops == other.stops))
 
     def __hash__(self) -> int:
         return hash((self.starts.tobytes(), self.stops.tobytes()))

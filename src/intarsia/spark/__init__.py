@@ -18,6 +18,7 @@ from intarsia.spark.enabling import disable, enable, spark_conf
 from intarsia.spark.indexing import index
 from intarsia.spark.java import JavaNotFoundError, ensure_java
 from intarsia.spark.lake_jobs import LakeVerifyReport, describe, detach, report_frame, verify
+from intarsia.spark.mapping import map
 from intarsia.spark.optimize import OptimizeReport, optimize
 from intarsia.spark.querying import DistinctEstimate, aggregate, approx_distinct, locate
 from intarsia.spark.reading import ReadChoice, explain, last_read, read
@@ -54,6 +55,7 @@ __all__ = [
     "last_skips",
     "last_write",
     "locate",
+    "map",
     "optimize",
     "read",
     "register",

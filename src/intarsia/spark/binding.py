@@ -102,7 +102,9 @@ class SparkBinder:
         def bound(leaf: Leaf) -> Bound:
             return self._partition_leaf(leaf, entry.partition) or self._file_leaf(leaf, file.schema, file)
 
-        return FileQuery.of(file, _bound(self.predicate, bound), self._output(file.arrow_schema))
+        names = None if self.names is None else self.names.in_file(file.schema)
+        columns = self._output(file.arrow_schema if names is None else names.schema)
+        return FileQuery.of(file, _bound(self.predicate, bound), columns, names=names)
 
     def exclude_unopened(self, relevant: Bools) -> Sequence[PruneStep]:
         """Return the files that partition values exclude, and the columns that prove it.

@@ -22,6 +22,7 @@ from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import count_planned
 from intarsia.read.file_query import FileQuery
 from intarsia.read.report import LAKE_INDEX, FileOutcome, ScanReport
+from intarsia.read.trace import QueryTrace
 from intarsia.rows.selection import RowSelection
 from intarsia.spark.binding import SparkBinder
 from intarsia.storage import QueryReads
@@ -69,6 +70,7 @@ class FilePlanner:
             too little; the others are read as a whole. None to plan all.
         whole_row_groups: Whether row groups can only be read as a whole.
         clock: Returns the time in seconds.
+        trace: What a page map needs in addition; None if none is drawn.
 
     Attributes:
         report: The files of the last call, and what each index excluded.
@@ -84,7 +86,9 @@ class FilePlanner:
         seconds: float | None = None,
         whole_row_groups: bool = False,
         clock: Callable[[], float] = time.monotonic,
+        trace: QueryTrace | None = None,
     ) -> None:
+        self._trace = trace
         self._whole_row_groups = whole_row_groups
         self._clock = clock
         self.is_out_of_time = False
@@ -108,9 +112,18 @@ class FilePlanner:
         """
         reads = QueryReads()
         self.failure = None
-        self.report = _new_report(table, reads)
+        self.report = self._new_report(table, reads)
         with reads.counting():
             return self._remaining(table, snapshot or table.new_snapshot())
+
+    def _new_report(self, table: TableFiles, reads: QueryReads) -> ScanReport:
+        return ScanReport(
+            files_total=len(table.files),
+            reads=reads,
+            rows_matched=None,
+            bytes_planned=0,
+            _trace=self._trace,
+        )
 
     def _remaining(self, table: TableFiles, snapshot: Snapshot) -> list[RemainingFile]:
         planner, left = self._not_excluded(table, snapshot)
@@ -139,7 +152,7 @@ class FilePlanner:
         except (IntarsiaError, OSError) as error:  # such as a store that only Spark can reach
             self._add_failure(error)
             note = Ignored(table.files[0].path, LAKE_INDEX, str(error), "storage-error")
-            self.report = _new_report(table, self.report.reads)
+            self.report = self._new_report(table, self.report.reads)
             self.report.add_ignored([note])
             return Planner(table, query, self.report, snapshot), range(len(table.files))
 
@@ -215,10 +228,6 @@ def _offset(file: ParquetInput, group: int) -> int:
     """Return the offset of a row group: that of its first page, as parquet-java defines it."""
     meta = file.footer.metadata.row_groups[group].columns[0].meta_data
     return -1 if meta is None else chunk_range(meta)[0]
-
-
-def _new_report(table: TableFiles, reads: QueryReads) -> ScanReport:
-    return ScanReport(files_total=len(table.files), reads=reads, rows_matched=None, bytes_planned=0)
 
 
 def _has_trusted_pages(file: ParquetInput) -> bool:

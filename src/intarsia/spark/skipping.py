@@ -118,13 +118,13 @@ class SkippingPlanner:
         settings = request["settings"]
         if settings["field_ids"]:
             return {"reason": "columns are resolved by field id"}
-        predicate, types, filled = weaken(request["condition"])
-        if is_trivial(predicate):
+        binder = binder_of(request)
+        if is_trivial(binder.predicate):
             return {"reason": "no index can evaluate the condition"}
         requested = self._lists.find(request)
         if requested is None:
             return {"unknown": "list"}
-        kind = (requested.digest, requested.lake_indexes, kind_of(predicate))
+        kind = (requested.digest, requested.lake_indexes, kind_of(binder.predicate))
         waiting = self._memory.waiting(kind)
         if waiting is not None:
             return {
@@ -142,19 +142,6 @@ class SkippingPlanner:
             known = self._plans.get(key)
         if known is not None:
             return known
-        names = None if mapped is None else delta_names(mapped)
-        if table is not None:
-            names, with_default = iceberg_names(table)
-            filled |= with_default
-        binder = SparkBinder(
-            predicate,
-            types,
-            case_sensitive=settings["case_sensitive"],
-            # Iceberg has its own reader of INT96
-            int96_as_moments=not settings["int96_conversion"] and table is None,
-            filled=filled,
-            names=names,
-        )
         seconds = settings["timeout_ms"] / 1000 / 4 if settings["timeout_ms"] else None
         known_files = self._table(listing)
         if not known_files.lock.acquire(timeout=-1 if seconds is None else seconds):
@@ -203,6 +190,31 @@ class SkippingPlanner:
                 table = table._replace(files=files, snapshot=files.new_snapshot(), opened=now)
             _keep(self._tables, listing.key, table, _TABLES)
         return table
+
+
+def binder_of(request: Mapping[str, Any], columns: Sequence[str] | None = None) -> SparkBinder:
+    """Return the binder of a request.
+
+    Args:
+        request: The request of ``ScanPlanner.java``.
+        columns: Top-level columns that will be read; None for all.
+    """
+    predicate, types, filled = weaken(request["condition"])
+    settings, table, mapped = request["settings"], request.get("iceberg"), request.get("delta")
+    names = None if mapped is None else delta_names(mapped)
+    if table is not None:
+        names, with_default = iceberg_names(table)
+        filled |= with_default
+    return SparkBinder(
+        predicate,
+        types,
+        case_sensitive=settings["case_sensitive"],
+        columns=columns,
+        # Iceberg has its own reader of INT96
+        int96_as_moments=not settings["int96_conversion"] and table is None,
+        filled=filled,
+        names=names,
+    )
 
 
 def _advice(num_files: int, is_out_of_time: bool) -> str | None:

@@ -1,0 +1,163 @@
+"""Page maps of the scans of a DataFrame: the files, row groups and pages that an enabled session reads."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from intarsia.amounts import count
+from intarsia.errors import IntarsiaError
+from intarsia.lake.page_map import page_map
+from intarsia.lake.table_files import TableFiles
+from intarsia.picture import PageMap
+from intarsia.read.trace import QueryTrace
+from intarsia.spark.planning import FilePlanner
+from intarsia.spark.requested_files import RequestedFiles
+from intarsia.spark.rules import SKIP_RULE, RuleLoader, refuse_unplannable, scala_items, skips_of
+from intarsia.spark.skipping import binder_of
+from intarsia.spark.spark_stores import SparkObjects, SparkStores
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Turns skipping off for the queries of a session.
+_SWITCH: Final = "spark.intarsia.enabled"
+
+#: The reason with which the requests of the rule are refused, because their scans are only drawn.
+_DRAWN: Final = "drawn"
+
+
+@dataclass(frozen=True)
+class _RequestedScan:
+    """A scan for which the rule of the optimizer has requested a plan.
+
+    Attributes:
+        request: The request of ``ScanPlanner.java``.
+        name: The path of the relation, or the name of the table.
+        condition: The condition in Spark SQL.
+    """
+
+    request: Mapping[str, Any]
+    name: str
+    condition: str
+
+
+def map(frame: DataFrame, scan: int | None = None) -> PageMap:
+    """Return a picture of the files, row groups and pages that a scan of an enabled session reads.
+
+    Nothing is run: the picture is of the plan, made from metadata as `intarsia.spark.enable` makes it,
+    whether the session is enabled or not.
+    Conditions that Spark learns while it runs, such as keys of a join or the value of a subquery, exclude
+    more.
+
+    Args:
+        frame: A DataFrame of a classic session, with a condition on Parquet files.
+        scan: The ordinal of the scan, among those with a condition; None for the one with the most bytes.
+
+    Raises:
+        IntarsiaError: If the session is a Connect client, or no scan of the frame can be planned; the message
+            has the reason.
+        UnsupportedFeatureError: If this version of Spark is unknown.
+        IndexError: If there is no such scan.
+
+    Example:
+        >>> from intarsia import spark as ias
+        >>> frame = spark.read.parquet("lake/").where("dest = 'BOS'")  # doctest: +SKIP
+        >>> ias.map(frame).save("map.html")  # doctest: +SKIP
+    """
+    spark = frame.sparkSession
+    refuse_unplannable(spark)
+    execution = _unplanned(spark, frame)
+    scans = _requested_scans(spark, execution.optimizedPlan())
+    if scan is not None:
+        if not 0 <= scan < len(scans):
+            raise IndexError(f"scan is {scan}, but the DataFrame has {count(len(scans), 'planned scan')}")
+        scans = [scans[scan]]
+    largest = max(scans, key=lambda one: sum(one.request["sizes"]))
+    leaves = scala_items(execution.sparkPlan().collectLeaves())
+    columns = {column.name() for leaf in leaves for column in scala_items(leaf.output())}
+    return _draw(largest, columns)
+
+
+@contextmanager
+def _switched(spark: SparkSession, value: str) -> Iterator[None]:
+    before = spark.conf.get(_SWITCH, None)
+    spark.conf.set(_SWITCH, value)
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(_SWITCH)
+        else:
+            spark.conf.set(_SWITCH, before)
+
+
+def _unplanned(spark: SparkSession, frame: DataFrame) -> Any:
+    """Return a new execution of a frame, whose scans the rule of an enabled session has not planned."""
+    with _switched(spark, "false"):
+        execution = frame.select("*")._jdf.queryExecution()
+        execution.sparkPlan()
+        return execution
+
+
+def _requested_scans(spark: SparkSession, plan: Any) -> Sequence[_RequestedScan]:
+    """Return the scans of an optimized plan for which the rule requests a plan of files.
+
+    Raises:
+        IntarsiaError: If there are none.
+    """
+    requests: list[Mapping[str, Any]] = []
+
+    def answer(text: str) -> str:
+        request = json.loads(text)
+        if "paths" not in request:
+            return json.dumps({"unknown": "list"})
+        requests.append(request)
+        return json.dumps({"reason": _DRAWN})
+
+    loader = RuleLoader(spark)
+    planner = loader.new_planner()
+    loader.set_planner(planner, 0, answer)
+    skipping = loader.new_skipping(planner)
+    with _switched(spark, "true"):
+        loader.new(SKIP_RULE, skipping).apply(plan)
+    skips = skips_of(skipping)
+    drawn = [one for one in skips if one.reason == _DRAWN]
+    if not drawn:
+        reasons = [one.reason for one in skips if one.reason is not None]
+        why = reasons[0] if reasons else "it has no condition on Parquet files that an index can evaluate"
+        raise IntarsiaError(f"no scan of the DataFrame can be drawn: {why}", reason="nothing-planned")
+    return [
+        _RequestedScan(request, ", ".join(one.paths), one.condition)
+        for request, one in zip(requests, drawn, strict=True)
+    ]
+
+
+def _draw(scan: _RequestedScan, columns: Collection[str]) -> PageMap:
+    """Plan a scan as the planner of enabled sessions does, and draw the plan."""
+    request = scan.request
+    listing = RequestedFiles(request).plannable(SparkObjects(request, SparkStores()))
+    if not len(listing.files):
+        why = listing.unplannable or "they are changed, or newer than two seconds"
+        raise IntarsiaError(f"{scan.name}: no file can be planned: {why}", reason="nothing-planned")
+    table = TableFiles(listing.files)
+    trace = QueryTrace([], page_map)
+    planner = FilePlanner(
+        binder_of(request, list(columns)),
+        count_pages=True,
+        whole_row_groups=request.get("iceberg") is not None,
+        trace=trace,
+    )
+    planner.planned(table)
+    if planner.failure is not None:
+        raise planner.failure
+    facts = page_map(table, scan.condition, sorted(columns), trace, planner.report).facts
+    title, result = os.path.basename(scan.name.rstrip("/")) or scan.name, facts.result
+    others = listing.total - len(listing.files)
+    if others:
+        result += f", and {count(others, 'file')} that changed or are new are read as a whole"
+    return PageMap(replace(facts, title=title, result=result))
