@@ -6,6 +6,7 @@ pub mod footers;
 pub mod headers;
 pub mod pages;
 pub mod schema;
+pub mod search;
 pub mod structs;
 pub mod thrift;
 
@@ -59,6 +60,8 @@ mod intarsia_native {
     use super::decode::{Columns, Schema, decode};
     #[pymodule_export]
     use super::footers::{chunks, outlines};
+    #[pymodule_export]
+    use super::search::lacking;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
