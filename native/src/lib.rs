@@ -1,4 +1,4 @@
-//! Optional native code of Intarsia: pure functions of bytes, without I/O, state or threads of their own.
+//! Optional native code of Intarsia: pure functions of bytes, without I/O or state; threads end with the call.
 
 pub mod codecs;
 pub mod decode;
