@@ -20,6 +20,8 @@ JARS := s3a-3.5 s3a-3.4 azure-3.5 google-3.1 delta-4.2 delta-4.1 iceberg-4.1
 # Tests in processes of their own that start slowly: programs of Spark (spark-sql, spark-shell, and the Thrift server
 # with beeline), and tables of Delta and Iceberg on older versions of Spark, of which `make test` runs one test each.
 PROGRAM_TESTS := tests/spark/test_programs.py
+NATIVE_TESTS := tests/native $(addprefix tests/reading/,test_corpus.py test_counting.py test_mutated_files.py \
+	test_little_memory.py) tests/lake/test_joined_files.py tests/indexes/test_dictionary.py tests/format/test_row_groups.py
 TABLE_TESTS := tests/spark/test_delta.py tests/spark/test_iceberg.py
 
 # The development environment includes the demo's, so the demo uses it if it exists.
@@ -27,7 +29,7 @@ DEMO_READY := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.demo)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-fast test-deep test-tables test-spark-versions nightly-spark check lint house site dist fmt jar jars js native bench bench-spark clean
+.PHONY: help venv demo test test-fast test-deep test-native test-tables test-spark-versions nightly-spark check lint house site dist fmt jar jars js native bench bench-spark clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +47,11 @@ test-fast: $(VENV)/.dev  ## Run the tests without Spark and without the slow one
 
 test-deep: $(VENV)/.dev  ## Run all tests, with fifty times as many random examples; takes an hour
 	@HYPOTHESIS_PROFILE=deep $(PYTEST) $(ARGS)
+
+test-native: native  ## Run the tests of reading with the native extension, and those of its Rust (needs cargo)
+	@if [ -e $(VENV)/.native-$(PROFILE) ]; then \
+	INTARSIA_NATIVE=require $(PYTEST) $(NATIVE_TESTS) $(ARGS) && \
+	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo test --quiet --locked --profile $(PROFILE) --manifest-path native/Cargo.toml; fi
 
 test-tables: $(OLDER_SPARK:%=$(VENV)/spark-%)  ## Run all tests of Delta tables on Spark 4.2, Iceberg tables, spark-sql, spark-shell and the Thrift server
 	@INTARSIA_TEST_PROGRAMS=1 $(PYTEST) $(TABLE_TESTS) $(PROGRAM_TESTS) -k 'not [4.1' $(ARGS)
@@ -67,6 +74,8 @@ lint: $(VENV)/.dev  ## Check style, format, types and import direction
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	@if command -v cargo >/dev/null; then cd native && cargo fmt --check && \
+	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --quiet --all-targets --locked -- -D warnings; fi
 
 house: $(VENV)/.dev  ## Print the figures of the code: functions and calls of a query, import circles, lines
 	@$(BIN)/python -m tools.house $(ARGS)

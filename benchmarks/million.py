@@ -27,8 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.file import ParquetInput
-from intarsia.lake.data_file import DataFile, ShowDone
-from intarsia.lake.file_list import FileList
+from intarsia.lake.data_file import DataFile, FileList, ShowDone
 from intarsia.lake.index.build import Outcome
 from intarsia.lake.index.facts import FileFacts, FileStamp, read_facts
 from intarsia.lake.table_files import TableFiles

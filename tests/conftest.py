@@ -27,9 +27,37 @@ os.environ.setdefault(
 )
 
 
+def _folder_of_this_process(variable, prefix):
+    """Name a new folder in the environment, which child processes inherit."""
+    os.environ[variable] = folder = tempfile.mkdtemp(prefix=prefix)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
 # Lake indexes of tests are not kept in the user's cache.
-os.environ["INTARSIA_CACHE_DIR"] = tempfile.mkdtemp(prefix="intarsia-cache-")
-atexit.register(shutil.rmtree, os.environ["INTARSIA_CACHE_DIR"], ignore_errors=True)
+_folder_of_this_process("INTARSIA_CACHE_DIR", "intarsia-cache-")
+
+
+def _replace_hadoop_defaults(folder):
+    """Write files that replace the defaults of Hadoop, because Spark puts this folder before its jars.
+
+    Spark copies these settings for every scan and sends them, compressed one by one, with its tasks, which is
+    a third of the work of a small query. Nearly all of them are about services that the tests do not use, or
+    have the same value in Hadoop's code.
+    """
+    kept = {
+        "fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.LocalFs",  # for streams and Delta
+        "hadoop.tmp.dir": str(folder / "tmp"),  # for what S3A writes before it uploads it
+    }
+    needed = "".join(
+        f"<property><name>{name}</name><value>{value}</value></property>" for name, value in kept.items()
+    )
+    for service in ("core", "hdfs", "mapred", "yarn"):
+        settings = needed if service == "core" else ""
+        (folder / f"{service}-default.xml").write_text(f"<configuration>{settings}</configuration>")
+
+
+_replace_hadoop_defaults(_folder_of_this_process("SPARK_CONF_DIR", "intarsia-spark-"))
 
 
 #: Modules whose tests take more than about two seconds together, so that `make test-fast` leaves them out.
@@ -68,7 +96,7 @@ SLOW_MODULES = (
     "indexes/test_parameters_in_a_file.py",
     "indexes/test_registry.py",
     "indexes/test_rowmap_sure.py",
-    "intarsia/testing/contract.py",
+    "intarsia/testing/__init__.py",
     "lake/index/test_cost.py",
     "lake/index/test_hostile.py",
     "lake/index/test_states.py",

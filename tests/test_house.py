@@ -83,7 +83,7 @@ CHANGED_FROM_OUTSIDE = {
     ("cli/app.py", "ctx.find_root().obj.debug"): _LIBRARY,
     ("cli/app.py", "option.expose_value"): _LIBRARY,
     ("cli/app.py", "option.hidden"): _LIBRARY,
-    ("cli/failures.py", "warnings.showwarning"): _PROCESS,
+    ("cli/terminal.py", "warnings.showwarning"): _PROCESS,
     ("cli/options.py", "function.__annotations__"): _LIBRARY,
     ("embed/many.py", "_table(find_files(source, storage_options)).lake_index"): (
         "`update` is a method of `TableLakeIndex`"
@@ -129,7 +129,7 @@ def test_objects_are_changed_only_by_their_own_methods():
 #: Names of several public classes, and why.
 NAMES_OF_SEVERAL_CLASSES = {
     # the struct has Parquet's name, and the index that completes it is `ia.Statistics`
-    "Statistics": ["embed/statistics.py", "format/structs.py"],
+    "Statistics": ["embed/chunk_statistics.py", "format/structs.py"],
 }
 
 

@@ -1,4 +1,4 @@
-//! Optional native code of Intarsia: pure functions of bytes, without I/O, state or threads of their own.
+//! Optional native code of Intarsia: pure functions of bytes, without I/O or state; threads end with the call.
 
 pub mod codecs;
 pub mod decode;
@@ -6,6 +6,7 @@ pub mod footers;
 pub mod headers;
 pub mod pages;
 pub mod schema;
+pub mod search;
 pub mod structs;
 pub mod thrift;
 
@@ -59,6 +60,8 @@ mod intarsia_native {
     use super::decode::{Columns, Schema, decode};
     #[pymodule_export]
     use super::footers::{chunks, outlines};
+    #[pymodule_export]
+    use super::search::lacking;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+#: The number of notes, findings or files in the text of a report.
+_SHOWN = 10
+
 
 def count(number: int | None, noun: str = "") -> str:
     """Format a number with its noun, which is in the singular; an unknown number is a question mark.
@@ -12,6 +17,18 @@ def count(number: int | None, noun: str = "") -> str:
     """
     shown = "?" if number is None else f"{number:,}"
     return f"{shown} {noun if number == 1 else noun + 's'}" if noun else shown
+
+
+def first_lines(lines: Sequence[str], noun: str = "") -> list[str]:
+    """Return the first ten lines of a report, and the number of the others.
+
+    Example:
+        >>> first_lines(["a", "b"]), first_lines(["a"] * 12, "note")[-1], first_lines(["a"] * 12)[-1]
+        (['a', 'b'], '… and 2 more notes', '… and 2 more')
+    """
+    left = len(lines) - _SHOWN
+    more = count(left, f"more {noun}") if noun else f"{left:,} more"
+    return [*lines[:_SHOWN], f"… and {more}"] if left > 0 else [*lines]
 
 
 def part(number: int, total: int | None, noun: str) -> str:

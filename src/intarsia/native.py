@@ -66,6 +66,17 @@ class Native(Protocol):
     def chunks(self, groups: GroupPlaces, ordinal: int, structs: ModuleType) -> list[Any]:
         """Return a `ColumnChunk` of each row group, made of the classes in `intarsia.format.structs`."""
 
+    def lacking(
+        self,
+        data: bytes,
+        place: tuple[int, int],
+        codec: int,
+        raw_bytes: int,
+        width: int | None,
+        sought: Sequence[tuple[tuple[bytes, ...], ...] | None],
+    ) -> list[bool]:
+        """Return which conditions have no match; see `intarsia.indexes.dictionary_page.lacks_bytes`."""
+
     def Schema(self, footer: bytes, arrow: pa.Schema) -> NativeSchema:  # noqa: N802  (a class)
         """Return a schema, given a footer that has it, and what pyarrow makes of it."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -54,8 +56,8 @@ def shared(rows, tmp_path_factory):
 
 
 @pytest.fixture
-def file(rows, tmp_path):
-    return write(rows, tmp_path / "t.parquet")
+def file(shared, tmp_path):
+    return Path(shutil.copy(shared, tmp_path))
 
 
 @pytest.fixture

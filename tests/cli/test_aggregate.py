@@ -18,7 +18,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.cli.answers import aggregated, parse_calls
-from intarsia.cli.failures import UsageError
+from intarsia.cli.terminal import UsageError
 from tests.cli.trips import trips
 
 EVERYTHING = "count(*), count(km), sum(km), min(km), max(km), avg(km), sum(id), avg(id), min(city), max(city)"

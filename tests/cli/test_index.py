@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.cli.failures import UsageError
 from intarsia.cli.options import parse_bloom, parse_distinct, parse_index
+from intarsia.cli.terminal import UsageError
 from intarsia.embed.index_text import index_kinds
 from tests.cli.trips import trips, write
 

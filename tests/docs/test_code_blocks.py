@@ -55,8 +55,10 @@ def blocks(page):
     ]
 
 
-RUN_PAGES = [page for page in PAGES if any(block.is_run for block in blocks(page))]
 SPARK_PAGES = [page for page in PAGES if any(block.needs_spark for block in blocks(page))]
+OTHER_PAGES = [
+    page for page in PAGES if page not in SPARK_PAGES and any(block.is_run for block in blocks(page))
+]
 
 
 def named(page):
@@ -90,10 +92,9 @@ def folder(written, tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("page", RUN_PAGES, ids=named)
+@pytest.mark.parametrize("page", OTHER_PAGES, ids=named)
 def test_page(page):
-    """Without the blocks that need Spark."""
-    run_page([block for block in blocks(page) if not block.needs_spark], {})
+    run_page(blocks(page), {})
 
 
 @pytest.mark.spark

@@ -5,8 +5,8 @@ import math
 import pytest
 
 import intarsia as ia
-from intarsia.cli.failures import UsageError
 from intarsia.cli.options import parse_index
+from intarsia.cli.terminal import UsageError
 from intarsia.format.bloom import bits_per_value, optimal_bytes
 
 FPP = (0, 1, 0.0, 1.0, 1e-30, 7, -0.1, "a", "0.01", None, math.nan, math.inf, True, [])

@@ -37,7 +37,10 @@ def assert_counted(query, table, server):
 
 
 @given(forms(*LAKES), st.lists(queries, min_size=1, max_size=3))
-@settings(max_examples=examples(60, deep=400), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60, deep=400),
+    suppress_health_check=[*settings().suppress_health_check, HealthCheck.function_scoped_fixture],
+)
 def test_each_report_has_the_requests_of_its_query(lakes, form, several):
     """Later queries check with a HEAD request that an object has not changed."""
     table = ia.open(f"s3://{BUCKET}/{form}/")

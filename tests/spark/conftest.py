@@ -24,16 +24,12 @@ def spark(tmp_path_factory):
     from pyspark.sql import SparkSession
 
     folder = tmp_path_factory.mktemp("spark")
-    write_hadoop_defaults(folder)
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         # the jars of stores, which may be missing, are found when their tests run
         "spark.driver.extraClassPath": os.pathsep.join(
-            [
-                str(folder),
-                *(f"{folder_of_jars(profile)}/*" for profile in ("s3a-3.5", "azure-3.5", "google-3.1")),
-            ]
+            f"{folder_of_jars(profile)}/*" for profile in ("s3a-3.5", "azure-3.5", "google-3.1")
         ),
         "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
         "spark.local.dir": str(folder / "local"),
@@ -56,24 +52,6 @@ def spark(tmp_path_factory):
     session = builder.getOrCreate()
     yield session
     session.stop()
-
-
-def write_hadoop_defaults(folder):
-    """Write files that replace the defaults of Hadoop, if the folder precedes its jars on the class path.
-
-    Spark copies these settings for every scan and sends them, compressed one by one, with its tasks. Nearly
-    all of them are about services that the tests do not use, or have the same value in Hadoop's code.
-    """
-    kept = {
-        "fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.LocalFs",  # for streaming queries
-        "hadoop.tmp.dir": str(folder / "tmp"),  # for what S3A writes before it uploads it
-    }
-    needed = "".join(
-        f"<property><name>{name}</name><value>{value}</value></property>" for name, value in kept.items()
-    )
-    for service in ("core", "hdfs", "mapred", "yarn"):
-        settings = needed if service == "core" else ""
-        (folder / f"{service}-default.xml").write_text(f"<configuration>{settings}</configuration>")
 
 
 @pytest.fixture(scope="module")
@@ -134,13 +112,10 @@ def packages_host(tmp_path_factory):
         key: value for key, value in os.environ.items() if not key.startswith(("JAVA", "JDK", "SPARK_HOME"))
     }
     environment |= {"PATH": path_without_java(folder / "path"), "XDG_CACHE_HOME": str(folder / "cache")}
-    write_hadoop_defaults(folder)
     settings = {
         "spark.master": "local-cluster[1,2,1024]",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraClassPath": str(folder),
         "spark.driver.host": "127.0.0.1",
-        "spark.executor.extraClassPath": str(folder),
         "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],
         "spark.log.level": "OFF",
         "spark.sql.shuffle.partitions": "2",

@@ -168,7 +168,8 @@ def check_deleted(spark, predicates, plans):
     assert "__delta_internal_is_row_deleted" in plan
     assert "Intarsia" in plan
     check_random(spark, table, predicates, plans)
-    with settings(spark, {"spark.databricks.delta.deletionVectors.useMetadataRowIndex": "false"}):
+    names = "spark.databricks.delta.deletionVectors.useMetadataRowIndex", "spark.sql.adaptive.enabled"
+    with settings(spark, dict.fromkeys(names, "false")):
         _, saved = compare(spark, f"SELECT * FROM {table} WHERE u = 18400")
         assert saved > 0
         frame = spark.table(table).where("u = 18400")

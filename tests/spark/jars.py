@@ -12,6 +12,7 @@ _REQUIRED = "INTARSIA_REQUIRE_JARS"
 EVERYTHING = bool(os.environ.get("INTARSIA_TEST_PROGRAMS"))
 
 only_everything = pytest.mark.skipif(not EVERYTHING, reason="run by make test-spark-versions")
+only_briefly = pytest.mark.skipif(EVERYTHING, reason="the other tests check more of the same")
 
 
 def folder_of_jars(profile):

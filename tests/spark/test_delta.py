@@ -1,6 +1,6 @@
 """Delta tables in enabled sessions, in processes with a Spark that Delta supports.
 
-`make test` runs one test, which shows the main promises; `make test-spark-versions` runs all of them.
+`make test` runs one test, which shows the main promises; `make test-spark-versions` runs all others.
 """
 
 import pytest
@@ -9,16 +9,19 @@ from intarsia import spark as ias
 from tests.effort import examples
 from tests.spark.delta import EXTENSION, SESSION
 from tests.spark.hosts import SparkHost
-from tests.spark.jars import EVERYTHING, jars_of, only_everything, spark_of
+from tests.spark.jars import EVERYTHING, jars_of, only_briefly, only_everything, spark_of
 
 pytestmark = pytest.mark.spark
 
-VERSIONS = [
-    pytest.param(version, marks=pytest.mark.xdist_group(f"delta {version}"))
-    for version in (("4.2", "4.1") if EVERYTHING else ("4.2",))
-]
-
 _PROGRAM = "from tests.spark import delta; delta.{}(spark, {})"
+
+
+def versions(group):
+    """Return parameters for the versions of Delta, whose tests in a group run in the same worker."""
+    return [
+        pytest.param(version, marks=pytest.mark.xdist_group(f"{group} {version}"))
+        for version in (("4.2", "4.1") if EVERYTHING else ("4.2",))
+    ]
 
 
 def host(folder, version, extensions, more_jars=(), **more):
@@ -27,7 +30,7 @@ def host(folder, version, extensions, more_jars=(), **more):
     return SparkHost(folder, {**SESSION, **own, **more}, site=str(spark_of(version)))
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=versions("delta"))
 def delta(request, tmp_path_factory):
     session = host(tmp_path_factory.mktemp("delta"), request.param, EXTENSION)
     try:
@@ -41,8 +44,9 @@ def check(session, name, *arguments):
     session.run(_PROGRAM.format(name, ", ".join(map(str, arguments))))
 
 
+@only_briefly
 def test_promises(delta):
-    check(delta, "check_promises", examples(200))
+    check(delta, "check_promises", examples(165, deep=2_000))
 
 
 @only_everything
@@ -88,7 +92,7 @@ def test_faults(delta):
 
 @only_everything
 @pytest.mark.parametrize("order", ["intarsia first", "delta first"])
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", versions("delta sessions"))
 def test_configured_sessions(tmp_path, version, order):
     conf = ias.spark_conf()
     extensions = [conf.pop("spark.sql.extensions"), EXTENSION]

@@ -10,7 +10,6 @@ import pytest
 
 from intarsia import spark as ias
 from intarsia.spark.sessions import worker_python
-from tests.spark.conftest import write_hadoop_defaults
 
 PROGRAM = """
 import json, os, sys
@@ -21,7 +20,7 @@ from pyspark.sql import SparkSession
 folder = sys.argv[1]
 ias.ensure_java()
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-spark = builder.config("spark.driver.extraClassPath", folder).getOrCreate()
+spark = builder.getOrCreate()
 lake = os.path.join(folder, "lake")
 ias.enable(spark)
 ias.enable_writes(spark, ia.Distinct("id"))
@@ -48,7 +47,6 @@ def test_a_virtual_environment_that_is_not_active(tmp_path):
     other.parent.mkdir()
     other.write_text("#!/bin/sh\necho 'a Python without intarsia' >&2\nexit 1\n")
     other.chmod(0o755)
-    write_hadoop_defaults(tmp_path)
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYSPARK")}
     environment |= {"PATH": f"{other.parent}:{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intarsia.check.verification import verify
-from intarsia.check.verification.sorting import steps
+from intarsia.check.verification.pages import steps
 from intarsia.format import thrift
 from tests.effort import examples
 from tests.verify.damage import Damage

@@ -13,9 +13,8 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
-from intarsia.embed.bloom import Bloom
+from intarsia.embed.chunk_statistics import Bloom, Statistics
 from intarsia.embed.page_index import PageIndex
-from intarsia.embed.statistics import Statistics
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.indexes.distinct import Distinct
 from intarsia.indexes.zonemap import ZoneMap

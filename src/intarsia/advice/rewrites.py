@@ -24,7 +24,7 @@ from intarsia.lake.table import Table
 from intarsia.predicate import Constant, Predicate
 from intarsia.predicate.nodes import dotted, innermost, leaves
 from intarsia.write import write_table
-from intarsia.write.sorting import sort_keys
+from intarsia.write.rows import sort_keys
 
 
 @dataclass(frozen=True)
@@ -187,38 +187,29 @@ def measure_rewrites(
     rows, is_whole = work.rows(REWRITTEN_BYTES)
     if not rows.num_rows:
         return []
-    names = sortable_columns(table.schema, requested)[:MAX_COLUMNS]
+
+    def measured(arrangement: Arrangement) -> Rewrite:
+        with tempfile.TemporaryDirectory(prefix="intarsia-advise-") as folder:
+            path = os.path.join(folder, "rows.parquet")
+            write_arrangement(rows, arrangement, path)
+            advice = advise_file(path)
+            num_bytes = os.path.getsize(path) + sum(one.bytes for one in advice.measured if one.is_advised)
+        query_bytes = [query.advised.bytes for query in advice.queries]
+        if not is_whole:
+            scale = work.num_rows / rows.num_rows
+            num_bytes *= scale
+            query_bytes = [
+                _extrapolated(query, arrangement, scale, work.rows_matched(number))
+                for number, query in enumerate(advice.queries)
+            ]
+        indexes = tuple(index for index in advice.indexes if not isinstance(index, PageIndex))
+        return Rewrite(arrangement, indexes, tuple(query_bytes), num_bytes, is_estimate=not is_whole)
+
     found = []
-    for sort_by in ((), *((name,) for name in names)):
-        arrangement = Arrangement(sort_by, rows_per_page=ROWS_PER_PAGE)
+    for sort_by in ((), *((name,) for name in sortable_columns(table.schema, requested)[:MAX_COLUMNS])):
         with contextlib.suppress(IntarsiaError):  # a type that cannot be sorted or written
-            found.append(_measured(work, rows, arrangement, advise_file, is_whole=is_whole))
+            found.append(measured(Arrangement(sort_by, rows_per_page=ROWS_PER_PAGE)))
     return found
-
-
-def _measured(
-    work: Measurement,
-    rows: pa.Table,
-    arrangement: Arrangement,
-    advise_file: Callable[[str], Advice],
-    *,
-    is_whole: bool,
-) -> Rewrite:
-    with tempfile.TemporaryDirectory(prefix="intarsia-advise-") as folder:
-        path = os.path.join(folder, "rows.parquet")
-        write_arrangement(rows, arrangement, path)
-        advice = advise_file(path)
-        num_bytes = os.path.getsize(path) + sum(one.bytes for one in advice.measured if one.is_advised)
-    query_bytes = [query.advised.bytes for query in advice.queries]
-    if not is_whole:
-        scale = work.num_rows / rows.num_rows
-        num_bytes *= scale
-        query_bytes = [
-            _extrapolated(query, arrangement, scale, work.rows_matched(number))
-            for number, query in enumerate(advice.queries)
-        ]
-    indexes = tuple(index for index in advice.indexes if not isinstance(index, PageIndex))
-    return Rewrite(arrangement, indexes, tuple(query_bytes), num_bytes, is_estimate=not is_whole)
 
 
 def _extrapolated(query: QueryAdvice, arrangement: Arrangement, scale: float, rows_matched: float) -> float:

@@ -6,10 +6,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 from intarsia.amounts import count, size
-from intarsia.cli.failures import UsageError
 from intarsia.cli.jobs import one_or_all, run_job
 from intarsia.cli.options import ColumnNames, Size, parse_storage_options
-from intarsia.cli.terminal import command_line, duration, line, plain_table, print_report, progress
+from intarsia.cli.terminal import (
+    UsageError,
+    command_line,
+    duration,
+    line,
+    plain_table,
+    print_report,
+    progress,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_type
-from intarsia.cli.failures import UsageError
+from intarsia.cli.terminal import UsageError
 from intarsia.errors import IntarsiaError, PredicateError
 from intarsia.indexes.distinct_counter import is_counted
 from intarsia.indexes.summaries import sum_type

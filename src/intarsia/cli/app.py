@@ -19,12 +19,18 @@ from intarsia.cli import (
     advise_command,
     index_command,
     inspect_command,
-    map_command,
     query_command,
 )
-from intarsia.cli.failures import INTERRUPTED, UsageError, dim_warnings, quiet_if_closed, report_error, say
 from intarsia.cli.options import check_combinations, describe
-from intarsia.cli.terminal import red
+from intarsia.cli.terminal import (
+    INTERRUPTED,
+    UsageError,
+    dim_warnings,
+    quiet_if_closed,
+    red,
+    report_error,
+    say,
+)
 
 
 @dataclass
@@ -144,7 +150,7 @@ def _add(function: Callable[..., None], short_help: str, *, group: typer.Typer =
 _add(inspect_command.inspect, "Show the structure of files.")
 _add(query_command.explain, "Show what a query would read, and why.")
 _add(query_command.query, "Print the rows that match.")
-_add(map_command.map, "Draw which pages a query reads.")
+_add(query_command.draw_map, "Draw which pages a query reads.", name="map")
 _add(advise_command.advise, "Measure which indexes would help.")
 _add(index_command.index, "Add indexes to existing files.")
 _add(index_command.lake_index, "Build or update the lake index of a lake.")

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.amounts import count
+from intarsia.arrow.nested import with_leaves
 from intarsia.cli.terminal import console, printable
 
 #: Maximum characters of a table cell on a terminal.
@@ -95,7 +96,9 @@ def writer(
     if not is_file:
         return pa.ipc.new_stream(sink, schema)  # type: ignore[no-any-return]
     # Arrow files allow one dictionary per column, so dictionaries are decoded
-    plain = pa.schema([_plain(field) for field in schema], metadata=schema.metadata)
+    plain = pa.schema(
+        [field.with_type(with_leaves(field.type, _decoded)) for field in schema], metadata=schema.metadata
+    )
     return _ConvertedWriter(pa.ipc.new_file(sink, plain), lambda batch: batch.cast(plain))
 
 
@@ -113,18 +116,9 @@ class _ConvertedWriter:
         self._target.close()
 
 
-def _plain(field: pa.Field) -> pa.Field:
-    """Return the field without dictionaries, including inside structs and lists."""
-    data_type = field.type
-    if pa.types.is_dictionary(data_type):
-        return field.with_type(data_type.value_type)
-    if pa.types.is_struct(data_type):
-        return field.with_type(pa.struct([_plain(child) for child in data_type]))
-    if pa.types.is_list(data_type):
-        return field.with_type(pa.list_(_plain(data_type.value_field)))
-    if pa.types.is_large_list(data_type):
-        return field.with_type(pa.large_list(_plain(data_type.value_field)))
-    return field
+def _decoded(data_type: pa.DataType) -> pa.DataType:
+    """Return the type of the values of a dictionary, or another type itself."""
+    return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
 
 
 class _JsonWriter:

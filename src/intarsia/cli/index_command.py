@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from intarsia.amounts import count, size
-from intarsia.cli.failures import UsageError
 from intarsia.cli.jobs import find, finish, one_or_all, others_ignored, reasons, run_job, until_interrupted
 from intarsia.cli.options import (
     BloomColumns,
@@ -24,7 +23,15 @@ from intarsia.cli.options import (
     parse_storage_options,
     split_names,
 )
-from intarsia.cli.terminal import line, plain_table, print_report, printable, printable_lines, progress
+from intarsia.cli.terminal import (
+    UsageError,
+    line,
+    plain_table,
+    print_report,
+    printable,
+    printable_lines,
+    progress,
+)
 
 if TYPE_CHECKING:
     from intarsia.embed import RestoreReport

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
 
     from intarsia.check.report import ChunkInspection, FileInspection, RowGroupInspection
     from intarsia.check.verification import VerifyReport
+    from intarsia.check.verification.findings import LakeVerifyReport
 
 
 #: Number of row groups shown without --pages.
@@ -331,8 +331,9 @@ def verify(
     stop = None
     if spark is not None:
         report = run_job(spark, "verify", one_or_all(path), **scope)
-        done, failed, others = report.per_file, report.failed, report.files_other
     else:
+        from intarsia.check.verification.findings import LakeVerifyReport
+
         listed = find(path, options)
 
         def verify_one(path: str, show: ShowDone) -> VerifyReport:
@@ -348,21 +349,13 @@ def verify(
             )
 
         outcome, stop = until_interrupted(lambda: for_each("verifying", listed.paths, verify_one))
-        done, failed, others = outcome.done, outcome.failed, len(listed.others)
+        report = LakeVerifyReport(tuple(outcome.done), tuple(outcome.failed), 0.0, len(listed.others))
         if stop is not None:
-            stop = _interruption(listed.paths, len(done) + len(failed))
-    ok = not failed and all(report.ok for report in done)
-    warned = any(finding.severity == "warning" for report in done for finding in report.findings)
-    document = {
-        "files": len(done) + len(failed),
-        "other_files": others,
-        "ok": ok,
-        "failed": [failure.to_dict() for failure in failed],
-        "reports": [report.to_dict() for report in done],
-    }
-    text = "\n".join([*_findings(done), _summary(done, len(failed), others)])
-    code = 0 if ok and not (strict and warned) else 1
-    finish(document, text, reasons(failed), as_json=json, stop=stop, code=code)
+            stop = _interruption(listed.paths, outcome.num_files)
+    warned = any(finding.severity == "warning" for finding in report.findings)
+    text = "\n".join([*_findings(report), _summary(report)])
+    code = 0 if report.ok and not (strict and warned) else 1
+    finish(report.to_dict(), text, reasons(report.failed), as_json=json, stop=stop, code=code)
 
 
 def _interruption(paths: Sequence[str], files_done: int) -> KeyboardInterrupt:
@@ -370,23 +363,21 @@ def _interruption(paths: Sequence[str], files_done: int) -> KeyboardInterrupt:
     return KeyboardInterrupt(f"interrupted after {part(files_done, len(paths), 'file')}{rest}")
 
 
-def _findings(reports: Sequence[VerifyReport]) -> Iterator[str]:
-    for report in reports:
-        for finding in report.findings:
-            style = red if finding.severity == "error" else dim
-            yield style(printable(str(finding)), sys.stdout)
+def _findings(report: LakeVerifyReport) -> Iterator[str]:
+    for finding in report.findings:
+        style = red if finding.severity == "error" else dim
+        yield style(printable(str(finding)), sys.stdout)
 
 
-def _summary(reports: Sequence[VerifyReport], num_failed: int, others: int) -> str:
-    bad = sum(not report.ok for report in reports)
-    checked = sum((Counter(report.checked) for report in reports), Counter[str]())
-    things = ", ".join(_counted(number, name) for name, number in sorted(checked.items()))
+def _summary(report: LakeVerifyReport) -> str:
+    bad = sum(not one.ok for one in report.per_file)
+    things = ", ".join(_counted(number, name) for name, number in report.checked.items())
     return (
-        f"{count(len(reports), 'file')} checked, {f'{bad:,} with errors' if bad else 'no errors'}"
+        f"{count(len(report.per_file), 'file')} checked, {f'{bad:,} with errors' if bad else 'no errors'}"
         + (f" ({things})" if things else "")
-        + _scope(reports)
-        + (f"; {num_failed:,} failed" if num_failed else "")
-        + others_ignored(others)
+        + _scope(report.per_file)
+        + (f"; {len(report.failed):,} failed" if report.failed else "")
+        + others_ignored(report.files_other)
     )
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 import typer
 
 from intarsia.amounts import count
-from intarsia.cli.failures import UsageError, say
-from intarsia.cli.terminal import ShowDone, print_json, printable, progress, red
+from intarsia.cli.terminal import ShowDone, UsageError, print_json, printable, progress, red, say
 
 if TYPE_CHECKING:
     from intarsia.lake.data_file import FileFailure, FileResults

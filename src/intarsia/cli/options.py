@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from intarsia.cli.failures import UsageError
+from intarsia.cli.terminal import UsageError
 
 if TYPE_CHECKING:
     from intarsia.embed import Bloom

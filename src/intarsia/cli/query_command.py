@@ -1,4 +1,4 @@
-"""``intarsia query``: the rows that match, aggregates of them, or a sample; ``explain``: what it reads."""
+"""``intarsia query``: rows, aggregates or a sample; ``explain``: what it reads; ``map``: a picture of it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import sys
+import webbrowser
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,11 +14,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from intarsia.amounts import count, size
-from intarsia.cli.failures import INTERRUPTED, SKIPPED_FILES, UsageError, say
 from intarsia.cli.formats import Format, open_sink, writer
 from intarsia.cli.jobs import others_ignored
 from intarsia.cli.options import ColumnNames, Count, Timeout, parse_storage_options, parse_where
-from intarsia.cli.terminal import command_line, dim, duration, line, plain_table, print_report, red
+from intarsia.cli.terminal import (
+    INTERRUPTED,
+    SKIPPED_FILES,
+    UsageError,
+    command_line,
+    dim,
+    duration,
+    line,
+    plain_table,
+    print_report,
+    red,
+    say,
+    show,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,7 +38,6 @@ if TYPE_CHECKING:
     from intarsia.lake.query_run import OnError
     from intarsia.lake.table import Table
     from intarsia.read.report import ScanReport
-
 
 #: Columns with equal numbers of pages share a line, with this many names.
 MAX_NAMES = 4
@@ -319,7 +331,53 @@ def _write_reports(
         else:
             Path(target).write_text(text, encoding="utf-8")
     if sys.stderr.isatty():
-        from intarsia.cli.query_command import summary
-
         for report in reports:
             print(dim(summary(report, most_rows), sys.stderr), file=sys.stderr)
+
+
+def draw_map(
+    path: list[str],
+    where: list[str] | None = None,
+    columns: ColumnNames = None,
+    limit: Count = None,
+    order_by: str | None = None,
+    aggregate: list[str] | None = None,
+    output: str = "map.html",
+    open: bool = False,
+    timeout: Timeout = None,
+    storage_option: list[str] | None = None,
+) -> None:
+    """Run a query, and draw which pages it read and which index skipped the others.
+
+    Options:
+        --limit -n N: Maximum number of rows.
+        --order-by COLUMNS: The first rows in an order, such as 'amount DESC, day'; needs --limit.
+        --aggregate -a SQL: Compute aggregates instead of reading the rows: count(*), or count, sum, min, max,
+            avg of columns. Repeatable.
+        --output -o FILE: The page to write; it needs no network. A name that ends in .svg is a picture.
+        --open: Show the page in the browser.
+
+    Examples:
+        intarsia map flights.parquet --where "dest = 'LEX'" -o map.html
+        intarsia map lake/ --where "dest = 'LEX'" --columns flight,tailnum --output map.svg
+        intarsia map flights.parquet --where "distance > 2000" --aggregate "count(*), max(arr_delay)"
+    """
+    import intarsia
+    from intarsia.cli import answers
+
+    if os.path.splitext(output)[1].lower() not in (".html", ".svg"):
+        raise UsageError(
+            f"{output}: a map is a page or a picture; write it to a name that ends in .html or .svg",
+            reason="unknown-format",
+            path=output,
+        )
+    calls = answers.parse_calls(aggregate) if aggregate else []
+    table = intarsia.open(
+        path, storage_options=parse_storage_options(storage_option), query_timeout_seconds=timeout
+    )
+    scan = table.scan(parse_where(where), [] if calls else columns, limit, order_by)
+    found = scan.map(aggregate if calls else None)
+    found.save(output)
+    show([line(f"{output}: {found.summary}")])
+    if open:
+        webbrowser.open(Path(output).resolve().as_uri())

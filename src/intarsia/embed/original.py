@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from intarsia.embed.bloom import Bloom
 from intarsia.embed.chunk import LOCATED, ChunkState, Placed, chunks_of, without_bounds
+from intarsia.embed.chunk_statistics import Bloom, Statistics
 from intarsia.embed.page_index import PageIndex
 from intarsia.embed.report import DetachReport
-from intarsia.embed.statistics import Statistics
 from intarsia.errors import FormatError, IndexPayloadError, NewerDirectoryError, UnsupportedFeatureError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.directory import Directory, layout_fingerprint

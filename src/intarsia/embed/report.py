@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from intarsia.amounts import count, size
+from intarsia.amounts import count, first_lines, size
 from intarsia.errors import IntarsiaError
 from intarsia.lake.data_file import FileFailure
 
@@ -169,9 +169,6 @@ def no_progress(done_units: int, total_units: int, label: str) -> None:
 
 
 # --- many files ------------------------------------------------------------------------------------
-
-#: Maximum number of notes in the text of a report.
-_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -412,8 +409,7 @@ class IndexReport(FileTotals[IndexedFile]):
             lines.append(f"{size(self.bytes_added)} added to {size(self.bytes_before)}{share}")
         if self.lake_index is not None:
             lines += self.lake_index.summary().splitlines()
-        more = [f"… and {count(len(notes) - _SHOWN, 'more note')}"] if len(notes) > _SHOWN else []
-        return "\n".join([*lines, *notes[:_SHOWN], *more])
+        return "\n".join([*lines, *first_lines(notes, "note")])
 
 
 @dataclass(frozen=True)

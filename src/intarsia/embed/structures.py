@@ -12,14 +12,13 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from intarsia.embed.bloom import Bloom
 from intarsia.embed.chunk import Chunk, ChunkState, Outcome, chunks_of
+from intarsia.embed.chunk_statistics import Bloom, Statistics
 from intarsia.embed.column_data import FileColumns
 from intarsia.embed.leaf_values import LeafReader, leaf_readers
 from intarsia.embed.original import Original
 from intarsia.embed.page_index import PageIndex, trusted_page_index
 from intarsia.embed.report import Note, Reason
-from intarsia.embed.statistics import Statistics
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.blob import BLOB_HEADER_BYTES, blob_header, checksum

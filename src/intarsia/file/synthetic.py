@@ -31,7 +31,7 @@ from intarsia.format.structs import (
     RowGroup,
     SchemaElement,
 )
-from intarsia.storage import ByteRange, SourceStream, SparseBytes
+from intarsia.storage import ByteRange, SparseBytes
 from intarsia.tuning import COPIED_BYTES, SEVERAL_COLUMNS, THREADED_BYTES
 
 _ARROW_SCHEMA = b"ARROW:schema"
@@ -243,7 +243,7 @@ def _file_of(parts: Sequence[bytes]) -> pa.NativeFile:
         return pa.BufferReader(parts[0])
     edges = [0, *accumulate(map(len, parts))]
     pieces = zip(starmap(ByteRange, pairwise(edges)), parts, strict=True)
-    return pa.PythonFile(SourceStream(SparseBytes(edges[-1], pieces)), mode="r")
+    return pa.PythonFile(SparseBytes(edges[-1], pieces), mode="r")
 
 
 def footer_parts(footer: bytes) -> tuple[bytes, ...]:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from intarsia import native
 from intarsia.arrow.nested import field_values
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import ParquetInput
@@ -182,13 +183,19 @@ def lacks_bytes(
     unknown = [False] * len(sought)
     if page.encoding not in (Encoding.PLAIN, Encoding.PLAIN_DICTIONARY) or sought.count(None) == len(sought):
         return unknown
+    place, raw_bytes, width = (
+        (page.body_start, page.stop),
+        page.header.uncompressed_page_size,
+        _WIDTHS.get(leaf.type),
+    )
+    found = native.attempt(lambda extension: extension.lacking(data, place, codec, raw_bytes, width, sought))
+    if found is not None:
+        return found
     try:
-        body = decompress(
-            memoryview(data)[page.body_start : page.stop], codec, page.header.uncompressed_page_size
-        )
+        body = decompress(memoryview(data)[slice(*place)], codec, raw_bytes)
     except FormatError:  # decoding raises it
         return unknown
-    contains = _search(body, _WIDTHS.get(leaf.type))
+    contains = _search(body, width)
     return [
         alternatives is not None and not any(all(map(contains, one)) for one in alternatives)
         for alternatives in sought

@@ -17,14 +17,17 @@ import pyarrow.compute as pc
 from intarsia.arrow.nested import children, with_children
 from intarsia.arrow.owned_rows import take_values
 from intarsia.errors import CorruptFileError, IntarsiaError, ObjectStoreError, UnsupportedFeatureError
+from intarsia.file.schema import FileSchema
 from intarsia.lake.data_file import DataFile, DeletedRows
-from intarsia.lake.log_statistics import LogStatistics
-from intarsia.lake.partitions import Partitions
+from intarsia.lake.unopened import LogStatistics, Partitions
 from intarsia.predicate import Path
 from intarsia.read.output_columns import FileNames
 
 #: The key of the field id in the metadata of an Arrow field.
 FIELD_ID = b"PARQUET:field_id"
+
+#: Number of schemas of files whose names of columns are cached.
+_MAX_SCHEMAS = 64
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,20 @@ class ColumnNames:
 
     fields: tuple[NamedField, ...]
     by_id: bool
+    _found: dict[FileSchema, FileNames | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "_found": {}}
+
+    def in_files(self, schema: FileSchema, path: str = "") -> FileNames | None:
+        """Return the names in files with a schema, as `in_file` does; the answers are cached."""
+        if schema not in self._found:
+            if len(self._found) >= _MAX_SCHEMAS:
+                self._found.clear()
+            self._found[schema] = self.in_file(path, schema.arrow)
+        return self._found[schema]
 
     def in_file(self, path: str, schema: pa.Schema) -> FileNames | None:
         """Return the names in files with one schema; None if they are those of the table.

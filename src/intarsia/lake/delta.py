@@ -23,8 +23,7 @@ from intarsia.lake.definition import (
     plain_type,
     translated_errors,
 )
-from intarsia.lake.log_statistics import LogColumn, LogStatistics
-from intarsia.lake.partitions import Partitions
+from intarsia.lake.unopened import LogColumn, LogStatistics, Partitions
 from intarsia.predicate import Path
 from intarsia.rows.bounds import UNKNOWN
 from intarsia.rows.selection import RowSelection

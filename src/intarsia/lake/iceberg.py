@@ -24,10 +24,9 @@ from intarsia.lake.definition import (
     plain_type,
     translated_errors,
 )
-from intarsia.lake.log_statistics import LogColumn, LogStatistics
-from intarsia.lake.partitions import Partitions
 from intarsia.lake.scan import Scan
 from intarsia.lake.table_files import TableFiles
+from intarsia.lake.unopened import LogColumn, LogStatistics, Partitions
 from intarsia.predicate import Comparison, Path
 from intarsia.rows.selection import Rows, RowSelection
 from intarsia.storage import ByteRange, StorageOptions

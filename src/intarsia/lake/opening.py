@@ -14,9 +14,9 @@ from intarsia.lake.data_file import FileSource, with_stores
 from intarsia.lake.definition import TableDefinition
 from intarsia.lake.delta import define_delta_table, open_delta_url
 from intarsia.lake.discovery import DELTA_PREFIX, find_files, is_table_url
-from intarsia.lake.partitions import PartitionTypes
 from intarsia.lake.schema import SchemaOf
 from intarsia.lake.table import Table
+from intarsia.lake.unopened import PartitionTypes
 from intarsia.read.finished_query import OnReport
 from intarsia.read.report import warn_caller
 from intarsia.storage import StorageOptions

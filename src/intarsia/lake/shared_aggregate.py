@@ -1,4 +1,4 @@
-"""Aggregates of a table whose files are read by other processes, one file at a time."""
+"""A table whose files are read by other processes, one file at a time, and aggregates of it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.planner import Planner
 from intarsia.lake.query_run import OnError
+from intarsia.lake.scan import Scan
 from intarsia.lake.table import Table
 from intarsia.predicate import Predicate, Where, parse_predicate
 from intarsia.read.aggregate import Aggregate, Totals
@@ -33,28 +34,52 @@ class FileShare:
 
 
 @dataclass(frozen=True)
-class FileAggregation:
-    """The work on single files; it can be pickled, and run in any process.
+class FilesLeft:
+    """The files of a table that might have rows that match; any process can read one of them.
 
     Attributes:
         table: The table.
-        ordinals: The ordinal of each file that has to be opened, by its path.
-        functions: The argument of `intarsia.Table.aggregate`.
+        ordinals: The ordinal of each of the files, by its path.
         predicate: The rows to select; None for all.
-        on_error: As for `intarsia.Table.aggregate`.
     """
 
     table: Table = field(repr=False)
     ordinals: Mapping[str, int]
-    functions: Mapping[str, Sequence[str] | str]
     predicate: Predicate | None
+
+    @classmethod
+    def of(cls, table: Table, where: Where) -> FilesLeft:
+        """Return the files that partition values, the log of a table format and a lake index leave."""
+        predicate = parse_predicate(where, lambda: table.dataset().schema)
+        left = Planner(table, TableBinder(table, predicate, []), ScanReport()).survivors()
+        return cls(table, {table.files[ordinal].path: ordinal for ordinal in left.files}, predicate)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The size of each file in bytes, by its path."""
+        return {path: self.table.files[ordinal].size_bytes for path, ordinal in self.ordinals.items()}
+
+    def scan(self, path: str, on_error: OnError = "raise") -> Scan:
+        """Return a scan of one of the files."""
+        return self.table.part([self.ordinals[path]]).scan(self.predicate, [], on_error=on_error)
+
+
+@dataclass(frozen=True)
+class FileAggregation(FilesLeft):
+    """The work on single files.
+
+    Attributes:
+        functions: The argument of `intarsia.Table.aggregate`.
+        on_error: As for `intarsia.Table.aggregate`.
+    """
+
+    functions: Mapping[str, Sequence[str] | str]
     on_error: OnError
 
     def run(self, path: str) -> FileShare:
         """Aggregate one file, from its statistics and indexes as far as possible."""
-        scan = self.table.part([self.ordinals[path]]).scan(self.predicate, [], on_error=self.on_error)
-        totals = scan.totals(self.functions)
-        return FileShare(tuple(totals.summaries().values()), scan.report)
+        scan = self.scan(path, self.on_error)
+        return FileShare(tuple(scan.totals(self.functions).summaries().values()), scan.report)
 
 
 class SharedAggregate:
@@ -94,7 +119,7 @@ class SharedAggregate:
         for answers in left.answers:
             self._totals.add_summaries(answers.summaries)
         ordinals = {table.files[ordinal].path: ordinal for ordinal in left.files}
-        self.files = FileAggregation(table, ordinals, functions, predicate, on_error)
+        self.files = FileAggregation(table, ordinals, predicate, functions, on_error)
 
     def add(self, share: FileShare) -> None:
         """Add the aggregates of a file."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import TypeVar
 
 import pyarrow as pa
 import xxhash
@@ -20,6 +23,8 @@ from intarsia.read.output_columns import FileNames, OutputColumn, concat_rows
 from intarsia.read.report import warn_of_ignored
 from intarsia.rows.selection import RowSelection
 from intarsia.tuning import RUNS_AT_ONCE
+
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
@@ -161,22 +166,33 @@ def make_splits(shared: SplitQuery, query: FileQuery, plan: FilePlan, split_byte
     Returns:
         The splits; none of them is empty.
     """
-    edges = query.file.footer.row_group_starts
-    splits: list[Split] = []
-    groups: list[int] = []
-    num_bytes = 0
-
-    def finish() -> None:
+    edges, splits = query.file.footer.row_group_starts, []
+    sizes = [
+        (group, query.estimated_bytes(rows.shift(int(edges[group]))))
+        for group, rows in query.row_groups(plan.candidates)
+    ]
+    for part in grouped(sizes, itemgetter(1), math.inf if split_bytes is None else split_bytes):
+        groups = tuple(group for group, _ in part)
         rows = plan.candidates.clip(int(edges[groups[0]]), int(edges[groups[-1] + 1]))
-        splits.append(Split(query.file.path, tuple(groups), tuple(rows), num_bytes, shared))
-
-    for group, rows in query.row_groups(plan.candidates):
-        group_bytes = query.estimated_bytes(rows.shift(int(edges[group])))
-        if groups and split_bytes is not None and num_bytes + group_bytes > split_bytes:
-            finish()
-            groups, num_bytes = [], 0
-        groups.append(group)
-        num_bytes += group_bytes
-    if groups:
-        finish()
+        splits.append(Split(query.file.path, groups, tuple(rows), sum(size for _, size in part), shared))
     return splits
+
+
+def grouped(items: Iterable[_Item], weigh: Callable[[_Item], float], most: float) -> Iterator[list[_Item]]:
+    """Yield consecutive items in groups of limited weight; an item that is heavier is alone.
+
+    Example:
+        >>> list(grouped([1, 2, 3, 9], float, 5))
+        [[1, 2], [3], [9]]
+    """
+    group: list[_Item] = []
+    filled = 0.0
+    for item in items:
+        weight = weigh(item)
+        if group and filled + weight > most:
+            yield group
+            group, filled = [], 0.0
+        group.append(item)
+        filled += weight
+    if group:
+        yield group

@@ -16,14 +16,12 @@ import pyarrow as pa
 from intarsia.errors import FormatError
 from intarsia.file.schema import FileSchema
 from intarsia.indexes.embedded import KeptIndexes
-from intarsia.lake.data_file import DataFile
+from intarsia.lake.data_file import DataFile, FileList, has_deletes, has_objects, sizes_of
 from intarsia.lake.definition import TableDefinition
-from intarsia.lake.file_list import FileList, has_deletes, has_objects, sizes_of
 from intarsia.lake.index.of_table import TableLakeIndex
-from intarsia.lake.log_statistics import LogStatistics
-from intarsia.lake.partitions import Partitions, PartitionTypes
 from intarsia.lake.schema import SchemaOf, table_schema
 from intarsia.lake.snapshot import Snapshot, TableCache
+from intarsia.lake.unopened import LogStatistics, Partitions, PartitionTypes
 from intarsia.read.ahead import ahead
 from intarsia.read.finished_query import OnReport
 from intarsia.read.output_columns import FileNames
@@ -35,12 +33,8 @@ from intarsia.tuning import LOCAL_FILES_AT_ONCE, LOCAL_FILES_PER_TASK, REMOTE_FI
 _Files = TypeVar("_Files", bound="TableFiles")
 
 
-#: Number of schemas of files whose names of columns are cached.
-_MAX_SCHEMAS = 64
-
-
 #: Attributes that copies of a table in other processes create for themselves.
-_UNSHARED = ("on_report", "cache", "kept_indexes", "_names", "lake_index", "_segments")
+_UNSHARED = ("on_report", "cache", "kept_indexes", "lake_index", "_segments")
 
 #: Cached properties that depend on the files.
 _OF_ALL_FILES = ("file_bytes", "has_objects", "files_at_once", "has_deletes", "ordinals", "partition_columns")
@@ -115,7 +109,6 @@ class TableFiles:
         """Set the attributes that copies do not share."""
         self.cache = cache or TableCache()
         self.kept_indexes = KeptIndexes(self.cache)
-        self._names: dict[FileSchema, FileNames | None] = {}
         self.lake_index = TableLakeIndex(
             self.files,
             self.root,
@@ -229,13 +222,7 @@ class TableFiles:
         """
         # without a known definition, names are those of the files, whose footers are not read for this
         names = None if self._definition is None else self._definition.names
-        if names is None:
-            return None
-        if schema not in self._names:
-            if len(self._names) >= _MAX_SCHEMAS:
-                self._names.clear()
-            self._names[schema] = names.in_file(path, schema.arrow)
-        return self._names[schema]
+        return None if names is None else names.in_files(schema, path)
 
     @property
     def has_schema(self) -> bool:

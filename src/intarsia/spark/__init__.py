@@ -9,6 +9,7 @@ Only this package imports pyspark, and only inside functions that take a session
 
 from __future__ import annotations
 
+from intarsia.check.verification.findings import LakeVerifyReport
 from intarsia.embed.report import IndexedFile, IndexReport
 from intarsia.spark.advising import ArrangementAdvice, MeasuredArrangement, advise
 from intarsia.spark.data_source import register
@@ -17,7 +18,7 @@ from intarsia.spark.deleting import delete
 from intarsia.spark.enabling import disable, enable, spark_conf
 from intarsia.spark.indexing import index
 from intarsia.spark.java import JavaNotFoundError, ensure_java
-from intarsia.spark.lake_jobs import LakeVerifyReport, describe, detach, report_frame, verify
+from intarsia.spark.lake_jobs import describe, detach, report_frame, verify
 from intarsia.spark.mapping import map
 from intarsia.spark.optimize import OptimizeReport, optimize
 from intarsia.spark.querying import DistinctEstimate, aggregate, approx_distinct, locate

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import tempfile
@@ -31,36 +30,10 @@ from intarsia.spark.clustering import bits_per_column, curve_keys, hilbert, quan
 from intarsia.spark.job import reporter, run_tasks
 from intarsia.spark.listing import Source, paths_of
 from intarsia.spark.optimize import arrow_schema_of, source_rows
-from intarsia.spark.shipping import indexes_from_text, indexes_to_text
 from intarsia.spark.sql_text import spark_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-def measure_arrangement(sample: pa.Table, arrangement: Arrangement, requested: Sequence[Query]) -> str:
-    """Write a sample in an arrangement, and choose indexes for it.
-
-    Args:
-        sample: The rows, in the order of the source.
-        arrangement: The arrangement.
-        requested: The queries.
-
-    Returns:
-        In JSON: ``indexes``, as `indexes_to_text` returns them; and ``queries``, the number of bytes that
-        each query reads with these indexes (``advised``), without them (``now``), and of all rows
-        (``total``).
-    """
-    with tempfile.TemporaryDirectory(prefix="intarsia-advise-") as folder:
-        path = os.path.join(folder, "sample.parquet")
-        write_sample(sample, arrangement, path)
-        advice = advise_on(path, requested, sample_bytes=ALL_BYTES, rewrites=False)
-    indexes = [index for index in advice.indexes if not isinstance(index, PageIndex)]  # written anyway
-    queries = [
-        {name: round(getattr(query, name).bytes) for name in ("now", "advised", "total")}
-        for query in advice.queries
-    ]
-    return json.dumps({"indexes": indexes_to_text(indexes), "queries": queries})
 
 
 def write_sample(sample: pa.Table, arrangement: Arrangement, path: str) -> None:
@@ -138,6 +111,31 @@ class MeasuredArrangement:
         without = self.bytes_without / max(self.bytes_total, 1)
         with_indexes = f", {self.share:.2%} with {names}" if names else ""
         return f"{mark}{self.arrangement}: reads {without:.2%}{with_indexes}"
+
+
+def measure_arrangement(
+    sample: pa.Table, arrangement: Arrangement, requested: Sequence[Query]
+) -> MeasuredArrangement:
+    """Write a sample in an arrangement, and choose indexes for it; runs on the executors.
+
+    Args:
+        sample: The rows, in the order of the source.
+        arrangement: The order and the page size.
+        requested: The queries.
+    """
+    with tempfile.TemporaryDirectory(prefix="intarsia-advise-") as folder:
+        path = os.path.join(folder, "sample.parquet")
+        write_sample(sample, arrangement, path)
+        advice = advise_on(path, requested, sample_bytes=ALL_BYTES, rewrites=False)
+    indexes = tuple(index for index in advice.indexes if not isinstance(index, PageIndex))  # written anyway
+    advised, now, total = (
+        sum(
+            one.count * round(getattr(query, name).bytes)
+            for one, query in zip(requested, advice.queries, strict=True)
+        )
+        for name in ("advised", "now", "total")
+    )
+    return MeasuredArrangement(arrangement, indexes, advised, now, total)
 
 
 @dataclass(frozen=True)
@@ -329,26 +327,14 @@ def _measured(
     shipped = sink.getvalue().to_pybytes()
 
     # a closure, because Spark serializes it
-    def work(ordinal: str) -> str:
+    def work(ordinal: int) -> tuple[int, MeasuredArrangement]:
         rows = pa.ipc.open_stream(shipped).read_all()
-        return json.dumps([int(ordinal), measure_arrangement(rows, arrangements[int(ordinal)], requested)])
+        return ordinal, measure_arrangement(rows, arrangements[ordinal], requested)
 
-    tasks = [[str(ordinal)] for ordinal in range(len(arrangements))]
-    found = dict(
-        map(json.loads, run_tasks(spark, tasks, work, lambda done, total: show(done, total, "measuring")))
-    )
-    results = []
-    for ordinal, arrangement in enumerate(arrangements):
-        outcome = json.loads(found[ordinal])
-        sums = {
-            name: sum(
-                query.count * costs[name] for query, costs in zip(requested, outcome["queries"], strict=True)
-            )
-            for name in ("advised", "now", "total")
-        }
-        indexes = tuple(indexes_from_text(outcome["indexes"]))
-        results.append(MeasuredArrangement(arrangement, indexes, sums["advised"], sums["now"], sums["total"]))
-    return results
+    tasks = [[ordinal] for ordinal in range(len(arrangements))]
+    sent = run_tasks(spark, tasks, work, lambda done, total: show(done, total, "measuring"))
+    found = dict(sent)  # by ordinal, because Spark may return two results of a task
+    return [found[ordinal] for ordinal in range(len(arrangements))]
 
 
 def _command(path: Source, best: MeasuredArrangement) -> str | None:

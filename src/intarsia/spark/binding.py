@@ -20,8 +20,8 @@ from intarsia.errors import IntarsiaError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
 from intarsia.format.enums import Type
-from intarsia.lake.data_file import DataFile
-from intarsia.lake.file_list import Partition, partitions_of
+from intarsia.lake.data_file import DataFile, Partition, partitions_of
+from intarsia.lake.definition import ColumnNames
 from intarsia.predicate import (
     And,
     Bound,
@@ -46,7 +46,6 @@ from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.spark.conditions import spark_semantics
 from intarsia.spark.spark_types import partition_value, reads_as_is
-from intarsia.spark.table_names import TableNames
 
 _ANY = BoundConstant(True)
 
@@ -79,7 +78,7 @@ class SparkBinder:
     columns: Sequence[str] | None = None
     int96_as_moments: bool = True
     filled: Collection[str] = ()
-    names: TableNames | None = None
+    names: ColumnNames | None = None
     partitions: Sequence[Partition] = ()
     partition_of: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
@@ -102,7 +101,7 @@ class SparkBinder:
         def bound(leaf: Leaf) -> Bound:
             return self._partition_leaf(leaf, entry.partition) or self._file_leaf(leaf, file.schema, file)
 
-        names = None if self.names is None else self.names.in_file(file.schema)
+        names = None if self.names is None else self.names.in_files(file.schema)
         columns = self._output(file.arrow_schema if names is None else names.schema)
         return FileQuery.of(file, _bound(self.predicate, bound), columns, names=names)
 
@@ -207,9 +206,9 @@ class SparkBinder:
         """Find a column in a file's schema: its path (None if ambiguous) and type; None if it is missing."""
         if self.names is None:
             return self._field(schema.roots_by_folded_name.get(names[0].lower(), []), names)
-        if all(self._folded(name) != self._folded(names[0]) for name in self.names.columns):
+        if all(self._folded(field.name) != self._folded(names[0]) for field in self.names.fields):
             return None, pa.null()
-        in_file = self.names.in_file(schema)
+        in_file = self.names.in_files(schema)
         found = self._field(schema.arrow if in_file is None else in_file.schema, names)
         if in_file is None or found is None or found[0] is None:
             return found

@@ -16,7 +16,7 @@ from intarsia.arrow.comparison import comparison_array, comparison_type, sortabl
 from intarsia.errors import ColumnNotFoundError, WriteError
 from intarsia.spark.checksums import free_name
 from intarsia.spark.spark_types import quoted
-from intarsia.write.sorting import SortBy, SortKey, sort_keys
+from intarsia.write.rows import SortBy, SortKey, sort_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

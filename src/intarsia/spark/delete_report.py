@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any
 
-from intarsia.amounts import count, part, size
+from intarsia.amounts import count, first_lines, part, size
 from intarsia.lake.data_file import FileFailure
 from intarsia.lake.index.build import LakeIndexReport
-
-_SHOWN: Final = 10
 
 
 @dataclass(frozen=True)
@@ -110,8 +108,7 @@ class DeleteReport:
             verb = "would be deleted" if self.is_dry_run else f"deleted in {self.seconds:.1f} s"
             return f"{rows} {verb} by the command of {self.format.title()}"
         lines = self._matching(rows) if self.is_dry_run else self._changed(rows)
-        more = [f"… and {len(lines) - _SHOWN:,} more"] if len(lines) > _SHOWN else []
-        return "\n".join([*lines[:_SHOWN], *more])
+        return "\n".join(first_lines(lines))
 
     def _matching(self, rows: str) -> list[str]:
         files = part(len(self.per_file), self.files_total, "file")

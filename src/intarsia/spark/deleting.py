@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from intarsia.amounts import count
 from intarsia.embed.report import Progress
@@ -132,16 +132,13 @@ def _delete_from_files(
         files_left = files_total - sum(file.is_removed for file in erased.values())
         last = min(todo) if len(todo) >= files_left else None
 
-        def act(path: str, todo: Mapping[str, Matches] = todo, last: str | None = last) -> dict[str, Any]:
-            return asdict(todo[path].erase(path, keeps_file=path == last))
+        def act(path: str, todo: Mapping[str, Matches] = todo, last: str | None = last) -> ErasedFile:
+            return todo[path].erase(path, keeps_file=path == last)
 
         done, failures = act_on_files(
             spark, {path: one.size for path, one in todo.items()}, act, show, "deleting"
         )
-        for path, values in done.items():
-            erased[path] = _merged(
-                erased.get(path), ErasedFile(**{**values, "built": tuple(values["built"])})
-            )
+        erased |= {path: _merged(erased.get(path), outcome) for path, outcome in done.items()}
         failed |= {failure.path: failure for failure in failures}
     rows_checked = 0
     lake_indexes: list[LakeIndexReport] = []

@@ -23,7 +23,17 @@ from intarsia.lake.data_file import DataFile, FileFailure
 from intarsia.lake.discovery import find_files
 from intarsia.lake.index.folder import Location
 from intarsia.spark.choosing import Age, Choice, Only
-from intarsia.spark.job import MIN_TASKS, TASK_BYTES, TaskProgress, collect_rows, reporter, run_on_files
+from intarsia.spark.job import (
+    MIN_TASKS,
+    OUTCOME,
+    TASK_BYTES,
+    TaskProgress,
+    collect_rows,
+    pickled,
+    reporter,
+    run_on_files,
+    unpickled,
+)
 from intarsia.spark.job_stores import with_stores_of_spark
 from intarsia.spark.lake_index import build_lake_index
 from intarsia.spark.listing import Source, list_lake
@@ -46,7 +56,7 @@ _PIECES, _PIECE_BYTES = "file int, part int, number int, bytes binary", 1 << 20
 _MAX_BYTES = 64 << 20
 
 #: Attaches the parts of a file on an executor, and returns the outcome.
-AttachParts = Callable[[str, Sequence[Part]], str]
+AttachParts = Callable[[str, Sequence[Part]], IndexedFile]
 
 
 def divide_large_files(
@@ -82,7 +92,7 @@ def run_by_row_groups(
     shipped: Sequence[Shipped],
     attach: AttachParts,
     progress: TaskProgress,
-) -> list[str]:
+) -> list[IndexedFile]:
     """Index large files in one job.
 
     Args:
@@ -116,15 +126,14 @@ def run_by_row_groups(
         for ordinal, parts in _joined(batches).items():
             with offered_options(options):
                 outcome = attach(paths[ordinal], parts)
-            yield pa.record_batch([pa.array([outcome], pa.string())], names=["outcome"])
+            yield pickled(outcome)
 
     # as many rows as partitions, so that range puts exactly one into each
     built = map_in_arrow(spark.range(0, len(works), 1, len(works)), build, _PIECES)
-    attached = map_in_arrow(built.repartitionById(len(paths), "file"), attach_all, "outcome string")
+    attached = map_in_arrow(built.repartitionById(len(paths), "file"), attach_all, OUTCOME)
     total = len(works) + len(paths)
-    return [
-        row[0] for row in collect_rows(spark, attached, lambda done, _: progress(min(done, total), total))
-    ]
+    rows = collect_rows(spark, attached, lambda done, _: progress(min(done, total), total))
+    return [unpickled(row[0]) for row in rows]
 
 
 def _pieces(file: int, ordinal: int, part: bytes) -> Iterator[pa.RecordBatch]:
@@ -301,11 +310,11 @@ def index(
         check_location(find_files(lake.names), lake_index)
     report = reporter(progress, "files")
 
-    def work(file: str, parts: Sequence[Part] = ()) -> str:
-        return _attach_one(file, shipped, parts).to_json()
+    def work(file: str, parts: Sequence[Part] = ()) -> IndexedFile:
+        return _attach_one(file, shipped, parts)
 
-    def is_failure(outcome: str) -> bool:
-        return IndexedFile.from_json(outcome).error is not None
+    def is_failure(outcome: IndexedFile) -> bool:
+        return outcome.error is not None
 
     report(0, len(files), "indexing")
     outcomes = find_unchanged(files, requested)
@@ -314,7 +323,7 @@ def index(
     report(known, len(files), "indexing")
     sizes = {path: file.size_bytes for path, file in files.items() if path not in outcomes}
     divided = divide_large_files(files, sizes, requested)
-    found: list[str] = []
+    found: list[IndexedFile] = []
     try:
         if divided:
             found += run_by_row_groups(
@@ -347,7 +356,7 @@ def index(
         )
         raise RunInterrupted(len(outcomes), len(chosen), stopped) from stop
     # by path, because Spark may return two results of a task that ran twice
-    outcomes |= {outcome.path: outcome for outcome in map(IndexedFile.from_json, found)}
+    outcomes |= {outcome.path: outcome for outcome in found}
     added = build_lake_index(
         spark, lake.names, lake_index, lambda done: report(int(done), len(files), "lake index")
     )

@@ -7,27 +7,26 @@ tasks again. It does not use ``toLocalIterator``, which runs at most two tasks a
 from __future__ import annotations
 
 import contextlib
-import json
+import pickle
 import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from intarsia.embed.report import Progress, no_progress
 from intarsia.errors import IntarsiaError
 from intarsia.lake.data_file import FileFailure
+from intarsia.lake.split import grouped
 from intarsia.spark.sessions import is_connect, map_in_arrow
 from intarsia.storage import current_options, offered_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-#: Processes one item on an executor; the result, text or bytes, is returned to the driver.
-Work: TypeAlias = Callable[[Any], Any]
 
 #: Called on the driver with the tasks done and the total number of tasks.
 TaskProgress: TypeAlias = Callable[[int, int], None]
@@ -38,9 +37,8 @@ _POLL_SECONDS = 0.2
 def run_tasks(
     spark: SparkSession,
     tasks: Sequence[Sequence[Any]],
-    work: Work,
+    work: Callable[[Any], Any],
     progress: TaskProgress,
-    kind: Literal["string", "binary"] = "string",
 ) -> list[Any]:
     """Run ``work`` on every item, with one task for each inner sequence.
 
@@ -49,7 +47,6 @@ def run_tasks(
         tasks: The items of each task.
         work: Runs on the executors, possibly more than once per item, because Spark retries tasks.
         progress: Called from time to time in the caller's thread.
-        kind: The type of the results.
 
     Returns:
         The results of ``work`` in undefined order.
@@ -68,13 +65,27 @@ def run_tasks(
                 for item in frozen[ordinal]:
                     with offered_options(options):
                         outcome = work(item)
-                    yield pa.record_batch([pa.array([outcome], kind)], names=["outcome"])
+                    yield pickled(outcome)
 
     # as many rows as partitions, so that range puts exactly one into each
-    frame = map_in_arrow(spark.range(0, len(frozen), 1, len(frozen)), run, f"outcome {kind}")
+    frame = map_in_arrow(spark.range(0, len(frozen), 1, len(frozen)), run, OUTCOME)
     rows = collect_rows(spark, frame, lambda done, _: progress(min(done, len(frozen)), len(frozen)))
     progress(len(frozen), len(frozen))
-    return [row[0] for row in rows]
+    return [unpickled(row[0]) for row in rows]
+
+
+#: The schema of rows in which tasks return objects.
+OUTCOME: Final = "outcome binary"
+
+
+def pickled(*outcomes: object) -> pa.RecordBatch:
+    """Return objects as rows of `OUTCOME`, on an executor."""
+    return pa.record_batch([pa.array(list(map(pickle.dumps, outcomes)), pa.binary())], names=["outcome"])
+
+
+def unpickled(outcome: bytes) -> Any:
+    """Restore an object, which a task of this driver made."""
+    return pickle.loads(outcome)  # noqa: S301
 
 
 def collect_rows(spark: SparkSession, frame: DataFrame, progress: TaskProgress) -> list[Any]:
@@ -238,19 +249,10 @@ def tasks_of(sizes: Mapping[str, int]) -> list[list[str]]:
     weights = {path: (size or TASK_BYTES) + OPEN_BYTES for path, size in sizes.items()}
     total = sum(weights.values())
     limit = max(min(TASK_BYTES, total / MIN_TASKS), total / MAX_TASKS)
-    tasks: list[list[str]] = []
-    filled = limit
-    for path, weight in weights.items():
-        if filled + weight > limit:
-            tasks.append([])
-            filled = 0
-        tasks[-1].append(path)
-        filled += weight
-    return tasks
+    return [[path for path, _ in group] for group in grouped(weights.items(), itemgetter(1), limit)]
 
 
-#: Processes a file on an executor, and returns an object for JSON.
-Act: TypeAlias = Callable[[str], Any]
+_Result = TypeVar("_Result")
 
 #: Tasks in the first part of a job that stops after too many failures; each part has twice as many.
 _FIRST_TASKS = 16
@@ -259,11 +261,11 @@ _FIRST_TASKS = 16
 def run_on_files(
     spark: SparkSession,
     sizes: Mapping[str, int],
-    work: Callable[[str], str],
+    work: Callable[[str], Any],
     show: Callable[[int], None],
-    is_failure: Callable[[str], bool] = lambda _: False,
+    is_failure: Callable[[Any], bool] = lambda _: False,
     max_failures: int | None = None,
-) -> list[str]:
+) -> list[Any]:
     """Run ``work`` on each file, several small files in a task.
 
     Args:
@@ -279,7 +281,7 @@ def run_on_files(
         The results in undefined order; incomplete if too many files have failed.
     """
     tasks = tasks_of(sizes)
-    results: list[str] = []
+    results: list[Any] = []
     files_done, start = 0, 0
     step = len(tasks) if max_failures is None else _FIRST_TASKS
     while start < len(tasks):
@@ -293,14 +295,14 @@ def run_on_files(
 
 
 def act_on_files(
-    spark: SparkSession, sizes: Mapping[str, int], act: Act, show: Progress, label: str
-) -> tuple[dict[str, Any], list[FileFailure]]:
-    """Run an action on each file, whose result is an object for JSON.
+    spark: SparkSession, sizes: Mapping[str, int], act: Callable[[str], _Result], show: Progress, label: str
+) -> tuple[dict[str, _Result], list[FileFailure]]:
+    """Run an action on each file.
 
     Args:
         spark: The session.
         sizes: The size of each file in bytes.
-        act: The action.
+        act: The action, whose result can be pickled.
         show: Called with the number of files that are done.
         label: The label of the progress.
 
@@ -308,33 +310,20 @@ def act_on_files(
         The results by path, and the files that failed, both ordered by path.
     """
 
-    def work(path: str) -> str:
+    def work(path: str) -> tuple[str, _Result | FileFailure]:
         try:
-            return json.dumps({"path": path, "result": act(path)})
+            return path, act(path)
         except Exception as error:  # noqa: BLE001  one bad file must not stop the others
-            failure = FileFailure(path, error)
-            return json.dumps({"path": path, "error": failure.reason, "code": failure.code})
+            failure = FileFailure(path, error)  # errors of other packages may not be on the driver
+            return path, FileFailure(path, IntarsiaError(failure.reason, reason=failure.code, path=path))
 
     show(0, len(sizes), label)
+    sent = run_on_files(spark, sizes, work, lambda done: show(done, len(sizes), label))
     # by path, because Spark may return two results of a task that ran twice
-    found = {
-        outcome["path"]: outcome
-        for outcome in map(
-            json.loads, run_on_files(spark, sizes, work, lambda done: show(done, len(sizes), label))
-        )
-    }
-    return (
-        {path: found[path]["result"] for path in sorted(found) if "result" in found[path]},
-        _failures([found[path] for path in sorted(found) if "error" in found[path]]),
-    )
-
-
-def _failures(outcomes: Sequence[Mapping[str, str]]) -> list[FileFailure]:
-    """Restore the failures, whose errors were raised by the executor's Python."""
-    return [
-        FileFailure(found["path"], IntarsiaError(found["error"], reason=found["code"], path=found["path"]))
-        for found in outcomes
-    ]
+    found: dict[str, Any] = dict(sorted(sent, key=itemgetter(0)))
+    failed = [outcome for outcome in found.values() if isinstance(outcome, FileFailure)]
+    done = {path: outcome for path, outcome in found.items() if not isinstance(outcome, FileFailure)}
+    return done, failed
 
 
 def reporter(progress: Progress | bool, unit: str) -> Progress:

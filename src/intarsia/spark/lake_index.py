@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from intarsia.embed.many import write_lake_index
 from intarsia.errors import IntarsiaError
 from intarsia.lake.data_file import DataFile, FileFailure, ShowDone
 from intarsia.lake.index.build import FactsReader, LakeIndexReport, Outcome, reader_of
+from intarsia.lake.index.facts import FileFacts, read_facts
 from intarsia.lake.index.folder import Location, find_folders
 from intarsia.lake.index.segment import MAX_SEGMENT_BYTES, MAX_SEGMENT_FILES
-from intarsia.spark.job import run_tasks, tasks_of
+from intarsia.spark.job import act_on_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,51 +94,24 @@ def facts_reader(
             part = files[start : start + num_files]
             found = _read_by_tasks(spark, part, lambda done, start=start: show(start + done))  # type: ignore[misc]
             for file in part:
-                outcome, size = found[file.path]
-                num_bytes += size
+                outcome = found[file.path]
+                num_bytes += outcome.num_bytes if isinstance(outcome, FileFacts) else 0
                 yield outcome
             start += len(part)
-            num_files = max(1, min(MAX_SEGMENT_FILES, MAX_SEGMENT_BYTES * start // num_bytes))
+            num_files = max(1, min(MAX_SEGMENT_FILES, MAX_SEGMENT_BYTES * start // max(1, num_bytes)))
 
     return read
 
 
-def _read_by_tasks(
-    spark: SparkSession, files: Sequence[DataFile], show: ShowDone
-) -> dict[str, tuple[Outcome, int]]:
-    """Return the outcome of each file by its path, with the number of bytes that were sent."""
+def _read_by_tasks(spark: SparkSession, files: Sequence[DataFile], show: ShowDone) -> dict[str, Outcome]:
+    """Return the outcome of each file by its path."""
+    # executors have another current folder
+    absolute = {file.path: file.path if file.is_remote else os.path.abspath(file.path) for file in files}
+    sent = {file.path: replace(file, path=absolute[file.path], store=None, deletes=None) for file in files}
+
+    def act(path: str) -> FileFacts | None:
+        return read_facts(sent[path].input_of(sent[path].open()))
+
     # footers are read, so the length of a file has little influence
-    tasks = tasks_of({file.path: 1 for file in files})
-    items = {file.path: (file.path, _to_send(file)) for file in files}
-    edges = list(accumulate(map(len, tasks), initial=0))
-    sent = run_tasks(
-        spark,
-        [[items[path] for path in task] for task in tasks],
-        _read_one,
-        lambda done, _: show(edges[done]),
-        "binary",
-    )
-    found: dict[str, tuple[Outcome, int]] = {}
-    for data in sent:
-        path, outcome = pickle.loads(data)  # noqa: S301  from our own tasks
-        if isinstance(outcome, tuple):
-            message, code = outcome
-            outcome = IntarsiaError(message, reason=code, path=path)
-        found[path] = outcome, len(data)
-    return found
-
-
-def _to_send(file: DataFile) -> DataFile:
-    """Return a file under the name that executors can open: they have another current folder."""
-    path = file.path if file.is_remote else os.path.abspath(file.path)
-    return replace(file, path=path, store=None, deletes=None)
-
-
-def _read_one(item: tuple[str, DataFile]) -> bytes:
-    """Read the facts of a file, on an executor; an error is sent as its message and its code."""
-    path, file = item
-    (outcome,) = reader_of(lambda one: one.input_of(one.open()), 1)([file], lambda _: None)
-    if isinstance(outcome, Exception):
-        failure = FileFailure(file.path, outcome)
-        return pickle.dumps((path, (failure.reason, failure.code)))
-    return pickle.dumps((path, outcome))
+    done, failed = act_on_files(spark, dict.fromkeys(sent, 1), act, lambda done, *_: show(done), "")
+    return {**done, **{failure.path: failure.error for failure in failed}}

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from intarsia.amounts import count
 from intarsia.check.inspection import inspect
-from intarsia.check.verification import Finding, VerifyReport
 from intarsia.check.verification import verify as verify_file
+from intarsia.check.verification.findings import LakeVerifyReport
 from intarsia.embed.original import detach_file
-from intarsia.embed.report import DetachReport, IndexReport, Progress, RestoreReport
-from intarsia.lake.data_file import FileFailure
+from intarsia.embed.report import IndexReport, Progress, RestoreReport
 from intarsia.spark.job import act_on_files, reporter
 from intarsia.spark.job_stores import with_stores_of_spark
 from intarsia.spark.listing import Source, list_lake
@@ -169,68 +165,8 @@ def detach(spark: SparkSession, path: Source, *, progress: Progress | bool = Tru
     """
     started = time.perf_counter()
     lake = list_lake(spark, path, with_snapshots=True)
-    done, failed = act_on_files(spark, lake.sizes, _detach, reporter(progress, "files"), "detaching")
-    reports = [DetachReport(**{**values, "removed": tuple(values["removed"])}) for values in done.values()]
-    return RestoreReport(tuple(reports), tuple(failed), time.perf_counter() - started, lake.others)
-
-
-def _detach(path: str) -> dict[str, Any]:
-    return asdict(detach_file(path))
-
-
-_SHOWN = 10
-
-
-@dataclass(frozen=True)
-class LakeVerifyReport:
-    """The report of `intarsia.spark.verify`; ``str(report)`` returns a summary.
-
-    Attributes:
-        per_file: The report of each file that could be read, ordered by path.
-        failed: The files that could not be read: ``path``, ``error``, ``reason``.
-        seconds: Total time taken.
-        files_other: Number of files in the folders that are not Parquet and were ignored.
-    """
-
-    per_file: tuple[VerifyReport, ...] = field(repr=False)
-    failed: tuple[FileFailure, ...]
-    seconds: float
-    files_other: int = 0
-
-    @property
-    def ok(self) -> bool:
-        """Whether all files could be read, and no finding is an error."""
-        return not self.failed and all(report.ok for report in self.per_file)
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """The findings of all files."""
-        return tuple(finding for report in self.per_file for finding in report.findings)
-
-    @property
-    def checked(self) -> Mapping[str, int]:
-        """The number of structures checked, by kind."""
-        return dict(sorted(sum((Counter(report.checked) for report in self.per_file), Counter()).items()))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as a JSON object, like that of ``intarsia verify --json``."""
-        return {
-            "files": len(self.per_file) + len(self.failed),
-            "other_files": self.files_other,
-            "ok": self.ok,
-            "failed": [failure.to_dict() for failure in self.failed],
-            "reports": [report.to_dict() for report in self.per_file],
-        }
-
-    def __str__(self) -> str:
-        bad = sum(not report.ok for report in self.per_file)
-        head = f"{count(len(self.per_file), 'file')} checked in {self.seconds:.1f} s, "
-        head += f"{bad:,} with errors" if bad else "no errors"
-        head += f"; {len(self.failed):,} failed" if self.failed else ""
-        lines = [f"failed: {failure.path}: {failure.reason}" for failure in self.failed]
-        lines += map(str, self.findings)
-        more = [f"… and {len(lines) - _SHOWN:,} more"] if len(lines) > _SHOWN else []
-        return "\n".join([head, *lines[:_SHOWN], *more])
+    done, failed = act_on_files(spark, lake.sizes, detach_file, reporter(progress, "files"), "detaching")
+    return RestoreReport(tuple(done.values()), tuple(failed), time.perf_counter() - started, lake.others)
 
 
 @with_stores_of_spark
@@ -269,13 +205,6 @@ def verify(
         raise ValueError(f"sample is {sample!r}; it must be 1 or more, and cannot be combined with quick")
     started = time.perf_counter()
     lake = list_lake(spark, path, with_snapshots=True)
-
-    def act(path: str) -> dict[str, Any]:
-        return asdict(verify_file(path, quick=quick, sample=sample, seed=seed))
-
+    act = partial(verify_file, quick=quick, sample=sample, seed=seed)
     done, failed = act_on_files(spark, lake.sizes, act, reporter(progress, "files"), "verifying")
-    reports = [
-        VerifyReport(**{**values, "findings": tuple(Finding(**found) for found in values["findings"])})
-        for values in done.values()
-    ]
-    return LakeVerifyReport(tuple(reports), tuple(failed), time.perf_counter() - started, lake.others)
+    return LakeVerifyReport(tuple(done.values()), tuple(failed), time.perf_counter() - started, lake.others)

@@ -23,7 +23,7 @@ from intarsia.lake.definition import listed_file
 from intarsia.lake.discovery import HIVE_NULL, FileRole, find_files, role_of_name
 from intarsia.lake.opening import open as open_table
 from intarsia.lake.table import Table
-from intarsia.spark.sessions import is_connect, setting
+from intarsia.spark.sessions import changed_setting, is_connect, setting
 from intarsia.spark.spark_types import quoted
 from intarsia.storage import find_store, local_path, split_url
 from intarsia.storage.object_errors import object_errors
@@ -196,19 +196,13 @@ def rows_of_files(spark: SparkSession, whole: DataFrame, listing: Listing, files
         return reader.parquet(*files)
 
 
-@contextlib.contextmanager
-def _listing_on_the_driver(spark: SparkSession, count: int) -> Iterator[None]:
+def _listing_on_the_driver(spark: SparkSession, count: int) -> contextlib.AbstractContextManager[None]:
     """List on the driver: above 32 paths Spark starts a job, which takes 20 times as long."""
     before = setting(spark, _LISTING_THRESHOLD)
     # a Connect session lists later, when the frame runs
     if is_connect(spark) or not before.isdigit() or int(before) >= count:
-        yield
-        return
-    spark.conf.set(_LISTING_THRESHOLD, str(count))
-    try:
-        yield
-    finally:
-        spark.conf.set(_LISTING_THRESHOLD, before)
+        return contextlib.nullcontext()
+    return changed_setting(spark, _LISTING_THRESHOLD, str(count))
 
 
 def selected(whole: DataFrame, columns: Sequence[str]) -> list[str]:

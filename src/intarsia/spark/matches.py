@@ -29,7 +29,7 @@ from intarsia.spark.job import collect_rows
 from intarsia.spark.listing import Source, list_lake, location_of, paths_of, python_path
 from intarsia.spark.reading import Mode, read
 from intarsia.spark.rules import refuse_unplannable
-from intarsia.spark.sessions import map_in_arrow, setting
+from intarsia.spark.sessions import changed_setting, map_in_arrow
 from intarsia.storage import LocalFile, local_path
 from intarsia.storage.hadoop_files import check_sink_log
 from intarsia.storage.object_target import open_object_target
@@ -203,12 +203,6 @@ def _pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch(values, names=["uri", "size", "modified", "rows"])
 
 
-@contextlib.contextmanager
-def without_pushdown(spark: SparkSession) -> Iterator[None]:
+def without_pushdown(spark: SparkSession) -> contextlib.AbstractContextManager[None]:
     """Let Spark evaluate conditions on all rows that it reads within the block."""
-    before = setting(spark, _PUSHDOWN)
-    spark.conf.set(_PUSHDOWN, "false")
-    try:
-        yield
-    finally:
-        spark.conf.set(_PUSHDOWN, before)
+    return changed_setting(spark, _PUSHDOWN, "false")

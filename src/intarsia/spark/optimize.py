@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from intarsia.amounts import count, size
+from intarsia.amounts import count, first_lines, size
+from intarsia.arrow.nested import with_leaves
 from intarsia.embed.attach import checked_indexes
 from intarsia.embed.report import Note, Progress, distinct_names
 from intarsia.embed.structures import Attachable, Attachables
@@ -27,7 +28,7 @@ from intarsia.spark.checksums import (
     with_hashes,
 )
 from intarsia.spark.clustering import Clustering, arranged, check_partition_columns
-from intarsia.spark.job import TaskProgress, collect_rows, reporter
+from intarsia.spark.job import OUTCOME, TaskProgress, collect_rows, reporter
 from intarsia.spark.lake_index import update_lake_indexes
 from intarsia.spark.listing import (
     Source,
@@ -44,7 +45,7 @@ from intarsia.spark.listing import (
     source_files,
     uncached,
 )
-from intarsia.spark.part_files import OUTCOME, PartOptions, Staging, outcome_of, write_parts
+from intarsia.spark.part_files import PartOptions, Staging, outcome_of, write_parts
 from intarsia.spark.sessions import map_in_arrow
 from intarsia.spark.shipping import pack_index
 from intarsia.spark.spark_types import quoted
@@ -52,12 +53,10 @@ from intarsia.storage import LocalFile, local_path
 from intarsia.write import Writer, WriteReport
 from intarsia.write.form import indexes_of
 from intarsia.write.output import dry_run
-from intarsia.write.sorting import SortBy
+from intarsia.write.rows import SortBy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -137,8 +136,7 @@ class OptimizeReport:
             for whole in {Note(note.column, None, note.index, note.reason, note.code) for note in file.notes}:
                 files_of[whole] += 1
         notes = [f"note: {note} ({count(files, 'file')})" for note, files in files_of.items()]
-        more = [f"… and {count(len(notes) - _SHOWN, 'more note')}"] if len(notes) > _SHOWN else []
-        return "\n".join([*lines, *notes[:_SHOWN], *more])
+        return "\n".join([*lines, *first_lines(notes, "note")])
 
 
 #: The default size of a file in bytes; a few tasks of Spark read a file of this size.
@@ -429,7 +427,9 @@ def arrow_schema_of(frame: DataFrame) -> pa.Schema:
                 column=column.name,
             )
     fields = frame.limit(0).toArrow().schema
-    return pa.schema([pa.field(field.name, _in_utc(field.type), field.nullable) for field in fields])
+    return pa.schema(
+        [pa.field(field.name, with_leaves(field.type, _in_utc), field.nullable) for field in fields]
+    )
 
 
 def _unsupported(data_type: Any) -> Iterator[str]:
@@ -448,18 +448,8 @@ def _unsupported(data_type: Any) -> Iterator[str]:
 
 
 def _in_utc(data_type: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(data_type) and data_type.tz is not None:
-        return pa.timestamp(data_type.unit, "UTC")
-    if pa.types.is_struct(data_type):
-        return pa.struct([field.with_type(_in_utc(field.type)) for field in data_type])
-    if pa.types.is_map(data_type):
-        key, item = (
-            field.with_type(_in_utc(field.type)) for field in (data_type.key_field, data_type.item_field)
-        )
-        return pa.map_(key, item)
-    if pa.types.is_list(data_type):
-        return pa.list_(data_type.value_field.with_type(_in_utc(data_type.value_type)))
-    return data_type
+    has_zone = pa.types.is_timestamp(data_type) and data_type.tz is not None
+    return pa.timestamp(data_type.unit, "UTC") if has_zone else data_type
 
 
 def _check_sizes(target_file_size: int, rows_per_page: int) -> None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from intarsia.file import ParquetInput
 from intarsia.format.enums import Type
-from intarsia.lake.split import Split, SplitQuery, file_identity, make_splits
+from intarsia.lake.split import Split, SplitQuery, file_identity, grouped, make_splits
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 #: The bytes that a task reads, approximately.
 _TASK_BYTES: Final = 32 << 20
+
+#: Opening a file takes as long as reading this many bytes.
+_OPEN_BYTES: Final = 1 << 20
 
 #: The bytes that Python has to save for the mode "auto" to choose it: it decodes more slowly than Spark.
 _MIN_SAVED: Final = "spark.intarsia.minSavedBytes"
@@ -296,7 +299,8 @@ def pages_frame(
     target = pa.schema([(field.name, arrow_type_of(field.dataType)) for field in own])
     target = pa.schema([*target, *((name, pa.string()) for name in partition_columns)])
     text = [StructField(name, StringType()) for name in partition_columns]
-    tasks = _tasks(reading.splits)
+    # opening a file takes time, too
+    tasks = tuple(grouped(reading.splits, lambda one: one[0].num_bytes + _OPEN_BYTES, _TASK_BYTES))
 
     # a closure, because Spark serializes it; the functions that it calls are imported on the executors
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -337,18 +341,3 @@ def conform(
         )
     arrays += [pa.repeat(pa.scalar(value, pa.string()), rows.num_rows) for value in partition]
     return pa.Table.from_arrays(arrays, schema=target)
-
-
-def _tasks(
-    splits: Sequence[tuple[Split, tuple[str | None, ...]]],
-) -> tuple[tuple[tuple[Split, tuple[str | None, ...]], ...], ...]:
-    """Put several small splits into a task."""
-    tasks: list[list[tuple[Split, tuple[str | None, ...]]]] = []
-    filled = _TASK_BYTES
-    for split, partition in splits:
-        if filled + split.num_bytes > _TASK_BYTES:
-            tasks.append([])
-            filled = 0
-        tasks[-1].append((split, partition))
-        filled += split.num_bytes + (1 << 20)  # opening a file takes time, too
-    return tuple(map(tuple, tasks))

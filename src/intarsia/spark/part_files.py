@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shutil
@@ -10,26 +9,22 @@ import stat
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.embed.report import Note
 from intarsia.errors import IntarsiaError, WriteError
 from intarsia.lake.discovery import HIVE_NULL
 from intarsia.spark.checksums import Checksums
 from intarsia.spark.in_place import States, check_exchange, finish, swap
+from intarsia.spark.job import pickled, unpickled
 from intarsia.spark.shipping import Shipped, unpack_index
-from intarsia.storage.posix import lock_file
+from intarsia.storage.local import lock_file
 from intarsia.write import Writer, WriteReport
-from intarsia.write.sorting import SortBy
-
-#: The result of a task: a row for each file, in JSON.
-OUTCOME = "outcome string"
+from intarsia.write.rows import SortBy
 
 #: Characters that Spark escapes in the names of folders.
 _ESCAPED = {chr(code) for code in range(1, 0x20)} | set("\"#%'*/:=?\\\x7f{[]^")
@@ -76,13 +71,14 @@ def write_parts(
         attempt would also raise. `outcome_of` reads it.
     """
     try:
-        texts = _write_all(batches, options, task)
+        yield pickled(*_write_all(batches, options, task))
     except IntarsiaError as error:
-        texts = [json.dumps({"error": str(error), "reason": error.reason, "column": error.column})]
-    yield pa.record_batch([pa.array(texts, pa.string())], names=["outcome"])
+        yield pickled(WriteError(str(error), reason=error.reason, column=error.column))
 
 
-def _write_all(batches: Iterable[pa.RecordBatch], options: PartOptions, task: int) -> list[str]:
+def _write_all(
+    batches: Iterable[pa.RecordBatch], options: PartOptions, task: int
+) -> list[WriteReport | Checksums]:
     attempt = os.path.join(options.folder, f"{task:05}-{uuid.uuid4().hex}")
     parts = _Parts(options, attempt, task)
     width = len(options.schema)
@@ -93,7 +89,7 @@ def _write_all(batches: Iterable[pa.RecordBatch], options: PartOptions, task: in
             for start, stop, folder in _runs(batch, width, options.partition_by):
                 rows = pa.Table.from_batches([batch.slice(start, stop - start)]).select(list(range(width)))
                 parts.write(rows.rename_columns(options.schema.names).cast(options.schema), folder)
-    return [*(json.dumps(asdict(report)) for report in parts.reports), json.dumps({"read": asdict(read)})]
+    return [*parts.reports, read]
 
 
 class _Parts:
@@ -201,21 +197,16 @@ def _escape(text: str) -> str:
     return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in text)
 
 
-def outcome_of(text: str) -> WriteReport | Checksums:
+def outcome_of(data: bytes) -> WriteReport | Checksums:
     """Return the report of a file, or the checksums of the rows that a task was passed, on the driver.
 
     Raises:
         WriteError: If the rows could not be written.
     """
-    values: dict[str, Any] = json.loads(text)
-    if "error" in values:
-        raise WriteError(values["error"], reason=values["reason"], column=values["column"])
-    if "read" in values:
-        return Checksums(**values["read"])
-    values["notes"] = [Note(**note) for note in values["notes"]]
-    for name in ("dictionary", "built", "notes"):
-        values[name] = tuple(values[name])
-    return WriteReport(**values)
+    outcome: WriteReport | Checksums | WriteError = unpickled(data)
+    if isinstance(outcome, WriteError):
+        raise outcome
+    return outcome
 
 
 _LOCK, _ATTEMPTS, _DATA = "lock", "attempts", "data"

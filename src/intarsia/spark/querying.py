@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import base64
-import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, TypeAlias
 
 from intarsia.embed.report import Progress
 from intarsia.errors import ColumnNotFoundError, FilesFailedError, PredicateError, UnsupportedFeatureError
 from intarsia.indexes.distinct_counter import MAX_LG_CONFIG_K, DistinctCounter
-from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import FileFailure
 from intarsia.lake.opening import open as open_table
-from intarsia.lake.planner import Planner
 from intarsia.lake.query_run import OnError
-from intarsia.lake.shared_aggregate import SharedAggregate
-from intarsia.lake.table import Table
-from intarsia.predicate import In, Predicate, Where, parse_predicate
+from intarsia.lake.shared_aggregate import FilesLeft, SharedAggregate
+from intarsia.predicate import In, Where
 from intarsia.read.aggregate import Aggregate
 from intarsia.read.aggregate.result import Requested, requested_functions
 from intarsia.read.report import ScanReport
 from intarsia.spark.job import act_on_files, reporter
 from intarsia.spark.job_stores import with_stores_of_spark
-from intarsia.spark.listing import LakeFiles, Source, list_lake
+from intarsia.spark.listing import Source, list_lake
 from intarsia.spark.reading import read
 from intarsia.spark.spark_types import INTEGERS, quoted
 from intarsia.spark.sql_text import spark_sql
@@ -79,17 +72,11 @@ def aggregate(
     lake = list_lake(spark, path)
     shared = SharedAggregate(lake.open(), wanted, where, on_error)
     files = shared.files
-
-    def act(file: str) -> str:
-        return base64.b64encode(pickle.dumps(files.run(file))).decode()
-
     if files.ordinals:
-        listed = files.table.files
-        sizes = {file: listed[ordinal].size_bytes for file, ordinal in files.ordinals.items()}
-        done, failed = act_on_files(spark, sizes, act, reporter(progress, "files"), "aggregating")
-        _raise_if_any(failed, len(sizes), shared.report)
+        done, failed = act_on_files(spark, files.sizes, files.run, reporter(progress, "files"), "aggregating")
+        _raise_if_any(failed, len(files.ordinals), shared.report)
         for share in done.values():
-            shared.add(pickle.loads(base64.b64decode(share)))  # noqa: S301  tasks of this job made it
+            shared.add(share)
     return shared.result()
 
 
@@ -125,31 +112,6 @@ class DistinctEstimate:
     def __int__(self) -> int:
         """Return the rounded estimate."""
         return round(self.estimate)
-
-
-@dataclass(frozen=True)
-class _SelectedRows:
-    """The rows of a lake that match; it can be pickled.
-
-    Attributes:
-        table: The lake.
-        ordinals: The ordinal of each file that partition values and the lake index leave, by its path.
-        predicate: The predicate.
-    """
-
-    table: Table
-    ordinals: Mapping[str, int]
-    predicate: Predicate | None
-
-    @classmethod
-    def of(cls, lake: LakeFiles, where: Where) -> _SelectedRows:
-        table = lake.open()
-        predicate = parse_predicate(where, lambda: table.dataset().schema)
-        left = Planner(table, TableBinder(table, predicate, []), ScanReport()).survivors()
-        return cls(table, {table.files[ordinal].path: ordinal for ordinal in left.files}, predicate)
-
-    def sketches(self, file: str, column: str) -> pa.Table:
-        return self.table.part([self.ordinals[file]]).scan(self.predicate, []).sketches(column)
 
 
 @with_stores_of_spark
@@ -191,23 +153,21 @@ def approx_distinct(
     import datasketches
 
     lake = list_lake(spark, path)
-    sizes = lake.sizes
-    selected = None
-    if where is not None:
-        selected = _SelectedRows.of(lake, where)
-        listed = selected.table.files
-        sizes = {file: listed[ordinal].size_bytes for file, ordinal in selected.ordinals.items()}
+    selected = None if where is None else FilesLeft.of(lake.open(), where)
+    sizes = lake.sizes if selected is None else selected.sizes
 
-    def act(file: str) -> dict[str, Any]:
+    def act(file: str) -> tuple[str, list[bytes]]:
         table = open_table(file)
-        sketches = table.sketches(column) if selected is None else selected.sketches(file, column)
+        scan = table.scan(None, []) if selected is None else selected.scan(file)
+        sketches = scan.sketches(column)
         found = table.scan(None, [column]).schema.types[0]
-        sketch = sketches.column("sketch").to_pylist()  # empty if the predicate is false for the file
-        return {"type": str(found), "sketches": [base64.b64encode(one).decode() for one in sketch]}
+        return str(found), sketches.column(
+            "sketch"
+        ).to_pylist()  # empty if the predicate is false for the file
 
     found, failed = act_on_files(spark, sizes, act, reporter(progress, "files"), "estimating")
     _raise_if_any(failed, len(sizes), None)
-    types = sorted({values["type"] for values in found.values()})
+    types = sorted({data_type for data_type, _ in found.values()})
     if len(types) > 1:
         raise UnsupportedFeatureError(
             f"column {column!r} has the types {', '.join(types)} in different files, whose values have "
@@ -216,8 +176,8 @@ def approx_distinct(
             column=column,
         )
     counter = DistinctCounter(MAX_LG_CONFIG_K)
-    for sketch in (sketch for values in found.values() for sketch in values["sketches"]):
-        counter.add_sketch(datasketches.hll_sketch.deserialize(base64.b64decode(sketch)))
+    for sketch in (sketch for _, sketches in found.values() for sketch in sketches):
+        counter.add_sketch(datasketches.hll_sketch.deserialize(sketch))
     return DistinctEstimate(counter.estimate, *counter.bounds(2), len(found))
 
 

@@ -22,8 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from intarsia.lake.data_file import DataFile
-from intarsia.lake.file_list import FileList, as_bytes
+from intarsia.lake.data_file import DataFile, FileList, as_bytes
 from intarsia.lake.index.facts import Stamps
 from intarsia.lake.index.folder import state_of_folders
 from intarsia.lake.index.of_table import locate

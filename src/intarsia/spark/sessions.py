@@ -89,6 +89,17 @@ def is_on(spark: SparkSession, key: str) -> bool:
     return setting(spark, key).lower() == "true"
 
 
+@contextmanager
+def changed_setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
+    """Change a setting within the block."""
+    before = setting(spark, key)
+    spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        spark.conf.set(key, before)
+
+
 @contextlib.contextmanager
 def command_session(master: str | None) -> Iterator[SparkSession]:
     """Return a session for a command, and stop it at the end.

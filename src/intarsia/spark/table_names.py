@@ -6,46 +6,13 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from intarsia.file.schema import FileSchema
 from intarsia.lake.definition import ColumnNames, NamedField
-from intarsia.read.output_columns import FileNames
 
 #: From this field id on, columns are metadata, such as the path of the file.
 _FIRST_RESERVED: Final = 2**31 - 201
 
-#: Number of schemas of files whose names of columns are cached.
-_MAX_SCHEMAS: Final = 64
 
-
-class TableNames:
-    """The columns of a table, and their names in its files.
-
-    Args:
-        names: The columns.
-
-    Attributes:
-        columns: The names of the columns in the table.
-    """
-
-    def __init__(self, names: ColumnNames) -> None:
-        self._names = names
-        self._found: dict[FileSchema, FileNames | None] = {}
-        self.columns = tuple(field.name for field in names.fields)
-
-    def in_file(self, schema: FileSchema) -> FileNames | None:
-        """Return the names in files with a schema; None if they are those of the table.
-
-        Raises:
-            UnsupportedFeatureError: If the columns of the table cannot be found in these files.
-        """
-        if schema not in self._found:
-            if len(self._found) >= _MAX_SCHEMAS:
-                self._found.clear()
-            self._found[schema] = self._names.in_file("", schema.arrow)
-        return self._found[schema]
-
-
-def delta_names(table: Mapping[str, Any]) -> TableNames:
+def delta_names(table: Mapping[str, Any]) -> ColumnNames:
     """Return the columns that a Delta table has in its files.
 
     Args:
@@ -55,11 +22,11 @@ def delta_names(table: Mapping[str, Any]) -> TableNames:
         >>> mapping = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1"}
         >>> field = {"name": "user", "type": "long", "nullable": True, "metadata": mapping}
         >>> schema = json.dumps({"type": "struct", "fields": [field]})
-        >>> delta_names({"mode": "name", "schema": schema}).columns
-        ('user',)
+        >>> [field.name for field in delta_names({"mode": "name", "schema": schema}).fields]
+        ['user']
     """
     fields = tuple(map(_mapped, json.loads(table["schema"])["fields"]))
-    return TableNames(ColumnNames(fields, by_id=table["mode"] == "id"))
+    return ColumnNames(fields, by_id=table["mode"] == "id")
 
 
 def _mapped(field: Mapping[str, Any]) -> NamedField:
@@ -69,7 +36,7 @@ def _mapped(field: Mapping[str, Any]) -> NamedField:
     return NamedField(field["name"], mapping["delta.columnMapping.id"], (name,), children)
 
 
-def iceberg_names(table: Mapping[str, Any]) -> tuple[TableNames, frozenset[str]]:
+def iceberg_names(table: Mapping[str, Any]) -> tuple[ColumnNames, frozenset[str]]:
     """Return the columns that an Iceberg table has in its files, and those of them that have defaults.
 
     Columns whose values come from the partition are left out: Iceberg does not read them from files.
@@ -84,9 +51,9 @@ def iceberg_names(table: Mapping[str, Any]) -> tuple[TableNames, frozenset[str]]
     Example:
         >>> field = {"id": 1, "name": "user", "required": False, "type": "long", "initial-default": 7}
         >>> schema = json.dumps({"type": "struct", "fields": [field]})
-        >>> found = iceberg_names({"schema": schema, "name_mapping": None, "from_partitions": []})
-        >>> found[0].columns, found[1]
-        (('user',), frozenset({'user'}))
+        >>> names, filled = iceberg_names({"schema": schema, "name_mapping": None, "from_partitions": []})
+        >>> [field.name for field in names.fields], filled
+        (['user'], frozenset({'user'}))
     """
     aliases = dict(_aliases(json.loads(table["name_mapping"] or "[]")))
     hidden = set(table["from_partitions"])
@@ -96,7 +63,7 @@ def iceberg_names(table: Mapping[str, Any]) -> tuple[TableNames, frozenset[str]]
         if field["id"] < _FIRST_RESERVED and hidden.isdisjoint(_ids(field))
     ]
     filled = frozenset(field["name"].lower() for field in fields if _has_default(field))
-    return TableNames(ColumnNames(tuple(_named(field, aliases) for field in fields), by_id=True)), filled
+    return ColumnNames(tuple(_named(field, aliases) for field in fields), by_id=True), filled
 
 
 def _children(field: Mapping[str, Any]) -> Collection[Mapping[str, Any]]:

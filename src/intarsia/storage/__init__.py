@@ -20,7 +20,6 @@ from intarsia.storage.source import (
     CountedSource,
     IoCounts,
     MemorySource,
-    SourceStream,
 )
 
 __all__ = [
@@ -38,7 +37,6 @@ __all__ = [
     "ObjectStoreFile",
     "QueryReads",
     "ReadRange",
-    "SourceStream",
     "SparseBytes",
     "StorageOptions",
     "Stores",

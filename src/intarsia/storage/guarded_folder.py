@@ -20,8 +20,15 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from intarsia.errors import ListingError
-from intarsia.storage.local import LocalFile
-from intarsia.storage.posix import CLOSE_ON_EXEC, IS_POSIX, NO_LINK, NO_TERMINAL, ONLY_FOLDER, require_posix
+from intarsia.storage.local import (
+    CLOSE_ON_EXEC,
+    IS_POSIX,
+    NO_LINK,
+    NO_TERMINAL,
+    ONLY_FOLDER,
+    LocalFile,
+    require_posix,
+)
 from intarsia.storage.replace import named_errors, write_all
 
 #: The owner that the system shows for users that it cannot map, as in a container. Two of them may differ.

@@ -24,8 +24,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from intarsia.errors import IntarsiaError, ReplaceError
+from intarsia.storage.local import read_at
 from intarsia.storage.object_errors import object_errors
-from intarsia.storage.posix import read_at
 
 _MAGIC = b"crc\0"
 _HEADER_BYTES = 8

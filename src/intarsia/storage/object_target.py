@@ -14,7 +14,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -133,7 +133,6 @@ class ObjectTarget:
     def _upload(self, store: Any, num_bytes: int, keep_bytes: int, tail: Sequence[bytes | mmap.mmap]) -> None:
         """Replace the object by a multipart upload, if it has not changed until shortly before the end."""
         import obstore
-        from obstore.exceptions import BaseError
 
         limit = f"{self.limits.put_bytes / (1 << 30):.1f} GiB"
         if self.overwrite != "last-writer-wins":
@@ -153,7 +152,7 @@ class ObjectTarget:
                 raise _changed(self.path)
 
         part_bytes = max(self.limits.part_bytes, num_bytes // (MAX_PARTS - 1) + 1)
-        try:
+        with _refusals(self.path):
             obstore.put(
                 store,
                 self.key,
@@ -162,13 +161,6 @@ class ObjectTarget:
                 chunk_size=part_bytes,
                 max_concurrency=_PARTS_AT_ONCE,
             )
-        except IntarsiaError:
-            raise
-        except (BaseError, OSError) as error:
-            reason, message = describe_failure(self.path, error)
-            raise ReplaceError(
-                f"{self.path}: cannot be replaced: {message}", reason=reason, path=self.path
-            ) from None
 
 
 def open_object_target(url: str, options: StorageOptions | None = None) -> ObjectTarget:
@@ -221,7 +213,7 @@ def replace_object(
         ReplaceError: If the store refuses, or does not support conditional puts.
     """
     import obstore
-    from obstore.exceptions import BaseError, PreconditionError
+    from obstore.exceptions import PreconditionError
 
     unconditional = ReplaceError(
         f"{path}: this store does not support conditional puts, so a concurrent change could be lost; copy "
@@ -234,15 +226,13 @@ def replace_object(
     expected: dict[str, str | None] = {"e_tag": e_tag}
     if version is not None:
         expected["version"] = version
-    try:
-        obstore.put(store, key, data, mode=cast("Any", expected), use_multipart=False)
-    except PreconditionError as error:
-        raise _changed(path) from error
-    except NotImplementedError as error:
-        raise unconditional from error
-    except (BaseError, OSError) as error:
-        reason, message = describe_failure(path, error)
-        raise ReplaceError(f"{path}: cannot be replaced: {message}", reason=reason, path=path) from None
+    with _refusals(path):
+        try:
+            obstore.put(store, key, data, mode=cast("Any", expected), use_multipart=False)
+        except PreconditionError as error:
+            raise _changed(path) from error
+        except NotImplementedError as error:
+            raise unconditional from error
 
 
 def _from_thread(pieces: Iterator[bytes | mmap.mmap]) -> Iterator[bytes | mmap.mmap]:
@@ -252,6 +242,20 @@ def _from_thread(pieces: Iterator[bytes | mmap.mmap]) -> Iterator[bytes | mmap.m
         while (piece := following.result()) is not None:
             following = pool.submit(next, pieces, None)
             yield piece
+
+
+@contextmanager
+def _refusals(path: str, action: str = "replaced") -> Iterator[None]:
+    """Translate errors of a store within the block."""
+    from obstore.exceptions import BaseError
+
+    try:
+        yield
+    except IntarsiaError:
+        raise
+    except (BaseError, OSError) as error:
+        reason, message = describe_failure(path, error)
+        raise ReplaceError(f"{path}: cannot be {action}: {message}", reason=reason, path=path) from None
 
 
 def _changed(path: str) -> ChangedMeanwhileError:
@@ -278,7 +282,7 @@ def _disk_errors(path: str) -> Iterator[None]:
         ) from error
 
 
-class NewObject:
+class NewObject(NewFile):
     """An object that is collected in a temporary file and uploaded when it is complete.
 
     Args:
@@ -288,32 +292,22 @@ class NewObject:
     """
 
     def __init__(self, store: Any, key: str, path: str) -> None:
-        self._store, self._key, self._path = store, key, path
+        self._store, self._key, self._shown = store, key, path
         self._folder = tempfile.TemporaryDirectory(prefix="intarsia-")
-        self._file = NewFile(os.path.join(self._folder.name, "object"))
-        self.fd, self.temporary = self._file.fd, self._file.temporary
-
-    def named_errors(self) -> AbstractContextManager[None]:
-        """Translate errors of the system within the block to `ReplaceError`."""
-        return self._file.named_errors()
+        super().__init__(os.path.join(self._folder.name, "object"))
 
     def put_in_place(self) -> None:
         """Upload the object; a store shows it only when all parts have arrived."""
         import obstore
-        from obstore.exceptions import BaseError
 
         try:
-            part_bytes = max(PART_BYTES, os.path.getsize(self.temporary) // (MAX_PARTS - 1) + 1)
-            obstore.put(self._store, self._key, Path(self.temporary), chunk_size=part_bytes)
-        except (BaseError, OSError) as error:
-            reason, message = describe_failure(self._path, error)
-            raise ReplaceError(
-                f"{self._path}: cannot be written: {message}", reason=reason, path=self._path
-            ) from None
+            with _refusals(self._shown, "written"):
+                part_bytes = max(PART_BYTES, os.path.getsize(self.temporary) // (MAX_PARTS - 1) + 1)
+                obstore.put(self._store, self._key, Path(self.temporary), chunk_size=part_bytes)
         finally:
             self.discard()
 
     def discard(self) -> None:
         """Remove the temporary file; does nothing after `put_in_place`."""
-        self._file.discard()
+        super().discard()
         self._folder.cleanup()

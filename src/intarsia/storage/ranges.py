@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
@@ -146,31 +148,55 @@ class CachedRanges:
 _START = itemgetter(0)
 
 
-class SparseBytes:
-    r"""Ranges of a file in memory, for libraries that read by themselves; the bytes between them are zeros.
+class SparseBytes(io.RawIOBase):
+    r"""Ranges of a file in memory as a Python file object, for libraries that read by themselves.
+
+    The bytes between the ranges are zeros.
 
     Args:
         size_bytes: Length of the file.
         pieces: Disjoint ranges and their bytes.
 
     Example:
-        >>> SparseBytes(9, [(ByteRange(1, 3), b"ab"), (ByteRange(5, 6), b"c")]).read(0, 7)
+        >>> SparseBytes(9, [(ByteRange(1, 3), b"ab"), (ByteRange(5, 6), b"c")]).read(7)
         b'\x00ab\x00\x00c\x00'
     """
 
     def __init__(self, size_bytes: int, pieces: Iterable[tuple[ByteRange, bytes]]) -> None:
+        super().__init__()
         self._size_bytes = size_bytes
         self._kept = CachedRanges()
         self._kept.add_apart(pieces)
+        self._position = 0
 
-    def size(self) -> int:
-        """Length of the file in bytes."""
-        return self._size_bytes
+    def readable(self) -> bool:
+        """Return True."""
+        return True
 
-    def read(self, start: int, stop: int) -> bytes:
-        """Read the bytes of one range."""
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Move to an offset; see `io.RawIOBase.seek`."""
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size_bytes}[whence]
+        self._position = base + offset
+        return self._position
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        """Read up to ``size`` bytes from the position."""
+        start, end = self._position, self._size_bytes
+        self._position = stop = max(start, end if size < 0 else min(end, start + size))
         pieces = self._kept.pieces(ByteRange(start, stop))
         return joined([bytes(part.length) if data is None else data for part, data in pieces])
+
+    def readall(self) -> bytes:
+        """Read all bytes from the position to the end."""
+        return self.read()
 
 
 def joined(parts: Sequence[bytes | memoryview]) -> bytes:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from intarsia.errors import ChangedMeanwhileError, IntarsiaError, ReplaceError
 from intarsia.storage.hadoop_files import check_sink_log, read_sidecar, sidecar_path, updated_sidecar
-from intarsia.storage.posix import CLOSE_ON_EXEC, NO_LINK, lock_file, read_at, require_posix
+from intarsia.storage.local import CLOSE_ON_EXEC, NO_LINK, lock_file, read_at, require_posix
 
 #: Bytes per read and write where the kernel cannot copy.
 BLOCK_BYTES = 1 << 20

@@ -6,8 +6,6 @@ local file can read them in sequence and an object store can fetch them concurre
 
 from __future__ import annotations
 
-import io
-import os
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -274,57 +272,6 @@ class CountedSource:
     def close(self) -> None:
         """Close the underlying source."""
         self._source.close()
-
-
-class ReadableBytes(Protocol):
-    """Bytes that can be read by ranges."""
-
-    def size(self) -> int:
-        """Length in bytes."""
-        ...
-
-    def read(self, start: int, stop: int) -> bytes:
-        """Return the bytes of one range."""
-        ...
-
-
-class SourceStream(io.RawIOBase):
-    """A counted source as a Python file object, for libraries that seek and read by themselves."""
-
-    def __init__(self, source: ReadableBytes) -> None:
-        super().__init__()
-        self._source = source
-        self._position = 0
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move to an offset; see `io.RawIOBase.seek`."""
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._source.size()}[whence]
-        self._position = base + offset
-        return self._position
-
-    def tell(self) -> int:
-        """Return the position."""
-        return self._position
-
-    def read(self, size: int = -1) -> bytes:
-        """Read up to ``size`` bytes from the position, in one request."""
-        end = self._source.size()
-        stop = end if size < 0 else min(end, self._position + size)
-        data = self._source.read(self._position, stop) if stop > self._position else b""
-        self._position += len(data)
-        return data
-
-    def readall(self) -> bytes:
-        """Read all bytes from the position to the end."""
-        return self.read()
 
 
 class BufferedSource:

@@ -10,8 +10,8 @@ from typing import Protocol, runtime_checkable
 from intarsia.errors import ReplaceError
 from intarsia.storage import ByteSource, LocalFile, StorageOptions, find_store, local_path
 from intarsia.storage.hadoop_files import read_sidecar, sidecar_path, updated_sidecar
+from intarsia.storage.local import CLOSE_ON_EXEC
 from intarsia.storage.object_target import NewObject, open_object_target
-from intarsia.storage.posix import CLOSE_ON_EXEC
 from intarsia.storage.replace import (
     AHEAD_BYTES,
     FileIdentity,
@@ -94,34 +94,6 @@ class LocalTarget:
                 self._replacement = None
 
 
-class NewTarget(Protocol):
-    """A file that is being written, and appears under its name when it is complete.
-
-    Attributes:
-        fd: The descriptor of the file, which is open for reading and writing.
-        temporary: Its local path until it is complete.
-    """
-
-    fd: int
-    temporary: str
-
-    def named_errors(self) -> AbstractContextManager[None]:
-        """Translate errors of the system within the block to `ReplaceError`."""
-        ...
-
-    def put_in_place(self) -> None:
-        """Make the file appear under its name.
-
-        Raises:
-            ReplaceError: If the system or the store refuses; an existing file is untouched.
-        """
-        ...
-
-    def discard(self) -> None:
-        """Remove the temporary file; does nothing after `put_in_place`."""
-        ...
-
-
 def find_target(path: str | os.PathLike[str], options: StorageOptions | None = None) -> Target:
     """Return the target for a local path or a URL.
 
@@ -148,7 +120,7 @@ def new_target(
     path: str | os.PathLike[str],
     options: StorageOptions | None = None,
     replaces: FileIdentity | None = None,
-) -> NewTarget:
+) -> NewFile:
     """Create a file that will be written to a local path or a URL.
 
     Args:

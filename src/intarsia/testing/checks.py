@@ -21,8 +21,15 @@ from intarsia.indexes.base import Index, OpenIndex, PayloadBytes, defines, prune
 from intarsia.indexes.layout import parameters
 from intarsia.predicate import BoundFunction, Condition, bind, condition_mask, conditions, parse_sql
 from intarsia.rows.selection import RowSelection
-from intarsia.testing.memory import Case, Draw, MemoryColumns, fixed_cases, random_case
-from intarsia.testing.questions import awkward_values, unchecked_questions
+from intarsia.testing.memory import (
+    Case,
+    Draw,
+    MemoryColumns,
+    awkward_values,
+    fixed_cases,
+    random_case,
+    unchecked_questions,
+)
 
 #: The values of an index's one column, or a table with all of its columns.
 Values: TypeAlias = "pa.Array | pa.Table"

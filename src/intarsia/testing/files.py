@@ -39,8 +39,7 @@ from intarsia.testing.checks import (
     variants,
     with_matches,
 )
-from intarsia.testing.memory import Case, fixed_cases
-from intarsia.testing.questions import questions
+from intarsia.testing.memory import Case, fixed_cases, questions
 
 #: Ordinals of rows.
 Ordinals: TypeAlias = "npt.NDArray[np.intp]"

@@ -1,18 +1,38 @@
-"""Columns in memory, divided into row groups and pages like those of a file."""
+"""Columns in memory, divided into row groups and pages like those of a file, and predicates on them."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.arrow.owned_rows import take_rows
-from intarsia.errors import ColumnNotFoundError
+from intarsia.errors import ColumnNotFoundError, PredicateError
 from intarsia.indexes.layout import Layout
+from intarsia.predicate import (
+    Call,
+    Comparison,
+    In,
+    IsNull,
+    Like,
+    Not,
+    Op,
+    Predicate,
+    RegexpLike,
+    bind,
+    contains,
+    ends_with,
+    starts_with,
+)
 from intarsia.rows.selection import Rows
 
 #: A function that returns an integer between two inclusive bounds, at random or chosen by Hypothesis.
@@ -144,3 +164,162 @@ def _evenly(num_rows: int, parts: int) -> npt.NDArray[np.int64]:
 
 def _edges(edges: Sequence[int] | Rows) -> Rows:
     return np.asarray(edges, dtype=np.int64)
+
+
+#: The number of distinct values of a column that predicates contain.
+SAMPLED_VALUES = 10
+
+_OPERATORS: tuple[Op, ...] = ("=", "<>", "<", "<=", ">", ">=")
+
+# Empty; white space; LIKE's special characters; quotes; a letter composed and decomposed; letters with
+# irregular case mappings; outside the basic plane; NUL; the last characters; long.
+_TEXTS = (
+    "", " ", "a", "A", "a%b_c", "50\\%", "it's", '"', "\u00e9", "e\u0301", "stra\u00dfe", "STRASSE",
+    "\u212a", "\u017f", "\u0130", "\u65e5\u672c\u8a9e", "\U0001f600", "a\0b", "a\nb", "\uffff", "\U0010ffff",
+    "long " * 60,
+)  # fmt: skip
+
+
+def awkward_values(data_type: pa.DataType) -> pa.Array:
+    """Return edge cases of a type that indexes often handle incorrectly, and a null.
+
+    Args:
+        data_type: Any type; for unsupported types the result is only the null.
+
+    Example:
+        >>> awkward_values(pa.int8()).to_pylist()
+        [0, 1, -1, -128, 127, None]
+    """
+    plain = comparison_type(data_type)
+    values = pa.array([*_awkward(plain), None], _storable(plain))
+    return cast_values(values.view(plain) if values.type != plain else values, data_type)
+
+
+def _storable(plain: pa.DataType) -> pa.DataType:
+    """Return the type in which edge cases are written: integers for temporal types."""
+    if not pa.types.is_temporal(plain) or pa.types.is_interval(plain):
+        return plain
+    return pa.int32() if plain.bit_width == 32 else pa.int64()
+
+
+def _awkward(plain: pa.DataType) -> list[Any]:
+    if pa.types.is_boolean(plain):
+        return [True, False]
+    if pa.types.is_integer(plain):
+        bits = plain.bit_width
+        if pa.types.is_signed_integer(plain):
+            return [0, 1, -1, -(1 << bits - 1), (1 << bits - 1) - 1]
+        return [0, 1, (1 << bits) - 1]
+    if pa.types.is_floating(plain):
+        return [0.0, -0.0, 1.0, -1.5, 65504.0, math.nan, math.inf, -math.inf]
+    if pa.types.is_decimal(plain):
+        nines = 10**plain.precision - 1
+        return [Decimal((units < 0, _digits(units), -plain.scale)) for units in (0, 1, -1, nines, -nines)]
+    if pa.types.is_string(plain):
+        return list(_TEXTS)
+    if pa.types.is_binary(plain):
+        return [b"", b"\0", b"\0\0", b"\xff\xff", b"\x80abc", *(text.encode() for text in _TEXTS[2:5])]
+    if pa.types.is_fixed_size_binary(plain):
+        width = plain.byte_width
+        return [b"\0" * width, b"\xff" * width, b"\x80" * width, b"a" * width]
+    if pa.types.is_time(plain):
+        return [0, 1, 86_399]
+    if pa.types.is_date64(plain):
+        return [0, -86_400_000, 86_400_000 * 20_000]
+    if pa.types.is_temporal(plain) and not pa.types.is_interval(plain):
+        return [0, 1, -1, 1_600_000_000, -1_600_000_000]
+    return []
+
+
+def _digits(units: int) -> tuple[int, ...]:
+    return tuple(int(digit) for digit in str(abs(units)))
+
+
+def cast_values(plain: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """Cast values of a comparison type to a type with that comparison type."""
+    if isinstance(data_type, pa.BaseExtensionType):
+        return data_type.wrap_array(cast_values(plain, data_type.storage_type))
+    if pa.types.is_dictionary(data_type):
+        return pa.DictionaryArray.from_arrays(
+            (encoded := plain.dictionary_encode()).indices.cast(data_type.index_type),
+            cast_values(encoded.dictionary, data_type.value_type),
+        )
+    return plain.cast(data_type)
+
+
+def questions(column: str, values: pa.Array) -> Iterator[Predicate]:
+    """Yield every kind of predicate on a column, with values that occur in it and others.
+
+    Args:
+        column: The name of the column.
+        values: The values of the column.
+
+    Yields:
+        Predicates that can be bound to the column.
+
+    Example:
+        >>> [str(predicate) for predicate in questions("x", pa.array([7]))][:5]
+        ['x IS NULL', 'x IS NOT NULL', 'x = 7', 'x <> 7', 'x < 7']
+    """
+    schema = pa.schema([pa.field(column, values.type)])
+    for predicate in unchecked_questions(column, values):
+        try:
+            bind(predicate, schema)
+        except PredicateError:  # values of this type cannot be compared
+            continue
+        yield predicate
+
+
+def unchecked_questions(column: str, values: pa.Array) -> Iterator[Predicate]:
+    """Yield the predicates of `questions` without binding them; some of them cannot be bound."""
+    yield IsNull(column)
+    yield IsNull(column, negated=True)
+    data_type = comparison_type(values.type)
+    there = _sample(comparison_array(values, data_type))
+    others = [value for value in awkward_values(data_type) if value.is_valid]
+    tested = [*there, *others]
+    for value in tested:
+        for op in _OPERATORS:
+            yield Comparison(column, op, value)
+            if pa.types.is_floating(data_type):
+                yield Not(Comparison(column, op, value))
+    for several in (tuple(there[:1] + others[:1]), tuple(there[::2]), tuple(others), tuple(tested)):
+        if several:
+            yield In(column, several)
+            yield In(column, several, negated=True)
+    if pa.types.is_string(data_type):
+        for text in dict.fromkeys(value.as_py() for value in tested):
+            yield from _text_questions(column, text)
+
+
+def _sample(values: pa.Array) -> list[pa.Scalar]:
+    """Return some distinct values, spread over the rows, without nulls."""
+    codes = values.cast(pa.int64()) if pa.types.is_duration(values.type) else values
+    codes = codes.cast(pa.float32()) if pa.types.is_float16(codes.type) else codes
+    if pa.types.is_nested(codes.type):
+        return []
+    distinct = pc.unique(codes).drop_null()
+    positions = np.linspace(0, len(distinct) - 1, min(SAMPLED_VALUES, len(distinct))).astype(np.int64)
+    return list(distinct.take(pa.array(positions)).cast(values.type))
+
+
+def _text_questions(column: str, text: str) -> Iterator[Predicate]:
+    """Yield patterns that a string matches or almost matches."""
+    middle = len(text) // 2
+    for part in (text[:1], text[: middle + 1], text):
+        yield starts_with(column, part)
+    for part in (text[middle : middle + 3], text):
+        yield contains(column, part)
+    for part in (text[-3:], text):
+        yield ends_with(column, part)
+    yield Not(starts_with(column, text[:2]))
+    yield Not(contains(column, text[middle : middle + 3]))
+    yield Like(column, f"%{text[1:4].swapcase()}%", escape="", ignore_case=True)
+    yield Like(column, f"{text[:2]}_{text[3:5]}%", escape="")
+    yield Like(column, f"{text[:1]}%{text[-1:]}", escape="")
+    yield Comparison(Call("lower", column), "=", text.lower())
+    plain = re.sub(r"\W", ".", text)[:40]
+    yield RegexpLike(column, f"^{plain[:3]}")
+    yield RegexpLike(column, f"{plain[1:5]}.*$", ignore_case=True)
+    yield RegexpLike(column, f"({plain[:2]}|{plain[-2:]})+")
+    yield RegexpLike(column, plain, negated=True)

@@ -18,11 +18,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from intarsia.embed.bloom import Bloom
+from intarsia.embed.chunk_statistics import Bloom, Statistics
 from intarsia.embed.footer_edit import FooterEdit, footer_pieces
 from intarsia.embed.original import Original, find_original
 from intarsia.embed.page_index import PageIndex
-from intarsia.embed.statistics import Statistics
 from intarsia.embed.structures import Attachable
 from intarsia.errors import IndexBuildError, UnsupportedFeatureError
 from intarsia.file import ChunkKey, ParquetInput

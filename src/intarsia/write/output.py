@@ -30,10 +30,18 @@ from intarsia.format.structs import ColumnIndex
 from intarsia.rows.bounds import boundary_order
 from intarsia.rows.ordering import MAX_BOUND_BYTES
 from intarsia.storage import ByteRange, ByteSource, LocalFile, MemorySource, StorageOptions
-from intarsia.storage.replace import FileIdentity, write_all
-from intarsia.storage.target import NewTarget, new_target
-from intarsia.write.leaves import contains_nan, leaf_arrays, repeats, with_used_values, writable_schema
-from intarsia.write.sorting import SortBy, sort_keys, sorting_columns
+from intarsia.storage.replace import FileIdentity, NewFile, write_all
+from intarsia.storage.target import new_target
+from intarsia.write.rows import (
+    SortBy,
+    contains_nan,
+    leaf_arrays,
+    repeats,
+    sort_keys,
+    sorting_columns,
+    with_used_values,
+    writable_schema,
+)
 
 #: Maximum number of rows per data page, the unit that a lookup reads. For 2,000,000 rows of six columns,
 #: compared with pages of 20,000 rows: 10,000 rows halve the bytes of a lookup and add 0.7% to the file;
@@ -256,7 +264,7 @@ class Output:
 class _UnpublishedFile:
     """The file before it has its final path; implements `intarsia.storage.target.Target`."""
 
-    def __init__(self, path: str, new: NewTarget) -> None:
+    def __init__(self, path: str, new: NewFile) -> None:
         self.path = path
         self.size = os.fstat(new.fd).st_size
         self._new = new

@@ -21,7 +21,7 @@ from intarsia.lake.scan import Scan
 from intarsia.predicate.nodes import ColumnName
 from intarsia.storage import StorageOptions
 from intarsia.write.output import ROWS_PER_PAGE, Output, WriteOptions, WriteReport
-from intarsia.write.sorting import SortBy, sorted_rows
+from intarsia.write.rows import SortBy, sorted_rows
 
 #: The default maximum number of rows per row group.
 ROW_GROUP_ROWS = 1 << 20

@@ -6,8 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from intarsia.file import ParquetInput
-from intarsia.lake.data_file import DataFile
-from intarsia.lake.file_list import FileList, paths_of
+from intarsia.lake.data_file import DataFile, FileList, paths_of
 from intarsia.lake.index.build import serialize_segment
 from intarsia.lake.index.facts import read_facts
 from intarsia.lake.index.folder import LakeIndexFolder

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from itertools import accumulate
 from random import Random
 
 from intarsia.check.inspection import find_datafusion_index, open_source
 from intarsia.check.verification.chunk import CheckedChunk
 from intarsia.check.verification.embedded import EntryCheck, blob_of, check_alone, columns_of, find_entries
 from intarsia.check.verification.findings import RULES, Finding, Findings, VerifyReport
-from intarsia.check.verification.page_index import check_column_index, check_offset_index
+from intarsia.check.verification.page_index import check_chunk_quickly, check_column_index, check_offset_index
 from intarsia.check.verification.pages import (
     check_bloom_filter,
     check_checksums,
@@ -26,9 +27,9 @@ from intarsia.check.verification.pages import (
     check_encodings,
     check_row_group_size,
     check_size_statistics,
+    check_sorting,
+    sorting_columns,
 )
-from intarsia.check.verification.quick import check_chunk_quickly
-from intarsia.check.verification.sorting import check_sorting, sorting_columns
 from intarsia.check.verification.statistics import (
     check_geospatial_statistics,
     check_page_statistics,
@@ -216,16 +217,10 @@ def _verify(
             progress(done, total, entry.name)
 
 
-def _following(entries: Iterable[Entry], max_bytes: int) -> list[Entry]:
+def _following(entries: Sequence[Entry], max_bytes: int) -> list[Entry]:
     """Return the indexes to check in the pass over the data; they are in memory during the pass."""
-    chosen = []
-    num_bytes = 0
-    for entry in entries:
-        num_bytes += entry.length
-        if num_bytes > max_bytes:
-            break
-        chosen.append(entry)
-    return chosen
+    totals = accumulate(entry.length for entry in entries)
+    return [entry for entry, total in zip(entries, totals, strict=True) if total <= max_bytes]
 
 
 def _discard(_start: int, _data: bytes) -> None:

@@ -206,8 +206,7 @@ class CheckedChunk:
         Raises:
             CorruptFileError: If they cannot be decoded.
         """
-        column = self.reader.stored.read(self.data, self.meta, self.num_rows, as_dictionary=False)
-        return column.drop_null()
+        return self.reader.stored.read(self.data, self.meta, self.num_rows, as_dictionary=False).drop_null()
 
     @cached_property
     def int96_values(self) -> Int96Values | str:
@@ -281,8 +280,7 @@ def read_page_index(
             return None
         stop = offset + length
         if not file.footer.contains_range(offset, stop):
-            message = f"bytes {offset} to {stop} are outside the file's body"
-            findings.add(rule, message, index=cls.__name__)
+            findings.add(rule, f"bytes {offset} to {stop} are outside the file's body", index=cls.__name__)
             return None
         try:
             return thrift.parse(cls, file.source.read(offset, stop))[0]

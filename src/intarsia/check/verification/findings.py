@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from intarsia.amounts import count
+from intarsia.amounts import count, first_lines
+from intarsia.lake.data_file import FileFailure
 from intarsia.rows.values import to_json
 
 Severity = Literal["error", "warning", "note"]
@@ -110,9 +111,6 @@ RULES: Mapping[str, tuple[Severity, str]] = {
 #: Maximum number of pages of one chunk listed with the same fault; further ones are counted.
 _LISTED_PAGES = 10
 
-#: Maximum number of findings in the text of a report.
-_SHOWN = 10
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -190,15 +188,63 @@ class VerifyReport:
         read = f"read {self.chunks_read:,} of {count(self.chunks_total, 'column chunk')}"
         seed = "" if self.seed is None else f", seed {self.seed}"
         lines = [f"{self.path}: {', '.join(found) or 'no findings'}; {read}{seed}"]
-        lines += map(str, self.findings[:_SHOWN])
-        if len(self.findings) > _SHOWN:
-            lines.append(f"… and {count(len(self.findings) - _SHOWN, 'more finding')}")
-        return "\n  ".join(lines)
+        return "\n  ".join([*lines, *first_lines([*map(str, self.findings)], "finding")])
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to a JSON object."""
         document: dict[str, Any] = to_json(self)
         return {"ok": self.ok, **document}
+
+
+@dataclass(frozen=True)
+class LakeVerifyReport:
+    """The report on many files, as of `intarsia.spark.verify`; ``str(report)`` returns a summary.
+
+    Attributes:
+        per_file: The report of each file that could be read, ordered by path.
+        failed: The files that could not be read: ``path``, ``error``, ``reason``.
+        seconds: Total time taken.
+        files_other: Number of files in the folders that are not Parquet and were ignored.
+    """
+
+    per_file: tuple[VerifyReport, ...] = field(repr=False)
+    failed: tuple[FileFailure, ...]
+    seconds: float
+    files_other: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether all files could be read, and no finding is an error."""
+        return not self.failed and all(report.ok for report in self.per_file)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings of all files."""
+        return tuple(finding for report in self.per_file for finding in report.findings)
+
+    @property
+    def checked(self) -> Mapping[str, int]:
+        """The number of structures checked, by kind."""
+        return dict(sorted(sum((Counter(report.checked) for report in self.per_file), Counter()).items()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as a JSON object, like that of ``intarsia verify --json``."""
+        return {
+            "files": len(self.per_file) + len(self.failed),
+            "other_files": self.files_other,
+            "ok": self.ok,
+            "failed": [failure.to_dict() for failure in self.failed],
+            "reports": [report.to_dict() for report in self.per_file],
+        }
+
+    def __str__(self) -> str:
+        bad = sum(not report.ok for report in self.per_file)
+        head = f"{count(len(self.per_file), 'file')} checked in {self.seconds:.1f} s, "
+        head += f"{bad:,} with errors" if bad else "no errors"
+        head += f"; {len(self.failed):,} failed" if self.failed else ""
+        lines = [f"failed: {failure.path}: {failure.reason}" for failure in self.failed]
+        lines += map(str, self.findings)
+        return "\n".join([head, *first_lines(lines)])
 
 
 @dataclass

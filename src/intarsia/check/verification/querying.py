@@ -6,7 +6,7 @@ Its candidate rows must include every row that matches in the data.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -32,6 +32,7 @@ from intarsia.file import ParquetInput
 from intarsia.format.directory import Entry
 from intarsia.indexes.base import Index, OpenIndex, defines
 from intarsia.indexes.proof import call_index
+from intarsia.lake.split import grouped
 from intarsia.predicate import Like, Not, Predicate, RegexpLike, bind, contains, ends_with
 from intarsia.predicate.bound import (
     BoundCompare,
@@ -104,7 +105,7 @@ def _check_column(
     kept_more = 0
     try:
         leaf = columns.leaf(path)
-        for pieces in _gathered(islice(columns.batches(path), max_batches)):
+        for pieces in grouped(islice(columns.batches(path), max_batches), _weight, 1):
             if opened.rebuilt is None and len(pieces) > 1 and _is_faultless(opened, path, pieces, findings):
                 continue
             for first_row, values in pieces:
@@ -121,18 +122,9 @@ def _check_column(
     return kept_more
 
 
-def _gathered(batches: Iterable[_Piece]) -> Iterator[list[_Piece]]:
-    """Group consecutive pieces that are queried together."""
-    group: list[_Piece] = []
-    num_rows = num_bytes = 0
-    for piece in batches:
-        num_rows, num_bytes = num_rows + len(piece[1]), num_bytes + piece[1].nbytes
-        if group and (num_rows > _ROWS_AT_ONCE or num_bytes > _BYTES_AT_ONCE):
-            yield group
-            group, num_rows, num_bytes = [], len(piece[1]), piece[1].nbytes
-        group.append(piece)
-    if group:
-        yield group
+def _weight(piece: _Piece) -> float:
+    """Return the part of what is queried together that a piece takes."""
+    return float(max(len(piece[1]) / _ROWS_AT_ONCE, piece[1].nbytes / _BYTES_AT_ONCE))
 
 
 def _is_faultless(opened: OpenedEntry, path: Path, pieces: list[_Piece], findings: Findings) -> bool:

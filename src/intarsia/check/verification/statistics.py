@@ -48,8 +48,7 @@ def are_comparable(chunk: CheckedChunk, nan_counts: object, findings: Findings) 
         message = "it has bounds, but the footer declares no column order (column_orders)"
         findings.add("no-column-order", message)
     if chunk.total_order and nan_counts is None:
-        message = "there is no NaN count, which IEEE_754_TOTAL_ORDER requires"
-        findings.add("nan-count-missing", message)
+        findings.add("nan-count-missing", "there is no NaN count, which IEEE_754_TOTAL_ORDER requires")
     return True
 
 
@@ -77,8 +76,7 @@ def check_bounds(
     )
     if low is not None and high is not None and _are_inverted(low_key, high_key):
         texts = [shown(human_value(chunk.leaf, raw)) for raw in (low, high)]
-        message = f"the lower bound {texts[0]} is above the upper bound {texts[1]}"
-        findings.add("bounds-out-of-order", message)
+        findings.add("bounds-out-of-order", f"the lower bound {texts[0]} is above the upper bound {texts[1]}")
     elif chunk.extremes is not None:
         _check_side(chunk, (low, low_key), findings, is_lower=True)
         _check_side(chunk, (high, high_key), findings, is_lower=False)
@@ -104,8 +102,7 @@ def _check_side(
         zeros = (keys[keys == 0] for keys in map(chunk.keys, pages.tolist()))
         if any((np.signbit(found) == is_lower).any() for found in zeros):
             limit = f"the {which} bound {shown(human_value(chunk.leaf, raw))} by IEEE_754_TOTAL_ORDER"
-            message = f"{'-0.0' if is_lower else '0.0'} is outside {limit}"
-            findings.add("bounds-exclude-values", message)
+            findings.add("bounds-exclude-values", f"{'-0.0' if is_lower else '0.0'} is outside {limit}")
     is_outside, worst = (np.less, extremes.lows) if is_lower else (np.greater, extremes.highs)
     pages = pages[is_outside(worst[pages], key)]
     if len(pages):
@@ -238,8 +235,7 @@ def _check(statistics: Statistics, chunk: CheckedChunk, findings: Findings) -> N
         if is_current and not are_comparable(chunk, statistics.nan_count, findings):
             continue
         if is_current or chunk.ordering is not None:
-            keys = check_bounds(chunk, *bounds, findings)
-            _check_exactness(chunk, bounds, keys, flags, findings)
+            _check_exactness(chunk, bounds, check_bounds(chunk, *bounds, findings), flags, findings)
         if (statistics.min, statistics.max) == bounds:
             break  # both pairs are equal
 

@@ -36,9 +36,8 @@ from intarsia.indexes.filter_matrix import MAX_FILTER_BYTES
 from intarsia.indexes.proof import call_or_ignore
 from intarsia.indexes.registry import find_index
 from intarsia.indexes.statistics import exact_bounds, statistics_bounds
-from intarsia.lake.data_file import DataFile
+from intarsia.lake.data_file import DataFile, FileList, paths_of, sizes_of
 from intarsia.lake.discovery import list_objects
-from intarsia.lake.file_list import FileList, paths_of, sizes_of
 from intarsia.rows.bounds import UNKNOWN, Bools
 from intarsia.rows.ordering import MAX_BOUND_BYTES, Ordering, truncate_max, truncate_min
 from intarsia.storage import CLOCK_TICK_SECONDS, ByteRange

@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 
 from intarsia.errors import FormatError, IndexBuildError, ListingError
 from intarsia.file import FileMetadata, Ignored, ParquetInput
-from intarsia.lake.data_file import DataFile, ShowDone
-from intarsia.lake.file_list import FileList, as_bytes, as_text, have_stamps, paths_of
+from intarsia.lake.data_file import DataFile, FileList, ShowDone, as_bytes, as_text, have_stamps, paths_of
 from intarsia.lake.index.build import FactsReader, LakeIndexReport, SegmentBuilder, reader_of
 from intarsia.lake.index.facts import Stamps, opened_stamp, wait_until_settled
 from intarsia.lake.index.folder import (
@@ -57,7 +56,7 @@ class LakeLocation:
     Attributes:
         root: An absolute path or a URL.
         prefix: The text before the relative path in each of the paths, with a slash at its end.
-        paths: The paths of the files; see `intarsia.lake.file_list.paths_of`.
+        paths: The paths of the files; see `intarsia.lake.data_file.paths_of`.
         is_whole: Whether these are all files below the root.
     """
 
@@ -462,7 +461,7 @@ class TableLakeIndex:
             if len(again) <= MAX_MERGED_FILES:
                 replaced, missing = chosen, np.union1d(missing, again)
         read = reader_of(self._open_file, self._files_at_once, MAX_REFRESHED_BYTES)
-        segments = list(self._builder(where, missing, folder, read).segments())
+        segments = list(SegmentBuilder(self._by_name(where, missing, folder), read).segments())
         try:
             folder.replace_segments(replaced, segments, self._readers(where, missing, folder))
         except OSError as error:  # this table uses the segments in memory
@@ -574,7 +573,7 @@ class TableLakeIndex:
         if wait:
             wait_until_settled([self._files[ordinal] for ordinal in missing.tolist()])
         read = read or reader_of(self._open_file, self._files_at_once)
-        built = self._builder(where, np.union1d(missing, again), folder, read, show)
+        built = SegmentBuilder(self._by_name(where, np.union1d(missing, again), folder), read, show)
         folder.replace_segments([*replaced, *_unusable(folder, index.ignored)], built.segments(), readers)
         self._forget()
         new = {self._files[ordinal].path for ordinal in missing.tolist()}
@@ -606,16 +605,10 @@ class TableLakeIndex:
             return Readers.of(paths, folders)
         return replace(Readers.of(paths, folders, map(str, Path(where.root).parents)), uid=None)
 
-    def _builder(
-        self,
-        where: LakeLocation,
-        files: npt.NDArray[np.int64],
-        folder: LakeIndexFolder,
-        read: FactsReader,
-        show: ShowDone = lambda _: None,
-    ) -> SegmentBuilder:
-        paths = {where.name_in(folder.root, at): self._files[at] for at in files.tolist()}
-        return SegmentBuilder(paths, read, show)
+    def _by_name(
+        self, where: LakeLocation, files: npt.NDArray[np.int64], folder: LakeIndexFolder
+    ) -> dict[str, DataFile]:
+        return {where.name_in(folder.root, at): self._files[at] for at in files.tolist()}
 
 
 def _unusable(folder: LakeIndexFolder, ignored: Sequence[Ignored]) -> list[str]:

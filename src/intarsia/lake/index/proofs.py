@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TypeVar
 
 import numpy as np
@@ -22,11 +22,12 @@ from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, call_ind
 from intarsia.indexes.summaries import sum_type, summary_schema
 from intarsia.lake.index.folder import ignored_segment
 from intarsia.lake.index.segment import Family, FileBounds, Gathered
+from intarsia.lake.unopened import FileProof
 from intarsia.predicate import Condition, Path
 from intarsia.read.aggregate.answers import Needs, as_data_type, summarize_bounds
 from intarsia.read.aggregate.result import Question
 from intarsia.read.output_columns import FileNames
-from intarsia.rows.bounds import Bools, certainly_matches, might_match
+from intarsia.rows.bounds import Bools, Bounds, certainly_matches, might_match
 from intarsia.rows.selection import RowSelection
 
 _Result = TypeVar("_Result")
@@ -42,12 +43,16 @@ class FamilyProofs:
     def __init__(self, family: Family) -> None:
         self.family = family
         self.faults: list[Ignored] = []
-        self._columns: dict[Path, list[Gathered]] = {}
+        self._bounds = cache(lambda path: self.call(partial(family.bounds, path)))
 
     @property
-    def bounds(self) -> BoundsProof:
-        """The bounds of the columns, which are read together with the family."""
-        return BoundsProof(self)
+    def bounds(self) -> FileProof:
+        """The bounds of the columns."""
+        return FileProof("statistics", self._bounds_of, lambda *asked: self.call(partial(_judge, *asked)))
+
+    def _bounds_of(self, condition: Condition) -> Bounds | None:
+        found: FileBounds | None = self._bounds(condition.path)
+        return None if found is None else found.bounds
 
     def gathered(self, paths: frozenset[Path]) -> list[GatheredProof]:
         """Return the structures on some columns."""
@@ -63,44 +68,8 @@ class FamilyProofs:
             return None
 
 
-class BoundsProof:
-    """The bounds of the values of each file."""
-
-    name = "statistics"
-    is_lookup = False
-    counts_pages = False
-
-    def __init__(self, proofs: FamilyProofs) -> None:
-        self._proofs = proofs
-        self._found: dict[Path, FileBounds | None] = {}
-
-    def reach(self, condition: Condition) -> Bools | None:
-        """Return every file, if the column has bounds."""
-        path, family = condition.path, self._proofs.family
-        leaf = family.schema.leaves_by_path.get(path)
-        if leaf is None or not leaf.is_flat:
-            return None
-        if path not in self._found:
-            self._found[path] = self._proofs.call(partial(family.bounds, path))
-        found = self._found[path]
-        return None if found is None else np.ones(len(found.bounds), dtype=bool)
-
-    def cost(self, wanted: Wanted) -> ProofCost:  # noqa: ARG002
-        """Return zero: they have been read."""
-        return ProofCost(0, 0)
-
-    def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:  # noqa: ARG002
-        """Evaluate conditions on the bounds."""
-        for condition in wanted:
-            found = self._found[condition.path]
-            if found is not None:
-                judged = self._proofs.call(partial(_judge, condition, found))
-                if judged is not None:
-                    yield judged
-
-
-def _judge(condition: Condition, found: FileBounds) -> Verdict:
-    possible, certain = might_match(condition, found.bounds), certainly_matches(condition, found.bounds)
+def _judge(condition: Condition, bounds: Bounds) -> Verdict:
+    possible, certain = might_match(condition, bounds), certainly_matches(condition, bounds)
     return Verdict(condition, RowSelection.from_mask(possible), RowSelection.from_mask(certain))
 
 
@@ -268,52 +237,39 @@ def _answer(
 
 def _sources(family: Family, question: Question, leaf: Leaf, file_type: pa.DataType) -> Iterator[_Found]:
     needs = Needs.of(question.functions)
+
+    def by_bounds() -> _Found | None:
+        bounds = family.bounds(leaf.path)
+        if bounds is None:
+            return None
+        granules = summarize_bounds("statistics", bounds.bounds, bounds.exact, file_type, needs)
+        summaries = as_data_type(granules.summaries, question.data_type)
+        return _Found(("statistics", leaf.name), granules.is_exact, summaries)
+
+    def by_structure(structure: Gathered) -> _Found | None:
+        if needs.sum and sum_type(file_type) == pa.null():
+            return None
+        summarized = structure.index.file_summaries(leaf.name)
+        if summarized is None or summarized[0].schema != summary_schema(file_type):
+            return None
+        table, exact = summarized
+        if not len(table) == len(exact) == len(structure.files):
+            raise IndexPayloadError(f"{structure.name} has summaries of other files", reason="other-files")
+        num_rows = family.num_rows
+        if (table["num_rows"].to_numpy() != num_rows[structure.files]).any():
+            raise IndexPayloadError(f"{structure.name} has summaries of other rows", reason="other-rows")
+        is_exact = np.zeros(len(num_rows), dtype=bool)
+        is_exact[structure.files] = exact if needs.bounds else True
+        positions = np.full(len(is_exact), -1)
+        positions[structure.files] = np.arange(len(structure.files))
+        spread = table.take(pa.array(positions, mask=positions < 0))
+        return _Found((structure.name, leaf.name), is_exact, as_data_type(spread, question.data_type))
+
     try:
-        if not needs.sum and leaf.type != Type.INT96:
-            result = call_index(partial(_by_bounds, family, question, leaf, file_type, needs))
-            if result is not None:
-                yield result
+        if not needs.sum and leaf.type != Type.INT96 and (found := call_index(by_bounds)) is not None:
+            yield found
         for structure in call_index(partial(family.gathered, leaf.path)):
-            result = call_index(partial(_by_structure, structure, family, question, leaf, file_type, needs))
-            if result is not None:
-                yield result
+            if (found := call_index(partial(by_structure, structure))) is not None:
+                yield found
     except (IntarsiaError, OSError):
         return  # the file itself answers
-
-
-def _by_bounds(
-    family: Family, question: Question, leaf: Leaf, file_type: pa.DataType, needs: Needs
-) -> _Found | None:
-    bounds = family.bounds(leaf.path)
-    if bounds is None:
-        return None
-    granules = summarize_bounds("statistics", bounds.bounds, bounds.exact, file_type, needs)
-    summaries = as_data_type(granules.summaries, question.data_type)
-    return _Found(("statistics", leaf.name), granules.is_exact, summaries)
-
-
-def _by_structure(
-    structure: Gathered,
-    family: Family,
-    question: Question,
-    leaf: Leaf,
-    file_type: pa.DataType,
-    needs: Needs,
-) -> _Found | None:
-    if needs.sum and sum_type(file_type) == pa.null():
-        return None
-    summarized = structure.index.file_summaries(leaf.name)
-    if summarized is None or summarized[0].schema != summary_schema(file_type):
-        return None
-    table, exact = summarized
-    if not len(table) == len(exact) == len(structure.files):
-        raise IndexPayloadError(f"{structure.name} has summaries of other files", reason="other-files")
-    num_rows = family.num_rows
-    if (table["num_rows"].to_numpy() != num_rows[structure.files]).any():
-        raise IndexPayloadError(f"{structure.name} has summaries of other rows", reason="other-rows")
-    is_exact = np.zeros(len(num_rows), dtype=bool)
-    is_exact[structure.files] = exact if needs.bounds else True
-    positions = np.full(len(is_exact), -1)
-    positions[structure.files] = np.arange(len(structure.files))
-    spread = table.take(pa.array(positions, mask=positions < 0))
-    return _Found((structure.name, leaf.name), is_exact, as_data_type(spread, question.data_type))

@@ -1,0 +1,91 @@
+//! Whether values can be in a dictionary page, found without decoding it.
+
+use bytes::Bytes;
+use memchr::memmem;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+
+use crate::codecs::decompress;
+use crate::guard;
+use crate::thrift::{Read, Refusal};
+
+/// The byte strings of a condition: a page with a match has all of those of one alternative.
+type Sought = Vec<Vec<PyBackedBytes>>;
+
+/// Return for each condition whether a dictionary page is proven to have no matching value.
+///
+/// Args:
+///     data: Bytes that contain the page.
+///     place: The start and the end of the page in them, without its header.
+///     codec: Its compression.
+///     raw_bytes: Its decompressed size.
+///     width: The size of the values, which are numbers; None for other values.
+///     sought: The alternatives of each condition; None for one that cannot be decided.
+#[pyfunction]
+pub fn lacking(
+    py: Python<'_>,
+    data: Bytes,
+    place: (usize, usize),
+    codec: i32,
+    raw_bytes: i64,
+    width: Option<usize>,
+    sought: Vec<Option<Sought>>,
+) -> PyResult<Vec<bool>> {
+    guard(py, || {
+        let (start, stop) = place;
+        if start > stop || stop > data.len() {
+            return Err(Refusal("a page is outside the bytes"));
+        }
+        let raw_bytes = usize::try_from(raw_bytes).map_err(|_| Refusal("a page has a negative size"))?;
+        let values = decompress(codec, data.slice(start..stop), raw_bytes)?;
+        let lacks = |sought: &Option<Sought>| match sought {
+            None => Ok(false),
+            Some(alternatives) => has_any(&values, width, alternatives).map(|found| !found),
+        };
+        sought.iter().map(lacks).collect()
+    })
+}
+
+fn has_any(values: &[u8], width: Option<usize>, alternatives: &Sought) -> Read<bool> {
+    for strings in alternatives {
+        let mut has_all = true;
+        for one in strings {
+            has_all = has_all && contains(values, width, one)?;
+        }
+        if has_all {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn contains(values: &[u8], width: Option<usize>, sought: &[u8]) -> Read<bool> {
+    Ok(match width {
+        None => memmem::find(values, sought).is_some(),
+        Some(8) => has_number::<8>(values, sought)?,
+        Some(4) => has_number::<4>(values, sought)?,
+        Some(_) => return Err(Refusal("numbers have another size")),
+    })
+}
+
+fn has_number<const WIDTH: usize>(values: &[u8], sought: &[u8]) -> Read<bool> {
+    let sought: &[u8; WIDTH] = sought.try_into().map_err(|_| Refusal("a value has another size"))?;
+    let (numbers, _) = values.as_chunks::<WIDTH>();
+    // without an early exit, so that it is compiled to vector instructions
+    Ok(numbers.iter().fold(false, |found, one| found | (one == sought)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_compared_at_their_places() {
+        let values = [0, 0, 0, 1, 2, 0, 0, 0, 9, 9];
+        assert_eq!(contains(&values, Some(4), &[2, 0, 0, 0]), Ok(true));
+        assert_eq!(contains(&values, Some(4), &[0, 0, 1, 2]), Ok(false));
+        assert_eq!(contains(&values, None, &[0, 0, 1, 2]), Ok(true));
+        assert_eq!(contains(&values, Some(4), &[9, 9]), Err(Refusal("a value has another size")));
+        assert!(contains(&values, Some(2), &[9, 9]).is_err());
+    }
+}
