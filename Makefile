@@ -16,7 +16,7 @@ OLDER_SPARK := 4.1 4.2
 ENABLED_TESTS := $(addprefix tests/spark/,test_skipping.py test_enabling.py test_changed_files.py test_join_keys.py \
 	test_extensions.py test_killed_writes.py)
 # The jars of table formats and stores that tests use, by the profiles of tools/jars/pom.xml.
-JARS := s3a-3.5 azure-3.5 google-3.1 delta-4.2 delta-4.1 iceberg-4.1
+JARS := s3a-3.5 s3a-3.4 azure-3.5 google-3.1 delta-4.2 delta-4.1 iceberg-4.1
 # Tests in processes of their own that start slowly: programs of Spark (spark-sql, spark-shell, and the Thrift server
 # with beeline), and tables of Delta and Iceberg on older versions of Spark, of which `make test` runs one test each.
 PROGRAM_TESTS := tests/spark/test_programs.py

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
@@ -16,6 +17,10 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.UnsupportedFileSystemException;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.plans.logical.Command;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
@@ -176,6 +181,8 @@ final class IcebergPlanner {
       } else {
         plan(relation.scan(), condition, record);
       }
+    } catch (UnsupportedFileSystemException error) { // Iceberg reads objects with a client of its own
+      skipping.notPlanned(record, "Spark cannot read the files itself: " + error.getMessage());
     } catch (Exception | LinkageError error) {
       skipping.failed(record, error);
     }
@@ -253,9 +260,11 @@ final class IcebergPlanner {
         }
       }
     }
+    List<FileVersion> objects = objects(request, files);
     ArrayNode partitions = JsonNodeFactory.instance.arrayNode();
     partitions.addArray();
-    return skipping.planner().lists().of(files, files, partitions, IntBuffer.allocate(0), known -> {
+    List<?> versions = objects == null ? files : objects;
+    return skipping.planner().lists().of(files, versions, partitions, IntBuffer.allocate(0), known -> {
       known.putArray("partition_columns");
       known.set("partitions", partitions);
       ArrayNode paths = known.putArray("paths");
@@ -268,7 +277,29 @@ final class IcebergPlanner {
         times.addNull();
         places.add(0);
       }
+      if (objects != null) {
+        ArrayNode etags = known.putArray("etags");
+        objects.forEach(object -> etags.add(object.etag()));
+        sizes.removeAll();
+        objects.forEach(object -> sizes.add(object.length()));
+      }
     });
+  }
+
+  /** Returns the current versions of objects, and adds their stores to a request; null if all files are local. */
+  private static List<FileVersion> objects(ObjectNode request, List<SnapshotFile> files) throws IOException {
+    List<FileVersion> listed = new ArrayList<>();
+    for (SnapshotFile file : files) {
+      // Iceberg's own client of S3 has another scheme for the same objects
+      String path = file.path().startsWith("s3://") ? "s3a" + file.path().substring(2) : file.path();
+      listed.add(new FileVersion(new Path(path), file.length(), 0, null));
+    }
+    if (listed.stream().allMatch(file -> StoreSettings.storeOf(file.path()) == null)) {
+      return null;
+    }
+    Configuration settings = SparkSession.active().sessionState().newHadoopConf();
+    ScanPlanner.addStores(request, listed, settings);
+    return Freshness.versions(listed, true, settings);
   }
 
   /** What is read of a file; the row groups are those that start at some offsets, null for all. */

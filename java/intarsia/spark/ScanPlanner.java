@@ -264,7 +264,7 @@ final class ScanPlanner {
   }
 
   /** Adds how the planner reaches the stores of the files. */
-  private static void addStores(ObjectNode request, List<FileVersion> files, Configuration settings)
+  static void addStores(ObjectNode request, List<FileVersion> files, Configuration settings)
       throws IOException {
     ObjectNode stores = request.putObject("stores");
     for (FileVersion file : files) {

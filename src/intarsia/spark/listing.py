@@ -334,9 +334,6 @@ def _refusal(file: DataFile, size: int, *, is_encrypted: bool) -> IntarsiaError 
     """Return why no indexes may be attached to a file of an Iceberg table, given its size in the manifest."""
     if is_encrypted:
         return IntarsiaError("Iceberg has encrypted the file", reason="encrypted", path=file.path)
-    if file.is_remote:
-        why = "queries of Iceberg tables in object stores do not use indexes"
-        return IntarsiaError(why, reason="remote-iceberg-file", path=file.path)
     if size < _LEAST_ICEBERG_BYTES:
         why = (
             f"the file has {size:,} bytes, and Iceberg may refuse files of less than "

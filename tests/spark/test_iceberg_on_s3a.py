@@ -1,0 +1,135 @@
+"""Iceberg tables on s3a://, in an enabled session of Spark 4.1; Iceberg reads them through Hadoop."""
+
+import json
+import os
+from collections import Counter
+
+import pytest
+
+from tests.object_stores.s3_server import S3Server
+from tests.spark.hosts import SparkHost
+from tests.spark.jars import jars_of, spark_of
+from tests.spark.test_s3a import SECRET, s3a_settings
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("iceberg")]
+
+
+@pytest.fixture(scope="module")
+def server():
+    for profile in ("iceberg-4.1", "s3a-3.4"):
+        jars_of(profile)
+    server = S3Server()
+    server.reset()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def host(server, tmp_path_factory):
+    spark = str(spark_of("4.1"))
+    folder = tmp_path_factory.mktemp("iceberg-on-s3a")
+    settings = {
+        "spark.master": "local[2]",
+        "spark.jars": ",".join(map(str, jars_of("iceberg-4.1").glob("*.jar"))),
+        "spark.driver.extraClassPath": f"{jars_of('s3a-3.4')}/*",
+        "spark.local.dir": str(folder / "local"),
+        "spark.log.level": "ERROR",
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.ice.type": "hadoop",
+        "spark.sql.catalog.ice.warehouse": "s3a://bucket/ware house",
+        "spark.sql.warehouse.dir": str(folder / "plain"),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **{f"spark.hadoop.{key}": value for key, value in s3a_settings(server).items()},
+    }
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
+    started = SparkHost(folder, settings, environment, spark)
+    started.run("from tests.spark import iceberg\niceberg.enable(spark)")
+    yield started
+    started.stop()
+
+
+WRITE = """
+from tests.spark import iceberg
+table = "ice.db.needles"
+iceberg.create(spark, table, "id bigint, user int, text string", **{
+    "write.parquet.row-group-check-min-record-count": 1000,
+    "write.parquet.row-group-check-max-record-count": 1000,
+})
+frame = spark.range(0, 20_000 * 4, 1, 4)
+frame.selectExpr(
+    "id",
+    "cast(id * 7919 % 100003 AS int) AS user",
+    "concat(sha2(cast(id AS string), 512), '#', id, '#') AS text",
+).writeTo(table).append()
+"""
+
+ATTACH = """
+import json, sys
+import intarsia as ia
+options = json.loads(sys.argv[1])
+rows = spark.sql("SELECT file_path FROM ice.db.needles.files").collect()
+for row in rows:
+    ia.attach(row[0].replace("s3a://", "s3://"), [ia.RowMap("user")], storage_options=options)
+"""
+
+
+def options_of(server):
+    """Return the options with which Python reads from the server, in JSON."""
+    return json.dumps({name.lower(): value for name, value in server.environment.items()})
+
+
+CHECK = """
+import json
+from tests.spark import iceberg
+query = "SELECT * FROM ice.db.needles WHERE user = {}"
+found = []
+for one in (3, 25_000, 79_999):
+    (skip,) = iceberg.compare(spark, query.format(iceberg.needle(one)) + " AND id >= 0")
+    found.append((skip.reason, skip.report["files"]["read"], skip.report["row_groups"]["read"]))
+spark.sql(f"DELETE FROM ice.db.needles WHERE id = 3")
+iceberg.compare(spark, query.format(iceberg.needle(3)) + " AND id >= 0")
+assert not spark.sql(query.format(iceberg.needle(3))).collect()
+absent = iceberg.compare(spark, query.format(100002) + " AND id > 0")
+print(json.dumps([found, repr(absent)]))
+"""
+
+
+def test_files_and_row_groups_are_skipped(server, host):
+    host.run(WRITE)
+    host.run(ATTACH, options_of(server))
+    found, absent = json.loads(host.run(CHECK))
+    assert found == [[None, 1, 1]] * 3
+    assert SECRET not in absent
+
+
+def test_requests_of_excluded_objects(server, host):
+    host.run(WRITE.replace("needles", "counted"))
+    host.run(ATTACH.replace("needles", "counted"), options_of(server))
+    with server.recording() as recording:
+        host.run("assert len(spark.sql('SELECT * FROM ice.db.counted WHERE user = 7919').collect()) == 1")
+    data = Counter(one.key for one in recording.requests if "/data/" in one.key)
+    assert len(data) == 4
+    # its end, and a range of the RowMap, which is not in the last 64 KiB; none by Iceberg
+    assert sorted(data.values())[:3] == [2, 2, 2]
+
+
+INDEX = """
+import intarsia as ia
+from intarsia import spark as ias
+from tests.spark import iceberg
+report = ias.index(spark, "ice.db.needles", [ia.RowMap("user")], progress=False)
+assert {one.code for one in report.per_file} == {"small-iceberg-file"}, report
+report = ias.index(spark, "ice.db.large", [ia.RowMap("user")], progress=False)
+assert report.files_indexed == 1, report
+(skip,) = iceberg.compare(spark, f"SELECT * FROM ice.db.large WHERE user = {iceberg.needle(3)} AND id >= 0")
+assert (skip.reason, skip.report["row_groups"]["read"]) == (None, 1), skip
+assert ias.verify(spark, "ice.db.large", quick=True, progress=False).ok
+"""
+
+
+def test_jobs(host):
+    host.run(WRITE.replace("needles", "large").replace("1, 4)", "1, 1)"))
+    host.run(INDEX)
