@@ -75,7 +75,7 @@ lint: $(VENV)/.dev  ## Check style, format, types and import direction
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	@if command -v cargo >/dev/null; then cd native && cargo fmt --check && \
-	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --quiet --all-targets --locked -- -D warnings; fi
+	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --quiet --all-targets --locked --profile $(PROFILE) -- -D warnings; fi
 
 house: $(VENV)/.dev  ## Print the figures of the code: functions and calls of a query, import circles, lines
 	@$(BIN)/python -m tools.house $(ARGS)
