@@ -2,6 +2,8 @@
 
 import io
 import random
+import subprocess
+import sys
 from itertools import pairwise
 
 import pyarrow as pa
@@ -190,3 +192,26 @@ def test_text_that_is_not_utf8_is_left_to_pyarrow():
         found = rows_of(file, ["x"], RowSelection.of_range(1, 4))["x"]
     assert found.cast(pa.binary()).to_pylist() == [b"\xff\xfe", None, b"\xe4"]
     assert (native.refusals - before).total() == 1
+
+
+_AFTER_A_FORK = """
+import os, sys
+import intarsia as ia, numpy as np, pyarrow as pa
+from intarsia import native
+columns = {name: np.arange(400_000) * 7 % 1_000_003 for name in "abc"}  # several threads decode 9 MB
+ia.write_table(pa.table(columns), sys.argv[1])
+before = ia.open(sys.argv[1]).scan("a > 5").to_arrow()
+child = os.fork()
+if not child:
+    same = ia.open(sys.argv[1]).scan("a > 5").to_arrow().equals(before)
+    os._exit(0 if same and native.load() and not native.refusals else 1)
+_, status = os.waitpid(child, 0)
+print(before.num_rows, os.waitstatus_to_exitcode(status))
+"""
+
+
+@needs_extension
+def test_rows_are_decoded_after_a_fork(tmp_path):
+    program = [sys.executable, "-c", _AFTER_A_FORK, str(tmp_path / "t.parquet")]
+    found = subprocess.run(program, capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout.split()[1] == "0", found.stderr
