@@ -179,8 +179,10 @@ def test_no_bytes_expand_more_than_their_codec_can(codec, byte):
 #: index, in a process that can allocate 1 GiB, and whether `verify` found errors.
 PROGRAM = """
 import resource, sys, warnings
+import pyarrow as pa
 import intarsia as ia
 warnings.simplefilter("ignore")
+pa.set_memory_pool(pa.system_memory_pool())  # other pools reserve 1 GiB with the first value
 path = sys.argv[1]
 with open("/proc/self/statm") as statm:
     used_bytes = int(statm.read().split()[0]) * resource.getpagesize()

@@ -253,7 +253,8 @@ def given(spark):
     javac = shutil.which("javac")
     if javac is None:
         pytest.skip("no javac to compile providers of credentials")
-    folder = Path(spark._jvm.java.lang.System.getProperty("java.class.path").split(os.pathsep)[0])
+    class_path = spark._jvm.java.lang.System.getProperty("java.class.path").split(os.pathsep)
+    folder = next(filter(Path.is_dir, map(Path, class_path)))
     jars = [folder_of_jars("azure-3.5"), folder_of_jars("google-3.1"), Path(pyspark.__file__).parent / "jars"]
     for name, source in PROVIDERS.items():
         (folder / f"{name}.java").write_text(source)

@@ -117,7 +117,7 @@ def read_simple(text: str) -> SimpleSql | None:
 
     Example:
         >>> str(read_simple("id = ? AND NOT (day >= DATE '2024-02-29' OR b IS NULL)").bind([7]))
-        'id = 7 AND NOT (day >= 2024-02-29 OR b IS NULL)'
+        "id = 7 AND NOT (day >= DATE '2024-02-29' OR b IS NULL)"
         >>> read_simple("lower(s) = 'a'") is None, read_simple("id =") is None
         (True, True)
     """
