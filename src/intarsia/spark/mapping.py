@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +17,7 @@ from intarsia.read.trace import QueryTrace
 from intarsia.spark.planning import FilePlanner
 from intarsia.spark.requested_files import RequestedFiles
 from intarsia.spark.rules import SKIP_RULE, RuleLoader, refuse_unplannable, scala_items, skips_of
+from intarsia.spark.sessions import changed_setting
 from intarsia.spark.skipping import binder_of
 from intarsia.spark.spark_stores import SparkObjects, SparkStores
 
@@ -83,22 +83,9 @@ def map(frame: DataFrame, scan: int | None = None) -> PageMap:
     return _draw(largest, columns)
 
 
-@contextmanager
-def _switched(spark: SparkSession, value: str) -> Iterator[None]:
-    before = spark.conf.get(_SWITCH, None)
-    spark.conf.set(_SWITCH, value)
-    try:
-        yield
-    finally:
-        if before is None:
-            spark.conf.unset(_SWITCH)
-        else:
-            spark.conf.set(_SWITCH, before)
-
-
 def _unplanned(spark: SparkSession, frame: DataFrame) -> Any:
     """Return a new execution of a frame, whose scans the rule of an enabled session has not planned."""
-    with _switched(spark, "false"):
+    with changed_setting(spark, _SWITCH, "false"):
         execution = frame.select("*")._jdf.queryExecution()
         execution.sparkPlan()
         return execution
@@ -123,7 +110,7 @@ def _requested_scans(spark: SparkSession, plan: Any) -> Sequence[_RequestedScan]
     planner = loader.new_planner()
     loader.set_planner(planner, 0, answer)
     skipping = loader.new_skipping(planner)
-    with _switched(spark, "true"):
+    with changed_setting(spark, _SWITCH, "true"):
         loader.new(SKIP_RULE, skipping).apply(plan)
     skips = skips_of(skipping)
     drawn = [one for one in skips if one.reason == _DRAWN]

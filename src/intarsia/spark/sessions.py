@@ -92,12 +92,15 @@ def is_on(spark: SparkSession, key: str) -> bool:
 @contextmanager
 def changed_setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
     """Change a setting within the block."""
-    before = setting(spark, key)
+    before = spark.conf.get(key, None)
     spark.conf.set(key, value)
     try:
         yield
     finally:
-        spark.conf.set(key, before)
+        if before is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, before)
 
 
 @contextlib.contextmanager
