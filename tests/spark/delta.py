@@ -22,6 +22,7 @@ from intarsia.spark.registering import DeltaLog
 from tests.lake.index.lakes import age
 from tests.spark import lakes
 from tests.spark.comparing import settings
+from tests.spark.mapping import assert_files, assert_pages, check_map, matching_rows
 from tests.spark.random_queries import check_plans, check_predicates
 from tests.spark.skipping import SWITCH, scans
 from tests.spark.test_faults import descendants
@@ -206,6 +207,16 @@ AFTER = (
 )
 
 
+def check_maps(spark, table, where):
+    """The picture of a plan has the files and pages with the rows that plain Spark finds."""
+    found = check_map(spark, f"SELECT u, s FROM {table} WHERE {where}")
+    truth = matching_rows(spark, spark.table(table).where(where))
+    assert truth
+    assert_files(found, truth)
+    assert_pages(found, truth)
+    assert {lane.name for file in found.files for lane in file.lanes if lane.role == "result"} <= {"u", "s"}
+
+
 def check_mapped(spark, mode, predicates, plans):
     """Columns whose names, types and ids have changed have the values of plain Spark."""
     folder = f"mapped-{mode}"
@@ -238,6 +249,7 @@ def check_mapped(spark, mode, predicates, plans):
     ):
         _, saved = compare(spark, f"SELECT *, _metadata.row_id FROM {table} WHERE {query}")
         assert saved >= least, (query, saved)
+    check_maps(spark, table, "st.x = 23")
     check_random(spark, table, predicates, plans)
 
 
@@ -274,6 +286,7 @@ def check_promises(spark, predicates):
     assert saved > 0
     assert 0 < skips[0].report["rows"]["candidates"] < ROWS
     assert "__delta_internal_is_row_deleted" in spark.sql(query)._jdf.queryExecution().toString()
+    check_maps(spark, table, "u = 18400")
     with settings(spark, {"spark.sql.adaptive.enabled": "false"}):
         check_random(spark, table, predicates)
 

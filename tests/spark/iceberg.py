@@ -16,9 +16,11 @@ import pytest
 
 import intarsia as ia
 from intarsia import spark as ias
+from intarsia.picture.facts import READ
 from tests.lake.index.lakes import age
 from tests.spark import lakes
 from tests.spark.comparing import settings
+from tests.spark.mapping import assert_files, assert_pages, check_map, matching_rows
 from tests.spark.random_queries import check_plans, check_predicates
 from tests.spark.skipping import SWITCH, metrics_of
 
@@ -266,6 +268,24 @@ def needles_table(spark, table=NEEDLES, **properties):
     return table
 
 
+def check_maps(spark):
+    """The picture of a plan has the row groups with the rows that plain Spark finds, and whole row groups."""
+    table = needles_table(spark, "ice.db.drawn")
+    where = f"user = {needle(3)}"
+    found = check_map(spark, f"SELECT id, text FROM {table} WHERE {where}")
+    truth = matching_rows(spark, spark.table(table).where(where), "_file", "_pos")
+    assert_files(found, truth)
+    assert_pages(found, truth)
+    (file,) = found.files
+    assert found.title == "ice.db.drawn"
+    by_name = {lane.name: lane for lane in file.lanes}
+    assert by_name["user"].role == "where"
+    assert {(lane.by_state[READ] > 0) for lane in file.lanes} == {True}
+    cells = by_name["text"].cells
+    read = [start for start, state in zip(cells.start, cells.state, strict=True) if state == READ]
+    assert sum(edge in read for edge in file.edges[:-1]) == found.report["row_groups"]["read"] == 1
+
+
 def check_needles(spark):
     needles_table(spark)
     frame = spark.table(NEEDLES).where(f"user = {needle(3)}")
@@ -386,6 +406,7 @@ def check_history(spark):
 def check_promises(spark, predicates):
     """Commands change the same rows as in plain Spark, and queries have the rows of plain Spark and skip."""
     check_writes(spark, ["merge-on-read"])
+    check_maps(spark)
     check_random(spark, evolved_table(spark, 3), predicates)
 
 

@@ -36,7 +36,7 @@ public final class SkippingStrategy extends SparkStrategy {
         return Scala.seq(found);
       }
       if (DeltaPlanner.isDelta(files)) {
-        SparkPlan planned = ofDelta(plan, relation);
+        SparkPlan planned = ofDelta(plan, relation, Skipping.of(SparkSession.active()));
         return Scala.seq(planned == null ? List.of() : List.of(planned));
       }
       if (files.fileFormat() instanceof SkippingParquetFormat) { // other engines replace nodes of Spark's own class
@@ -62,11 +62,21 @@ public final class SkippingStrategy extends SparkStrategy {
     return plan instanceof LogicalRelation relation ? relation : null;
   }
 
-  private static SparkPlan ofDelta(LogicalPlan plan, LogicalRelation relation) {
-    SparkSession session = SparkSession.active();
-    Skipping skipping = Skipping.of(session);
+  /** Plans the scans of Delta tables of an optimized plan with another planner than that of the session. */
+  public static void planDelta(LogicalPlan plan, Skipping skipping) {
+    LogicalRelation relation = relation(plan);
+    if (relation != null && relation.relation() instanceof HadoopFsRelation files && DeltaPlanner.isDelta(files)) {
+      ofDelta(plan, relation, skipping);
+      return;
+    }
+    for (LogicalPlan child : Scala.iterable(plan.children())) {
+      planDelta(child, skipping);
+    }
+  }
+
+  private static SparkPlan ofDelta(LogicalPlan plan, LogicalRelation relation, Skipping skipping) {
     List<SparkStrategy> others = new ArrayList<>();
-    for (SparkStrategy strategy : Scala.iterable(session.sessionState().planner().strategies())) {
+    for (SparkStrategy strategy : Scala.iterable(SparkSession.active().sessionState().planner().strategies())) {
       if (!(strategy instanceof SkippingStrategy)) {
         others.add(strategy);
       }

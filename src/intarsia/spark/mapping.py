@@ -112,6 +112,8 @@ def _requested_scans(spark: SparkSession, plan: Any) -> Sequence[_RequestedScan]
     skipping = loader.new_skipping(planner)
     with changed_setting(spark, _SWITCH, "true"):
         loader.new(SKIP_RULE, skipping).apply(plan)
+        # these are planned by a strategy, after Delta's own one
+        loader.call("intarsia.spark.SkippingStrategy", "planDelta", plan, skipping)
     skips = skips_of(skipping)
     drawn = [one for one in skips if one.reason == _DRAWN]
     if not drawn:
