@@ -23,7 +23,7 @@ from intarsia.storage import MemorySource
 from tests.predicate import strategies as flat
 from tests.reading.exact import bits
 from tests.reading.tables import CODECS, columns
-from tests.reading.test_corpus import FILES, LARGE_FILES, REFUSED
+from tests.reading.test_corpus import corpus_file
 
 needs_extension = pytest.mark.skipif(native.load() is None, reason="needs `make native`")
 
@@ -68,15 +68,7 @@ def assert_rows_of_pyarrow(file, name, expected, rows):
     assert bits(found) == [value for start, stop in rows for value in values[start:stop]], (name, rows)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in FILES if path.name not in REFUSED]
-    + [
-        pytest.param(path, marks=pytest.mark.skipif(not path.exists(), reason="needs ../shared/corpus"))
-        for path in LARGE_FILES
-    ],
-    ids=lambda path: path.name,
-)
+@corpus_file
 def test_random_rows_of_the_corpus(path):
     rng = random.Random(path.name)
     before = native.refusals.copy()
