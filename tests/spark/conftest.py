@@ -10,8 +10,9 @@ import intarsia.spark as ias
 from intarsia.spark import spark_conf
 from intarsia.spark.java import ensure_java
 from tests.authoring.conftest import EXAMPLE
+from tests.object_stores.s3_server import S3Server
 from tests.spark.hosts import SparkHost, install
-from tests.spark.jars import folder_of_jars
+from tests.spark.jars import folder_of_jars, jars_of
 from tests.spark.skipping import SWITCH
 
 
@@ -166,3 +167,12 @@ class Dies(Index):
     def open(self, payload, layout):
         raise NotImplementedError
 """
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A server of S3, for tests with the jars of S3A."""
+    jars_of("s3a-3.5")
+    server = S3Server()
+    yield server
+    server.close()

@@ -16,7 +16,6 @@ import intarsia as ia
 from intarsia import spark as ias
 from intarsia.errors import FilesFailedError, UnsupportedFeatureError
 from tests.effort import examples
-from tests.object_stores.s3_server import S3Server
 from tests.object_stores.store_server import BUCKET, Fault
 from tests.spark.jars import jars_of
 from tests.spark.test_s3a import s3a_settings
@@ -31,14 +30,6 @@ INDEXES = [ia.PageIndex(), ia.Bloom("user"), ia.Distinct("country")]
 
 #: Rows in all files but one, and all rows of one.
 WHERE = "country = 'part-5' OR id % 100 = 0 AND id < 5000"
-
-
-@pytest.fixture(scope="module")
-def server():
-    jars_of("s3a-3.5")
-    server = S3Server()
-    yield server
-    server.close()
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from tests.lake.index.lakes import write
 from tests.object_stores.s3_server import REGION, S3Server
 from tests.object_stores.store_server import BUCKET, Fault
 from tests.spark import lakes
-from tests.spark.jars import jars_of
 from tests.spark.random_queries import check_predicates
 from tests.spark.skipping import FILES, ROWS, code_of, compare, make_lake, rows_of_file, user_of
 from tests.spark.test_lake_index import attach
@@ -29,14 +28,6 @@ MANY = 200
 
 #: Names whose characters have a meaning in URLs.
 NAMES = ("a b", "100%", "%41", "1+1", "x=1", "ü", "a#b", "a&b")
-
-
-@pytest.fixture(scope="module")
-def server():
-    jars_of("s3a-3.5")
-    server = S3Server()
-    yield server
-    server.close()
 
 
 def s3a_settings(server, bucket=""):
