@@ -16,7 +16,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def shape(svg):
-    """The texts of a picture without their numbers, which depend on the version of pyarrow that writes the files."""
+    """The texts of a picture without their numbers, which depend on the version of pyarrow."""
     return [re.sub(r"\d[\d.,]*", "#", text) for text in re.findall(r"<text[^>]*>([^<]*)", svg)]
 
 
@@ -28,7 +28,10 @@ def folder(tmp_path_factory):
     path, lake = folder / "flights.parquet", folder / "lake"
     flights.to_parquet(path, index=False)
     pq.write_to_dataset(
-        pa.Table.from_pandas(flights, preserve_index=False), lake, ["month"], basename_template="part-{i}.parquet"
+        pa.Table.from_pandas(flights, preserve_index=False),
+        lake,
+        ["month"],
+        basename_template="part-{i}.parquet",
     )
     ia.attach(path, [ia.PageIndex(), ia.Distinct("dest"), ia.ZoneMap("distance")])
     ia.attach(lake, [ia.PageIndex(), ia.Distinct("dest")])
