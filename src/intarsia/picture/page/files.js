@@ -9,14 +9,14 @@ import { num, plural, size } from "./words.js";
 export function drawLake(doc, lake, main, drawings, show) {
   const { states } = lake;
   const read = new Map(lake.read.map(([ordinal, bytes, matches]) => [ordinal, { bytes, matches }]));
-  main.append(el("h2", {}, "Files ", el("small", {}, "in the order of the table; one cell for each file")));
+  const index = lake.lake_index_bytes ? `; ${size(lake.lake_index_bytes)} of the lake index were read` : "";
+  main.append(el("h2", {}, "Files ", el("small", {}, `in the order of the table; one cell for each file${index}`)));
   const legend = el("ul", { class: "legend" });
   const counts = states.map(() => 0);
   for (const state of lake.state) counts[state]++;
   counts.forEach((n, i) => n && legend.append(el("li", {}, key(states[i].look, drawings), `${states[i].text}: ${num(n)}`)));
   const canvas = el("canvas", { class: "plot", tabIndex: 0, role: "application", "aria-label": `${num(lake.state.length)} files. Arrow keys move; Enter shows the pages of a file that was read.` });
-  const index = lake.lake_index_bytes ? `${size(lake.lake_index_bytes)} of the lake index were read. ` : "";
-  const say = el("p", { class: "sub", "aria-live": "polite", style: "min-height:1.5em;font-size:13.5px" }, `${index}Point at a file, or use the arrow keys.`);
+  const say = el("p", { class: "sub say", "aria-live": "polite" }, `Point at a file, or use the arrow keys.`);
   main.append(legend, canvas, say);
   const nameOf = /** @param {number} i */ (i) => lake.names[i] ?? `file ${num(i + 1)}`;
   const drawn = /** @param {number} i */ (i) => doc.files.findIndex((file) => file.path === lake.names[i]);
