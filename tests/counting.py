@@ -13,8 +13,8 @@ from contextlib import contextmanager
 def profiling(profile):
     """Call ``profile(frame, event, argument)`` for each call and return within the block.
 
-    Calls in threads that start within the block are included. Garbage is not collected within it, as the finalizers of
-    earlier objects, those of Py4J for example, would be counted.
+    Calls in threads that start within the block are included. Garbage is not collected within it: the
+    finalizers of earlier objects, those of Py4J for example, would be counted.
     """
     before, before_in_threads = sys.getprofile(), threading.getprofile()
     collects = gc.isenabled()
