@@ -104,7 +104,7 @@ def test_random_deletions(delta):
     check(delta, "check_random_deletions", examples(1, deep=100))
 
 
-@pytest.mark.slow
+@only_everything
 def test_killed_while_lengths_are_registered(delta):
     check(delta, "check_killed", examples(2, deep=30))
 
