@@ -42,7 +42,6 @@ class RowsNotChosen:
     """All rows of a file but those that a scan was asked for; for such a scan they are deleted.
 
     Attributes:
-        chosen: The rows of the file that the scan was asked for.
         deletes: Rows of the file that the table has deleted.
     """
 
@@ -213,7 +212,6 @@ class FileResults(Generic[_Result]):
 
     Attributes:
         done: The result of each file on which it succeeded.
-        failed: The other files.
     """
 
     done: list[_Result]
