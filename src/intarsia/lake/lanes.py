@@ -202,8 +202,8 @@ class Lanes:
             if locations is None:
                 here = slice(group, group + 1)
                 offsets = outlines.first_pages[here]
-                sizes, is_read = outlines.stops[here] - offsets, [bool(np.any(read))]
-                parts.append(([(key, -1)], [first], offsets, sizes, counts[here], is_read))
+                sizes = outlines.stops[here] - offsets
+                parts.append(([(key, -1)], [first], offsets, sizes, counts[here], [np.any(read)]))
                 continue
             number = len(locations)
             keys, starts = [(key, page) for page in range(number)], locations.rows.starts + first
@@ -349,7 +349,9 @@ class _Pages(NamedTuple):
 
     def dictionaries(self, outlines: ChunkOutlines, chosen: Bools) -> Int64s:
         """Return the ranges of the dictionary pages that some of the pages need."""
-        groups = np.unique([self.keys[at][0].row_group for at in np.flatnonzero(chosen)]).astype(np.int64)
+        groups = np.unique([self.keys[at][0].row_group for at in np.flatnonzero(chosen).tolist()]).astype(
+            np.int64
+        )
         found = np.stack([outlines.starts[groups], outlines.first_pages[groups]], axis=1)
         return found[found[:, 1] > found[:, 0]]
 

@@ -44,6 +44,7 @@ class TableFiles:
     """Parquet files with one schema: columns by name, in the widest types, and partition columns.
 
     Args:
+        files: The files.
         other_files: Paths of files beside them that are not Parquet.
         listing_reads: What was read to list them.
         root: The folder or URL below which the files were found, as in their paths; None to find a common
@@ -122,6 +123,7 @@ class TableFiles:
         """Return a table with some of the files, and with the columns and types of all.
 
         Args:
+            ordinals: The ordinals of the files.
             files: The files, if more of their rows are deleted; the cache is then shared with this table.
         """
         cache = None if files is None else self.cache
@@ -212,6 +214,7 @@ class TableFiles:
         """Return the names that files with a schema have for the columns; None if they are the table's.
 
         Args:
+            schema: The schema of the files.
             path: The path of one of them, for errors.
 
         Raises:
