@@ -17,11 +17,13 @@ from benchmarks import growth, lake, lineitem, memory, object_store, planning
 from benchmarks.attaching import attaching_document, measure_attaching, print_attaching
 from benchmarks.command import add_common_options, show_progress
 from benchmarks.data import make_bare_file, make_files
-from benchmarks.engines import ENGINES, version
+from benchmarks.engines import ENGINES, installed, version
+from benchmarks.extension import NATIVE
 from benchmarks.measure import Case, DisagreementError, import_ms, measure
 from benchmarks.page import write_page
 from benchmarks.reading import checksum_cases, lookup_cases, read_cases, share_cases, total_cases
 from benchmarks.report import print_reading, reading_document
+from intarsia.native import SWITCH
 
 #: Benchmarks that time readers: a function that creates the cases, and the number of rows.
 READING: dict[str, tuple[Callable[[Path, int, int], list[Case]], int]] = {
@@ -75,6 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     chosen = options.benchmarks or list(BENCHMARKS)
     engines = options.engines.split(",")
+    if NATIVE in engines:
+        os.environ[SWITCH] = "off"  # the other process has the extension
     folder = Path(options.dir)
     document: dict[str, Any] = {
         "cpus": os.cpu_count(),
@@ -171,7 +175,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--rows", type=int, help="rows of each file or lake (default: differs by benchmark)")
     parser.add_argument(
-        "--engines", default=",".join(ENGINES), help="readers, Intarsia first (default: %(default)s)"
+        "--engines", default=",".join(installed()), help="readers, Intarsia first (default: %(default)s)"
     )
     parser.add_argument(
         "--small",

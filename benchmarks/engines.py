@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs
 
+from benchmarks import extension
 from benchmarks.queries import Query
 
 #: The prefix of paths in the object store that the environment configures.
@@ -179,14 +180,20 @@ class DataFusion:
         return answer
 
 
-#: Readers by name; Intarsia is first.
+#: Readers by name; Intarsia is first, then Intarsia with the native extension.
 ENGINES: dict[str, Callable[[str], Opened]] = {
     "intarsia": Intarsia,
+    extension.NATIVE: extension.Remote,
     "pyarrow": Pyarrow,
     "polars": Polars,
     "duckdb": DuckDB,
     "datafusion": DataFusion,
 }
+
+
+def installed() -> list[str]:
+    """Return the readers to compare: all, but the native extension only where it is installed."""
+    return [name for name in ENGINES if name != extension.NATIVE or extension.is_installed()]
 
 
 def version(engine: str) -> str:

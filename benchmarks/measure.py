@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from benchmarks.data import File
 from benchmarks.engines import ENGINES, Intarsia, Opened
-from benchmarks.least import least_bytes
+from benchmarks.extension import NATIVE, Remote
+from benchmarks.least import Least, least_of
 from benchmarks.queries import Query
 
 
@@ -50,7 +51,7 @@ class Case:
         bytes_index: The part of ``bytes_read`` that was read to decide what to read: page indexes, Bloom
             filters, dictionaries, embedded indexes.
         requests: Requests that Intarsia made for the last query with a new object.
-        least_bytes: The minimum number of bytes for the last query; see `benchmarks.least`.
+        least: The minimum for the last query; see `benchmarks.least`.
     """
 
     name: str
@@ -62,14 +63,19 @@ class Case:
     bytes_read: int = 0
     bytes_index: int = 0
     requests: int = 0
-    least_bytes: int | None = None
+    least: Least | None = None
 
-    def ratios(self, peers: Sequence[str]) -> tuple[float, float] | None:
+    @property
+    def peers(self) -> list[str]:
+        """The other readers that support the query."""
+        return [engine for engine in self.timings if engine not in ("intarsia", NATIVE)]
+
+    def ratios(self, peers: Sequence[str], own: str = "intarsia") -> tuple[float, float] | None:
         """Return Intarsia's time, cold and warm, relative to the fastest peer; None if all peers failed."""
         best = [self.timings[name].median_ms() for name in peers if name in self.timings]
-        if not best:
+        if not best or own not in self.timings:
             return None
-        cold, warm = self.timings["intarsia"].median_ms()
+        cold, warm = self.timings[own].median_ms()
         return cold / min(ms for ms, _ in best), warm / min(ms for _, ms in best)
 
 
@@ -117,7 +123,7 @@ def measure(cases: Sequence[Case], engines: Sequence[str], progress: Callable[[s
             first = turn % len(able)
             _take_turns(case, query, able[first:] + able[:first])
         gc.unfreeze()
-        case.least_bytes = least_bytes(case.file.path, case.queries[-1])
+        case.least = least_of(case.file.path, case.queries[-1])
 
 
 def _supports(engine: str, case: Case) -> bool:
@@ -139,7 +145,7 @@ def _take_turns(case: Case, query: Query, engines: list[str]) -> None:
         started = time.perf_counter()
         opened = ENGINES[name](case.file.path)
         answer = opened.run(query)
-        timing.cold.append(time.perf_counter() - started)
+        timing.cold.append(_seconds_since(started, opened))
         if isinstance(opened, Intarsia):
             report = opened.report
             case.bytes_read, case.bytes_index = report.bytes_read, report.bytes_index
@@ -157,8 +163,13 @@ def _take_turns(case: Case, query: Query, engines: list[str]) -> None:
         gc.collect()
         started = time.perf_counter()
         answer = opened.run(query)
-        timing.warm.append(time.perf_counter() - started)
+        timing.warm.append(_seconds_since(started, opened))
         del opened, answer
+
+
+def _seconds_since(started: float, opened: Opened) -> float:
+    """Return the time of a query; the process with the extension measures it itself."""
+    return opened.seconds if isinstance(opened, Remote) else time.perf_counter() - started
 
 
 def _comparable(opened: Opened, query: Query, answer: Any) -> Any:

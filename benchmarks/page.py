@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.extension import NATIVE
+
 _INTRODUCTION = """\
 # Benchmarks
 
@@ -21,18 +23,20 @@ milliseconds: *cold* with a new object for each query, *warm* with the same obje
 the operating system is warm. The ratio is Intarsia's time divided by that of the fastest other reader of the
 same query; below 1, Intarsia is faster. *Read* is what Intarsia reads for a cold query; *indexes* is the
 part of it that decides what to read: page indexes, Bloom filters, dictionaries and embedded indexes.
-*Least* is the size of the pages that contain the rows of the result, and of their dictionary pages. It is
-the minimum for readers that read whole pages. It is empty for aggregates and for the first rows in an order.
+*Least* is the size of the pages that contain the rows of the result, and of their dictionary pages, and the
+time to decompress them in one thread. It is the minimum for readers that read whole pages. It is empty for
+aggregates and for the first rows in an order. *Native* is Intarsia with the [native extension](native.md),
+in a process of its own.
 
 ![Intarsia's time relative to the fastest other reader]({plot})
 """
 
-_COLUMNS = (
-    "file",
-    "query",
-    *(f"{kind} {name}" for kind in ("cold", "warm") for name in ("", "other", "ratio")),
-)
-_HEAD = f"| {' | '.join((*_COLUMNS, 'read', 'indexes', 'least'))} |\n|---|---|{'---:|' * 9}"
+
+def _head(has_native: bool) -> str:
+    names = ["", "other", "ratio", *(("native", "native ratio") if has_native else ())]
+    columns = [f"{kind} {name}".rstrip() for kind in ("cold", "warm") for name in names]
+    columns += ["read", "indexes", "least"]
+    return f"| file | query | {' | '.join(columns)} |\n|---|---|{'---:|' * len(columns)}"
 
 
 class Row(NamedTuple):
@@ -43,22 +47,26 @@ class Row(NamedTuple):
         file: The file or lake.
         query: The query.
         own: Milliseconds of Intarsia, cold and warm.
+        native: Milliseconds of Intarsia with the native extension; None if it was not measured.
         best: The fastest other reader, and its milliseconds, cold and warm.
         num_bytes: Bytes that Intarsia read.
         index_bytes: The part of them that was indexes.
         requests: Requests that Intarsia made.
         least_bytes: The least bytes for the query; None for an aggregate.
+        least_ms: Milliseconds to decompress them.
     """
 
     benchmark: str
     file: str
     query: str
     own: tuple[float, float]
+    native: tuple[float, float] | None
     best: tuple[tuple[str, float], tuple[str, float]]
     num_bytes: int
     index_bytes: int
     requests: int
     least_bytes: int | None
+    least_ms: float | None
 
     @property
     def ratios(self) -> tuple[float, float]:
@@ -89,8 +97,10 @@ def write_page(document: dict[str, Any], path: Path, command: str) -> None:
     for name in dict.fromkeys(row.benchmark for row in rows):
         about = {case["file"]: case["about"] for case in document[name]}
         files = "".join(f"- `{file}`: {written}\n" for file, written in about.items())
-        text += f"\n## {name}\n\n{files}\n{_HEAD}\n"
-        text += "".join(_line(row) for row in rows if row.benchmark == name)
+        of_this = [row for row in rows if row.benchmark == name]
+        head = _head(any(row.native is not None for row in of_this))
+        text += f"\n## {name}\n\n{files}\n{head}\n"
+        text += "".join(_line(row) for row in of_this)
     for name, section in _SECTIONS.items():
         if name in document:
             text += f"\n## {name}\n\n{section(document[name])}\n"
@@ -105,7 +115,7 @@ def timed_rows(document: dict[str, Any]) -> list[Row]:
             continue
         for case in cases:
             timings = dict(case["ms"])
-            own = timings.pop("intarsia")
+            own, native = timings.pop("intarsia"), timings.pop(NATIVE, None)
             if timings:
                 cold, warm = (
                     min(
@@ -114,20 +124,24 @@ def timed_rows(document: dict[str, Any]) -> list[Row]:
                     )
                     for kind in ("cold", "warm")
                 )
-                amounts = ("intarsia_bytes_read", "intarsia_bytes_index", "intarsia_requests", "least_bytes")
-                read = tuple(case[amount] for amount in amounts)
-                pair = own["cold"], own["warm"]
-                rows.append(Row(name, case["file"], case["query"], pair, (cold, warm), *read))
+                amounts = ("bytes_read", "bytes_index", "requests")
+                read = [case[f"intarsia_{amount}"] for amount in amounts]
+                read += [case["least_bytes"], case["least_ms"]]
+                pairs = [timing and (timing["cold"], timing["warm"]) for timing in (own, native)]
+                rows.append(Row(name, case["file"], case["query"], *pairs, (cold, warm), *read))
     return rows
 
 
 def _line(row: Row) -> str:
     cells = [row.file, row.query]
-    for own, (engine, other), ratio in zip(row.own, row.best, row.ratios, strict=True):
-        cells += [_ms(own), f"{engine} {_ms(other)}", f"**{ratio:.2f}**"]
+    for kind, (engine, other) in enumerate(row.best):
+        cells += [_ms(row.own[kind]), f"{engine} {_ms(other)}", f"**{row.own[kind] / other:.2f}**"]
+        if row.native is not None:
+            cells += [_ms(row.native[kind]), f"**{row.native[kind] / other:.2f}**"]
     cells.append(f"{row.num_bytes / 1e6:,.2f} MB in {row.requests:,} request{'s' * (row.requests != 1)}")
     cells.append(f"{row.index_bytes / 1e3:,.0f} kB")
-    cells.append("" if row.least_bytes is None else f"{row.least_bytes / 1e6:,.2f} MB")
+    least = row.least_bytes is not None and row.least_ms is not None
+    cells.append(f"{row.least_bytes / 1e6:,.2f} MB, {_ms(row.least_ms)} ms" if least else "")
     return f"| {' | '.join(cells)} |\n"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from benchmarks.extension import NATIVE
 from benchmarks.measure import Case
 
 
@@ -25,9 +26,11 @@ def _document(case: Case) -> dict[str, Any]:
         "intarsia_bytes_read": case.bytes_read,
         "intarsia_bytes_index": case.bytes_index,
         "intarsia_requests": case.requests,
-        "least_bytes": case.least_bytes,
+        "least_bytes": None if case.least is None else case.least.num_bytes,
+        "least_ms": None if case.least is None else round(case.least.ms, 3),
         "failures": case.failures,
-        "of_best_peer": _rounded(case.ratios(_peers(case))),
+        "of_best_peer": _rounded(case.ratios(case.peers)),
+        "native_of_best_peer": _rounded(case.ratios(case.peers, NATIVE)),
         "of_datafusion": _rounded(case.ratios(["datafusion"])),
         "ms": {
             engine: {
@@ -67,19 +70,23 @@ def print_reading(cases: Sequence[Case], engines: Sequence[str]) -> None:
             print(f"  {name:<21} {label}" + "".join(f"{cell:>17}" for cell in cells))
         notes = [
             f"vs. {label}: {ratios[0]:.2f}x cold, {ratios[1]:.2f}x warm"
-            for label, peers in (("the fastest", _peers(case)), ("DataFusion", ["datafusion"]))
-            if (ratios := case.ratios(peers)) is not None
+            for label, peers, own in (
+                ("the fastest", case.peers, "intarsia"),
+                ("DataFusion", ["datafusion"], "intarsia"),
+                ("the fastest with the extension", case.peers, NATIVE),
+            )
+            if (ratios := case.ratios(peers, own)) is not None
         ]
-        least = "" if case.least_bytes is None else f"; the least is {case.least_bytes / 1e6:.2f} MB"
+        least = ""
+        if case.least is not None:
+            least = (
+                f"; the least is {case.least.num_bytes / 1e6:.2f} MB, decompressed in {case.least.ms:.1f} ms"
+            )
         index = f", {case.bytes_index / 1e6:.2f} MB of them indexes,"
         notes.append(f"read {case.bytes_read / 1e6:.2f} MB{index} in {case.requests} requests{least}")
         print(f"  {'':<16}({'; '.join(notes)})")
         for engine, why in case.failures.items():
             print(f"  {'':<16}({engine} fails: {why[:80]})")
-
-
-def _peers(case: Case) -> list[str]:
-    return [engine for engine in case.timings if engine != "intarsia"]
 
 
 def _rounded(ratios: tuple[float, float] | None) -> dict[str, float] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import sys
 import threading
@@ -12,9 +13,12 @@ from contextlib import contextmanager
 def profiling(profile):
     """Call ``profile(frame, event, argument)`` for each call and return within the block.
 
-    Calls in threads that start within the block are included.
+    Calls in threads that start within the block are included. Garbage is not collected within it: the
+    finalizers of earlier objects, those of Py4J for example, would be counted.
     """
     before, before_in_threads = sys.getprofile(), threading.getprofile()
+    collects = gc.isenabled()
+    gc.disable()
     threading.setprofile(profile)
     sys.setprofile(profile)
     try:
@@ -22,6 +26,8 @@ def profiling(profile):
     finally:
         sys.setprofile(before)
         threading.setprofile(before_in_threads)
+        if collects:
+            gc.enable()
 
 
 def calls(work, *, of=None):
