@@ -424,7 +424,7 @@ def test_users_of_one_server(store, enabled, lake, asked):
             assert ias.last_skips(users[user])[0].report["files"]["read"] == 1
     store.faults = [Fault(method="GET", key="lake/*", times=None, status="403 Forbidden", user="bob")]
     for code in (code_of(3, 5), code_of(3, 7)):
-        with store.recording() as found, pytest.raises(Exception, match="403|Forbidden|Denied"):
+        with store.recording() as found, pytest.raises(Exception, match=r"403|Forbidden|Denied"):
             rows_of("bob", code)
         assert {one.user for one in found.requests} == {"bob"}
     with store.recording() as found:

@@ -167,12 +167,13 @@ class SkippingPlanner:
                 whole_row_groups=table is not None,
                 clock=self._clock,
             )
-            has_lake_index = known_files.files.lake_index.exists
-            most = _MOST_UNLISTED if listing.is_logged else len(listing.files)
+            files = known_files.files
+            most = _MOST_UNLISTED if listing.is_logged else len(files.files)
             planned = None
-            if has_lake_index or not listing.is_logged:
+            if not listing.is_logged or files.lake_index.exists:
                 # the key of the table has the stamps of its files, which have just been read
-                planned = planner.planned_at_most(most, known_files.files, known_files.snapshot)
+                planned = planner.planned_at_most(most, files, known_files.snapshot)
+            has_lake_index = files.lake_index.exists
         finally:
             known_files.lock.release()
         if planned is None:
