@@ -1,6 +1,7 @@
 /** The facts of a query for the drawing of page maps, as in src/intarsia/picture/facts.py. */
 
 /** @import { Chunk, IndexedFile, Page, Query, Report, Rows, Trace } from 'intarsia' */
+/** @import { Cells, FilePart, Lane, Look, QueryFacts } from '../../src/intarsia/picture/page/facts.js' */
 
 const [READ, UNNEEDED, SKIPPED] = [0, 2, 3]
 
@@ -19,10 +20,10 @@ function others(ranges, end) {
   return clip(Array.from({ length: edges.length / 2 }, (_, i) => [edges[2 * i], edges[2 * i + 1]]), 0, end)
 }
 
-/** @param {string} index */
+/** @param {string} index @returns {Look} */
 function lookOf(index) {
   const [kind] = index.split('(')
-  return { statistics: 'statistics', 'page index': 'page_index', bloom: 'bloom' }[kind] ?? 'embedded'
+  return /** @type {Record<string, Look>} */ ({ statistics: 'statistics', 'page index': 'page_index', bloom: 'bloom' })[kind] ?? 'embedded'
 }
 
 /**
@@ -32,12 +33,14 @@ function lookOf(index) {
  * @param {string} condition as text
  * @param {Required<Pick<Query, 'where' | 'columns'>>} query
  * @param {{ report: Report, trace: Trace }} result
+ * @returns {Promise<QueryFacts>}
  */
 export async function factsOf(file, condition, query, { report, trace }) {
   const { numRows, source } = file
   const asked = new Set(query.where.map(([column]) => column))
   const wanted = new Set(file.columns.filter(name => asked.has(name) || query.columns.includes(name.split('.')[0])))
   const numRead = count(trace.ranges)
+  /** @type {{ look: Look, text: string }[]} */
   const states = [
     { look: 'read', text: 'read' }, { look: 'proven', text: 'proven by an index, not read' }, { look: 'unneeded', text: 'not needed' },
     ...trace.steps.map(({ index }) => ({ look: lookOf(index), text: `skipped by ${index}` })),
@@ -48,6 +51,7 @@ export async function factsOf(file, condition, query, { report, trace }) {
   /** @param {string} name */
   async function laneOf(name) {
     const chunks = file.chunks(name)
+    /** @type {Omit<Lane, 'cells' | 'num_bytes'> & { num_bytes: number }} */
     const lane = {
       name, type: '', role: asked.has(name) ? 'where' : wanted.has(name) ? 'result' : '', codec: '', encodings: [],
       num_bytes: chunks.reduce((sum, chunk) => sum + chunk.bytes, 0), num_pages: null, by_state: /** @type {number[]} */ ([]),
@@ -59,7 +63,7 @@ export async function factsOf(file, condition, query, { report, trace }) {
     return { ...lane, num_pages: pages.length, by_state: states.map((_, i) => state.filter(one => one === i).length), cells: cellsOf(pages, state) }
   }
 
-  /** @param {Page[]} pages @param {number[]} state */
+  /** @param {Page[]} pages @param {number[]} state @returns {Cells} */
   function cellsOf(pages, state) {
     const nothing = pages.map(() => null)
     return {
@@ -76,9 +80,10 @@ export async function factsOf(file, condition, query, { report, trace }) {
     return step < 0 ? UNNEEDED : SKIPPED + step
   }
 
-  const labels = /** @type {[keyof Chunk, string, string][]} */ ([
+  const labels = /** @type {[keyof Chunk, Look, string][]} */ ([
     ['offsetIndex', 'page_index', 'OffsetIndexes'], ['columnIndex', 'page_index', 'ColumnIndexes'], ['bloomFilter', 'bloom', 'Bloom filters'],
   ])
+  /** @type {Omit<FilePart, 'num_read'>[]} */
   const found = file.columns.flatMap(name => file.chunks(name)).flatMap(chunk => labels.flatMap(([key, look, label]) => {
     const range = /** @type {[number, number] | undefined} */ (chunk[key])
     return range ? [{ start: range[0], stop: range[1], look, label }] : []
@@ -89,7 +94,7 @@ export async function factsOf(file, condition, query, { report, trace }) {
   const pages = used.reduce((sum, lane) => sum + (lane.num_pages ?? 0), 0)
   const read = used.reduce((sum, lane) => sum + lane.by_state[READ], 0)
   return {
-    title: source.name.split('/').at(-1), where: condition, select: query.columns.join(', '), result: `${report.rows.matched.toLocaleString('en')} ${report.rows.matched === 1 ? 'row' : 'rows'}`,
+    title: source.name.split('/').at(-1) ?? '', where: condition, select: query.columns.join(', '), result: `${report.rows.matched.toLocaleString('en')} ${report.rows.matched === 1 ? 'row' : 'rows'}`,
     report: { files: { total: 1, read: 1, opened: 1 }, pages: { total: pages, read }, rows: report.rows, bytes: { index: 0 } },
     is_plan: false, num_bytes: source.byteLength, num_read: numRead, num_requests: source.requests, least_bytes: null,
     columns_bytes: used.reduce((sum, lane) => sum + lane.num_bytes, 0), advice: '', lake: null,

@@ -12,6 +12,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.amounts import size
+from tests import browser
 from tests.clients.reader import served, what_is_missing
 
 ROOT = Path(__file__).parents[2]
@@ -80,3 +81,38 @@ def test_a_stale_file_says_so(tmp_path):
         page = page_of(server, tmp_path, url=f"{FOLDER}/changed/rewritten.parquet")
         assert page["status"].startswith("the indexes are ignored: ")
         assert page["indexes"] == "Embedded indexes index bytes used"
+
+
+CHOSEN = """
+const part = (id) => document.getElementById(id);
+return new Promise((done) => {
+  const isDone = () => part("status").textContent.includes("matching");
+  const shown = () => ["summary", "status"].map((id) => part(id).textContent);
+  const look = () => isDone() ? done(shown()) : setTimeout(look, 5);
+  const opened = () => {
+    if (part("about").hidden) return setTimeout(opened, 5);
+    const { column, operator, value } = part("query").elements;
+    [column.value, operator.value, value.value] = ["dest", "=", "LEX"];
+    part("query").requestSubmit();
+    look();
+  };
+  opened();
+});
+"""
+
+
+@pytest.mark.skipif(browser.what_is_missing() is not None, reason="needs Chromium and its driver")
+def test_a_chosen_file():
+    """A file of the reader's machine is read in parts, and never sent to the server."""
+    with served(ROOT) as server, browser.browser() as window:
+        window.open(f"{server}/examples/browser/index.html")
+        page = window.command("DOM.getDocument")["root"]["nodeId"]
+        chosen = window.command("DOM.querySelector", nodeId=page, selector="input[type=file]")["nodeId"]
+        window.command(
+            "DOM.setFileInputFiles", nodeId=chosen, files=[f"{ROOT}{FOLDER}/payloads-2/indexed.parquet"]
+        )
+        summary, status = window.run(CHOSEN)
+        assert re.match(r"1,230 rows in 127,079 bytes; opened with \d\d,\d+ bytes in 2 requests", summary)
+        assert re.match(r"1 matching row; read [\d,]+ bytes in \d requests?; .*\(dest\)", status)
+        loaded = window.run("return performance.getEntriesByType('resource').map((one) => one.name)")
+        assert not [name for name in loaded if "parquet" in name.rsplit("/", 1)[-1].replace("parquet.js", "")]

@@ -33,7 +33,7 @@ def test_its_own_tests():
 
 
 def test_types_of_the_source():
-    """The JSDoc types of the reader, and of the example that uses its declared types."""
+    """The JSDoc types of the reader, of the example that uses its declared types, and of the drawing code."""
     found = subprocess.run(
         [CLIENT / "node_modules" / ".bin" / "tsc", "-p", CLIENT],
         capture_output=True, text=True, timeout=300, check=False,

@@ -13,6 +13,9 @@ OTHER_PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
+    "clients/js/README.md": "javascript.md",
+    "examples/browser/README.md": "browser.md",
+    "tests/conformance/README.md": "conformance.md",
 }
 _LINK = re.compile(r"(\]\(|(?:src|srcset|href)=\")([^)\"#\s]+)")
 _CODE = re.compile(r"^```.*?^```$|``.+?``|`[^`\n]+`", re.DOTALL | re.MULTILINE)

@@ -8,6 +8,11 @@ Options:
     --where -w SQL: Select rows, for example "user = 42 AND city LIKE 'Ber%'". Repeatable: rows must match
         all.
     --columns -c A,B: Columns of the result; all by default.
+    --limit -n N: Maximum number of rows; reading stops early.
+    --order-by COLUMNS: The first rows in an order, such as 'amount DESC, day'; needs --limit. Only pages that
+        might contain them are read.
+    --aggregate -a SQL: One row of aggregates instead of the rows: count(*), or count, sum, min, max, avg of
+        columns, in query also approx_distinct; from indexes where possible. Repeatable.
     --timeout SECONDS: Maximum time of the query, including all its requests; no limit by default.
     --storage-option NAME=VALUE: An option of the store of a URL, such as deadline_seconds=20 or
         aws_region=eu-central-1; repeatable. Keep secrets in the environment.
@@ -46,6 +51,12 @@ if TYPE_CHECKING:
 _ALL_ROWS = "it uses all rows"
 _STORE = "set the variables of the store in the environment of the driver and the executors"
 
+_ONE_ROW = {
+    "--limit": "the result is one row",
+    "--order-by": "the result is one row",
+    "--columns": "the aggregates name their columns",
+}
+
 #: The options of each command that exclude others, with the reasons.
 _CONFLICTS: dict[str, dict[str, dict[str, str]]] = {
     "query": {
@@ -54,24 +65,14 @@ _CONFLICTS: dict[str, dict[str, dict[str, str]]] = {
             "--columns": "its columns are value and count",
             "--aggregate": "it prints a row for each value",
         },
-        "--aggregate": {
-            "--limit": "it prints one row",
-            "--order-by": "it prints one row",
-            "--columns": "the aggregates name their columns",
-        },
+        "--aggregate": _ONE_ROW,
         "--skip-bad-files": {"--order-by": "the first rows might be in a bad file"},
         "--sample": dict.fromkeys(
             ("--where", "--limit", "--order-by", "--aggregate", "--value-counts", "--skip-bad-files"),
             _ALL_ROWS,
         ),
     },
-    "map": {
-        "--aggregate": {
-            "--limit": "it reads one row",
-            "--order-by": "it reads one row",
-            "--columns": "the aggregates name their columns",
-        },
-    },
+    "map": {"--aggregate": _ONE_ROW},
     "verify": {"--quick": {"--sample": "it reads no data pages"}, "--storage-option": {"--spark": _STORE}},
     "index": {"--storage-option": {"--spark": _STORE}},
     "detach": {"--storage-option": {"--spark": _STORE}},

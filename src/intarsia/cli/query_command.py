@@ -209,11 +209,6 @@ def query(
     """Print the rows that match, aggregates of them, or a sample, reading only pages that might match.
 
     Options:
-        --limit -n N: Maximum number of rows; reading stops early.
-        --order-by COLUMNS: Print the first rows in an order, such as 'amount DESC, day'; needs --limit. Only
-            pages that might contain them are read.
-        --aggregate -a SQL: Print one row of aggregates: count(*), or count, sum, min, max, avg,
-            approx_distinct of columns; from indexes where possible. Repeatable.
         --value-counts COLUMN: Print the values of a column and how often each occurs, the most frequent
             first; with --limit, only the first ones.
         --sample N: Print this many rows, drawn at random from all rows.
@@ -350,10 +345,6 @@ def draw_map(
     """Run a query, and draw which pages it read and which index skipped the others.
 
     Options:
-        --limit -n N: Maximum number of rows.
-        --order-by COLUMNS: The first rows in an order, such as 'amount DESC, day'; needs --limit.
-        --aggregate -a SQL: Compute aggregates instead of reading the rows: count(*), or count, sum, min, max,
-            avg of columns. Repeatable.
         --output -o FILE: The page to write; it needs no network. A name that ends in .svg is a picture.
         --open: Show the page in the browser.
 

@@ -49,8 +49,9 @@ _MODULES = (
 
 @cache
 def _script() -> str:
-    """Return the modules as one script, without their imports and exports."""
+    """Return the modules as one script, without their imports, exports and types."""
     text = "\n".join(_template(f"{name}.js") for name in _MODULES)
+    text = re.sub(r"/\*\*.*?\*/\s*", "", text, flags=re.DOTALL)
     text = re.sub(r"^(//|import ).*\n", "", text, flags=re.MULTILINE)
     return '"use strict";\n' + re.sub(r"^export ", "", text, flags=re.MULTILINE)
 

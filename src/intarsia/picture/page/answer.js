@@ -2,6 +2,7 @@
 import { el } from "./elements.js";
 import { num, plural, share, size } from "./words.js";
 
+/** @param {import("./facts.js").QueryFacts} doc @param {HTMLElement} main */
 export function drawHead(doc, main) {
   const { report, lake } = doc;
   const whole = lake ? `${plural(report.files.total, "file")} in ${doc.title}` : `${doc.title}, ${plural(doc.files[0]?.num_rows ?? report.rows.total, "row")}`;
@@ -9,6 +10,7 @@ export function drawHead(doc, main) {
     el("h1", {}, doc.where ? el("code", {}, doc.where) : "all rows"),
     el("p", { class: "sub" }, whole, " · select ", el("code", {}, doc.select), " · ", doc.result),
   );
+  /** @type {[string, number, string][]} */
   const rungs = [[lake ? "all files" : "whole file", doc.num_bytes, "data"]];
   if (doc.columns_bytes && doc.columns_bytes < doc.num_bytes * 0.98)
     rungs.push(["columns of the query", doc.columns_bytes, "data"]);

@@ -3,12 +3,14 @@ import { FONT, canvasOf, colours, fill, key } from "./canvas.js";
 import { el } from "./elements.js";
 import { num, pairs, plural, size } from "./words.js";
 
+/** @import { Drawing, FilePages, Look } from "./facts.js" */
+/** @param {FilePages} file */
 export function partsByLabel(file) {
-  const rows = new Map([["data pages", { look: "data", bytes: file.num_bytes, read: file.num_read }]]);
-  const data = rows.get("data pages");
+  const data = { look: /** @type {Look} */ ("data"), bytes: file.num_bytes, read: file.num_read };
+  const rows = new Map([["data pages", data]]);
   for (const part of file.parts) {
-    if (!rows.has(part.label)) rows.set(part.label, { look: part.look, bytes: 0, read: 0 });
-    const row = rows.get(part.label);
+    const row = rows.get(part.label) ?? { look: part.look, bytes: 0, read: 0 };
+    rows.set(part.label, row);
     row.bytes += part.stop - part.start;
     row.read += part.num_read;
     data.bytes -= part.stop - part.start;
@@ -17,6 +19,7 @@ export function partsByLabel(file) {
   return rows;
 }
 
+/** @param {FilePages} file @param {HTMLElement} stage @param {Drawing[]} drawings */
 export function drawBytes(file, stage, drawings) {
   const reads = pairs(file.reads), end = file.num_bytes, height = 24;
   const starts = file.parts.map((part) => part.start).filter((start) => start > 0);
@@ -29,7 +32,8 @@ export function drawBytes(file, stage, drawings) {
   stage.append(canvas, list);
   drawings.push(() => {
     const width = canvas.clientWidth, g = canvasOf(canvas, width, hasTail ? 112 : 40);
-    const whole = (byte) => (byte / end) * width, near = (byte) => ((byte - tail) / (end - tail)) * width;
+    const whole = /** @param {number} byte */ (byte) => (byte / end) * width;
+    const near = /** @param {number} byte */ (byte) => ((byte - tail) / (end - tail)) * width;
     strip(g, whole, 12, 0);
     if (!hasTail) return;
     const y = 84;
@@ -48,12 +52,13 @@ export function drawBytes(file, stage, drawings) {
     const percent = (100 * (end - tail)) / end;
     const text = `magnified: the last ${size(end - tail)} (${percent.toFixed(percent < 0.1 ? 2 : 1)}% of the file), where the metadata is`;
     g.fillText(text, 0, y - 14);
-    if (file.original_bytes > tail) {
+    if (file.original_bytes && file.original_bytes > tail) {
       const words = "original file ends here", x = near(file.original_bytes), free = g.measureText(text).width + 24;
       g.fillStyle = colours.ink;
       g.fillText(words, Math.min(width - g.measureText(words).width, Math.max(x + 5, free)), y - 14);
     }
   });
+  /** @param {CanvasRenderingContext2D} g @param {(byte: number) => number} xOf @param {number} y @param {number} from */
   function strip(g, xOf, y, from) {
     const width = canvas.clientWidth;
     g.fillStyle = colours.data;

@@ -4,7 +4,9 @@ import { el } from "./elements.js";
 import { PROVEN, READ } from "./states.js";
 import { find, num, pairs, plural } from "./words.js";
 
-/** Make a chart of the lanes: of all rows, with the funnel of the indexes, or magnified. */
+/** @import { DrawnLane, FilePages, Shared, Step } from "./facts.js" */
+/** @typedef {CanvasRenderingContext2D} Context */
+/** Make a chart of the lanes: of all rows, with the funnel of the indexes, or magnified. @param {Shared} shared @param {boolean} isMagnified */
 export function makeChart(shared, isMagnified) {
   const { file, lanes, view, cursor } = shared;
   const isDense = lanes.length > 24;
@@ -12,12 +14,13 @@ export function makeChart(shared, isMagnified) {
   const labels = el("div", { class: "labels" });
   const what = isMagnified ? "Magnified pages" : "All pages";
   const canvas = el("canvas", { class: "plot", tabIndex: 0, role: "application", "aria-label": `${what} by column and row. Arrow keys move from page to page.` });
+  /** @type {{ step: Step, isAnswer?: boolean }[]} */
   const funnel = isMagnified ? [] : [...file.steps.map((step) => ({ step })), ...file.answered.map((step) => ({ step, isAnswer: true }))];
-  const hasMatches = file.matches && file.matches.length > 0;
+  const matches = file.matches ?? [], hasMatches = matches.length > 0;
   const axis = 20, stepHeight = 11, pitch = stepHeight + 4;
   const top = axis + funnel.length * pitch + (hasMatches ? 16 : 4) + (funnel.length ? 6 : 0);
   const total = top + lanes.length * (height + gap) + 4;
-  const put = (y, h, node) => {
+  const put = /** @param {number} y @param {number} h @param {HTMLElement} node */ (y, h, node) => {
     node.style.top = `${y + (h - 16) / 2}px`;
     labels.append(node);
   };
@@ -33,8 +36,8 @@ export function makeChart(shared, isMagnified) {
   });
   const from = () => (isMagnified ? view.from : 0), to = () => (isMagnified ? view.to : file.num_rows);
   let width = 1; // when it was drawn
-  const xOf = (row) => ((row - from()) / Math.max(1e-9, to() - from())) * width;
-  const rowAt = (x) => from() + (x / width) * (to() - from());
+  const xOf = /** @param {number} row */ (row) => ((row - from()) / Math.max(1e-9, to() - from())) * width;
+  const rowAt = /** @param {number} x */ (x) => from() + (x / width) * (to() - from());
 
   function draw() {
     width = Math.max(1, canvas.clientWidth);
@@ -58,6 +61,7 @@ export function makeChart(shared, isMagnified) {
       g.strokeRect(x - 1, top + lanes.indexOf(cursor.lane) * (height + gap) - 1, Math.max(3, end - x) + 1, height + 2);
     }
   }
+  /** @param {Context} g @param {number} width */
   function drawAxis(g, width) {
     const groups = file.edges.length - 1;
     if (width / Math.max(1, (groups * (to() - from())) / file.num_rows) > 5) {
@@ -83,6 +87,7 @@ export function makeChart(shared, isMagnified) {
       last = x + length;
     }
   }
+  /** @param {Context} g @param {number} width @param {number} y @param {{ step: Step, isAnswer?: boolean }} one @param {number} i */
   function drawStep(g, width, y, { step, isAnswer }, i) {
     const own = pairs(step.rows), middle = y + stepHeight / 2;
     g.fillStyle = isAnswer ? colours.proven : fill(g, step.look);
@@ -104,11 +109,12 @@ export function makeChart(shared, isMagnified) {
     g.fillStyle = colours.ink;
     g.fillText(text, x, middle + 0.5);
   }
+  /** @param {Context} g @param {number} width */
   function drawMatches(g, width) {
     g.fillStyle = colours.ink;
     const y = top - 15;
     let last = -9;
-    for (const row of file.matches) {
+    for (const row of matches) {
       const x = xOf(row + 0.5);
       if (x < -1 || x > width + 1 || x - last < 0.5) continue;
       last = x;
@@ -119,11 +125,12 @@ export function makeChart(shared, isMagnified) {
       g.fill();
     }
   }
-  /** Draw skipped pages first, then those that must not be hidden by their neighbours. */
+  /** Draw skipped pages first, then those that must not be hidden by their neighbours. @param {Context} g @param {number} width @param {DrawnLane} lane @param {number} y */
   function drawLane(g, width, lane, y) {
     const { cells } = lane, first = Math.max(0, find(cells.start, from()) - 1);
     const visible = [];
     for (let cell = first; cell < cells.start.length && cells.start[cell] < to(); cell++) visible.push(cell);
+    /** @type {{ x: number, end: number, state: number, isThin: boolean } | null} */
     let run = null;
     const flush = () => {
       if (!run) return;
@@ -167,17 +174,25 @@ export function makeChart(shared, isMagnified) {
   return { node: el("div", { class: "chart" }, labels, canvas), draw };
 }
 
-/** Handle the pointer and the keys of a chart. */
+/**
+ * Handle the pointer and the keys of a chart.
+ * @param {Shared} shared
+ * @param {{ canvas: HTMLCanvasElement, isMagnified: boolean, draw: () => void, rowAt: (x: number) => number, top: number,
+ *   pitch: number, gap: number }} chart
+ */
 function listen(shared, { canvas, isMagnified, draw, rowAt, top, pitch, gap }) {
   const { file, lanes, view, cursor } = shared;
+  /** @type {{ x: number, from: number, to: number } | null} */
   let drag = null;
+  /** @param {MouseEvent} event @returns {[DrawnLane, number] | null} */
   function under(event) {
     const box = canvas.getBoundingClientRect(), lane = lanes[Math.floor((event.clientY - box.top - top + gap / 2) / pitch)];
     if (!lane) return null;
-    const x = event.clientX - box.left, cellAt = (at) => Math.max(0, find(lane.cells.start, rowAt(at)) - 1);
+    const x = event.clientX - box.left, cellAt = /** @param {number} at */ (at) => Math.max(0, find(lane.cells.start, rowAt(at)) - 1);
     const near = [0, -1, 1, -2, 2, -3, 3].map((by) => cellAt(x + by)); // a page that was read can be a few pixels wide
     return [lane, near.find((cell) => lane.cells.state[cell] <= PROVEN) ?? near[0]];
   }
+  /** @param {[DrawnLane, number] | null} found */
   function point(found) {
     cursor.lane = found ? found[0] : null;
     cursor.cell = found ? found[1] : 0;
@@ -193,7 +208,7 @@ function listen(shared, { canvas, isMagnified, draw, rowAt, top, pitch, gap }) {
   canvas.addEventListener("pointermove", (event) => {
     if (drag && Math.abs(event.clientX - drag.x) > 3) {
       const by = ((drag.x - event.clientX) / canvas.clientWidth) * (drag.to - drag.from);
-      shared.magnified.set(drag.from + by, drag.to + by);
+      shared.magnified?.set(drag.from + by, drag.to + by);
     } else point(under(event));
   });
   canvas.addEventListener("pointerleave", () => point(null));
@@ -206,17 +221,18 @@ function listen(shared, { canvas, isMagnified, draw, rowAt, top, pitch, gap }) {
   canvas.addEventListener("wheel", (event) => {
     if (!isMagnified || !(event.ctrlKey || event.metaKey)) return;
     event.preventDefault();
-    shared.magnified.zoom(event.deltaY > 0 ? 1.3 : 1 / 1.3, rowAt(event.clientX - canvas.getBoundingClientRect().left));
+    shared.magnified?.zoom(event.deltaY > 0 ? 1.3 : 1 / 1.3, rowAt(event.clientX - canvas.getBoundingClientRect().left));
   }, { passive: false });
   canvas.addEventListener("keydown", (event) => {
     const lane = cursor.lane ?? lanes[0];
     const cell = cursor.lane ? cursor.cell : Math.max(0, find(lane.cells.start, isMagnified ? view.from : 0) - 1);
     const middle = (lane.cells.start[cell] + lane.stops[cell]) / 2, magnified = shared.magnified;
-    const across = (by) => point([lane, Math.max(0, Math.min(lane.cells.start.length - 1, cell + by))]);
-    const along = (by) => {
+    const across = /** @param {number} by */ (by) => point([lane, Math.max(0, Math.min(lane.cells.start.length - 1, cell + by))]);
+    const along = /** @param {number} by */ (by) => {
       const other = lanes[Math.max(0, Math.min(lanes.length - 1, lanes.indexOf(lane) + by))];
       point([other, Math.max(0, find(other.cells.start, middle) - 1)]);
     };
+    /** @type {Record<string, () => void>} */
     const actions = {
       ArrowRight: () => across(1), ArrowLeft: () => across(-1), ArrowDown: () => along(1), ArrowUp: () => along(-1),
       Enter: () => shared.showIndexes(lane),
@@ -227,14 +243,15 @@ function listen(shared, { canvas, isMagnified, draw, rowAt, top, pitch, gap }) {
     actions[event.key]();
     if (!isMagnified || !cursor.lane) return;
     const row = cursor.lane.cells.start[cursor.cell], half = (view.to - view.from) / 2;
-    if (row < view.from || row >= view.to) magnified.set(row - half, row + half);
+    if (row < view.from || row >= view.to) magnified?.set(row - half, row + half);
   });
   for (const name of ["focus", "blur"]) canvas.addEventListener(name, draw);
 }
 
-/** Return the ranges of rows that are left after a step and those before it. */
+/** Return the ranges of rows that are left after a step and those before it. @param {FilePages} file @param {number} last */
 function leftAfter(file, last) {
   const gone = file.steps.slice(0, last + 1).flatMap((step) => pairs(step.rows)).sort((a, b) => a[0] - b[0]);
+  /** @type {[number, number][]} */
   const left = [];
   let row = 0;
   for (const [start, stop] of gone) {
@@ -245,7 +262,7 @@ function leftAfter(file, last) {
   return left;
 }
 
-/** Return where text fits: in the widest range, else at the far end of the line. */
+/** Return where text fits: in the widest range, else at the far end of the line. @param {[number, number][]} ranges @param {number} length @param {number} width */
 function freePlace(ranges, length, width) {
   if (!ranges.length) return null;
   const [x, end] = ranges.reduce((a, b) => (b[1] - b[0] > a[1] - a[0] ? b : a));
@@ -253,6 +270,7 @@ function freePlace(ranges, length, width) {
   return width > length * 3 ? (x > width / 2 ? 4 : width - length) : null;
 }
 
+/** @param {number} from @param {number} to @param {number} most */
 function ticks(from, to, most) {
   const raw = (to - from) / Math.max(1, most), power = 10 ** Math.floor(Math.log10(Math.max(1, raw)));
   const step = [1, 2, 5, 10].map((k) => k * power).find((one) => one >= raw) || power;

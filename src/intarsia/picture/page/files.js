@@ -4,22 +4,24 @@ import { el } from "./elements.js";
 import { FILE_READ, READ_IN_VAIN } from "./states.js";
 import { num, plural, size } from "./words.js";
 
-export function drawLake(doc, main, drawings, show) {
-  const lake = doc.lake, states = lake.states;
+/** @import { Drawing, LakeFacts, QueryFacts, Show } from "./facts.js" */
+/** @param {QueryFacts} doc @param {LakeFacts} lake @param {HTMLElement} main @param {Drawing[]} drawings @param {Show} show */
+export function drawLake(doc, lake, main, drawings, show) {
+  const { states } = lake;
   const read = new Map(lake.read.map(([ordinal, bytes, matches]) => [ordinal, { bytes, matches }]));
-  main.append(el("h2", {}, "Files ", el("small", {}, "in the order of the table; one cell for each file")));
+  const index = lake.lake_index_bytes ? `; ${size(lake.lake_index_bytes)} of the lake index were read` : "";
+  main.append(el("h2", {}, "Files ", el("small", {}, `in the order of the table; one cell for each file${index}`)));
   const legend = el("ul", { class: "legend" });
   const counts = states.map(() => 0);
   for (const state of lake.state) counts[state]++;
   counts.forEach((n, i) => n && legend.append(el("li", {}, key(states[i].look, drawings), `${states[i].text}: ${num(n)}`)));
   const canvas = el("canvas", { class: "plot", tabIndex: 0, role: "application", "aria-label": `${num(lake.state.length)} files. Arrow keys move; Enter shows the pages of a file that was read.` });
-  const index = lake.lake_index_bytes ? `${size(lake.lake_index_bytes)} of the lake index were read. ` : "";
-  const say = el("p", { class: "sub", "aria-live": "polite", style: "min-height:1.5em;font-size:13.5px" }, `${index}Point at a file, or use the arrow keys.`);
+  const say = el("p", { class: "sub say", "aria-live": "polite" }, `Point at a file, or use the arrow keys.`);
   main.append(legend, canvas, say);
-  const nameOf = (i) => lake.names[i] ?? `file ${num(i + 1)}`;
-  const drawn = (i) => doc.files.findIndex((file) => file.path === lake.names[i]);
+  const nameOf = /** @param {number} i */ (i) => lake.names[i] ?? `file ${num(i + 1)}`;
+  const drawn = /** @param {number} i */ (i) => doc.files.findIndex((file) => file.path === lake.names[i]);
   let at = Math.max(0, lake.state.indexOf(FILE_READ)), across = 1, cell = 10;
-  const isBright = (state) => state === FILE_READ || state === READ_IN_VAIN;
+  const isBright = /** @param {number} state */ (state) => state === FILE_READ || state === READ_IN_VAIN;
 
   function draw() {
     const width = canvas.clientWidth, n = lake.state.length;
@@ -27,7 +29,7 @@ export function drawLake(doc, main, drawings, show) {
     across = Math.max(1, Math.floor(width / cell));
     across = Math.ceil(n / Math.ceil(n / across));
     const g = canvasOf(canvas, width, Math.ceil(n / across) * cell + 2), gap = cell > 5 ? 1.5 : cell > 3 ? 1 : 0.5;
-    const place = (i) => [(i % across) * cell, Math.floor(i / across) * cell];
+    const place = /** @param {number} i */ (i) => [(i % across) * cell, Math.floor(i / across) * cell];
     lake.state.forEach((state, i) => {
       const [x, y] = place(i);
       g.fillStyle = fill(g, states[state].look);
@@ -57,13 +59,14 @@ export function drawLake(doc, main, drawings, show) {
     if (isBright(lake.state[at])) parts.push(drawn(at) < 0 ? "its pages are not in this document" : "click to see its pages");
     say.textContent = parts.join("; ");
   }
+  /** @param {number} to */
   function move(to) {
     at = Math.max(0, Math.min(lake.state.length - 1, to));
     tell();
     draw();
   }
   const choose = () => drawn(at) >= 0 && show(drawn(at));
-  const under = (event) => {
+  const under = /** @param {MouseEvent} event */ (event) => {
     const box = canvas.getBoundingClientRect();
     const i = Math.floor((event.clientY - box.top) / cell) * across + Math.min(across - 1, Math.floor((event.clientX - box.left) / cell));
     return i >= 0 && i < lake.state.length ? i : at;

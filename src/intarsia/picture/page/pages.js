@@ -9,11 +9,17 @@ import { find, num, plural, size, sum } from "./words.js";
 
 const MANY_LANES = 30;
 
+/** @import { Drawing, DrawnLane, FilePages, Lane, QueryFacts, Shared, Show } from "./facts.js" */
+/**
+ * @param {QueryFacts} doc @param {number} index @param {HTMLElement} stage @param {Drawing[]} drawings @param {Show} show
+ * @param {boolean} all
+ */
 export function drawFile(doc, index, stage, drawings, show, all) {
   stage.textContent = "";
   const file = doc.files[index];
   if (!file) return;
-  const asked = file.lanes.filter((lane) => lane.cells).sort((a, b) => (a.role === "where" ? 0 : 1) - (b.role === "where" ? 0 : 1));
+  const drawn = /** @type {DrawnLane[]} */ (file.lanes.filter((lane) => lane.cells));
+  const asked = drawn.sort((a, b) => (a.role === "where" ? 0 : 1) - (b.role === "where" ? 0 : 1));
   const lanes = asked.length > MANY_LANES && !all ? asked.slice(0, 20) : asked;
   const others = file.lanes.filter((lane) => !lane.cells);
   const groups = plural(file.edges.length - 1, "row group");
@@ -21,9 +27,9 @@ export function drawFile(doc, index, stage, drawings, show, all) {
     el("h2", {}, doc.lake ? `${file.path}: pages` : "Pages", " ", el("small", {}, `${plural(file.num_rows, "row")} from left to right in ${groups}; one lane for each column; written by ${file.writer}`)),
   );
   if (doc.files.length > 1) {
-    const label = (one) => one.path + (one.num_matches ? ` (${plural(one.num_matches, "match")})` : "");
+    const label = /** @param {FilePages} one */ (one) => one.path + (one.num_matches ? ` (${plural(one.num_matches, "match")})` : "");
     const options = doc.files.map((one, i) => el("option", { value: i, selected: i === index }, label(one)));
-    stage.append(el("p", { style: "margin:0 0 8px" }, el("select", { "aria-label": "File", onchange: (event) => show(+event.target.value) }, ...options)));
+    stage.append(el("p", { style: "margin:0 0 8px" }, el("select", { "aria-label": "File", onchange: /** @param {any} event */ (event) => show(+event.target.value) }, ...options)));
   }
   const legend = el("ul", { class: "legend" });
   file.states.forEach((state, i) => {
@@ -42,10 +48,13 @@ export function drawFile(doc, index, stage, drawings, show, all) {
   const left = el("div"), rest = el("div");
   stage.append(el("div", { class: "with" }, left, el("div", { class: "facts" }, page, indexes), rest));
   const view = startView(file, lanes), cursor = { lane: null, cell: 0 };
+  /** @type {Shared} */
   const shared = { file, lanes, view, cursor, buttons: [], drawings, magnified: null, showPage, showIndexes };
 
+  /** @param {DrawnLane} lane @param {number} cell */
   function showPage(lane, cell) {
     const { cells } = lane, n = cells.num_pages[cell], from = cells.start[cell], to = lane.stops[cell];
+    /** @type {[string, string | HTMLElement][]} */
     const facts = [
       ["column", el("code", {}, lane.name)],
       ["state", file.states[cells.state[cell]].text],
@@ -63,47 +72,50 @@ export function drawFile(doc, index, stage, drawings, show, all) {
     const list = facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]);
     page.replaceChildren(el("h3", {}, n === 1 ? "Page" : "Pages"), el("dl", {}, ...list));
   }
+  /** @param {DrawnLane} lane */
   function showIndexes(lane) {
-    for (const [one, button] of shared.buttons) button.setAttribute("aria-pressed", one === lane);
+    for (const [one, button] of shared.buttons) button.setAttribute("aria-pressed", String(one === lane));
     const items = lane.indexes.map((one) => el("li", {}, one.name + (one.num_bytes ? `, ${size(one.num_bytes)}` : ""), el("small", {}, one.what)));
     indexes.replaceChildren(
       el("h3", {}, "Indexes of ", el("code", {}, lane.name)),
-      el("p", {}, [lane.type, lane.codec, size(lane.num_bytes)].filter(Boolean).join(", ")),
+      el("p", {}, [lane.type, lane.codec, lane.num_bytes == null ? "" : size(lane.num_bytes)].filter(Boolean).join(", ")),
       el("ul", {}, ...(items.length ? items : [el("li", {}, "none")])),
     );
   }
 
   const overview = makeChart(shared, false);
   left.append(overview.node);
-  if (file.num_rows > 1 && lanes.some((lane) => lane.num_pages > 40)) left.append(...magnify(shared, overview));
+  if (file.num_rows > 1 && lanes.some((lane) => (lane.num_pages ?? 0) > 40)) left.append(...magnify(shared, overview));
   if (asked.length > MANY_LANES) {
     const words = all ? "Show 20 columns" : `Show all ${num(asked.length)} columns of the query`;
     left.append(el("div", { class: "more" }, el("button", { onclick: () => show(index, !all) }, words)));
   }
   if (others.length) left.append(otherColumns(others));
   showIndexes(lanes[0]);
-  const first = lanes.map((lane) => [lane, lane.cells.state.indexOf(READ)]).find(([, cell]) => cell >= 0);
-  if (first) showPage(...first);
+  const first = lanes.find((lane) => lane.cells.state.includes(READ));
+  if (first) showPage(first, first.cells.state.indexOf(READ));
   else page.replaceChildren(el("p", {}, "No page was read."));
   left.append(el("p", { class: "hint" }, "Point at a page for its facts; a name shows the indexes of the column. Keyboard: Tab to a chart, then arrows; + and − zoom, 0 shows the whole file."));
   drawBytes(file, rest, drawings);
   rest.append(tables(doc, file, asked));
 }
 
+/** @param {Lane[]} others */
 function otherColumns(others) {
   const list = el("div"), bytes = sum(others.map((lane) => lane.num_bytes ?? 0));
   const rows = others.slice(0, 500).map((lane) => [lane.name, lane.type, num(lane.num_bytes), num(lane.num_pages)]);
   const button = el("button", { "aria-expanded": "false" }, plural(others.length, "other column") + (bytes ? `, ${size(bytes)}` : ""));
   button.addEventListener("click", () => {
     const open = button.getAttribute("aria-expanded") !== "true";
-    button.setAttribute("aria-expanded", open);
+    button.setAttribute("aria-expanded", String(open));
     list.replaceChildren(...(open ? [el("div", { class: "tables" }, table("Columns that the query does not use", ["column", "type", "bytes", "pages"], rows, [2, 3]))] : []));
   });
   return el("div", { class: "more" }, button, " not needed", list);
 }
 
-/** Return the rows around the first page that was read, so many that its neighbours are seen. */
+/** Return the rows around the first page that was read, so many that its neighbours are seen. @param {FilePages} file @param {DrawnLane[]} lanes */
 function startView(file, lanes) {
+  /** @type {{ width: number, middle: number } | null} */
   let best = null;
   for (const lane of lanes) {
     const cell = lane.cells.state.indexOf(READ);
@@ -117,10 +129,11 @@ function startView(file, lanes) {
   return { from, to: from + 2 * half };
 }
 
-/** Make the magnified chart with its buttons. */
+/** Make the magnified chart with its buttons. @param {Shared} shared @param {{ draw: () => void }} overview */
 function magnify(shared, overview) {
   const { file, lanes, view } = shared, range = el("small");
   const chart = makeChart(shared, true);
+  /** @param {number} from @param {number} to */
   function set(from, to) {
     const width = Math.min(file.num_rows, Math.max(8, to - from)), middle = (from + to) / 2;
     view.from = Math.max(0, Math.min(file.num_rows - width, middle - width / 2));
@@ -130,8 +143,8 @@ function magnify(shared, overview) {
     chart.draw();
   }
   const describe = () => (range.textContent = `rows ${num(view.from)} to ${num(view.to - 1)}`);
-  const zoom = (by, at = (view.from + view.to) / 2) => set(at - (at - view.from) * by, at + (view.to - at) * by);
-  const pan = (by) => set(view.from + (view.to - view.from) * by, view.to + (view.to - view.from) * by);
+  const zoom = /** @param {number} by */ (by, at = (view.from + view.to) / 2) => set(at - (at - view.from) * by, at + (view.to - at) * by);
+  const pan = /** @param {number} by */ (by) => set(view.from + (view.to - view.from) * by, view.to + (view.to - view.from) * by);
   function next() {
     const first = startView(file, lanes), isWhole = view.to - view.from > file.num_rows / 2;
     const width = isWhole ? first.to - first.from : view.to - view.from;
@@ -142,7 +155,7 @@ function magnify(shared, overview) {
     if (Number.isFinite(middle)) set(middle - width / 2, middle + width / 2);
   }
   shared.magnified = { set, zoom };
-  const button = (text, label, onclick) => el("button", { "aria-label": label, title: label, onclick }, text);
+  const button = /** @param {string} text @param {string} label @param {() => void} onclick */ (text, label, onclick) => el("button", { "aria-label": label, title: label, onclick }, text);
   const bar = el(
     "div", { class: "bar" }, el("strong", {}, "Magnified"), el("span", {}, range),
     button("◀", "Earlier rows", () => pan(-0.5)), button("▶", "Later rows", () => pan(0.5)),

@@ -3,6 +3,8 @@ import { partsByLabel } from "./bytes.js";
 import { el, table } from "./elements.js";
 import { num } from "./words.js";
 
+/** @import { DrawnLane, FilePages, QueryFacts } from "./facts.js" */
+/** @param {QueryFacts} doc @param {FilePages} file @param {DrawnLane[]} lanes */
 export function tables(doc, file, lanes) {
   const used = file.states.map((_, i) => i).filter((i) => lanes.some((lane) => lane.by_state[i]));
   const found = [
@@ -12,8 +14,9 @@ export function tables(doc, file, lanes) {
   ];
   if (file.answered.length)
     found.push(table("Answered by an index", ["index", "column", "rows"], file.answered.map((step) => [step.label, step.column, num(step.num_rows)]), [2]));
-  if (doc.lake) {
-    const counts = doc.lake.states.map((state, i) => [state.text, num(doc.lake.state.filter((one) => one === i).length)]);
+  const { lake } = doc;
+  if (lake) {
+    const counts = lake.states.map((state, i) => [state.text, num(lake.state.filter((one) => one === i).length)]);
     found.push(table("Files by state", ["state", "files"], counts.filter(([, n]) => n !== "0"), [1]));
   }
   return el("details", {}, el("summary", {}, "The same as tables"), el("div", { class: "tables" }, ...found));
