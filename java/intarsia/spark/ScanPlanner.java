@@ -246,8 +246,9 @@ final class ScanPlanner {
     request.put("list", list.name());
     JsonNode reply = ask(request);
     if (reply.path("unknown").asText().equals("list")) {
-      list.columns().accept(request);
-      reply = ask(request);
+      ObjectNode withFiles = request.deepCopy(); // the request may be made again with another list
+      list.columns().accept(withFiles);
+      reply = ask(withFiles);
     }
     record.put("planning_ms", (System.nanoTime() - started) / 1e6);
     record.set("report", reply.path("report"));

@@ -21,6 +21,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -145,6 +146,8 @@ class SkippingPlanner:
                 "advice": waiting.advice,
             }
         listing = requested.plannable(objects, lake_indexes)
+        if self._is_without(place):  # it is not searched again
+            listing = replace(listing, segments={})
         if not len(listing.files):
             why = "the files are remote, changed, or newer than two seconds"
             return {"reason": f"no file could be planned: {listing.unplannable or why}"}
