@@ -225,7 +225,7 @@ class SkippingPlanner:
 
 
 def _table_files(listing: PlannableFiles, cache: TableCache) -> TableFiles:
-    return TableFiles(listing.files, root=listing.root, segments=listing.segments, cache=cache)
+    return TableFiles(listing.files, root=listing.root, segments=listing.segments, cache=cache, has_all=False)
 
 
 def binder_of(request: Mapping[str, Any], columns: Sequence[str] | None = None) -> SparkBinder:

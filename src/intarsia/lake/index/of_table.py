@@ -121,8 +121,7 @@ def locate(files: Sequence[DataFile], root: str | None) -> LakeLocation | None:
         prefix = (root if plain is None else plain).rstrip("/") + "/"
         if not files or all(end.startswith(prefix) for end in _ends(paths)):
             absolute = prefix.rstrip("/") if plain is None else os.path.abspath(prefix)
-            is_whole = not isinstance(files, FileList)  # another engine lists the files that it needs
-            return LakeLocation(absolute, prefix, paths, is_whole)
+            return LakeLocation(absolute, prefix, paths, is_whole=True)
     has_urls = pc.any(pc.match_substring(paths, "://")).as_py()
     paths = paths if has_urls else _absolute(paths)
     first, last = _ends(paths)
@@ -406,6 +405,7 @@ class TableLakeIndex:
         segments: The segments beside the data in an object store, as listed with the files; None to list
             them.
         is_part: Whether the table has other files, which the lake index may contain. It is then not updated.
+        has_all: Whether the table has all files below the root.
 
     Attributes:
         ignored: Segments that are ignored, and updates that could not be written.
@@ -420,8 +420,10 @@ class TableLakeIndex:
         *,
         segments: Mapping[str, ObjectIdentity] | None = None,
         is_part: bool = False,
+        has_all: bool = True,
     ) -> None:
         self._is_part = is_part
+        self._has_all = has_all
         self._files = files
         self._root = root
         self._open_file = open_file
@@ -435,7 +437,8 @@ class TableLakeIndex:
 
     @cached_property
     def _location(self) -> LakeLocation | None:
-        return locate(self._files, self._root)
+        found = locate(self._files, self._root)
+        return found if found is None or self._has_all else replace(found, is_whole=False)
 
     @cached_property
     def _ordinals(self) -> dict[str, int]:
