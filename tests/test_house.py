@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import intarsia
-from intarsia import indexes
+import intarsia.spark
+from intarsia import indexes, testing
 
 PACKAGE = Path(intarsia.__file__).parent
 TESTS = Path(__file__).parent
@@ -70,7 +71,6 @@ def run_python(program):
     return subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout
 
 
-_CONTEXT = "context is added to an error where it is known: the file, the place in it, the struct"
 _CURSOR = "a cursor is moved by its parser"
 _LIBRARY = "the interface of another library"
 _PROCESS = "the state of the process"
@@ -88,18 +88,7 @@ CHANGED_FROM_OUTSIDE = {
     ("embed/many.py", "_table(find_files(source, storage_options)).lake_index"): (
         "`update` is a method of `TableLakeIndex`"
     ),
-    ("embed/chunk.py", "error.column"): _CONTEXT,
-    ("embed/chunk.py", "error.offset"): _CONTEXT,
-    ("file/decode.py", "error.column"): _CONTEXT,
-    ("file/decode.py", "error.offset"): _CONTEXT,
-    ("file/metadata.py", "error.path"): _CONTEXT,
-    ("file/synthetic.py", "error.column"): _CONTEXT,
-    ("file/synthetic.py", "error.offset"): _CONTEXT,
-    ("format/footer.py", "error.offset"): _CONTEXT,
-    ("format/footer.py", "error.struct"): _CONTEXT,
-    ("format/row_groups.py", "error.offset"): _CONTEXT,
     ("format/row_groups.py", "reader.position"): _CURSOR,
-    ("format/thrift.py", "error.offset"): _CONTEXT,
     ("predicate/sql_literals.py", "node.meta"): _LIBRARY,
     ("spark/java.py", "os.environ"): _PROCESS,
     ("spark/sessions.py", "context.pythonExec"): _LIBRARY,
@@ -229,6 +218,22 @@ def test_interfaces_of_index_authors_document_arguments_and_results():
             if signature.return_annotation != "None" and "Yields:\n" not in text:
                 wanted.append("Returns:\n")
             lacking |= {(interface.__name__, name, want.strip()) for want in wanted if want not in text}
+    assert lacking == set()
+
+
+def test_public_functions_document_all_arguments_or_none():
+    """Internal functions leave out arguments whose names and types say all."""
+    lacking = set()
+    modules = (intarsia, intarsia.spark, indexes, testing)
+    for public in (getattr(module, name) for module in modules for name in module.__all__):
+        functions = [public]
+        if inspect.isclass(public):
+            functions += [one for _, one in inspect.getmembers(public, inspect.isfunction) if one.__doc__]
+        for function in filter(callable, functions):
+            text = inspect.getdoc(function) or ""
+            if "Args:\n" in text and not getattr(function, "__name__", "_").startswith("_"):
+                names = [name for name in inspect.signature(function).parameters if name != "self"]
+                lacking |= {(function.__name__, name) for name in names if f"{name}: " not in text}
     assert lacking == set()
 
 

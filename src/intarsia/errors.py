@@ -34,7 +34,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 #: Longer names are cut in messages; the attribute ``column`` of the error has the whole name.
 _SHOWN_CHARACTERS: Final = 200
@@ -44,11 +47,14 @@ class IntarsiaError(Exception):
     """Base class of every error that Intarsia raises deliberately.
 
     Args:
-        message: The problem, with the offending value; then the remedy, if there is one.
+        message: The problem, with the offending value; then the remedy, if there is one. `str` prepends the
+            path, the struct and the offset.
         reason: A code in kebab case for programs and tests, such as ``"wrong-magic"``. The message may be
             reworded between versions; the code stays.
         path: The file, if the error concerns one.
         column: The dotted path of the column, if the error concerns one.
+        offset: Byte offset in the file at which the struct starts, if known.
+        struct: The Parquet name of the struct, such as ``"ColumnIndex"``.
     """
 
     def __init__(
@@ -58,37 +64,14 @@ class IntarsiaError(Exception):
         reason: str | None = None,
         path: str | None = None,
         column: str | None = None,
+        offset: int | None = None,
+        struct: str | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.reason = reason
         self.path = path
         self.column = column
-
-
-class FormatError(IntarsiaError, ValueError):
-    """A problem with the bytes of a file.
-
-    Args:
-        message: The problem and its remedy. `str` prepends the path, the struct and the offset.
-        reason: As in `IntarsiaError`.
-        path: The file; set by the layer that opened it.
-        column: As in `IntarsiaError`.
-        offset: Byte offset in the file at which the struct starts, if known.
-        struct: The Parquet name of the struct, such as ``"ColumnIndex"``.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        reason: str | None = None,
-        path: str | None = None,
-        column: str | None = None,
-        offset: int | None = None,
-        struct: str | None = None,
-    ) -> None:
-        super().__init__(message, reason=reason, path=path, column=column)
         self.offset = offset
         self.struct = struct
 
@@ -96,6 +79,36 @@ class FormatError(IntarsiaError, ValueError):
         offset = None if self.offset is None else f"offset {self.offset}"
         place = ", ".join(filter(None, [self.struct, offset]))
         return ": ".join(filter(None, [self.path, place, self.message]))
+
+    def at(
+        self,
+        path: str | None = None,
+        *,
+        column: str | None = None,
+        offset: int | None = None,
+        struct: str | None = None,
+    ) -> Self:
+        """Add the place to an error where it is known, and return the error.
+
+        Args:
+            path: The file, unless the error has one.
+            column: The column; replaces that of the error.
+            offset: The offset in the file, in bytes; replaces that of the error, which is relative.
+            struct: The struct, unless the error has one.
+
+        Example:
+            >>> str(CorruptFileError("2 bytes follow", struct="PageHeader").at("a.parquet", offset=104))
+            'a.parquet: PageHeader, offset 104: 2 bytes follow'
+        """
+        self.path = self.path or path
+        self.column = column or self.column
+        self.offset = self.offset if offset is None else offset
+        self.struct = self.struct or struct
+        return self
+
+
+class FormatError(IntarsiaError, ValueError):
+    """A problem with the bytes of a file."""
 
 
 class CorruptFileError(FormatError):
@@ -128,6 +141,7 @@ class PredicateError(IntarsiaError, ValueError):
         column: As in `IntarsiaError`.
         near: The word of the SQL text that is wrong, if it cannot be parsed.
         position: The offset of that word in the text, in characters.
+        line: The line of the file that has the text, from 1; `str` prepends it.
     """
 
     def __init__(
@@ -139,10 +153,15 @@ class PredicateError(IntarsiaError, ValueError):
         column: str | None = None,
         near: str | None = None,
         position: int | None = None,
+        line: int | None = None,
     ) -> None:
         super().__init__(message, reason=reason, path=path, column=column)
         self.near = near
         self.position = position
+        self.line = line
+
+    def __str__(self) -> str:
+        return super().__str__() if self.line is None else f"{self.path}, line {self.line}: {self.message}"
 
 
 class ColumnNotFoundError(IntarsiaError, KeyError):

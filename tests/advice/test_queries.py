@@ -69,7 +69,7 @@ def test_errors_name_the_line(statement, reason, tmp_path):
     error = caught.value
     assert (error.reason, error.path) == (reason, str(path))
     assert path.read_text().count("\n", 0, error.position) == 3
-    assert f"{path}, line 4: " in error.message
+    assert str(error).startswith(f"{path}, line 4: ")
 
 
 def test_other_files(tmp_path):

@@ -92,7 +92,7 @@ def test_the_rest_of_a_truncated_response_is_requested(lake):
     ids=lambda value: value.code if isinstance(value, Fault) else None,
 )
 def test_the_error_names_the_object_and_the_remedy(lake, fault, reason, remedy):
-    table = ia.open(URL, storage_options={"deadline_seconds": 2, "max_retries": 2})
+    table = ia.open(URL, storage_options={"deadline_seconds": 30, "max_retries": 2})
     fault = Fault(fault.kind, "GET", times=None, status=fault.status, code=fault.code)
     lake.faults = [fault]
     with lake.recording() as recording, pytest.raises(ia.ObjectStoreError) as caught:

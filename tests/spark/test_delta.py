@@ -13,6 +13,9 @@ from tests.spark.jars import EVERYTHING, jars_of, only_briefly, only_everything,
 
 pytestmark = pytest.mark.spark
 
+#: Tests that may run beside the others, in a process of their own.
+beside = pytest.mark.xdist_group("beside")
+
 _PROGRAM = "from tests.spark import delta; delta.{}(spark, {})"
 
 
@@ -59,12 +62,14 @@ def test_deleted_rows(delta):
     check(delta, "check_deleted", examples(300, deep=4_000), examples(30, deep=400))
 
 
+@beside
 @only_everything
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_columns_with_other_names_in_files(delta, mode):
     check(delta, "check_mapped", repr(mode), examples(100, deep=2_000), examples(10, deep=200))
 
 
+@beside
 @only_everything
 def test_commands(delta):
     check(delta, "check_changes")
@@ -75,6 +80,7 @@ def test_older_versions_clones_and_changed_files(delta):
     check(delta, "check_history")
 
 
+@beside
 @only_everything
 def test_jobs(delta):
     check(delta, "check_jobs")
@@ -100,6 +106,7 @@ def test_changed_files(delta):
     check(delta, "check_changed_files")
 
 
+@beside
 @only_everything
 @pytest.mark.parametrize("name", ["registered", "versions_of_registered", "refused", "writers"])
 def test_lengths_in_the_log(delta, name):

@@ -73,6 +73,7 @@ def test_predicates_on_a_table_that_has_changed(host, version):
     "name",
     [
         "needles",
+        "maps",
         "scans_of_equal_filters",
         "partitions",
         "history",

@@ -434,9 +434,7 @@ def choose(
     or removes the index that reduces the sum most, as long as there is one.
 
     Args:
-        weights: The size of each index in bytes.
         read_bytes: Returns the number of bytes that all queries read with some of the indexes.
-        num_queries: The number of queries.
         companions: Indexes that others need, such as the page index.
 
     Returns:

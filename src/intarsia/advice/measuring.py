@@ -49,7 +49,6 @@ class Spread:
     """The distribution of the rows that match one condition over the sampled row groups of a file.
 
     Attributes:
-        rows: Number of rows.
         rows_matched: Number of rows that match it.
         row_groups: Number of row groups with rows.
         row_groups_matched: Number of row groups with rows that match.
@@ -96,13 +95,10 @@ class MeasuredFile:
     """One sampled file, and the queries that read it.
 
     Args:
-        entry: The file of the table.
-        sample: The sampled row groups.
         binders: The queries, by ordinal.
         now: The cost of each of these queries on the whole file today.
 
     Attributes:
-        sample: The sampled row groups.
         built: The indexes that were built, by name.
         failed: Why other indexes cannot be built, by name.
     """
@@ -267,7 +263,6 @@ class BoundQuery:
     """A query, bound to the table.
 
     Attributes:
-        query: The query.
         binder: Binds it to files.
         survivors: Ordinals of the files that neither partition values nor a lake index exclude.
     """
@@ -289,11 +284,9 @@ class BoundQuery:
         except (PredicateError, ColumnNotFoundError) as error:
             if not query.origin:
                 raise
+            path, _, line = query.origin.rpartition(", line ")
             raise PredicateError(
-                f"{query.origin}: {error}",
-                reason=error.reason,
-                path=query.origin.rpartition(", line ")[0],
-                column=error.column,
+                str(error), reason=error.reason, path=path, column=error.column, line=int(line)
             ) from error
         return cls(query, binder, Planner(table, binder, ScanReport()).survivors().files)
 
@@ -358,7 +351,6 @@ def _pick_groups(
     """Choose row groups with rows of at most ``budget`` bytes together.
 
     Args:
-        file: The file.
         stages: The row groups that each query reads, which are chosen in turns; then further row groups.
         budget: The number of bytes.
         at_least_one: Choose one even if it is larger.

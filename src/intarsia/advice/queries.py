@@ -58,7 +58,7 @@ def read_queries(path: str | os.PathLike[str]) -> list[Query]:
         text = Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise PredicateError(
-            f"{name}: the file is not UTF-8 text: {error.reason}; save it as UTF-8",
+            f"the file is not UTF-8 text: {error.reason}; save it as UTF-8",
             reason="not-utf-8",
             path=name,
         ) from None
@@ -72,7 +72,6 @@ def parse_queries(text: str, name: str = "queries") -> list[Query]:
     are ``-- …`` to the end of the line, and ``/* … */``.
 
     Args:
-        text: The queries.
         name: The name of the file, for messages.
 
     Raises:
@@ -86,7 +85,7 @@ def parse_queries(text: str, name: str = "queries") -> list[Query]:
     """
     if len(text) > MAX_CHARACTERS:
         raise PredicateError(
-            f"{name}: the file has {len(text):,} characters, and the limit is {MAX_CHARACTERS:,}; split it",
+            f"the file has {len(text):,} characters, and the limit is {MAX_CHARACTERS:,}; split it",
             reason="too-many-queries",
             path=name,
         )
@@ -99,12 +98,13 @@ def parse_queries(text: str, name: str = "queries") -> list[Query]:
             inside = error.position or 0
             line = text.count("\n", 0, statement.start + inside) + 1
             raise PredicateError(
-                f"{name}, line {line}: {error.message}",
+                error.message,
                 reason=error.reason,
                 path=name,
                 column=error.column,
                 near=error.near,
                 position=statement.start + inside,
+                line=line,
             ) from None
         queries.append(Query(predicate, columns, f"{name}, line {line}"))
     return queries

@@ -32,7 +32,6 @@ class Arrangement:
     """An order of rows and a page size; without columns, the order of the source.
 
     Attributes:
-        sort_by: Columns to sort by.
         hilbert_by: Columns to cluster by, along a Hilbert curve.
         rows_per_page: Maximum number of rows per page.
     """
@@ -131,7 +130,6 @@ class Rewrite:
     """An arrangement of the rows, with the indexes that suit it.
 
     Attributes:
-        arrangement: The arrangement.
         indexes: The indexes, in addition to the page index that every written file has.
         query_bytes: Bytes that each query reads.
         num_bytes: Size of the new file in bytes.
@@ -178,8 +176,6 @@ def measure_rewrites(
 
     Args:
         work: The measurement of the files as they are.
-        table: The table.
-        requested: The queries.
         advise_file: A function that returns the advice for a file, without rewriting it.
     """
     if not work.can_help:
@@ -217,7 +213,6 @@ def _extrapolated(query: QueryAdvice, arrangement: Arrangement, scale: float, ro
 
     Args:
         query: The query of some of the rows in this arrangement.
-        arrangement: The arrangement.
         scale: The number of all rows divided by that of these rows.
         rows_matched: The number of all rows that match.
     """

@@ -101,7 +101,6 @@ class SampledFile:
         groups: The row groups of the sample, ascending.
 
     Attributes:
-        file: The file.
         groups: The row groups of the sample.
         num_bytes: Size of the sampled row groups in bytes.
         is_whole: Whether the sample has all row groups.

@@ -65,7 +65,6 @@ def comparison_array(array: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> p
 
     Args:
         array: Values of any type whose comparison type is ``type_``.
-        type_: The comparison type.
 
     Returns:
         An array of exactly ``type_``, chunked if ``array`` is, or if the text exceeds one array.

@@ -20,10 +20,6 @@ def conform(values: _Column, data_type: pa.DataType) -> _Column:
     Unlike a cast by pyarrow, this finds the fields of structs by name, even inside lists and maps. Missing
     fields are null, and fields that the type does not have are left out.
 
-    Args:
-        values: An array or chunked array.
-        data_type: The type of the result.
-
     Raises:
         pyarrow.ArrowException: If a value does not fit into the type.
 
@@ -45,7 +41,6 @@ def rename_fields(values: _Column, data_type: pa.DataType) -> _Column:
     """Return nested values with other names of fields; no value is copied.
 
     Args:
-        values: An array or chunked array.
         data_type: A type of the same shape. Only the names of struct fields differ.
 
     Example:

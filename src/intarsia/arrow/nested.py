@@ -39,7 +39,6 @@ def with_leaves(data_type: pa.DataType, replace: Callable[[pa.DataType], pa.Data
     """Return a type in which other types replace those that are not nested.
 
     Args:
-        data_type: Any type.
         replace: Returns the type in place of one that is neither a struct, a map nor a list.
 
     Example:

@@ -22,7 +22,6 @@ def take_rows(table: pa.Table, ordinals: npt.ArrayLike | pa.Array | pa.ChunkedAr
     """Return rows of a table in a given order.
 
     Args:
-        table: The table.
         ordinals: The ordinals of the rows, integers.
 
     Example:
@@ -56,7 +55,6 @@ def filter_rows(table: pa.Table, mask: pa.BooleanArray | pa.ChunkedArray) -> pa.
     """Return the rows of a table whose flag is true.
 
     Args:
-        table: The table.
         mask: One flag for each row, not null.
     """
     if not table.num_columns:
@@ -166,7 +164,6 @@ def to_batches(table: pa.Table, max_rows: int | None = None) -> Iterator[pa.Reco
     nested structs at an offset.
 
     Args:
-        table: The table.
         max_rows: Maximum number of rows of a batch; None for no limit.
 
     Example:

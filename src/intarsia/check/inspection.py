@@ -119,9 +119,8 @@ def _chosen_groups(file: ParquetInput, row_groups: Sequence[int] | None) -> Sequ
     for ordinal in row_groups:
         if not 0 <= ordinal < total:
             raise IntarsiaError(
-                f"{file.path}: there is no row group {ordinal}; the file has {total:,}, numbered from 0",
+                f"there is no row group {ordinal}; the file has {total:,}, numbered from 0",
                 reason="no-such-row-group",
-                path=file.path,
             )
     return sorted(set(row_groups))
 

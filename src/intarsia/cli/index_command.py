@@ -150,7 +150,7 @@ def _check(listed: FoundFiles, requested: Sequence[Any], location: Location | No
         check_named_columns(listed.files, checked_indexes(requested))
         check_location(listed, location)
     except IndexBuildError as error:
-        raise UsageError(str(error), reason=error.reason, column=error.column, path=error.path) from None
+        raise UsageError(str(error), reason=error.reason, column=error.column) from None
     except ValueError as error:
         raise UsageError(str(error), reason="lake-index-location") from None
 
@@ -360,7 +360,7 @@ def lake_index(
     try:
         table.lake_index.folder_at(location)
     except intarsia.IndexBuildError as error:
-        raise UsageError(str(error), reason=error.reason, path=error.path) from None
+        raise UsageError(str(error), reason=error.reason) from None
     except ValueError as error:
         raise UsageError(str(error), reason="lake-index-location") from None
     with progress("reading", len(table.files)) as show:
@@ -408,7 +408,7 @@ def clear_cache(lake: list[str] | None = None, gone: bool = False, json: bool = 
     missing = sorted(roots - {one.lake for one in found})
     if missing:
         raise UsageError(
-            f"{missing[0]}: the cache has no lake index of it; see: intarsia cache list",
+            "the cache has no lake index of it; see: intarsia cache list",
             reason="not-in-cache",
             path=missing[0],
         )

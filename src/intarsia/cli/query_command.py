@@ -295,7 +295,7 @@ def _form_by_suffix(output: str | None) -> Format:
     except ValueError:
         known = ", ".join(form.value for form in Format)
         raise UsageError(
-            f"{output}: the extension is not a known format; choose one with --format ({known})",
+            f"the extension is not a known format; choose one with --format ({known})",
             reason="unknown-format",
             path=output,
         ) from None
@@ -307,7 +307,7 @@ def _refuse_overwriting(table: Table, output: str) -> None:
         for file in table.files
     ):
         raise UsageError(
-            f"{output}: this file is an input; write the rows to another file",
+            "this file is an input; write the rows to another file",
             reason="overwrites-input",
             path=output,
         )
@@ -358,7 +358,7 @@ def draw_map(
 
     if os.path.splitext(output)[1].lower() not in (".html", ".svg"):
         raise UsageError(
-            f"{output}: a map is a page or a picture; write it to a name that ends in .html or .svg",
+            "a map is a page or a picture; write it to a name that ends in .html or .svg",
             reason="unknown-format",
             path=output,
         )

@@ -60,10 +60,6 @@ def attach_file(
     """Add indexes to one Parquet file; see `intarsia.attach`.
 
     Args:
-        path: The file.
-        indexes: The indexes.
-        progress: As for `intarsia.attach`.
-        storage_options: As for `intarsia.attach`.
         parts: Parts that other processes have built for the same file and indexes.
         find: Returns the target for a path; called a second time if the file is replaced during the run.
 
@@ -124,10 +120,8 @@ def attach_in(
     """Compute what attaching checked indexes changes in an open file, and write it to a target, if any.
 
     Args:
-        current: The file.
         requested: The indexes; see `checked_indexes`.
         target: The same file, which is replaced if it changes; None for a dry run.
-        progress: As for `intarsia.attach`.
         columns_of: Returns the columns to build embedded indexes on.
         parts: Parts that other processes have built.
         footer_only: Whether anything that is not in the footer raises `PagesNeededError`.
@@ -181,13 +175,11 @@ class Attachment:
     """The requested indexes that a file lacks, built in memory.
 
     Args:
-        original: The file.
         requested: The indexes; see `checked_indexes`.
         progress: Called after each chunk and each embedded index.
         columns_of: Returns the columns to build embedded indexes on.
         begin_copy: Called as soon as an index has to be added, possibly several times.
         parts: Parts that other processes have built; parts of other files are ignored.
-        footer_only: As for `attach_in`.
 
     Attributes:
         blobs: The embedded indexes of the new file.
@@ -313,8 +305,8 @@ def partition_error_of(path: str, error: ColumnNotFoundError) -> IndexBuildError
     if not error.column or not any(folder.startswith(f"{error.column}=") for folder in folders):
         return None
     return IndexBuildError(
-        f"{path}: column {error.column!r} is a partition column, which needs no index: scans skip files "
-        "by the names of their folders; omit the index",
+        f"column {error.column!r} is a partition column, which needs no index: scans skip files by the names "
+        "of their folders; omit the index",
         reason="partition-column",
         path=path,
         column=error.column,

@@ -48,8 +48,6 @@ class ChunkState:
     """The standard structures of one chunk.
 
     Attributes:
-        offset_index: The OffsetIndex.
-        column_index: The ColumnIndex.
         bloom_filter: Header and bits of the Bloom filter. A range extends to the end of the body if the
             footer does not give the filter's length.
         encoding_stats: Encodings of the pages; empty if the original footer has them.
@@ -108,7 +106,6 @@ class LocatedPages:
 
     Attributes:
         pages: All pages, including the dictionary page.
-        data: The data pages.
         levels: Levels of each data page; None for columns where counting them is not necessary.
         num_rows: Number of rows of each data page.
     """
@@ -240,7 +237,6 @@ class Chunk:
     damaged.
 
     Attributes:
-        file: The original file.
         key: Row group and leaf of the chunk.
         meta: The chunk's metadata in the footer.
         reader: Decodes the leaf's values.
@@ -288,8 +284,7 @@ class Chunk:
             try:
                 page.check_checksum(self.data)
             except CorruptFileError as error:  # noqa: PERF203  (a page is much larger than this)
-                error.offset = self.start + page.start
-                error.column = self.leaf.name
+                error.at(offset=self.start + page.start, column=self.leaf.name)
                 raise
         return pages
 

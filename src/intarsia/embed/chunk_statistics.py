@@ -187,10 +187,9 @@ class Bloom:
         leaf = _leaf(file, self.column)
         if leaf.type == Type.BOOLEAN:
             raise IndexBuildError(
-                f"{file.path}: Parquet has no Bloom filters for booleans, such as {self.column!r}; "
-                "use Statistics or PageIndex",
+                f"Parquet has no Bloom filters for booleans, such as {self.column!r}; use Statistics or "
+                "PageIndex",
                 reason="unsupported-type",
-                path=file.path,
                 column=leaf.name,
             )
         return (leaf.ordinal,)
@@ -229,18 +228,14 @@ def _leaf(file: ParquetInput, column: ColumnName) -> Leaf:
         path, _ = find_column(file.arrow_schema, column)
     except PredicateError as error:
         raise IndexBuildError(
-            f"{file.path}: a Bloom filter cannot be built on {column!r}: {error}",
-            reason=error.reason,
-            path=file.path,
-            column=error.column,
+            f"a Bloom filter cannot be built on {column!r}: {error}", reason=error.reason, column=error.column
         ) from error
     inside = [leaf for leaf in file.footer.leaves if leaf.path[: len(path)] == path]
     if len(inside) != 1:
         names = ", ".join(repr(leaf.name) for leaf in inside)
         raise IndexBuildError(
-            f"{file.path}: {column!r} is a group of columns; build the Bloom filter on one of {names}",
+            f"{column!r} is a group of columns; build the Bloom filter on one of {names}",
             reason="group-of-columns",
-            path=file.path,
             column=".".join(path),
         )
     return inside[0]

@@ -158,18 +158,14 @@ class FileColumns:
             path = resolve_column(self._file.arrow_schema, column).path
         except PredicateError as error:
             raise IndexBuildError(
-                f"{self._file.path}: an index cannot be built on {column!r}: {error}",
-                reason=error.reason,
-                path=self._file.path,
-                column=error.column,
+                f"an index cannot be built on {column!r}: {error}", reason=error.reason, column=error.column
             ) from error
         leaf = self._file.schema.leaves_by_path.get(path)
         if leaf is None or leaf.ordinal not in self._file.leaf_types:
             raise IndexBuildError(
-                f"{self._file.path}: column {column!r} does not have one value per row; name a leaf "
-                "column that is not inside a list or a map",
+                f"column {column!r} does not have one value per row; name a leaf column that is not inside a "
+                "list or a map",
                 reason="not-a-flat-column",
-                path=self._file.path,
                 column=".".join(path),
             )
         self._check_rows(leaf)
@@ -263,10 +259,9 @@ class FileColumns:
             return locate_pages(data, pages, meta, num_rows, leaf).first_rows
         except IndexBuildError as error:
             raise IndexBuildError(
-                f"{self._file.path}: the rows of the pages of {leaf.name!r} cannot be determined: {error}; "
-                "use granularity='row_group'",
+                f"the rows of the pages of {leaf.name!r} cannot be determined: {error}; use "
+                "granularity='row_group'",
                 reason=error.reason,
-                path=self._file.path,
                 column=leaf.name,
             ) from error
 

@@ -31,9 +31,7 @@ class LeafReader:
     """Decodes chunks of one leaf.
 
     Attributes:
-        leaf: The leaf.
         elements: The schema reduced to the path of the leaf, starting with the root.
-        created_by: The writer of the file.
     """
 
     leaf: Leaf
@@ -66,7 +64,6 @@ class LeafReader:
         """Decode a chunk, whose checksums the caller compares.
 
         Args:
-            chunk: The bytes of the chunk.
             meta: The chunk's metadata in the footer.
             num_rows: Number of rows in the row group.
             as_dictionary: Return dictionary arrays, so that strings are not copied for every row.

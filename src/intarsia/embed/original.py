@@ -55,7 +55,6 @@ class Original:
     """A file, its original and the directory of its attached indexes.
 
     Attributes:
-        current: The current file.
         file: The original file; the same if nothing is attached, or if only the current footer is read.
         directory: The directory of attached indexes; None if nothing is attached.
         stale: Why the file's directory belongs to another file; None if it has none, or its own.
@@ -154,14 +153,11 @@ def find_original(current: ParquetInput) -> Original:
             "the file is encrypted, or its footer is signed, so indexes cannot be attached; decrypt it with "
             "its writer first",
             reason="encrypted-file",
-            path=current.path,
             struct="FileMetaData",
         )
     found = current.found_directory
     if found is not None and found.fault == "newer":
-        raise NewerDirectoryError(
-            f"{current.path}: {found.reason}", reason="newer-directory", path=current.path
-        )
+        raise NewerDirectoryError(found.reason or "", reason="newer-directory")
     if found is None or found.directory is None or found.reason is not None:
         return Original(current, current, None, found.reason if found is not None else None)
     directory = found.directory
@@ -190,10 +186,9 @@ def detach_file(
         original = find_original(current)
         if original.stale is not None:
             raise IndexPayloadError(
-                f"{target.path}: its Intarsia directory belongs to another file: {original.stale}; nothing "
-                "was detached, and readers ignore the directory",
+                f"its Intarsia directory belongs to another file: {original.stale}; nothing was detached, "
+                "and readers ignore the directory",
                 reason="foreign-directory",
-                path=target.path,
             )
         if original.directory is not None:
             length = original.length

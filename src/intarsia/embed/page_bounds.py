@@ -48,7 +48,6 @@ def page_bounds(
     Args:
         values: The values of all pages, without nulls.
         starts: Ascending ordinals in ``values`` at which the pages with values start; at least one.
-        ordering: How the values compare.
         total_order: Whether floats are ordered by IEEE 754's total order instead of the type's own order.
     """
     if ordering.is_float:

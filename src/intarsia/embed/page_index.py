@@ -216,9 +216,7 @@ class ChunkIndex:
     """The computed page index of a chunk.
 
     Attributes:
-        offset_index: The locations of the pages.
         column_index: Their bounds; None if the specification does not allow them.
-        encoding_stats: The encodings of the pages.
         reason: Why there is no column index; None if there is one.
     """
 
@@ -232,7 +230,6 @@ def index_chunk(chunk: Chunk, *, refusal: Reason | None = None, int96_order: boo
     """Compute the page index of a chunk.
 
     Args:
-        chunk: The chunk.
         refusal: Why the column index is omitted; None to compute it.
         int96_order: Whether an INT96 chunk gets bounds under ``INT96_TIMESTAMP_ORDER``.
 

@@ -33,7 +33,6 @@ class Part:
     """The structures and payloads that one process has built.
 
     Attributes:
-        version: The version of the file.
         start: The first row group.
         stop: The end of the row groups.
         outcomes: The outcomes of the standard structures of each chunk.
@@ -62,7 +61,6 @@ class BuiltParts:
     Args:
         parts: The parts in any order. Parts of other files are ignored. A part may occur twice, because a
             task can run twice.
-        original: The file.
 
     Attributes:
         outcomes: The outcomes of the standard structures of each chunk.
@@ -114,8 +112,6 @@ def divide_work(file: ParquetInput, indexes: Sequence[Attachable], part_bytes: i
     """Divide the work on a file.
 
     Args:
-        file: The file.
-        indexes: The indexes to attach.
         part_bytes: The size of a part in bytes; a part has at least one row group.
 
     Returns:

@@ -200,7 +200,6 @@ class Blob:
         raise IndexBuildError(
             f"{self.entry.name} needs the footer key {key.decode()!r}, which the original file has; {detail}",
             reason="footer-key-taken",
-            path=file.path,
         )
 
 

@@ -35,8 +35,6 @@ def lay_out(
     """Return the bytes to write after the original file, and notes on parts of the original footer left out.
 
     Args:
-        original: The file.
-        blobs: Embedded indexes.
         states: The standard structures of each chunk in the new file.
 
     Returns:
@@ -69,7 +67,6 @@ def lay_out(
                     f"{blob.entry.name} needs the footer key {name.decode()!r}, which {owners[name]} has; "
                     "a file can contain only one",
                     reason="footer-key-taken",
-                    path=original.file.path,
                 )
             owners[name] = blob.entry.name
             if name in footer.key_values:

@@ -71,7 +71,6 @@ class ChunkOutlines:
     Attributes:
         is_sound: Whether the chunk is in this file, is not encrypted, and has possible offsets and counts.
             If not, only the numbers of pages are used; `Footer.chunk_metadata` raises the error.
-        pages: The pages of each chunk.
         starts: Byte offset of the chunk.
         stops: Byte offset of its end.
         first_pages: Byte offset of its first data page.
@@ -81,9 +80,7 @@ class ChunkOutlines:
         data_pages: Number of data pages; `UNKNOWN` if the writer did not record it.
         dictionary_pages: Number of dictionary pages; `UNKNOWN` if the writer did not record it.
         offset_indexes: Byte offset of the OffsetIndex; 0 without one.
-        offset_index_bytes: Its length.
         column_indexes: Byte offset of the ColumnIndex; 0 without one.
-        column_index_bytes: Its length.
         page_index_bytes: Bytes of both, without one whose location is outside the file.
     """
 
@@ -161,7 +158,6 @@ class ChunkPlan:
     """The byte ranges to read of one column chunk.
 
     Attributes:
-        leaf: The chunk's leaf.
         pages: The data pages to read, with adjacent pages merged and without the dictionary page.
         num_bytes: Number of bytes of the data pages.
         page_starts: Offset of each data page within the concatenated bytes of ``pages``.
@@ -193,7 +189,6 @@ class LeafPlan(NamedTuple):
     """What is read of one leaf in some row groups: whole chunks, or pages.
 
     Attributes:
-        leaf: The leaf.
         groups: Ordinals of the row groups.
         outlines: The leaf's chunks of all row groups, which are sound in these.
         chunks: The pages of each row group; empty to read whole chunks.
@@ -228,7 +223,6 @@ class ChosenPages(NamedTuple):
     """The pages of a chunk that contain some rows.
 
     Attributes:
-        ordinals: Their ordinals.
         num_rows: Number of rows in each of them.
         covered: Their rows, relative to the row group.
     """
@@ -273,13 +267,11 @@ def plan_chunk(
     """Plan to read the pages of a chunk that contain some rows.
 
     Args:
-        leaf: The chunk's leaf.
         outlines: The leaf's chunks, of which this one is sound.
         row_group: Ordinal of the row group.
         locations: The locations of its pages; None if they are unknown or not needed, so that the whole chunk
             is read.
         num_rows: Number of rows in the row group.
-        chooser: The rows to read.
         is_unpruned: No row of the row group was excluded with a page index. If all pages are needed, the
             chunk is then read as a whole. Otherwise, the pages are compared with their locations.
     """

@@ -50,7 +50,6 @@ def check_expansion(pages: Iterable[Page], codec: int) -> None:
     """Refuse pages that claim to be larger than their bytes can expand to.
 
     Args:
-        pages: The pages.
         codec: The chunk's `CompressionCodec`.
 
     Raises:
@@ -199,7 +198,6 @@ def is_plausible(num_values: int, num_bytes: int) -> bool:
 
     Args:
         num_values: The number of values, including nulls.
-        num_bytes: The size of the pages.
     """
     return num_values <= _PLAUSIBLE_VALUES + _PLAUSIBLE_VALUES_PER_BYTE * num_bytes
 
@@ -218,11 +216,8 @@ def check_values(
     A dictionary page at the start is always checked, and data pages if their number of values is implausible.
 
     Args:
-        data: The bytes that contain the pages.
         num_values: Number of values in the data pages, including nulls.
         codec: The chunk's `CompressionCodec`.
-        leaf: The column.
-        created_by: The writer of the file.
         start: Offset in ``data`` of the pages, which are consecutive pages of a chunk.
         stop: Offset of their end; None for that of ``data``.
 
@@ -339,10 +334,7 @@ def check_claims(source: CountedSource, footer: Footer, row_group: int, leaf: Le
     All other checks need only the footer.
 
     Args:
-        source: The file.
-        footer: Its footer.
         row_group: Ordinal of the row group.
-        leaf: The column.
 
     Raises:
         CorruptFileError: If the footer contradicts itself, or the pages.
@@ -359,9 +351,7 @@ def check_row_count(footer: Footer, row_group: int, leaf: Leaf) -> None:
     """Refuse a row group whose row count disagrees with the value count of a column; reads nothing.
 
     Args:
-        footer: The footer.
         row_group: Ordinal of the row group.
-        leaf: The column.
 
     Raises:
         CorruptFileError: If rows and values contradict each other.
@@ -378,7 +368,6 @@ def check_value_count(leaf: Leaf, num_rows: int, num_values: int) -> None:
     because empty and null lists have an entry, too.
 
     Args:
-        leaf: The column.
         num_rows: Number of rows in the row group, according to the footer.
         num_values: Number of values in the chunk, including nulls, according to the footer.
 

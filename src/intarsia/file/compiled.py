@@ -47,9 +47,7 @@ def decode_compiled(
     """Decode the columns that the extension supports; pyarrow decodes the others, and what it refuses.
 
     Args:
-        schema: The schema of the file.
         plans: What was read of some leaves, whose pages have the same rows.
-        fetched: The bytes.
         num_rows: The number of rows in the pages of each row group.
         positions: The rows to select, counted in the pages of each leaf.
         checksums: Whether pages that have a checksum are compared with it.

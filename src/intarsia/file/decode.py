@@ -57,8 +57,6 @@ def outlines_of(
     """Collect the chunks of some leaves.
 
     Args:
-        groups: The row groups.
-        leaves: The leaves.
         file_length: The length in bytes of the file, or of the file of each row group.
     """
     ordinals = list(map(_ORDINAL, leaves))
@@ -154,7 +152,6 @@ def decode_rows(
     """Decode the selected rows of top-level fields, each reduced to the given leaves.
 
     Args:
-        schema: The schema of the file.
         edges: First row of each row group, and the number of rows at the end.
         plans: What was read of all leaves, in the order of the leaves, in the same row groups; leaves of
             one field must be in the same call. Of several row groups, only top-level columns.
@@ -272,16 +269,16 @@ def _decode_together(
     except FormatError as error:
         roots = {leaf.root_ordinal for leaf in leaves}
         if isinstance(error, UnsupportedFeatureError) and len(plans) > 1 and len(roots) == 1:
-            error.column = leaves[0].path[0]
+            error.at(column=leaves[0].path[0])
         elif len(plans) > 1:  # decode each column separately, so that the error names the column
             for plan in plans:
                 _decode_together(schema, [plan], fetched, num_rows, (), checksums=checksums)
         else:
-            error.column = leaves[0].name
+            error.at(column=leaves[0].name)
         if isinstance(error, CorruptFileError) and error.reason != PAGE_CHECKSUM:
             if not plans[0].is_whole:  # the pages or their index are damaged
                 raise PageIndexMismatchError(error.message) from error
-            error.offset = int(plans[0].outlines.starts[plans[0].groups[0]])
+            error.at(offset=int(plans[0].outlines.starts[plans[0].groups[0]]))
         raise
     if table.num_rows != expected:
         contradiction = f"the pages of {names} have {table.num_rows} rows, not {expected}"
@@ -335,9 +332,7 @@ def _check_pages(plan: ChunkPlan, codec: int, fetched: FetchedBytes, start: int,
     """Compare pages with the OffsetIndex: offsets, and rows if the header has them.
 
     Args:
-        plan: The plan.
         codec: The chunk's `CompressionCodec`.
-        fetched: The bytes.
         start: Position in them of the first page, which may be the dictionary page.
         first: Position of the first data page.
 
@@ -369,7 +364,6 @@ def parse_pages(
     """Parse the headers of a plan's data pages at the offsets in the OffsetIndex.
 
     Args:
-        plan: The plan.
         fetched: Bytes that contain the pages.
         first: Position of the first data page in them.
         dictionary: Position of the dictionary page before them, which is then the first of the result.
@@ -397,7 +391,6 @@ class RowTaker:
     """Selects the same rows of several columns.
 
     Args:
-        covered: The rows of the columns.
         wanted: The rows to select, a subset of ``covered``.
     """
 

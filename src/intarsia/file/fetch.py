@@ -13,10 +13,6 @@ class FetchedBytes:
 
     Args:
         ranges: The ranges, ascending, which neither touch nor overlap.
-        parts: The bytes of each.
-
-    Attributes:
-        parts: The bytes.
 
     Example:
         >>> found = FetchedBytes([ByteRange(10, 12), ByteRange(20, 23)], [b"ab", b"cde"])
@@ -65,7 +61,6 @@ class PageCache:
     """The bytes that have been read of some row groups, so that later phases do not read them again.
 
     Args:
-        source: The file.
         known: Dictionary pages that were read while planning, by offset.
     """
 
@@ -83,7 +78,6 @@ class PageCache:
         """Return the bytes of some ranges; those that have not been read before are read at once.
 
         Args:
-            ranges: The ranges.
             join: Return a single part. If not, a range has several parts if it was read in several.
         """
         wanted = coalesce(ranges, 0)

@@ -48,7 +48,6 @@ class JoinedPart:
     """A file to join with others.
 
     Attributes:
-        metadata: Its metadata.
         identity: The identity of the file that has the metadata.
         open: Opens the file, which may have been replaced since.
         is_remote: Whether it is in an object store, where each read is a request; either all parts are, or
@@ -78,7 +77,7 @@ class JoinedPart:
         """Return the error that reports a file that has been replaced."""
         path = self.metadata.path
         return ReplacedWhileReadError(
-            f"{path}: the file was replaced while a query was planned", reason="file-replaced", path=path
+            "the file was replaced while a query was planned", reason="file-replaced", path=path
         )
 
 
@@ -93,7 +92,6 @@ class JoinedMetadata(FileMetadata):
         parts: The files, at least one.
 
     Attributes:
-        parts: The files.
         is_remote: Whether the files are in an object store.
         starts: Offset of the first byte of each file, and the end of the last one. Between objects are gaps,
             so that no request is for the bytes of two of them.
@@ -238,9 +236,6 @@ class JoinedInput(ParquetInput):
     Args:
         joined: The metadata of the files, which may be used by several inputs.
         sources: The open files, which are not closed; None to open each file only while it is read.
-
-    Attributes:
-        joined: The metadata.
     """
 
     def __init__(self, joined: JoinedMetadata, sources: Sequence[CountedSource] | None = None) -> None:

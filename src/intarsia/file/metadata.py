@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from intarsia.errors import FormatError
+from intarsia.errors import IntarsiaError
 from intarsia.file.chunks import UNKNOWN, ChunkOutlines
 from intarsia.file.decode import outlines_of
 from intarsia.file.schema import FileSchema, file_schema
@@ -84,7 +84,6 @@ class RawFooter:
     Attributes:
         data: The bytes, without length and magic.
         start: Their offset in the file.
-        file_length: Length of the file in bytes.
     """
 
     data: bytes
@@ -93,7 +92,7 @@ class RawFooter:
 
 
 class naming_errors:  # noqa: N801  used like a function; a generator would cost several times as much
-    """A context manager that adds the path of a file to format errors that leave the block."""
+    """A context manager that adds the path of a file to errors that leave the block."""
 
     __slots__ = ("_path",)
 
@@ -104,8 +103,8 @@ class naming_errors:  # noqa: N801  used like a function; a generator would cost
         pass
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
-        if isinstance(error, FormatError):
-            error.path = error.path or self._path
+        if isinstance(error, IntarsiaError):
+            error.at(self._path)
 
 
 class FileMetadata:
@@ -247,7 +246,6 @@ class FileMetadata:
         """Return what decides which metadata of a column is trusted.
 
         Args:
-            leaf: The column.
             arrow_type: Its Arrow type; None if it is unknown.
         """
         key = leaf.ordinal, arrow_type
@@ -312,8 +310,6 @@ class FileMetadata:
         So the pages with some rows are searched once for all of them.
 
         Args:
-            key: The chunk.
-            locations: Its page locations.
             num_bytes: The size of the OffsetIndex.
             recorded: The number of pages according to the footer.
         """

@@ -69,7 +69,6 @@ class ParquetInput:
         source: The source, which counts every read.
         page_checksums: As given.
         metadata: The footer, and the parsed parts of the page index.
-        footer: The footer.
         locations: `FileMetadata.locations`.
         column_index: `FileMetadata.column_index`.
         trust: `FileMetadata.trust`.

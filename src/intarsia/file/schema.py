@@ -33,9 +33,7 @@ class FileSchema:
     """The schema of a file, independent of its row groups.
 
     Args:
-        elements: The flattened schema.
         key_values: The footer's key/value metadata without index keys; it may contain the Arrow schema.
-        leaves: The leaves of the schema.
         created_by: The writer, by whose errors pyarrow decodes pages.
     """
 

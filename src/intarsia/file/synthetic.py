@@ -45,7 +45,6 @@ class SyntheticSchema:
     """The schema of a synthetic footer.
 
     Attributes:
-        elements: The flattened schema.
         leaves: Its leaves, in the order of the chunks.
         created_by: The writer of the pages. pyarrow works around errors of some writers: those of old
             parquet-cpp mark compressed pages of version 2 as uncompressed.
@@ -173,7 +172,6 @@ def decode(
     """Decode segments of chunks with pyarrow.
 
     Args:
-        schema: The schema.
         leaves: The segments of some of its leaves, in the order of the leaves; other leaves are omitted.
         num_rows: Number of rows in each row group. pyarrow decodes at most this many of the last one, and
             allocates memory for them.
@@ -310,8 +308,7 @@ def _check_checksums(given: Segments, data: bytes, column: str, offset_of: Calla
                 page.check_checksum(segment)
         except CorruptFileError as error:
             if error.reason == PAGE_CHECKSUM:
-                error.offset = offset_of(start + (error.offset or 0))
-                error.column = column
+                error.at(offset=offset_of(start + (error.offset or 0)), column=column)
                 raise
 
 
@@ -331,9 +328,7 @@ def raise_translated(error: Exception, what: str, struct: str, encodings: Iterab
     those of too little memory, which say nothing about the bytes.
 
     Args:
-        error: The error.
         what: A description of the decoded bytes, for the message.
-        struct: Their Parquet name.
         encodings: The encodings in the footer, for the message.
 
     Raises:

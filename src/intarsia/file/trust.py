@@ -68,8 +68,6 @@ class _Case(NamedTuple):
     """The input of a rule.
 
     Attributes:
-        footer: The file's footer.
-        leaf: The column.
         meta: The metadata of a chunk; None for all chunks. A rule that applies to one chunk applies to all.
         arrow_type: The column's Arrow type; None if it is unknown.
     """
@@ -251,8 +249,6 @@ class Trust:
     """The trusted metadata of one column.
 
     Attributes:
-        footer: The file's footer.
-        leaf: The column.
         arrow_type: The column's Arrow type; None if it is unknown.
         directory: The directory of embedded indexes; None if there is none. It says which statistics and page
             indexes are of Intarsia, not of the file's writer.
@@ -269,7 +265,6 @@ class Trust:
         """Return the reason why a claim is not trusted; None if it is.
 
         Args:
-            claim: The claim.
             meta: The metadata of a chunk; None for all chunks.
         """
         if claim not in self._doubts:
@@ -358,7 +353,6 @@ class Trust:
         """Return the number of nulls in a chunk.
 
         Args:
-            meta: The metadata of the chunk.
             num_values: The number of values, including nulls; for a flat column, the number of rows.
         """
         if self.leaf.max_definition_level == 0:

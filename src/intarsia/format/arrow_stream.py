@@ -72,7 +72,6 @@ class ExpansionBudget:
     """A memory limit for all payloads that are open at the same time; it is thread-safe.
 
     Args:
-        max_bytes: The limit on their sum.
         shared: A larger budget that the same payloads count against.
 
     Example:

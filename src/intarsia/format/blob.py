@@ -60,7 +60,6 @@ def frame(payload: bytes, fingerprint: str) -> bytes:
     """Return a blob: header and payload.
 
     Args:
-        payload: The payload of an index.
         fingerprint: `layout_fingerprint` of the file from which the payload was built.
     """
     return blob_header(fingerprint, len(payload), checksum(payload)) + payload
@@ -70,8 +69,6 @@ def unframe(blob: bytes, fingerprint: str, xxh3: str | None = None) -> bytes:
     """Check a blob and return its payload.
 
     Args:
-        blob: Header and payload.
-        fingerprint: The fingerprint in the directory.
         xxh3: The `checksum` in the entry, which detects that this is another entry's blob.
 
     Raises:
@@ -92,7 +89,6 @@ def check_blob_header(header: bytes, fingerprint: str, blob_bytes: int, xxh3: st
 
     Args:
         header: The first `BLOB_HEADER_BYTES` of the blob, or more.
-        fingerprint: The fingerprint in the directory.
         blob_bytes: Length of the blob, including its header.
         xxh3: The `checksum` in the entry.
 
@@ -195,7 +191,6 @@ def parse_header(head: bytes, offset: int, footer: Footer) -> int:
     Args:
         head: The first `DATAFUSION_HEADER_BYTES` of the block, or more.
         offset: The offset of the block in the file.
-        footer: The file's footer.
 
     Raises:
         IndexPayloadError: If there is no block, or it extends beyond the footer.

@@ -196,11 +196,9 @@ class Directory:
     """The embedded indexes of a file.
 
     Attributes:
-        version: Version of the document.
         original_length: Length in bytes of the original file.
         fingerprint: `layout_fingerprint` of the original footer, 32 hexadecimal digits.
         region_stop: Byte offset of the end of the added bytes, where the new footer starts.
-        entries: The embedded indexes.
         computed_statistics: Ordinals of leaves whose writer's statistics are not trusted, and were replaced
             by computed ones in every row group that has rows.
     """

@@ -58,7 +58,6 @@ class Leaf:
     Attributes:
         ordinal: Position among the leaves, which is the position of its chunk in each row group.
         path: Names from the root's child down to the leaf.
-        element: The schema element of the leaf.
         logical: The logical type, from ``LogicalType`` or the older ``ConvertedType``.
         max_definition_level: Number of optional and repeated fields on the path.
         max_repetition_level: Number of repeated fields on the path; 0 for a leaf outside lists and maps.
@@ -225,7 +224,6 @@ def footer_start(trailer: bytes, file_length: int) -> int:
 
     Args:
         trailer: The last `TRAILER_BYTES` bytes, or fewer if the file is shorter.
-        file_length: Length of the file in bytes.
 
     Raises:
         CorruptFileError: If the file is not a Parquet file, or is truncated.
@@ -288,8 +286,7 @@ def parse_footer(raw: bytes, start: int, file_length: int) -> Footer:
         footer = Footer(metadata, raw, start, file_length)
         _check(footer)
     except CorruptFileError as error:
-        error.offset = start + (error.offset or 0)
-        error.struct = error.struct or "FileMetaData"
+        error.at(offset=start + (error.offset or 0), struct="FileMetaData")
         raise
     return footer
 
@@ -456,7 +453,6 @@ def with_column_paths(raw: bytes, leaves: Sequence[Leaf]) -> bytes | None:
 
     Args:
         raw: The footer's bytes, without length and magic.
-        leaves: The leaves of its schema.
 
     Returns:
         The completed footer; None if no path is missing.

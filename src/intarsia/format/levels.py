@@ -105,8 +105,6 @@ def page_levels(body: bytes | memoryview, header: PageHeader, leaf: Leaf) -> Pag
 
     Args:
         body: For a version 1 page, the uncompressed body; for version 2, the body as stored in the file.
-        header: The page's header.
-        leaf: The page's column.
 
     Raises:
         CorruptFileError: If the number of levels differs from that in the header.

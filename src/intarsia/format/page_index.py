@@ -99,9 +99,6 @@ class _Body(NamedTuple):
 def location_tables(indexes: Sequence[bytes]) -> list[LocationTable | None]:
     """Decode OffsetIndexes whose fields are in the order that all known writers use.
 
-    Args:
-        indexes: The bytes of each OffsetIndex.
-
     Returns:
         For each OffsetIndex a table with one row per page, whose columns are offset, size and first row; None
         if its form is different, so that the general codec has to parse or refuse it.
@@ -201,7 +198,6 @@ class PageLocations:
     Attributes:
         offsets: Byte offset of each page in the file.
         sizes_bytes: Size of each page, including its header.
-        rows: The rows of each page.
     """
 
     offsets: Int64s
@@ -218,8 +214,6 @@ def parse_offset_index(
     """Parse an OffsetIndex and check it against its row group and chunk.
 
     Args:
-        data: The bytes of the OffsetIndex.
-        num_rows: Number of rows in the row group.
         chunk_start: Byte offset of the column chunk.
         chunk_stop: Byte offset of its end.
         table: The result of `location_tables` for these bytes.
@@ -267,7 +261,6 @@ def parse_column_index(data: bytes, *, num_pages: int) -> ColumnIndex:
     """Parse a ColumnIndex and check its lists; `intarsia.indexes.column_index` checks its bounds.
 
     Args:
-        data: The bytes of the ColumnIndex.
         num_pages: Number of pages in the OffsetIndex of the same chunk.
 
     Raises:

@@ -23,7 +23,6 @@ class Page(NamedTuple):
     """A page within a buffer.
 
     Attributes:
-        header: Its header.
         start: Offset of the header.
         body_start: Offset of the body.
         stop: Offset of the end.
@@ -76,7 +75,6 @@ def _located(parsed: tuple[PageHeader, int], offset: int, end: int) -> Page:
 
     Args:
         parsed: The header, and the offset of its end.
-        offset: The offset of the header.
         end: The end of the bytes that contain it.
     """
     header, body_start = parsed
@@ -113,7 +111,6 @@ def iter_pages(chunk: bytes, num_values: int | None = None, start: int = 0) -> I
     """Yield the pages of a column chunk, including the dictionary page and index pages.
 
     Args:
-        chunk: The bytes of the chunk.
         num_values: Stop after this many values (`ColumnMetaData.num_values`) in data pages; further bytes are
             padding.
         start: Offset of the first page in ``chunk``.

@@ -57,10 +57,8 @@ class ColumnChunks(Sequence[ColumnChunk]):
     Access to a chunk raises `CorruptFileError` if its bytes are not a chunk, or contradict the file.
 
     Args:
-        footer: The footer.
         row_group: Ordinal of the row group.
         first: Offset of the first chunk in the bytes of the footer.
-        count: Number of chunks.
     """
 
     __slots__ = ("_count", "_edges", "_footer", "_parsed", "_row_group")
@@ -112,7 +110,7 @@ class ColumnChunks(Sequence[ColumnChunk]):
             chunk, _ = thrift.parse(ColumnChunk, self._footer.raw, start)
             self._check_and_keep(ordinal, chunk)
         except CorruptFileError as error:
-            error.offset = self._footer.start + start
+            error.at(offset=self._footer.start + start)
             raise
         return chunk
 
@@ -181,12 +179,7 @@ def _keep_chunks(columns: Sequence[ColumnChunks], ordinal: int, chunks: Sequence
 
 
 def native_outlines(groups: Sequence[RowGroup], ordinals: Sequence[int]) -> NativeOutlines | None:
-    """Return the offsets and counts of chunks from the native extension; None if it has not parsed them.
-
-    Args:
-        groups: Row groups of any footers.
-        ordinals: The chunks in each of them.
-    """
+    """Return the offsets and counts of chunks from the native extension; None if it has not parsed them."""
     columns = [group.columns for group in groups]
     if not all(isinstance(one, ColumnChunks) for one in columns):
         return None
@@ -209,7 +202,7 @@ def outlines_of_chunks(
         try:
             found += _outlines(footer, cast("list[ColumnChunks]", list(same)), ordinals)
         except CorruptFileError as error:
-            error.offset = footer.start + (error.offset or 0)
+            error.at(offset=footer.start + (error.offset or 0))
             raise
     return found
 

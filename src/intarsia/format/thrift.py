@@ -238,7 +238,6 @@ class Reader:
     Every method raises `CorruptFileError` if the bytes end too early.
 
     Args:
-        data: The bytes.
         position: The offset of the first value in ``data``.
     """
 
@@ -358,7 +357,7 @@ def parse_tree(data: bytes, offset: int = 0) -> tuple[Struct, int]:
     try:
         return reader.struct(), reader.position
     except CorruptFileError as error:
-        error.offset = reader.position
+        error.at(offset=reader.position)
         raise
 
 

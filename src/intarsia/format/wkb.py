@@ -53,9 +53,6 @@ def type_name(code: int) -> str:
 class Geometry:
     """One value.
 
-    Args:
-        raw: Its bytes.
-
     Attributes:
         code: Its ISO type code, such as 1 for a point with X and Y and 1001 for one with Z.
 

@@ -44,10 +44,6 @@ class _Probe(NamedTuple):
     """A filter to probe.
 
     Attributes:
-        condition: The condition.
-        key: The chunk.
-        location: The location of the filter.
-        hashes: The hashes to look up.
         chance: The probability that the filter excludes its row group.
     """
 
@@ -260,10 +256,8 @@ class GatheredBloom(GatheredFilters):
     """The Bloom filters of one column in many files, which have the same schema.
 
     Args:
-        leaf: The column.
         arrow_type: The Arrow type of its values.
         parts: The result of `intarsia.indexes.filter_matrix.gather_filters`.
-        num_files: The number of files.
     """
 
     def __init__(self, leaf: Leaf, arrow_type: pa.DataType, parts: GatheredParts, num_files: int) -> None:

@@ -192,7 +192,6 @@ class OpenBloomGranule(OpenIndex):
     """Filters that are read on demand.
 
     Args:
-        source: The payload.
         num_rows: The number of rows in the file.
         name: The name of the index, for messages.
         max_probe_bytes: Lookups that would read more bytes are not evaluated.

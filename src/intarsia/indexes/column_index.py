@@ -162,8 +162,6 @@ def column_index_bounds(
     """Convert a ColumnIndex to bounds.
 
     Args:
-        index: The ColumnIndex.
-        locations: The locations of its pages.
         ordering: The order of the leaf's keys, or None.
         first_row: The first row of the row group, as a row ordinal of the file.
 
@@ -253,7 +251,6 @@ def check_page_bounds(pages: Bounds, chunk: Bounds, row_group: int, *, is_exact:
     """Compare the bounds of the pages of a chunk with the statistics of the chunk.
 
     Args:
-        pages: The bounds of all pages of the chunk.
         chunk: The statistics of the column in all row groups.
         row_group: Ordinal of the row group.
         is_exact: Whether the bounds in the statistics are values of the chunk.

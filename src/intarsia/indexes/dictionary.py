@@ -118,10 +118,8 @@ class Dictionaries:
     """The dictionary pages of a file as a proof. Pages not read yet are undecided.
 
     Args:
-        file: The file.
         is_listed: Whether an embedded index evaluates a condition as exactly as dictionary pages would; for
             each row group, or for all.
-        limits: The limits on pages.
 
     Attributes:
         pages: The pages that were read, by offset. A scan of their row groups needs them again.

@@ -57,7 +57,6 @@ def parse_dictionary_page(data: bytes, leaf: Leaf, max_bytes: int) -> Page:
 
     Args:
         data: The bytes that begin with the page.
-        leaf: The leaf.
         max_bytes: The maximum size of the decompressed page.
 
     Raises:
@@ -80,11 +79,7 @@ def dictionary_values(
     """Decode the values of a dictionary page as a scan does.
 
     Args:
-        file: The file.
-        page: The header of the page.
         data: The bytes that begin with the page, which has values.
-        leaf: The leaf.
-        meta: The metadata of the chunk.
 
     Raises:
         FormatError: If pyarrow cannot decode it, or decodes another number of values.
@@ -117,7 +112,6 @@ def _as_data_page(page: Page, data: bytes, max_definition_level: int) -> bytes:
     """Rebuild a dictionary page, whose values are plain, as a data page without nulls.
 
     Args:
-        page: The dictionary page.
         data: The bytes that contain it.
         max_definition_level: The maximum definition level of the leaf.
     """
@@ -144,9 +138,7 @@ def sought_bytes(leaf: Leaf, arrow_type: pa.DataType, condition: Condition) -> S
     """Return what a page with a match contains; None if that is unknown, or takes too many searches.
 
     Args:
-        leaf: The column.
         arrow_type: The Arrow type of its values.
-        condition: The condition.
     """
     if num_lookup_values(condition) > _MAX_SEARCHED:
         return None
@@ -176,8 +168,6 @@ def lacks_bytes(
     Args:
         page: The header of the page, whose number of decompressed bytes has been checked.
         data: The bytes that contain it.
-        leaf: The column.
-        codec: The compression of the page.
         sought: For each condition, the result of `sought_bytes`.
     """
     unknown = [False] * len(sought)

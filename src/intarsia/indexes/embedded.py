@@ -29,9 +29,6 @@ class KeptIndexes:
     """The opened indexes in a cache, each of which is valid only for the metadata of its file.
 
     The metadata of a file is replaced if the file changes, and then its indexes are opened again.
-
-    Args:
-        cache: The cache.
     """
 
     def __init__(self, cache: MemoryCache) -> None:
@@ -46,7 +43,6 @@ class KeptIndexes:
         """Keep an index of a file, in place of the one with the same name.
 
         Args:
-            metadata: The metadata of the file.
             name: The name of the index in the directory.
             index: The index, which is used by several queries, possibly at the same time.
             num_bytes: Its approximate memory.
@@ -60,7 +56,6 @@ class EmbeddedIndexes:
     Stale, damaged and unknown indexes are ignored, with a note in ``file.ignored`` (contract C2).
 
     Args:
-        file: The file.
         budget: The memory budget of the opened indexes. By default they have a separate one.
         kept: The opened indexes of earlier queries, to which those of this one are added; None for none.
     """
@@ -126,7 +121,6 @@ class EmbeddedIndexes:
         """Open the indexes that estimate matching rows: those of the column first, then those of whole rows.
 
         Args:
-            condition: The condition.
             max_bytes: The maximum number of bytes to read for an index.
 
         Yields:

@@ -34,9 +34,7 @@ class EntryProofs:
     """The embedded indexes of some columns.
 
     Args:
-        file: The file.
         embedded: Its embedded indexes; if several files are joined, the budget and the cache for theirs.
-        paths: The columns.
         candidates: The relevant rows; of joined files without any of them, no directory is parsed.
     """
 
@@ -103,8 +101,6 @@ class EntryProof:
     not those of the page index.
 
     Args:
-        file: The file.
-        name: The name.
         is_lookup: Whether the indexes are probed. They find candidate rows, and rarely prove that rows match.
         parts: The files that have such an index, and its entry.
     """

@@ -222,8 +222,6 @@ def refuse_nested(index: object, column: str, type_: pa.DataType) -> pa.DataType
 
     Args:
         index: The index, for the message.
-        column: The column.
-        type_: Its type.
 
     Raises:
         IndexBuildError: If the type is nested.
@@ -242,7 +240,6 @@ def compared_batches(chunk: ColumnData, column: str) -> Iterator[tuple[int, pa.A
     """Read a column from its first row to its last in its comparison type.
 
     Args:
-        chunk: The columns of a file.
         column: The column, dotted.
 
     Yields:

@@ -190,9 +190,6 @@ def check_integer(index: Any, name: str, least: int, greatest: int | None = None
     """Check that a parameter is an integer in a range.
 
     Args:
-        index: An index.
-        name: The name of the parameter.
-        least: The minimum.
         greatest: The maximum, or None.
 
     Raises:

@@ -156,11 +156,6 @@ def lookup_hashes(predicate: Condition) -> Hashes | None:
 def stored_values(leaf: Leaf, arrow_type: pa.DataType, condition: Condition) -> tuple[bytes, ...] | None:
     """Return the values of a lookup in PLAIN encoding, byte arrays without their length.
 
-    Args:
-        leaf: The column.
-        arrow_type: The Arrow type of its values.
-        condition: The condition.
-
     Returns:
         The values; None if the condition is not a lookup, or equal values may have several encodings.
     """

@@ -52,7 +52,6 @@ class Verdict(NamedTuple):
     """The result of a proof for a condition.
 
     Attributes:
-        condition: The condition.
         possible: A superset of the matching rows. None if unknown.
         certain: A subset of the matching rows. None if unknown.
     """
@@ -123,9 +122,6 @@ _Result = TypeVar("_Result")
 def call_index(call: Callable[[], _Result]) -> _Result:
     """Call a method of an index, and turn its failures into `IndexPayloadError`.
 
-    Args:
-        call: The call.
-
     Raises:
         IndexPayloadError: If the call fails with any error other than those below.
         FormatError: If the file is not valid. It is raised unchanged, as is OSError.
@@ -147,8 +143,6 @@ def call_or_ignore(file: ParquetInput, name: str, call: Callable[[], _Result]) -
 
     Args:
         file: The file, which records the note.
-        name: The name of the index.
-        call: The call.
     """
     try:
         return call_index(call)
@@ -182,7 +176,6 @@ def split_batches(
     """Split items, in order, into lists of at most ``max_bytes`` where possible.
 
     Args:
-        items: The items.
         num_bytes: Returns the number of bytes of an item.
         max_bytes: The maximum number of bytes of a list with several items.
 

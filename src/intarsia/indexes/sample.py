@@ -126,7 +126,6 @@ class OpenSample(OpenIndex):
     """A sample of the rows of a file.
 
     Attributes:
-        num_rows: The number of rows in the file.
         ordinals: The ordinals of the sampled rows, ascending.
         rows: The sampled rows, with all columns.
     """

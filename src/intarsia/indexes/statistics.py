@@ -76,8 +76,6 @@ def chances_of_absence(file: ParquetInput, condition: Condition, num_distinct: C
     """Estimate the probability that a row group has no value of a list, if it lacks the first of them.
 
     Args:
-        file: The file.
-        condition: The condition.
         num_distinct: The number of distinct values in each row group, or more.
 
     Returns:
@@ -142,8 +140,6 @@ def exact_bounds(
     they are marked as inexact.
 
     Args:
-        file: The file.
-        leaf: The column.
         ordering: The order of its values.
         row_groups: The relevant row groups, False for the others; None for all.
     """

@@ -219,11 +219,7 @@ def one_summary(
     """Return the summary of rows that all have one value, or whose values do not matter.
 
     Args:
-        data_type: The comparison type.
         value: The value, of this type. None or null if the rows have no value, or it does not matter.
-        num_rows: The number of rows.
-        null_count: The number of nulls.
-        nan_count: The number of NaNs.
 
     Example:
         >>> one_summary(pa.int8(), pa.scalar(7, pa.int8()), 1000, 0).to_pylist()

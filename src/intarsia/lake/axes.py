@@ -56,7 +56,6 @@ def read_footers(
     Files whose changes might not be detected are left out: the bytes of two reads must not be combined.
 
     Args:
-        snapshot: The run of the query.
         files: Ordinals of the files.
         at_once: Maximum number of footers that are read at the same time.
         makes_requests: Whether footers of objects are read, several at a time; else only those that are
@@ -221,7 +220,6 @@ class AxisPlan:
 
         Args:
             among: Which files of the axis are meant.
-            entries: These files.
         """
         edges, deleted = self.joined.row_edges, [self.joined.rows_of(~among)]
         for position, entry in zip(np.flatnonzero(among).tolist(), entries, strict=True):

@@ -12,6 +12,7 @@ import pyarrow as pa
 from intarsia.arrow.owned_rows import take_values
 from intarsia.errors import PredicateError
 from intarsia.file import ParquetInput
+from intarsia.file.metadata import naming_errors
 from intarsia.file.schema import FileSchema
 from intarsia.format.arrow_stream import ExpansionBudget
 from intarsia.lake.data_file import DataFile
@@ -56,9 +57,7 @@ class TableBinder:
     """Binds one query to the files of a table.
 
     Args:
-        table: The table.
         predicate: The rows to select; None for all.
-        columns: The columns of the result.
 
     Attributes:
         predicate: The rows to select; None for all.
@@ -124,7 +123,6 @@ class TableBinder:
         """Bind the query to files of the table that have the same columns.
 
         Args:
-            schema: The schema of the files.
             path: The path of one of them, for errors.
             files: The ordinals of the files in the table.
 
@@ -211,12 +209,8 @@ class TableBinder:
         wanted = () if has_all else self._wanted
         missing = {path: self._paths[path] for path in wanted if type_at(here, path) is None}
         if self.predicate is not None and not is_same:
-            try:
+            with naming_errors(file_path):
                 bound = _bind_leaves(self.predicate, self.view(here), schema.variants)
-            except PredicateError as error:
-                raise PredicateError(
-                    f"{file_path}: {error}", reason=error.reason, path=file_path, column=error.column
-                ) from error
         if bound is not None and names is not None:
             bound = names.predicate(bound)
         if len(self._bindings) >= _MAX_BINDINGS:

@@ -234,7 +234,6 @@ def for_each_file(
     """Run an action on each file.
 
     Args:
-        paths: The files.
         act: The action. It takes a path, and a function that it may call with the fraction that is done.
         show: Called with the number of files that are done, between 0 and the number of files.
 

@@ -35,7 +35,6 @@ class NamedField:
     """A column of a table, or a field in one, and its names in files.
 
     Attributes:
-        name: Its name in the table.
         field_id: Its field id in files; None if it has none.
         aliases: Its names in files without field ids.
         children: The fields of a struct; the item of a list; the key and the value of a map.
@@ -79,7 +78,6 @@ class ColumnNames:
     """The names of the columns of a table in its files.
 
     Attributes:
-        fields: The columns.
         by_id: Whether fields are found by field id. Otherwise, and in files without field ids, they are found
             by their aliases.
     """
@@ -182,7 +180,6 @@ class TableDefinition:
         name: The path or URL of the table; that of the first file without a table format.
         files: The files; there may be none.
         schema: The columns of the table, including partition columns.
-        partitions: The partition columns.
         names: The names of the columns in files; None if they are those of the table.
         defaults: The values of columns in files that lack them; null for other columns.
         statistics: The statistics of the files in the log; None if it has none.
@@ -275,9 +272,7 @@ def translated_errors(library: str, part: str, path: str, reason: str) -> Iterat
     The libraries raise exceptions of their own, of pydantic, of pyarrow and of Python.
 
     Args:
-        library: The library.
         part: What it reads, in words.
-        path: The table or the file.
         reason: The code for bytes that it cannot read.
 
     Raises:
@@ -297,7 +292,7 @@ def translated_errors(library: str, part: str, path: str, reason: str) -> Iterat
         ) from error
     except Exception as error:
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-            raise ObjectStoreError(f"{path}: {_cause(error)}", reason="store-failed", path=path) from error
+            raise ObjectStoreError(_cause(error), reason="store-failed", path=path) from error
         raise CorruptFileError(
             f"{library} cannot read {part}: {_cause(error)}; if another engine can, update {library}",
             reason=reason,

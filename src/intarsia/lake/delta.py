@@ -89,7 +89,6 @@ def define_delta_table(table: DeltaTable, options: StorageOptions | None = None)
     """Define a Delta table in the version that was loaded.
 
     Args:
-        table: The table.
         options: Options of the stores of URLs; None for those of the table.
 
     Raises:
@@ -141,11 +140,7 @@ def _definition(root: str, table: DeltaTable, options: StorageOptions | None) ->
 
 @dataclass(frozen=True)
 class DeletionVector:
-    """The deleted rows of one file.
-
-    Attributes:
-        deleted: The rows.
-    """
+    """The deleted rows of one file."""
 
     deleted: RowSelection
 

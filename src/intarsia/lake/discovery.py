@@ -155,8 +155,8 @@ def refuse_loop(path: str, root: str) -> None:
 def loop_error(path: str) -> ListingError:
     """Return the error for a symbolic link to one of its parent folders."""
     return ListingError(
-        f"{path}: this symbolic link points to one of its parent folders, or to itself; remove it, or name "
-        "the folders to read",
+        "this symbolic link points to one of its parent folders, or to itself; remove it, or name the "
+        "folders to read",
         reason="symbolic-link-loop",
         path=path,
     )
@@ -338,7 +338,6 @@ def _choose(
 
     Args:
         source: The folder, glob or URL, for errors.
-        named: Paths with any extension.
         inside: Paths of files inside folders, and their roles.
         describe: Returns the file of a path.
     """
@@ -379,7 +378,6 @@ def _local_file(root: str, path: str, is_certain: bool) -> DataFile:
 
     Args:
         root: The folder below which folders are partition columns, as in `pyarrow.parquet.read_table`.
-        path: The file.
         is_certain: Whether it must be a regular file.
     """
     try:
@@ -465,7 +463,6 @@ def list_objects(url: str, store: Any = None, inside: str = "") -> ObjectListing
     """List the objects in a folder of a store.
 
     Args:
-        url: The folder.
         store: Its obstore store; None to find one by the environment.
         inside: The folder in this folder whose objects are listed; by default all are.
 

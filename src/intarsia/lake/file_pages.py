@@ -28,7 +28,6 @@ def file_facts(file: ParquetInput, name: str, traced: TracedRows, num_lanes: int
 
     Args:
         file: The open file, with the metadata that the query used.
-        name: The path in the picture.
         traced: What the query learnt about it.
         num_lanes: The number of lanes of all files in the picture.
     """

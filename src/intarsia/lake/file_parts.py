@@ -40,7 +40,6 @@ def file_parts(file: ParquetInput, leaves: Sequence[Leaf], reads: Int64s) -> lis
     """Return the parts of a file that are not data pages, and how much of each was read.
 
     Args:
-        file: The open file.
         leaves: The columns whose page indexes and Bloom filters are included.
         reads: The ranges that were read, as ascending ranges that neither touch nor overlap.
     """

@@ -74,14 +74,8 @@ class FirstRows:
     """A search for the rows of a table that come first in an order.
 
     Args:
-        table: The table.
         where: The rows to search; None for all.
-        columns: The columns of the result.
-        schema: The schema of the result.
-        key: The order.
         limit: The maximum number of rows.
-        report: The report of the scan.
-        snapshot: The run of the scan.
     """
 
     def __init__(
@@ -283,7 +277,7 @@ class FirstRows:
         with self._snapshot.open(entry) as opened:
             if not one.is_same(opened):
                 raise ReplacedWhileReadError(
-                    f"{entry.path}: the file was replaced while it was read; scan again",
+                    "the file was replaced while it was read; scan again",
                     reason="file-replaced",
                     path=entry.path,
                 )

@@ -89,7 +89,6 @@ class DeleteFile:
     """A file with rows that are deleted from data files.
 
     Args:
-        file: The file.
         file_format: Its format, as in manifests.
 
     Raises:
@@ -416,7 +415,6 @@ def iceberg_options(location: str, properties: Mapping[str, Any]) -> StorageOpti
     """Return the options of the store of an Iceberg table; None if they are those of the environment.
 
     Args:
-        location: The location of the table.
         properties: The properties of its catalog, in which the names of `pyiceberg` are looked up.
 
     Example:

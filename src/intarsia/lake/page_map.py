@@ -60,11 +60,8 @@ def page_map(
     """Return the page map of a query.
 
     Args:
-        table: The table of the query.
         where: Its condition; empty for all rows.
         columns: The columns of its rows; None for all.
-        trace: Its trace.
-        report: Its report.
 
     Raises:
         ValueError: If the query was run, and returned neither rows nor aggregates.
@@ -209,7 +206,6 @@ class _Traced:
         """Return the facts of a file.
 
         Args:
-            ordinal: The ordinal of the file.
             num_lanes: The number of lanes of all files in the picture.
         """
         entry, metadata = self._table.files[ordinal], self._metadata(ordinal)
@@ -217,9 +213,7 @@ class _Traced:
         with entry.input_of(source, metadata) as file, file.named_errors():
             if source.size() != metadata.footer.file_length:
                 raise ReplacedWhileReadError(
-                    f"{entry.path}: the file was replaced after the query; run it again",
-                    reason="file-replaced",
-                    path=entry.path,
+                    "the file was replaced after the query; run it again", reason="file-replaced"
                 )
             return file_facts(file, self._names[ordinal], self._rows_of(ordinal), num_lanes)
 

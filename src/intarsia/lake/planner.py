@@ -51,11 +51,7 @@ class TableQuery(Binder, Protocol):
         ...
 
     def exclude_unopened(self, relevant: Bools) -> Sequence[PruneStep]:
-        """Return the files that are excluded by what is known without opening them; a file is one row.
-
-        Args:
-            relevant: The files that matter.
-        """
+        """Return the files that are excluded by what is known without opening them; a file is one row."""
         ...
 
     def bind_family(
@@ -94,8 +90,6 @@ class Planner:
     """Plans one query of a table.
 
     Args:
-        table: The table.
-        query: The query.
         report: The report, to which excluded files are added.
         snapshot: The run of the query; None for a run of this planner.
     """

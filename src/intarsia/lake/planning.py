@@ -57,12 +57,7 @@ class Binder(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PlannedPart:
-    """A file that was planned as a part of an axis.
-
-    Attributes:
-        axis: The plan of the axis.
-        position: The position of the file in it.
-    """
+    """A file that was planned as a part of an axis."""
 
     axis: AxisPlan
     position: int
@@ -94,8 +89,6 @@ class OpenPlan:
 
     Attributes:
         path: The path of the file, or of the first one.
-        query: The query for the file.
-        plan: The plan of its indexes.
         pieces: The matching rows, if they have been read. An error of reading is raised after the rows before
             it.
         among: The files of the axis that were read; None for a single file.
@@ -110,13 +103,7 @@ class OpenPlan:
 
 @dataclass(frozen=True, eq=False)
 class Stretch:
-    """Consecutive files of an axis that are read as one.
-
-    Attributes:
-        axis: The plan of the axis.
-        positions: The positions of the files in it.
-        entries: The files.
-    """
+    """Consecutive files of an axis that are read as one."""
 
     axis: AxisPlan
     positions: Sequence[int]
@@ -162,7 +149,6 @@ def stretches(
     """Combine consecutive files to stretches.
 
     Args:
-        files: The files.
         known: The plans of files that are parts of an axis, by path.
         at_once: The number of threads to which the files are given.
         is_alone: Returns whether a file is planned by itself.
@@ -215,9 +201,7 @@ def plan_files(
     """Plan files in several threads, a little ahead of the caller.
 
     Args:
-        items: The files and stretches.
         binder: Binds the query to each file.
-        open_file: Opens a file.
         at_once: Maximum number of items that are in progress or wait to be taken.
         does: What is done ahead of the caller.
         counts_certain: The caller does not read rows that are certain to match, so files with such rows are

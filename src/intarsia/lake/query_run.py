@@ -44,7 +44,6 @@ class _Portion(NamedTuple):
     Attributes:
         items: The files, of which several may be read as one.
         known: The plans of those that are parts of an axis, by path.
-        at_once: The number of threads.
         does: What is done ahead of the caller.
     """
 
@@ -58,13 +57,9 @@ class QueryRun:
     """One run of a query.
 
     Args:
-        table: The table.
-        binder: The query.
         snapshot: What the run has learnt about the files.
         is_limited: Whether the first rows may suffice, so that the first files are not planned ahead.
-        on_error: What happens to bad files.
         trace: What a page map needs in addition; None if none is drawn.
-        **fields: Other attributes of the report.
 
     Attributes:
         snapshot: As given.
@@ -154,11 +149,7 @@ class QueryRun:
     def each_file(
         self, columns: Sequence[OutputColumn]
     ) -> Generator[Iterator[tuple[FileQuery, FilePlan, Callable[[FileOutcome], None]]], None, None]:
-        """Iterate over each file that is not excluded, its plan, and a callback for its outcome.
-
-        Args:
-            columns: The columns to read.
-        """
+        """Iterate over each file that is not excluded, its plan, and a callback for its outcome."""
         with contextlib.closing(self.each_plan(columns)) as plans:
             yield ((found.query, found.plan, record) for found, record in plans)
 
@@ -173,7 +164,6 @@ class QueryRun:
         """Yield as `each_file`, with the rows of small files if the caller reads all rows.
 
         Args:
-            columns: The columns to read.
             totals: Aggregates; files for which a lake index answers all of them are added to it and not
                 yielded.
             does: See `plan_files`.

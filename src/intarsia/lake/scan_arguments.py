@@ -41,7 +41,6 @@ def parse_order(order: OrderBy, schema: pa.Schema) -> SortKey:
         order: Columns separated by commas, or a list of columns. A column is its name, which may be quoted or
             dotted; ``ASC`` (the default) or ``DESC``; and ``NULLS LAST`` (the default) or ``NULLS FIRST``. Or
             it is a tuple of its name and ``"ascending"`` or ``"descending"``.
-        schema: The schema of the table.
 
     Raises:
         PredicateError: If the order has another form, or the values of a column have no order.
@@ -125,9 +124,7 @@ def choose_rows(table: _Files, rows: RowNumbers, snapshot: Snapshot) -> _Files:
     Numbers of rows in a table of several files need the number of rows of each file, from the footers.
 
     Args:
-        table: The table.
         rows: The rows, in any order; one that is repeated is chosen once.
-        snapshot: The run of the scan.
 
     Raises:
         ValueError: If there is no such row, or no such file.

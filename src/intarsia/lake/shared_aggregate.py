@@ -26,7 +26,6 @@ class FileShare:
 
     Attributes:
         summaries: A row for each question, in the order of the functions.
-        report: The report of the file.
     """
 
     summaries: tuple[pa.Table, ...]
@@ -38,7 +37,6 @@ class FilesLeft:
     """The files of a table that might have rows that match; any process can read one of them.
 
     Attributes:
-        table: The table.
         ordinals: The ordinal of each of the files, by its path.
         predicate: The rows to select; None for all.
     """
@@ -70,7 +68,6 @@ class FileAggregation(FilesLeft):
 
     Attributes:
         functions: The argument of `intarsia.Table.aggregate`.
-        on_error: As for `intarsia.Table.aggregate`.
     """
 
     functions: Mapping[str, Sequence[str] | str]
@@ -86,14 +83,7 @@ class SharedAggregate:
     """An aggregate of the matching rows; a lake index answers a part of it immediately.
 
     Args:
-        table: The table.
         functions: The argument of `intarsia.Table.aggregate`.
-        where: The predicate.
-        on_error: As for `intarsia.Table.aggregate`.
-
-    Attributes:
-        files: The work that is left.
-        report: The report so far.
 
     Raises:
         ValueError: If a function is unknown, or not defined for the column's type.

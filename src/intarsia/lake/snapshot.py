@@ -36,7 +36,6 @@ class Tail(NamedTuple):
 
     Attributes:
         start: Their offset in the object.
-        data: The bytes.
     """
 
     start: int
@@ -44,12 +43,7 @@ class Tail(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The metadata of a file whose changes would be detected.
-
-    Attributes:
-        metadata: The metadata.
-        identity: The identity of the file.
-    """
+    """The metadata of a file whose changes would be detected."""
 
     metadata: FileMetadata
     identity: Hashable
@@ -139,10 +133,7 @@ class Snapshot:
     Args:
         files: The files as they were listed.
         has_objects: Whether some of them are in object stores.
-        cache: The cache of the table.
-        lake_index: The lake index.
         deadline: The deadline of the run; None without a time limit.
-        reads: The reads of the run.
         of: The snapshot of the same run for a table with more files.
     """
 

@@ -143,7 +143,7 @@ class Split:
     def _check(self, file: ParquetInput) -> None:
         if file_identity(file) != self._shared.identity:
             raise ReplacedWhileReadError(
-                f"{self.path}: the file was replaced after it was planned; plan again",
+                "the file was replaced after it was planned; plan again",
                 reason="file-replaced",
                 path=self.path,
             )
@@ -159,7 +159,6 @@ def make_splits(shared: SplitQuery, query: FileQuery, plan: FilePlan, split_byte
 
     Args:
         shared: The data that the splits share.
-        query: The query to the file.
         plan: The rows that might match.
         split_bytes: Approximate number of bytes to read per split; None for one split per file.
 

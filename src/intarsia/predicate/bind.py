@@ -76,9 +76,13 @@ def bind(predicate: Predicate, schema: pa.Schema) -> Bound:
                 f"{leaf!r} is not a predicate; write SQL text, or nodes such as ia.Comparison('a', '=', 1)",
                 reason="not-a-predicate",
             )
-        if isinstance(leaf.column, Call):
-            return _bind_call(leaf, leaf.column, resolve, negate=negate)
-        return bind_condition(leaf, resolve(leaf.column), negate=negate)
+        try:
+            if isinstance(leaf.column, Call):
+                return _bind_call(leaf, leaf.column, resolve, negate=negate)
+            return bind_condition(leaf, resolve(leaf.column), negate=negate)
+        except PredicateError as error:
+            error.at(column=dotted(leaf.column))
+            raise
 
     return fold_nodes(predicate, leaf_of, conjoin, disjoin, max_levels=MAX_NESTING)
 
@@ -111,19 +115,15 @@ def _bind_call(
             raise PredicateError(
                 f"{len(calls)} or more functions are nested; the limit is {MAX_FUNCTIONS}",
                 reason="nested-too-deeply",
-                column=dotted(operand),
             )
     column = resolve(operand)
     operands, made = [column], list[Function]()
-    try:
-        for each in reversed(calls):
-            function = _made(each, operands[-1])
-            if function is not None:
-                made.append(function)
-                operands.append(Column((function.text(operands[-1].name),), function.type, function.type))
-        bound = bind_condition(node, operands[-1], negate=negate)
-    except PredicateError as error:
-        raise PredicateError(str(error), reason=error.reason, column=column.name) from None
+    for each in reversed(calls):
+        function = _made(each, operands[-1])
+        if function is not None:
+            made.append(function)
+            operands.append(Column((function.text(operands[-1].name),), function.type, function.type))
+    bound = bind_condition(node, operands[-1], negate=negate)
     return _on_column(bound, operands, made)
 
 

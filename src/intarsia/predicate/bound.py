@@ -353,8 +353,6 @@ def fold(
     of a repeated condition is computed once.
 
     Args:
-        bound: The predicate.
-        leaf: Computes the value of a condition or a constant.
         all_of: Joins the values of the children of an AND.
         any_of: Joins the values of the children of an OR.
         batch: Join as soon as so many values of one node are there, because they are large; None for all.
@@ -372,7 +370,6 @@ def renamed(bound: Bound, path: Callable[[Path], Path]) -> Bound:
     """Return a node with other paths.
 
     Args:
-        bound: The node.
         path: Returns the new path of a path.
 
     Example:

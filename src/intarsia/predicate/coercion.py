@@ -75,7 +75,6 @@ def locate(column: Column, literal: object) -> LocatedLiteral | None:
             f"column {column.name!r} of type {column.declared} cannot be compared; only IS [NOT] NULL "
             "applies",
             reason="type-not-comparable",
-            column=column.name,
         )
     return kind.locate(column, literal)
 
@@ -159,7 +158,6 @@ def _in_decimals(column: Column, literal: object) -> LocatedLiteral | None:
             f"column {column.name!r} of type {column.declared} cannot be compared; Arrow does not compare "
             "decimals of negative scale",
             reason="type-not-comparable",
-            column=column.name,
         )
     units = target if isinstance(target, float) else target * Fraction(10) ** scale
     most = 10**precision - 1
@@ -183,7 +181,6 @@ def _in_time(column: Column, literal: object) -> LocatedLiteral:
             f"column {column.name!r} of type {column.declared} has no time zone and cannot be compared with "
             f"a literal that has one; write {_example(column)}",
             reason="unexpected-time-zone",
-            column=column.name,
         )
     # date64 has milliseconds
     ns_per_unit = NS_PER_DAY if pa.types.is_date32(type_) else NS_PER_UNIT[getattr(type_, "unit", "ms")]
@@ -228,7 +225,6 @@ def _utf8(column: Column, literal: str) -> bytes:
             f"column {column.name!r} of type {column.declared} cannot be compared with {literal!r}, which "
             "contains half of a surrogate pair and has no UTF-8 form; pass valid Unicode",
             reason="not-utf8",
-            column=column.name,
         ) from None
 
 
@@ -245,7 +241,7 @@ def _mismatch(column: Column, literal: object) -> NoReturn:
             f"column {column.name!r} of type {declared} is not boolean: it is neither a condition by itself "
             f"nor comparable with {shown}; compare it with"
         )
-    raise PredicateError(f"{problem} {_example(column)}", reason="type-mismatch", column=column.name)
+    raise PredicateError(f"{problem} {_example(column)}", reason="type-mismatch")
 
 
 def _example(column: Column) -> str:
@@ -287,7 +283,6 @@ def locate_list(column: Column, literals: Sequence[object]) -> tuple[pa.Array, b
                 f"the list for column {column.name!r} has 2 GiB of values or more; split it into several "
                 "queries",
                 reason="list-too-large",
-                column=column.name,
             )
         arrays.append(array)
     return ascending(pa.concat_arrays(arrays)), has_null

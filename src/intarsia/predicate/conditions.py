@@ -47,7 +47,6 @@ def bind_condition(node: OnOperand, column: Column, *, negate: bool) -> Bound:
 
     Args:
         node: The condition. Its own column is not used.
-        column: The column.
         negate: Whether the result is the rows for which the condition is FALSE.
 
     Raises:
@@ -68,7 +67,6 @@ def bind_condition(node: OnOperand, column: Column, *, negate: bool) -> Bound:
         raise PredicateError(
             f"unknown operator {node.op!r} in {node}; use one of {', '.join(OPPOSITE)}",
             reason="unknown-operator",
-            column=column.name,
         )
     op = OPPOSITE[node.op] if negate else node.op
     literal = plain(node.value)
@@ -91,7 +89,6 @@ def bind_located(column: Column, op: Op, located: LocatedLiteral, *, negate: boo
     """Compare a column with a located literal.
 
     Args:
-        column: The column.
         op: The operator, after negation.
         located: The position of the literal among the values of the column's type.
         negate: Whether the condition was negated, so that NaN matches.
@@ -151,7 +148,6 @@ def _bind_like(node: Like, column: Column, negated: bool) -> Bound:
             f"the pattern {node.pattern[:60]!r}… is too large for RE2; split it into several conditions "
             "joined by AND",
             reason="pattern-too-large",
-            column=column.name,
         ) from None
     return BoundMatch(column.path, column.type, condition, regex, skeleton, negated)
 
@@ -182,5 +178,4 @@ def _require_string(column: Column, operation: str) -> None:
         raise PredicateError(
             f"{operation} needs a string column; {column.name!r} is of type {column.declared}",
             reason="not-a-string-column",
-            column=column.name,
         )

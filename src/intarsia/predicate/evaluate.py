@@ -115,10 +115,8 @@ def evaluate(
     """Return a mask of the rows that match.
 
     Args:
-        bound: The predicate.
         columns: The leaf columns in ``bound.paths()``, each with ``num_rows`` values, in the type of the
             schema or in any type with the same comparison type. Values under a NULL struct must be NULL.
-        num_rows: The number of rows.
 
     Returns:
         One boolean per row, never NULL.

@@ -214,7 +214,6 @@ def parse_conjuncts(expression: pc.Expression, schema: pa.Schema) -> Conjuncts:
 
     Args:
         expression: Any expression. Conditions joined by AND are translated one by one.
-        schema: The schema of the rows.
 
     Example:
         >>> schema = pa.schema({"s": pa.string(), "x": pa.float64()})
@@ -287,7 +286,6 @@ def _read_calls(
     """Return the conditions that AND joins, and the top-level columns.
 
     Args:
-        expression: The expression.
         reduce: Returns the value of a call, given whether it is below a negation.
     """
     calls = [_Call("and_kleene")]  # joins the conditions at the top
@@ -412,8 +410,6 @@ def call_of(function: str, operand: Operand, options: Mapping[str, Any]) -> Oper
 
     Args:
         function: The name of the function in pyarrow. Its only argument is the operand.
-        operand: The operand.
-        options: The options of the function.
 
     Example:
         >>> str(call_of("utf8_slice_codeunits", "s", {"start": 0, "stop": 3, "step": 1}))

@@ -181,7 +181,6 @@ def parse_pattern(like: Like) -> Pattern:
         raise PredicateError(
             f"LIKE needs a pattern of type str for {dotted(like.column)!r}, not {like.pattern!r}",
             reason="not-a-pattern",
-            column=dotted(like.column),
         )
     if len(like.pattern) > MAX_PATTERN_CHARACTERS:
         raise PredicateError(
@@ -189,14 +188,11 @@ def parse_pattern(like: Like) -> Pattern:
             f"{MAX_PATTERN_CHARACTERS:,}; compare a text without wildcards by =, and split other patterns "
             "into several conditions joined by AND",
             reason="pattern-too-long",
-            column=dotted(like.column),
         )
     escape = "\\" if like.escape is None else like.escape
     if len(escape) > 1:
         raise PredicateError(
-            f"ESCAPE {escape!r} in {like} must be one character, or empty for none",
-            reason="invalid-escape",
-            column=dotted(like.column),
+            f"ESCAPE {escape!r} in {like} must be one character, or empty for none", reason="invalid-escape"
         )
     parts: list[str | int | None] = []
     characters = iter(like.pattern)
@@ -210,7 +206,6 @@ def parse_pattern(like: Like) -> Pattern:
                     "only precede %, _ and itself; double it to match it literally, or choose another "
                     "with ESCAPE",
                     reason="invalid-escape",
-                    column=dotted(like.column),
                 )
         elif character == "%":
             if parts[-1:] != [None]:
@@ -269,7 +264,6 @@ def check_regex(node: RegexpLike) -> None:
             f"{MAX_REGEX_CHARACTERS:,}; write alternatives of plain text as an IN list, and split others "
             "into several conditions joined by OR",
             reason="regex-too-long",
-            column=dotted(node.column),
         )
     try:
         pc.match_substring_regex(pa.array([""]), regex, ignore_case=node.ignore_case)
@@ -283,7 +277,6 @@ def check_regex(node: RegexpLike) -> None:
         raise PredicateError(
             f"the regular expression in {str(node)[:200]} is not valid{where}: {detail[:200]}{hint}",
             reason="invalid-regex",
-            column=dotted(node.column),
         ) from None
 
 

@@ -98,7 +98,6 @@ def parse_polars(predicate: pl.Expr, schema: pa.Schema) -> Predicate:
     """Translate a Polars expression, which selects the same rows as the predicate.
 
     Args:
-        predicate: The expression.
         schema: The schema of the rows; dictionaries are categories.
 
     Raises:
@@ -184,10 +183,6 @@ def _refusal(text: str) -> PredicateError:
 
 def necessary_conditions(predicate: pl.Expr, schema: pa.Schema) -> list[Predicate]:
     """Return conditions that are true in all rows in which a predicate is true.
-
-    Args:
-        predicate: A predicate of Polars.
-        schema: The schema of the rows.
 
     Returns:
         The conditions that can be translated, of those joined by AND.

@@ -118,7 +118,6 @@ def parse_sql(text: str, parameters: Parameters | None = None) -> Predicate:
     A parameter can replace a literal: ``?`` by position, ``:name`` by name. ``IN ?`` takes a list.
 
     Args:
-        text: The predicate.
         parameters: The values of the parameters: a list for ``?``, a mapping for ``:name``; None if there are
             none.
 
@@ -149,11 +148,7 @@ def parse_template(text: str) -> SqlTemplate:
 
 
 class SqlTemplate:
-    """The parsed condition of a WHERE clause, for many values of its parameters.
-
-    Args:
-        text: The text.
-    """
+    """The parsed condition of a WHERE clause, for many values of its parameters."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -200,7 +195,6 @@ def parse_text(text: str, *, is_condition: bool = True) -> Any:
     """Parse SQL text to a tree of sqlglot.
 
     Args:
-        text: The text.
         is_condition: Whether it is a condition; otherwise it is a statement.
 
     Raises:

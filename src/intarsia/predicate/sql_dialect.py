@@ -109,10 +109,6 @@ _CONTEXT = 30
 def syntax_error(text: str, error: Exception) -> PredicateError:
     """Return the error for SQL text that sqlglot cannot parse.
 
-    Args:
-        text: The text.
-        error: The error that sqlglot raised.
-
     Returns:
         An error whose ``near`` is the word and whose ``position`` is its offset in the text, in characters.
 

@@ -410,7 +410,6 @@ def attach_lists(tree: Any, lists: Mapping[str, tuple[object, ...]]) -> bool:
 
     Args:
         tree: The parsed text of `CutText`.
-        lists: Its lists.
 
     Returns:
         Whether each is the list of an IN. If not, the whole text has to be parsed.

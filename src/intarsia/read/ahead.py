@@ -25,7 +25,6 @@ def ahead(
     Args:
         work: The function to call with each item; called in several threads, with the context variables of
             the caller.
-        items: The items.
         at_once: Number of items to process concurrently; 1 processes each item on demand, without a thread.
         discard: Called with each result that is not taken because the caller stops early.
 

@@ -278,13 +278,9 @@ def sample_rows(
     file with a `Sample`, the same number of sampled rows replaces the drawn rows, which is equally uniform.
 
     Args:
-        sizes: The size of each file.
         files: The same files in the same order: their queries, without a predicate, their plans, and
             callbacks that take the outcomes.
-        n: Number of rows.
         seed: Equal seeds draw equal rows; None draws different rows each time.
-        columns: The columns of the result.
-        schema: The schema of the result.
 
     Yields:
         The rows of each file from which rows were drawn.

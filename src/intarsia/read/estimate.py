@@ -33,8 +33,6 @@ class Estimates:
     """Estimates from the histograms and samples of a file.
 
     Args:
-        file: The file.
-        embedded: The embedded indexes of the file.
         max_bytes: Larger indexes, in bytes, are not read.
     """
 
@@ -113,7 +111,6 @@ def order_conditions(
     and so are conditions without estimates, which come last.
 
     Args:
-        predicate: The predicate.
         share: A function that returns the share of the rows that a condition keeps, from 0 to 1; None if it
             is unknown.
         size_bytes: A function that returns the size of a column in bytes.

@@ -80,7 +80,6 @@ class FilePlan:
         """Return the plan of one of several files that were joined.
 
         Args:
-            file: The rows of the file.
             contradictions: The metadata of the file that was known to be wrong at the time of planning.
         """
         return FilePlan(
@@ -98,7 +97,6 @@ def plan_file(query: FileQuery, *, reads: bool = True) -> FilePlan:
     """Plan a query of a file, or of several that are joined, with their indexes.
 
     Args:
-        query: The query.
         reads: Whether indexes outside the footers are read.
     """
     file, predicate = query.file, query.predicate
@@ -266,9 +264,7 @@ def plan_chunks(
     This reads the OffsetIndexes of chunks that have several pages.
 
     Args:
-        query: The query.
         group: Ordinal of the row group.
-        leaves: The leaves.
         rows: The rows, relative to the row group.
         is_unpruned: All rows of the row group are candidates.
 
@@ -292,9 +288,7 @@ def load_locations(
     """Read the OffsetIndexes of the chunks of a row group that have several pages.
 
     Args:
-        query: The query.
         group: Ordinal of the row group.
-        leaves: The leaves of the chunks.
 
     Returns:
         The locations for each leaf, None if they are unknown or not needed, and the number of bytes that were
@@ -337,7 +331,6 @@ def retry_without_wrong_index(file: ParquetInput, work: Callable[[], _Result]) -
     """Call a function, and call it again without the page index of a row group that is found to be wrong.
 
     Args:
-        file: The file that is read.
         work: A function that plans and reads from the beginning.
 
     Raises:

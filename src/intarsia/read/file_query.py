@@ -37,8 +37,6 @@ class FileQuery:
     the table.
 
     Attributes:
-        file: The file.
-        embedded: The embedded indexes of the file.
         predicate: The predicate, bound to the file's types; None for all rows.
         columns: The columns to read that are in the file.
         constants: Columns that are not in the file and have one value in all of its rows: partition columns,
@@ -76,7 +74,6 @@ class FileQuery:
         """Create a query of a file.
 
         Args:
-            file: The file.
             predicate: The predicate, bound to the file's types and names; None for all rows.
             columns: The columns of the result in the table, which may include constant columns.
             constants: Columns that have one value in all rows, by their paths in the file.
@@ -127,8 +124,6 @@ class FileQuery:
         Of joined files, the column has a constant for each file.
 
         Args:
-            path: The path of the column.
-            rows: The rows.
             data_type: The type of the result; None for that of the constant, which is the type of the values
                 if it is a dictionary.
         """
@@ -155,8 +150,6 @@ class FileQuery:
         Args:
             rows: The columns of the query in some rows.
             numbers: The numbers of these rows in the file.
-            columns: The columns of the table.
-            schema: Their schema.
         """
         if not columns:
             return rows
@@ -208,7 +201,6 @@ class FileQuery:
         """Refuse rows for which a column has no values, according to the footer; reads nothing.
 
         Args:
-            rows: The rows.
             leaf: The column; None for any that is not nested.
 
         Raises:

@@ -71,8 +71,6 @@ def read_rows(
     If a page index is found to be wrong, its row group is read again without it.
 
     Args:
-        query: The query.
-        plan: The plan of the query.
         limit: Stop after this many rows.
         runs_at_once: Maximum number of runs of row groups that are being read or wait to be taken. More
             than 1 is only for callers that take all rows.
@@ -91,8 +89,6 @@ def read_known_rows(query: FileQuery, plan: FilePlan, rows: RowSelection) -> Ite
     Up to `RUNS_AT_ONCE` runs of row groups are read concurrently.
 
     Args:
-        query: The query.
-        plan: The plan of the query.
         rows: The rows to read; rows that are not candidates are skipped.
 
     Raises:
@@ -131,8 +127,6 @@ class PlanReader:
     """A reader of the rows of a plan, of one file or of several that are joined.
 
     Args:
-        query: The query.
-        plan: The plan of the query.
         recovers: Whether a row group with a wrong page index is read again without it. If not, the error is
             raised, because the caller has results for other rows of the row group.
         matches: The rows that match each stage of the plan, if they are known. Pages are then fetched and
@@ -196,7 +190,6 @@ class PlanReader:
         """Read the matching rows of a run, in one piece unless something in it is damaged.
 
         Args:
-            run: The run.
             rows: The rows that might match.
             limit: Maximum number of rows, at least 1; None for all.
 
@@ -287,8 +280,6 @@ def rehearse(query: FileQuery, plan: FilePlan, matching: Callable[[Bound], RowSe
     """Fetch the pages that `read_rows` fetches, as the source of the file counts them.
 
     Args:
-        query: The query.
-        plan: The plan of the query.
         matching: A function that returns the rows of the file that match a predicate.
 
     Returns:

@@ -40,7 +40,6 @@ class MatchingGroups:
     """The row groups in which a condition was searched without a threshold, in all axes of a table.
 
     Attributes:
-        searched: Their number.
         matching: The number of those with rows that match.
     """
 
@@ -64,13 +63,11 @@ class AxisSearch:
 
     Attributes:
         query: The query of the file; its predicate is the condition of the scan.
-        plan: The plan of the query.
         ordinals: The ordinal of each file in the table.
         bind: Binds the condition that a row precedes those that have been found.
         groups: The row groups with rows that match, which is learnt once for all axes.
         done: The rows that were read, or excluded by indexes in its course.
         excluded: The rows that these indexes excluded, by the name of the index and the column.
-        counts: The counts of the reads.
     """
 
     query: FileQuery

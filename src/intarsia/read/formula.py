@@ -33,12 +33,8 @@ Term: TypeAlias = "int | Junction"
 class Formula:
     """A predicate's structure.
 
-    Args:
-        predicate: The predicate.
-
     Attributes:
         conditions: The distinct conditions and constants.
-        root: The whole predicate.
         terms: The terms of a top-level AND, or the predicate itself; a row has to match all of them.
     """
 
@@ -73,10 +69,7 @@ def combine(
     """Compute the set of a term from the sets of its conditions.
 
     Args:
-        term: The term.
         sets: The set of each condition, by ordinal.
-        union: A function that unites sets.
-        intersection: A function that intersects sets.
     """
     if isinstance(term, int):
         return sets[term]
@@ -100,8 +93,6 @@ def where_exclusion_matters(
     """Find the row groups where excluding a condition, along with others, could make a term false.
 
     Args:
-        term: The term.
-        within: The relevant row groups.
         possible: For each condition, the row groups with rows that might match it.
         stays: For each condition, the row groups where no remaining proof can exclude it.
 

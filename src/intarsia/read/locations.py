@@ -31,7 +31,6 @@ def locate_rows(query: FileQuery, plan: FilePlan, column: OutputColumn) -> tuple
 
     Args:
         query: The query, without columns.
-        plan: The plan of the query.
         column: The column whose pages are numbered; if it is nested, those of its first leaf.
 
     Returns:
@@ -59,7 +58,6 @@ def matching_rows(query: FileQuery, plan: FilePlan) -> tuple[RowSelection, FileO
 
     Args:
         query: The query, without columns.
-        plan: The plan of the query.
     """
     return retry_without_wrong_index(query.file, lambda: _matching_rows(query, current_plan(query, plan)))
 

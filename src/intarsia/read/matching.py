@@ -12,7 +12,7 @@ from intarsia.arrow.comparison import comparison_array, comparison_type, true_po
 from intarsia.arrow.conforming import conform, rename_fields
 from intarsia.arrow.nested import field_type, field_values
 from intarsia.arrow.owned_rows import filter_values, own_rows
-from intarsia.errors import PredicateError, UnsupportedFeatureError
+from intarsia.errors import UnsupportedFeatureError
 from intarsia.file.decode import RowTaker
 from intarsia.predicate import Bound, Path, evaluate
 from intarsia.read.file_query import FileQuery, leaves_under
@@ -52,8 +52,6 @@ class RowReader:
     """A reader of the rows of a run that match, which can be used once.
 
     Args:
-        query: The query.
-        columns: The columns of the run.
         matches: The rows that match each stage, if they are known; the pages are then only fetched.
     """
 
@@ -130,13 +128,8 @@ class RowReader:
                 columns[path] = query.constant_column(path, rows)
             elif path in values:
                 columns[path] = self._as_compared(path, values[path])
-        try:
+        with query.file.named_errors():  # a function has no result for a value
             return evaluate(condition, columns, rows.num_rows)
-        except PredicateError as error:  # a function has no result for a value
-            name = query.file.path
-            raise PredicateError(
-                f"{name}: {error}", reason=error.reason, path=name, column=error.column
-            ) from error
 
     def _output(self, found: _Found) -> pa.Table:
         """Read the other columns of the rows that match."""
@@ -187,7 +180,6 @@ def select_columns(
     """Build the query's columns in the types of the table.
 
     Args:
-        query: The query.
         fields: Top-level fields of the file by ordinal, each reduced to the leaves that were read.
         num_rows: Number of rows; if it is 0, fields are not used.
         reused: Columns that are built already, by path.

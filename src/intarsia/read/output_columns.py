@@ -19,9 +19,7 @@ class OutputColumn:
     """One column of a scan's result.
 
     Attributes:
-        name: Its name in the result.
         path: Its path in the schema: a top-level field, or a field of a struct.
-        type: Its Arrow type.
         named_type: If the file names fields inside the column in another way, the type of the file with the
             names of the table; otherwise None.
     """
@@ -95,7 +93,6 @@ class FileNames:
     reports and reading use only one set of names.
 
     Attributes:
-        own: The schema of the file.
         fields: For each field of the file, the same field with the names of the table, even inside nested
             types; None if the table does not have it.
     """

@@ -28,10 +28,6 @@ def prefetch(query: FileQuery, plan: FilePlan) -> FilePlan:
     Pages of columns that the predicate does not use are read although none of their rows may match, if this
     takes less time than another request.
 
-    Args:
-        query: The query.
-        plan: Its plan.
-
     Returns:
         The plan, with the bytes that were read from the page index.
     """

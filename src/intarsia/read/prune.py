@@ -71,8 +71,6 @@ def prune(
     """Find the rows that might match, with the indexes of a file, or of several that are joined.
 
     Args:
-        file: The file.
-        predicate: The predicate.
         constants: Columns that are not in the file and have one value in all of its rows.
         group_bytes: Estimates the bytes that a scan of some rows would read, for each row group.
             An index that is larger than the bytes it could save is not read.

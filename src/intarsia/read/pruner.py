@@ -48,7 +48,6 @@ class PruneStep:
         column: The dotted path of the column; if several columns of an OR exclude rows only together, the
             last of them.
         before: The candidate rows before the index was used.
-        after: The candidate rows afterwards.
     """
 
     index: str
@@ -108,7 +107,6 @@ class _Offer(NamedTuple):
     """A proof that is worth its cost.
 
     Attributes:
-        proof: The proof.
         wanted: The conditions to disprove, with the granules.
         price: The cost in bytes; requests and decoded pages are converted to bytes.
     """
@@ -128,7 +126,6 @@ class Pruner:
     Whether a proof is worth its cost is computed with masks that have one value for each granule.
 
     Args:
-        predicate: The predicate.
         edges: The first row of each granule, and the end of the last one.
         bytes_of: Estimates the bytes that a scan of some rows would read, for each granule. An index that is
             larger than the bytes it could save is not read. None if the savings do not matter.
@@ -192,7 +189,6 @@ class Pruner:
         """Evaluate the conditions on constants; the proofs evaluate the others.
 
         Args:
-            constants: The constants.
             compares: Returns whether proofs can evaluate a condition.
             name: The name in steps; None without a step.
         """
@@ -396,9 +392,7 @@ def over_files(
     """Return a pruner whose granules are files that have not been opened; a file is one row.
 
     Args:
-        predicate: The predicate.
         sizes: The size of each file in bytes.
-        relevant: The files that matter.
         constants: Columns that have one value in each file: for each of them, an array of one value per file.
         compares: See `Pruner.use_constants`.
         is_known: See `Constants`.

@@ -32,8 +32,6 @@ class RunColumns:
     """The columns of a run of row groups, of which only pages with requested rows are read.
 
     Args:
-        query: The query.
-        run: The run.
         unpruned: For each of its row groups whether no row was excluded or proven with the page index.
             Otherwise its pages are compared with it.
         known: Dictionary pages that were read while planning, by offset.

@@ -47,11 +47,6 @@ class Runs:
     could be skipped, or if they are small and only some of their pages are read. pyarrow stops early only in
     the last row group of a call, so a large row group is a run by itself.
 
-    Args:
-        query: The query.
-        plan: The plan of the query.
-        rows: The rows to read.
-
     Attributes:
         groups: Ordinals of the row groups.
     """
@@ -74,7 +69,6 @@ class Runs:
         """Return the run that starts at a position in `groups`.
 
         Args:
-            position: The position.
             most_rows: Maximum number of rows in a run of several row groups; None for no limit.
         """
         kind = self._kind[position] if len(self.groups) > 1 else _ALONE
@@ -170,8 +164,6 @@ def run_of_group(query: FileQuery, plan: FilePlan, group: int, rows: RowSelectio
     """Return the run of a single row group.
 
     Args:
-        query: The query.
-        plan: The plan of the query.
         group: Ordinal of the row group.
         rows: The rows to read in it.
     """

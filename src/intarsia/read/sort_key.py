@@ -49,7 +49,6 @@ class SortKey:
     As in SQL, NaN is greater than every number. Only the first column excludes rows.
 
     Attributes:
-        column: The column.
         descending: Whether the greatest values come first.
         nulls_first: Whether nulls come first.
         then: The orders of the other columns.
@@ -229,7 +228,6 @@ class TopRows:
     """The first rows among those that were found so far.
 
     Args:
-        key: The order.
         limit: The maximum number of rows.
 
     Attributes:
@@ -265,7 +263,6 @@ class TopRows:
         Args:
             values: The values of each row, as `SortKey.values` returns them.
             files: The ordinal of the file of each row.
-            numbers: The row numbers.
         """
         place = [pa.chunked_array([files]), pa.chunked_array([numbers])]
         found = pa.Table.from_arrays([*values.columns, *place], schema=self.rows.schema)

@@ -26,8 +26,6 @@ class TracedFile(NamedTuple):
     """A file whose footer was read, or several that are joined.
 
     Attributes:
-        query: The query of the file.
-        plan: Its plan.
         counts: The counts of the reads after planning.
         answered: The rows that were summarized by indexes instead of read.
         among: The files that count, if several are joined; None for all.
@@ -45,7 +43,6 @@ class UnopenedFiles:
     """Files that one index excluded or answered without opening them.
 
     Attributes:
-        index: The name of the index.
         column: The dotted path of the column.
         ordinals: The ordinals of the files in the table.
         are_answered: Whether their rows match, and were summarized from the index.

@@ -219,8 +219,6 @@ def chance_of_absence(leaf: BoundIn, bounds: Bounds, num_distinct: Counts) -> np
     Distinct integers are assumed to be spread evenly between the bounds.
 
     Args:
-        leaf: The list.
-        bounds: The bounds of the granules.
         num_distinct: The number of distinct values in each granule, or more.
 
     Returns:

@@ -36,12 +36,7 @@ _INT64 = np.iinfo(np.int64)
 
 
 class Int96(NamedTuple):
-    """An INT96 timestamp; tuples compare as ``INT96_TIMESTAMP_ORDER`` does.
-
-    Attributes:
-        day: The Julian day.
-        nanoseconds: The nanoseconds of the day.
-    """
+    """An INT96 timestamp; tuples compare as ``INT96_TIMESTAMP_ORDER`` does."""
 
     day: int
     nanoseconds: int

@@ -64,7 +64,6 @@ class ArrowOrdering:
     """The order of Arrow values.
 
     Attributes:
-        arrow_type: The Arrow type of the values.
         dtype: The NumPy dtype of the keys.
         units_per_arrow: Factors ``(multiply, divide)`` that convert Arrow's integer to the key.
     """
@@ -137,7 +136,6 @@ class Ordering(ArrowOrdering):
     """The order of the values of a leaf, and the encoding of its bounds in a file.
 
     Attributes:
-        leaf: The leaf.
         wire: The dtype of an encoded bound, if it is a plain little-endian number; else None.
         decimal: Whether bounds are big-endian two's complement (FIXED or BYTE_ARRAY decimals).
     """
@@ -155,7 +153,6 @@ class Ordering(ArrowOrdering):
         """Return the keys of the lower and of the upper bounds of pages.
 
         Args:
-            index: The ColumnIndex of the leaf.
             pages: The ordinals of the pages. None means all pages but null pages.
 
         Raises:
@@ -241,12 +238,7 @@ def arrow_ordering(arrow_type: pa.DataType) -> ArrowOrdering | None:
 
 
 def ordering_for(leaf: Leaf, arrow_type: pa.DataType) -> Ordering | None:
-    """Return the order of a leaf's values, or None if Parquet defines no order or the types do not agree.
-
-    Args:
-        leaf: The leaf.
-        arrow_type: The Arrow type of its values.
-    """
+    """Return the order of a leaf's values, or None if Parquet defines no order or the types do not agree."""
     logical_name = leaf.logical_name
     if (
         leaf.type == Type.INT96

@@ -62,8 +62,8 @@ def check_exchange(folder: str, lake: str) -> None:
     """
     if os.path.isdir(os.path.join(lake, _SINK_LOG)):
         raise UnsupportedFeatureError(
-            f"{lake}: a streaming sink lists the files of this folder in {_SINK_LOG}; write the rows to "
-            "another folder",
+            f"a streaming sink lists the files of this folder in {_SINK_LOG}; write the rows to another "
+            "folder",
             reason="listed-by-sink",
             path=lake,
         )
@@ -74,8 +74,8 @@ def check_exchange(folder: str, lake: str) -> None:
         exchange(*names)
     except OSError as error:
         raise UnsupportedFeatureError(
-            f"{lake}: this system cannot exchange two folders atomically ({error.strerror}), which takes "
-            "Linux and a local file system; write the rows to another folder",
+            f"this system cannot exchange two folders atomically ({error.strerror}), which takes Linux and a "
+            "local file system; write the rows to another folder",
             reason="no-exchange",
             path=lake,
         ) from error
@@ -126,8 +126,8 @@ def swap(staging: str, new: str, lake: str, rewritten: States) -> None:
         exchange(new, lake)
         _move_missing(new, lake, {*linked})
         raise WriteError(
-            f"{lake}: another program has changed files while they were rewritten, and nothing was replaced; "
-            "run it again",
+            "another program has changed files while they were rewritten, and nothing was replaced; run it "
+            "again",
             reason="source-changed",
             path=lake,
         )

@@ -386,8 +386,8 @@ def refuse_managed_folder(folder: str) -> None:
             found = "Iceberg"
         if found is not None:
             raise UnsupportedFeatureError(
-                f"{folder}: the files belong to a {found} table, whose log specifies which of them are "
-                f"current; rewrite the table with the commands of {found}",
+                f"the files belong to a {found} table, whose log specifies which of them are current; "
+                f"rewrite the table with the commands of {found}",
                 reason="managed-table",
                 path=folder,
             )

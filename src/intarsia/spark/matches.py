@@ -135,7 +135,7 @@ class Matches:
 
 def _changed(path: str) -> ChangedMeanwhileError:
     return ChangedMeanwhileError(
-        f"{path}: the file was replaced after its rows were found; run again", reason=CHANGED, path=path
+        "the file was replaced after its rows were found; run again", reason=CHANGED, path=path
     )
 
 

@@ -319,8 +319,8 @@ def _local_destination(destination: str | os.PathLike[str]) -> str:
     local = local_path(python_path(name))
     if local is None:
         raise UnsupportedFeatureError(
-            f"{name}: the destination is not a local or shared folder, and object stores cannot rename "
-            "folders; write to a local folder, and copy it",
+            "the destination is not a local or shared folder, and object stores cannot rename folders; write "
+            "to a local folder, and copy it",
             reason="destination-not-local",
             path=name,
         )
@@ -363,8 +363,8 @@ def _own_folder(spark: SparkSession, source: Source, frame: DataFrame) -> str:
     for uri in frame.inputFiles():
         if not os.path.realpath(os.path.dirname(python_path(uri))).startswith(folder):
             raise WriteError(
-                f"{folder}: the file {uri} of the source is in another folder, so the folder cannot be "
-                "rewritten in place; pass a destination",
+                f"the file {uri} of the source is in another folder, so the folder cannot be rewritten in "
+                "place; pass a destination",
                 reason="files-elsewhere",
                 path=folder,
             )
@@ -404,8 +404,8 @@ def _refuse_overlap(target: str, folders: Sequence[str]) -> None:
         common = os.path.commonpath([path, found])
         if common in (path, found):
             raise WriteError(
-                f"{target}: the destination and the source {folder} contain each other; pass a folder beside "
-                "the source",
+                f"the destination and the source {folder} contain each other; pass a folder beside the "
+                "source",
                 reason="destination-in-source",
                 path=target,
             )
@@ -531,8 +531,8 @@ def _differ(before: int, after: int, target: str, columns: Sequence[str]) -> Wri
     else:
         difference = "values have moved to other rows"
     return WriteError(
-        f"{target}: the rewritten rows differ from the source: {difference}; the source may have "
-        "changed during the job, so run it again",
+        f"the rewritten rows differ from the source: {difference}; the source may have changed during the "
+        "job, so run it again",
         reason="verification-failed",
         path=target,
     )

@@ -108,7 +108,7 @@ class _Parts:
             os.mkdir(self._attempt)
         except FileNotFoundError:
             raise WriteError(
-                f"{self._options.folder}: the folder is gone, because the job has ended; run it again",
+                "the folder is gone, because the job has ended; run it again",
                 reason="no-such-folder",
                 path=self._options.folder,
             ) from None
@@ -340,7 +340,7 @@ def _remove_if_abandoned(folder: str, destination: str) -> None:
 
 def _occupied(path: str) -> WriteError:
     return WriteError(
-        f"{path}: the destination is not an empty folder; pass a new folder, or remove its files first",
+        "the destination is not an empty folder; pass a new folder, or remove its files first",
         reason="destination-not-empty",
         path=path,
     )

@@ -95,7 +95,7 @@ class DeltaLog:
         self._none = java_class(self._java, "scala.Option").empty()
         if "://" in python_path(self._log.dataPath().toString(), decode=False):
             raise UnsupportedFeatureError(
-                f"{self._name}: lengths of objects cannot be registered; index the table without registering",
+                "lengths of objects cannot be registered; index the table without registering",
                 reason="remote-delta-table",
                 path=self._name,
             )
@@ -108,8 +108,8 @@ class DeltaLog:
             found.append(_UNIFORM)
         if found:
             raise UnsupportedFeatureError(
-                f"{self._name}: lengths cannot be registered in a Delta table with {', '.join(found)}; index "
-                "it without registering",
+                f"lengths cannot be registered in a Delta table with {', '.join(found)}; index it without "
+                "registering",
                 reason="unsupported-delta-feature",
                 path=self._name,
             )
@@ -144,16 +144,16 @@ class DeltaLog:
                 if self._version() > snapshot.version():
                     continue  # another transaction was first
                 raise WriteError(
-                    f"{self._name}: Delta refused to commit the new lengths ({_first_line(error)}), so the "
-                    "log has the old ones; the files are indexed",
+                    f"Delta refused to commit the new lengths ({_first_line(error)}), so the log has the old "
+                    "ones; the files are indexed",
                     reason="refused-by-delta",
                     path=self._name,
                 ) from error
             self.check(version, {name: file.size for name, file in lengths.items()})
             return len(lengths)
         raise WriteError(
-            f"{self._name}: other transactions committed during {_ATTEMPTS} attempts to register the lengths "
-            "of indexed files, so the log has their old lengths; run the job again at a quiet time",
+            f"other transactions committed during {_ATTEMPTS} attempts to register the lengths of indexed "
+            "files, so the log has their old lengths; run the job again at a quiet time",
             reason="concurrent-transactions",
             path=self._name,
         )
@@ -187,7 +187,7 @@ class DeltaLog:
             self._spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF {version - 1}")
             done = f"version {version - 1} was restored"
         raise WriteError(
-            f"{self._name}: version {version} changes more than the lengths of files; {done}",
+            f"version {version} changes more than the lengths of files; {done}",
             reason="registration-undone",
             path=self._name,
         )

@@ -105,8 +105,8 @@ def _indexed(name: str, shown: str, requested: Sequence[Attachable], started: fl
             chosen, notes = _for_columns(find_target(name).open(), requested)
         except FileNotFoundError:
             raise UnsupportedFeatureError(
-                f"{shown}: the committer hides the file until the job commits; index the folder afterwards, "
-                "with intarsia.spark.index",
+                "the committer hides the file until the job commits; index the folder afterwards, with "
+                "intarsia.spark.index",
                 reason="hidden-until-commit",
                 path=shown,
             ) from None

@@ -57,7 +57,6 @@ class Readers:
 
         Args:
             files: The files; missing ones are skipped.
-            folders: The folders that contain them.
             passed: Further folders on the way to them, which need not be listed.
         """
         group = others = True
@@ -94,9 +93,6 @@ class Readers:
         """Set the group, the mode and the owner of a new file or folder, as far as the system allows.
 
         Where it does not allow the group, the file or folder remains private.
-
-        Args:
-            fd: Its descriptor.
         """
         status = os.fstat(fd)
         with contextlib.suppress(OSError):
@@ -115,9 +111,6 @@ class Readers:
 
     def narrow(self, fd: int) -> None:
         """Withdraw the permissions of users who are not readers from an existing file or folder.
-
-        Args:
-            fd: Its descriptor.
 
         Raises:
             PermissionError: If it belongs to another user.
@@ -164,7 +157,6 @@ class GuardedFolder:
     """An open folder that only trusted users can have written.
 
     Args:
-        path: The folder.
         users: The user IDs of the trusted users.
         is_closed_first: If the folder belongs to this user, withdraw the permission to write from all others.
 
@@ -197,7 +189,6 @@ class GuardedFolder:
         """Open a folder, which is created if it does not exist.
 
         Args:
-            path: The folder.
             users: The user IDs of the trusted users.
             readers: The users who may read a new folder.
 
@@ -254,7 +245,7 @@ class GuardedFolder:
         try:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
-                raise ListingError(f"{path}: it is not a file", reason="not-a-file", path=path)
+                raise ListingError("it is not a file", reason="not-a-file", path=path)
             self._check(status, path)
         except BaseException:
             os.close(fd)
@@ -266,7 +257,6 @@ class GuardedFolder:
 
         Args:
             name: Its name; an existing file is replaced.
-            data: Its contents.
             readers: The users who may read it.
 
         Raises:
@@ -329,14 +319,14 @@ class GuardedFolder:
     def _check(self, status: os.stat_result, path: str) -> None:
         if status.st_uid not in self._users:
             raise ListingError(
-                f"{path}: it belongs to user {status.st_uid}, who could hide rows with it; delete it, or let "
-                "the owner of the lake build it",
+                f"it belongs to user {status.st_uid}, who could hide rows with it; delete it, or let the "
+                "owner of the lake build it",
                 reason="foreign-owner",
                 path=path,
             )
         if status.st_mode & _WRITABLE_BY_OTHERS:
             raise ListingError(
-                f"{path}: other users may write to it, and could hide rows with it; run: chmod go-w {path}",
+                f"other users may write to it, and could hide rows with it; run: chmod go-w {path}",
                 reason="writable-by-others",
                 path=path,
             )
@@ -344,7 +334,7 @@ class GuardedFolder:
 
 def _is_link(path: str) -> ListingError:
     return ListingError(
-        f"{path}: it is a link, with which other users could hide rows; replace it by its target",
+        "it is a link, with which other users could hide rows; replace it by its target",
         reason="link",
         path=path,
     )

@@ -71,9 +71,7 @@ def updated_sidecar(old: bytes, old_length: int, fd: int, unchanged_bytes: int) 
     have been corrupted on disk since they were written.
 
     Args:
-        old: The older file's sidecar.
         old_length: The older file's length in bytes.
-        fd: The new file.
         unchanged_bytes: The number of leading bytes that both files have in common.
     """
     stretch_bytes = int.from_bytes(old[len(_MAGIC) : _HEADER_BYTES], "big")
@@ -184,7 +182,6 @@ def check_sink_log_of_object(store: Any, key: str, path: str, keep_bytes: int) -
     partitions.
 
     Args:
-        store: An obstore store.
         key: The object's path in the store.
         path: The name in messages, such as its URL.
         keep_bytes: The number of its first bytes that will not change.
@@ -220,16 +217,16 @@ def _check(path: str, name: str, log: str, lengths: dict[str, int], keep_bytes: 
     listed = lengths.get(name, 0)
     if listed > keep_bytes and log.endswith(_LENGTHS):
         raise ReplaceError(
-            f"{path}: the log of the table has this file with {listed:,} bytes, of which only {keep_bytes:,} "
-            "would remain; rewrite the rows, for example with OPTIMIZE, and change the new files",
+            f"the log of the table has this file with {listed:,} bytes, of which only {keep_bytes:,} would "
+            "remain; rewrite the rows, for example with OPTIMIZE, and change the new files",
             reason="registered-length",
             path=path,
         )
     if listed > keep_bytes:
         raise ReplaceError(
-            f"{path}: {log} lists this file of a streaming sink with {listed:,} bytes, of which only "
-            f"{keep_bytes:,} would remain, so Spark could no longer read the folder; write the rows "
-            "to another folder, for example with ias.optimize, and change the new files",
+            f"{log} lists this file of a streaming sink with {listed:,} bytes, of which only {keep_bytes:,} "
+            "would remain, so Spark could no longer read the folder; write the rows to another folder, for "
+            "example with ias.optimize, and change the new files",
             reason="listed-by-sink",
             path=path,
         )
@@ -290,8 +287,8 @@ def _entries(path: str, read: Callable[[], bytes]) -> list[tuple[str, int]]:
         return [(unquote(entry["path"].rpartition("/")[2]), int(entry["size"])) for entry in entries]
     except (IntarsiaError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise ReplaceError(
-            f"{path}: this log of a streaming sink cannot be read ({error}), so its files are not changed; "
-            "restore it, or write the rows to another folder",
+            f"this log of a streaming sink cannot be read ({error}), so its files are not changed; restore "
+            "it, or write the rows to another folder",
             reason="unreadable-sink-log",
             path=path,
         ) from error

@@ -35,7 +35,6 @@ def require_posix(path: str, done: str) -> None:
     """Refuse to write a file on a system that is not POSIX.
 
     Args:
-        path: The file.
         done: What would be done, such as ``"replaced"``.
 
     Raises:
@@ -43,8 +42,8 @@ def require_posix(path: str, done: str) -> None:
     """
     if not IS_POSIX:
         raise UnsupportedFeatureError(
-            f"{path}: files are {done} only on Linux and macOS, because other systems cannot replace a file "
-            "that is open; run this on one of them, such as in WSL or a container",
+            f"files are {done} only on Linux and macOS, because other systems cannot replace a file that is "
+            "open; run this on one of them, such as in WSL or a container",
             reason="not-posix",
             path=path,
         )
@@ -154,7 +153,6 @@ class LocalFile(_OpenedFile):
     The file is opened once. If it is replaced later, reads continue in the old file.
 
     Args:
-        path: The file.
         shown_as: The name in messages; by default the path.
         opened: Its descriptor, if it is already open for reading; closed by `close`.
     """

@@ -47,7 +47,6 @@ class _Known(NamedTuple):
 
     Attributes:
         pattern: A regular expression that matches obstore's message.
-        reason: Its code.
         remedy: What to do; None for the settings of the store.
     """
 
@@ -127,7 +126,7 @@ def object_errors(url: str) -> Iterator[None]:
     except (BaseError, OSError, TypeError, ValueError, NotImplementedError) as error:
         # not chained, because most of obstore's text is a dump of internals
         reason, message = describe_failure(url, error)
-        raise ObjectStoreError(f"{url}: {message}", reason=reason, path=url) from None
+        raise ObjectStoreError(f"{message}", reason=reason, path=url) from None
 
 
 def is_range_refused(error: Exception) -> bool:

@@ -64,7 +64,6 @@ class ObjectTarget:
     """An object in a store that can be replaced, unless it has changed since it was opened.
 
     Args:
-        store: An obstore store.
         key: The object's path in the store.
         path: The name in messages, such as its URL.
         store_for: Returns the same store with timeouts for an upload of this many bytes; None for ``store``.
@@ -137,8 +136,8 @@ class ObjectTarget:
         limit = f"{self.limits.put_bytes / (1 << 30):.1f} GiB"
         if self.overwrite != "last-writer-wins":
             raise ReplaceError(
-                f"{self.path}: an object of more than {limit} cannot be replaced by a conditional put, so a "
-                "concurrent change at the last moment could be lost; if no other process writes it, pass "
+                f"an object of more than {limit} cannot be replaced by a conditional put, so a concurrent "
+                "change at the last moment could be lost; if no other process writes it, pass "
                 "storage_options={'overwrite': 'last-writer-wins'}, or copy it to a disk, attach there, and "
                 "upload it",
                 reason="object-too-large",
@@ -165,10 +164,6 @@ class ObjectTarget:
 
 def open_object_target(url: str, options: StorageOptions | None = None) -> ObjectTarget:
     """Open an object for replacement.
-
-    Args:
-        url: The URL of the object.
-        options: Options of its store.
 
     Raises:
         FileNotFoundError: If there is no such object.
@@ -201,7 +196,6 @@ def replace_object(
     """Replace an object, if it still has the given ETag.
 
     Args:
-        store: An obstore store.
         key: The object's path in the store.
         data: Its new bytes.
         e_tag: The ETag of the object from which the new bytes were computed.
@@ -216,8 +210,8 @@ def replace_object(
     from obstore.exceptions import PreconditionError
 
     unconditional = ReplaceError(
-        f"{path}: this store does not support conditional puts, so a concurrent change could be lost; copy "
-        "the object to a disk, attach there, and upload it",
+        "this store does not support conditional puts, so a concurrent change could be lost; copy the object "
+        "to a disk, attach there, and upload it",
         reason="no-conditional-put",
         path=path,
     )
@@ -255,12 +249,12 @@ def _refusals(path: str, action: str = "replaced") -> Iterator[None]:
         raise
     except (BaseError, OSError) as error:
         reason, message = describe_failure(path, error)
-        raise ReplaceError(f"{path}: cannot be {action}: {message}", reason=reason, path=path) from None
+        raise ReplaceError(f"cannot be {action}: {message}", reason=reason, path=path) from None
 
 
 def _changed(path: str) -> ChangedMeanwhileError:
     return ChangedMeanwhileError(
-        f"{path}: the object was replaced while it was being changed; run again",
+        "the object was replaced while it was being changed; run again",
         reason="changed-meanwhile",
         path=path,
     )
@@ -275,8 +269,8 @@ def _disk_errors(path: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise ReplaceError(
-            f"{path}: cannot be replaced, because a temporary file in {tempfile.gettempdir()} cannot be "
-            f"written: {error.strerror or error}; set TMPDIR to a disk with enough space",
+            f"cannot be replaced, because a temporary file in {tempfile.gettempdir()} cannot be written: "
+            f"{error.strerror or error}; set TMPDIR to a disk with enough space",
             reason="no-space" if error.errno == errno.ENOSPC else "storage-error",
             path=path,
         ) from error
@@ -286,7 +280,6 @@ class NewObject(NewFile):
     """An object that is collected in a temporary file and uploaded when it is complete.
 
     Args:
-        store: An obstore store.
         key: The object's path in the store.
         path: The name in messages, such as its URL.
     """

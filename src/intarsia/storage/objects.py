@@ -160,7 +160,7 @@ def _seconds(url: str, options: dict[str, Any], name: str) -> float | None:
 
 
 def _refused(url: str, message: str, reason: str = "invalid-option") -> ObjectStoreError:
-    return ObjectStoreError(f"{url}: {message}", reason=reason, path=url)
+    return ObjectStoreError(f"{message}", reason=reason, path=url)
 
 
 #: Concurrent requests to an object store for one `ByteSource.read_ranges`.
@@ -178,7 +178,6 @@ class ObjectIdentity(NamedTuple):
     """The metadata of an object, from a listing or a HEAD request.
 
     Attributes:
-        size_bytes: Its length.
         e_tag: Its ETag in quotes, which changes whenever the object changes; None if the store has no ETags.
         modified: When it was last written, in seconds since 1970; None if unknown.
     """
@@ -291,7 +290,7 @@ class ObjectStoreFile:
 
     def _replaced(self) -> ReplacedWhileReadError:
         return ReplacedWhileReadError(
-            f"{self.path}: the object was replaced while it was read; open it again",
+            "the object was replaced while it was read; open it again",
             reason="object-replaced",
             path=self.path,
         )
@@ -352,7 +351,6 @@ def find_store(url: str, options: StorageOptions | None = None) -> tuple[Any, st
     """Return the obstore store for the URL of an object or a folder, and the path within the store.
 
     Args:
-        url: The URL.
         options: Options of the store. Missing options are read from the environment.
 
     Raises:
@@ -369,9 +367,6 @@ def find_store(url: str, options: StorageOptions | None = None) -> tuple[Any, st
 
 class Stores:
     """The stores of several URLs, one for each bucket, so that their requests share connections.
-
-    Args:
-        options: Options of the stores.
 
     Example:
         >>> stores = Stores({"skip_signature": True})

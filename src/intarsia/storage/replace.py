@@ -72,7 +72,6 @@ def replace_tail(path: str, identity: FileIdentity, keep_bytes: int, tail: Itera
     the old bytes.
 
     Args:
-        path: The file.
         identity: Its identity when ``keep_bytes`` and ``tail`` were computed.
         keep_bytes: The number of bytes to keep.
         tail: The bytes that follow them.
@@ -92,9 +91,6 @@ class Replacement:
     On exit, the context manager removes the temporary file of an unfinished replacement.
 
     Args:
-        path: As for `replace_tail`.
-        identity: As for `replace_tail`.
-        keep_bytes: As for `replace_tail`.
         ahead_bytes: Fewer bytes are not copied ahead.
     """
 
@@ -192,7 +188,6 @@ class NewFile:
     system allows. The target of a symbolic link is replaced, not the link.
 
     Args:
-        path: The path of the file when it is complete.
         replaces: The identity of the file at the path, which is checked before it is replaced; None for any.
 
     Attributes:
@@ -211,7 +206,7 @@ class NewFile:
         with self.named_errors():
             if os.path.exists(self._target) and not os.path.isfile(self._target):
                 raise ReplaceError(
-                    f"{path}: the path exists and is not a regular file; choose another path",
+                    "the path exists and is not a regular file; choose another path",
                     reason="not-a-file",
                     path=path,
                 )
@@ -333,7 +328,7 @@ def _is_at(fd: int, path: str) -> bool:
 
 def _changed(path: str) -> ChangedMeanwhileError:
     return ChangedMeanwhileError(
-        f"{path}: the file was replaced or changed by another program meanwhile; run again",
+        "the file was replaced or changed by another program meanwhile; run again",
         reason="changed-meanwhile",
         path=path,
     )
@@ -483,12 +478,13 @@ def named_errors(path: str, action: str = "replaced") -> Iterator[None]:
     """
     try:
         yield
-    except IntarsiaError:
+    except IntarsiaError as error:
+        error.at(path)
         raise
     except OSError as error:
         if isinstance(error, FileNotFoundError) and action == "replaced":
             raise  # the file itself is missing, which callers report
         reason, remedy = _REMEDIES.get(error.errno or 0, ("system-error", "the file is unchanged"))
         raise ReplaceError(
-            f"{path}: cannot be {action}: {error.strerror or error}; {remedy}", reason=reason, path=path
+            f"cannot be {action}: {error.strerror or error}; {remedy}", reason=reason, path=path
         ) from error

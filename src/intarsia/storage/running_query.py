@@ -44,7 +44,6 @@ class QueryReads:
 
     Attributes:
         ranges: The list of ranges; None if they are only counted.
-        requests: The number of requests.
         bytes: The number of bytes.
         index_bytes: The part of them that was indexes.
 
@@ -228,9 +227,9 @@ class Deadline:
         with self._counting:
             requests, num_bytes, files = self._requests, self._bytes, len(self._paths)
         return QueryTimeoutError(
-            f"{path}: the query did not end within {self._seconds:g} s (requests: {requests:,}, files: "
-            f"{files:,}, bytes: {num_bytes:,}); raise the time limit, select fewer rows or columns, or build "
-            "a lake index",
+            f"the query did not end within {self._seconds:g} s (requests: {requests:,}, files: {files:,}, "
+            f"bytes: {num_bytes:,}); raise the time limit, select fewer rows or columns, or build a lake "
+            "index",
             reason="query-timeout",
             path=path,
             seconds=self._seconds,

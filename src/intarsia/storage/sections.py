@@ -49,7 +49,6 @@ class Section(NamedTuple):
 
     Attributes:
         name: Its name, unique in the container.
-        data: Its bytes.
         part_bytes: Length of a part, a divisor of the length of the data; None for one part.
     """
 
@@ -79,7 +78,6 @@ def serialize_sections(sections: Iterable[Section], about: Mapping[str, Any]) ->
     """Serialize a container.
 
     Args:
-        sections: The sections.
         about: A JSON object for the table of contents.
 
     Raises:

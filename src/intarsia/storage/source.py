@@ -127,7 +127,6 @@ class CountedSource:
         Neighbouring ranges are fetched in one request. Ranges may overlap and be in any order.
 
         Args:
-            ranges: The ranges.
             also: Other counts to which this read is added, of a caller that reads in one of several threads.
 
         Raises:
@@ -236,8 +235,8 @@ class CountedSource:
         for (start, stop), data in zip(requests, fetched, strict=True):
             if len(data) != stop - start:
                 raise ReplacedWhileReadError(
-                    f"{self.path}: the file became shorter during the read: {len(data)} of {stop - start} "
-                    f"bytes are left at offset {start}; open it again",
+                    f"the file became shorter during the read: {len(data)} of {stop - start} bytes are left "
+                    f"at offset {start}; open it again",
                     reason="file-became-shorter",
                     path=self.path,
                 )

@@ -60,7 +60,6 @@ class LocalTarget:
     """A local file.
 
     Args:
-        path: The path of the file.
         ahead_bytes: Fewer bytes are not copied ahead; see `copying_ahead`.
     """
 
@@ -98,7 +97,6 @@ def find_target(path: str | os.PathLike[str], options: StorageOptions | None = N
     """Return the target for a local path or a URL.
 
     Args:
-        path: The path or URL.
         options: Options of the store of a URL.
 
     Raises:
@@ -124,7 +122,6 @@ def new_target(
     """Create a file that will be written to a local path or a URL.
 
     Args:
-        path: The path or URL.
         options: Options of the store of a URL.
         replaces: The local file at the path, which must not change until it is replaced; None for any.
 
@@ -169,7 +166,7 @@ class PrivateFile:
         """
         if keep_bytes != self.size:
             raise ReplaceError(
-                f"{self.path}: the file already has indexes; index it after it is committed",
+                "the file already has indexes; index it after it is committed",
                 reason="already-indexed",
                 path=self.path,
             )

@@ -227,11 +227,7 @@ def flipped(data: bytes, offsets: Sequence[int]) -> Iterator[tuple[int, int, byt
     """Yield damaged copies of bytes: for each offset, one with a byte flipped, and one with a bit flipped.
 
     Args:
-        data: The bytes.
         offsets: The offsets to damage, one at a time.
-
-    Yields:
-        The offset, the flipped bits, and the damaged bytes.
     """
     for offset in offsets:
         for flip in (0xFF, 1 << offset % 8):

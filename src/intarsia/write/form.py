@@ -80,9 +80,7 @@ class FileForm:
     Attributes:
         path: The file, a local one.
         schema: The schema of its stored values.
-        options: How it was written.
         indexes: Its Bloom filters and embedded indexes.
-        leaves: Its leaves.
         footer: Its footer without attached structures.
     """
 
@@ -139,8 +137,8 @@ class FileForm:
     def _refusal(self, column: str | None) -> UnsupportedFeatureError:
         what = f"column {column!r}" if column else "the schema"
         return UnsupportedFeatureError(
-            f"{self.path}: pyarrow cannot write {what} as it is stored; write the rows to a new file with "
-            "the program that wrote this one",
+            f"pyarrow cannot write {what} as it is stored; write the rows to a new file with the program "
+            "that wrote this one",
             reason="form-not-kept",
             path=self.path,
             column=column,
@@ -181,8 +179,6 @@ def open_stored(path: str, footer: bytes, leaves: Sequence[Leaf]) -> pq.ParquetF
 
     Args:
         path: The local path of the file.
-        footer: Its footer.
-        leaves: Its leaves.
     """
     edit = FooterEdit(footer)
     edit.hide_types({leaf.ordinal: leaf for leaf in leaves if _is_hidden(leaf)})
@@ -302,8 +298,8 @@ def _embedded(original: Original) -> Iterator[Attachable]:
         found = find_index(entry)
         if found.index is None:
             raise IndexBuildError(
-                f"{original.current.path}: the index {entry.name} cannot be rebuilt: {found.reason}; install "
-                "its package, or detach the indexes of the file first",
+                f"the index {entry.name} cannot be rebuilt: {found.reason}; install its package, or detach "
+                "the indexes of the file first",
                 reason=found.fault,
                 path=original.current.path,
             )

@@ -222,7 +222,7 @@ class Output:
 
     def _rows_refused(self, error: Exception) -> WriteError:
         return WriteError(
-            f"{self.path}: Parquet cannot store these rows: {error}",
+            f"Parquet cannot store these rows: {error}",
             reason="rows-not-writable",
             path=self.path,
         )
@@ -295,7 +295,7 @@ def dry_run(
     for name, number in Counter(schema.names).items():
         if number > 1:
             raise WriteError(
-                f"{path}: {number} columns are named {name!r}; give them unique names",
+                f"{number} columns are named {name!r}; give them unique names",
                 reason="duplicate-column",
                 path=path,
                 column=name,
@@ -306,8 +306,8 @@ def dry_run(
         pq.ParquetWriter(sink, schema, use_dictionary=False, **options).close()
     except (pa.ArrowException, ValueError, OSError) as error:
         raise WriteError(
-            f"{path}: pyarrow cannot write this schema with this compression: {error}; "
-            "cast or drop the column, or choose another codec",
+            f"pyarrow cannot write this schema with this compression: {error}; cast or drop the column, or "
+            "choose another codec",
             reason="schema-not-writable",
             path=path,
         ) from error
@@ -331,7 +331,6 @@ def _repair_page_index(file: ParquetInput, fd: int, nan_chunks: Container[ChunkK
     Args:
         file: The file; it must be opened again afterwards.
         fd: The same file, open for writing.
-        nan_chunks: The chunks that contain NaN.
 
     Returns:
         The chunks without bounds, and the reasons.

@@ -59,7 +59,7 @@ def rewrite_without(path: str, deleted: Rows, identity: FileIdentity) -> WriteRe
         num_rows, footer = file.footer.num_rows, file.footer.raw
     if len(deleted) and deleted[-1] >= num_rows:
         raise ChangedMeanwhileError(
-            f"{path}: the file has {num_rows:,} rows, and not the row {deleted[-1]:,}; run again",
+            f"the file has {num_rows:,} rows, and not the row {deleted[-1]:,}; run again",
             reason="changed-meanwhile",
             path=path,
         )
@@ -114,8 +114,8 @@ def _check(form: FileForm, new_path: str, kept: Callable[[], Iterator[pa.Table]]
 def _differs(path: str, column: str | None) -> WriteError:
     what = f"the values of {column!r}" if column else "the rows"
     return WriteError(
-        f"{path}: {what} in the new file differ from those in the old one, which is unchanged; report this "
-        "as an error of Intarsia",
+        f"{what} in the new file differ from those in the old one, which is unchanged; report this as an "
+        "error of Intarsia",
         reason="verification-failed",
         path=path,
         column=column,

@@ -201,9 +201,7 @@ class Writer:
         """
         if not self._is_open:
             path = self._output.path
-            raise WriteError(
-                f"{path}: this writer is closed; create a new one", reason="writer-closed", path=path
-            )
+            raise WriteError("this writer is closed; create a new one", reason="writer-closed", path=path)
         for piece in self._cut(self._checked(_as_table(data))):
             self._pending.append(piece)
             self._pending_rows += piece.num_rows
@@ -227,7 +225,7 @@ class Writer:
         if self.report is None:
             path = self._output.path
             raise WriteError(
-                f"{path}: the file was discarded; write it again with a new writer",
+                "the file was discarded; write it again with a new writer",
                 reason="writer-discarded",
                 path=path,
             )
@@ -260,8 +258,8 @@ class Writer:
         else:
             found = f"{other.name!r} is {'not in it' if other is unknown else other.type}"
         raise WriteError(
-            f"{self._output.path}: the schema of a batch differs from the writer's: {found}; select and cast "
-            f"its columns to {', '.join(f'{field.name}: {field.type}' for field in schema)}",
+            f"the schema of a batch differs from the writer's: {found}; select and cast its columns to "
+            f"{', '.join(f'{field.name}: {field.type}' for field in schema)}",
             reason="schema-mismatch",
             path=self._output.path,
             column=other.name if other is not None else None,
@@ -334,8 +332,6 @@ class TableColumns(FileColumns):
 
     Args:
         table: The table, with its rows in the order of the file.
-        file: The file.
-        offset_index: As for `FileColumns`.
     """
 
     def __init__(

@@ -43,7 +43,6 @@ class CheckedChunk:
     """A column chunk. Contradictions between its pages, and with the footer, become findings.
 
     Args:
-        file: The file.
         row_group: Ordinal of the row group.
         reader: Decodes the leaf's values.
         meta: The chunk's metadata in the footer.
@@ -55,7 +54,6 @@ class CheckedChunk:
         order: The name of the leaf's column order, as in `Footer.column_order`.
         walked: Its pages in file order, including the dictionary page, up to the first damaged one.
         is_whole: Whether all pages were found.
-        pages: Its data pages.
         num_values: Number of values of each page, including nulls and empty lists.
         levels: Levels of each data page, if they were needed and could be read.
         rows: Number of rows of each page; None if unknown.

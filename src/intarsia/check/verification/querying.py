@@ -62,9 +62,6 @@ class OpenedEntry:
     """An open entry.
 
     Attributes:
-        entry: The entry.
-        index: The index with its parameters.
-        payload: Its payload.
         ways: The index, opened from its whole payload, and for probing in the file.
         num_rows: Number of rows in the file.
         rebuilt: The rebuilt index, if its payload differs.

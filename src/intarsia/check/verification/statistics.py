@@ -32,7 +32,6 @@ def are_comparable(chunk: CheckedChunk, nan_counts: object, findings: Findings) 
     """Return whether bounds of a chunk can be compared with its values; if not, add a finding.
 
     Args:
-        chunk: The chunk.
         nan_counts: The NaN counts of the structure; its bounds need them under the total order.
         findings: Of the structure with the bounds, and of its page if it is not about the whole chunk.
     """
@@ -61,7 +60,6 @@ def check_bounds(
         chunk: The chunk, whose bounds `are_comparable`.
         low: The lower bound.
         high: The upper bound.
-        findings: As for `are_comparable`.
 
     Returns:
         The bounds as keys; None for those that are missing or unreadable.
@@ -271,11 +269,9 @@ def _check_exactness(
     """Check that bounds are values, unless they are declared inexact.
 
     Args:
-        chunk: The chunk.
         bounds: The lower and the upper bound.
         keys: Their keys; None for those that are unknown.
         flags: Whether each of them is declared exact; None if the writer has not said.
-        findings: Of the statistics.
     """
     extremes, page, ordering = chunk.extremes, findings.page, chunk.ordering
     if extremes is None or ordering is None:

@@ -185,7 +185,6 @@ def reader_of(
     """Return a reader with threads of this process.
 
     Args:
-        open_file: Opens a file.
         at_once: Number of files to open concurrently.
         max_bytes: Files with larger payloads are left out; None for no limit.
     """

@@ -181,11 +181,8 @@ class GatheredKey(NamedTuple):
     """The kind, columns and parameters that the payloads of one structure have in common.
 
     Attributes:
-        kind: The kind of the index.
         kind_version: The version of the class that built the payload.
         name: The name in reports.
-        columns: The indexed columns.
-        granularity: The granularity of the payload.
         parameters: The fields of the index object, as JSON.
     """
 
@@ -252,10 +249,7 @@ class FileFacts:
     Attributes:
         stamp: The identity of the file from which the facts were read.
         family: Bytes that are equal for schemas in which a predicate has the same meaning.
-        num_rows: The number of rows.
-        num_row_groups: The number of row groups.
         footer_start: The offset of the footer in the file.
-        footer: The bytes of the footer.
         columns: The facts of each column, by the ordinal of its leaf.
         filters: The bits of the Bloom filter of each row group, by the ordinal of the leaf; only columns that
             have a filter in each row group.
@@ -291,7 +285,6 @@ def read_facts(file: ParquetInput, max_bytes: int | None = None) -> FileFacts | 
     """Read the facts that a lake index stores about an open file, and close the file.
 
     Args:
-        file: The file.
         max_bytes: The maximum number of bytes of payloads to read; None for no limit.
 
     Returns:

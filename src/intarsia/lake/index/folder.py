@@ -68,7 +68,6 @@ class LakeIndexFolder:
     Attributes:
         path: The folder; it need not exist.
         root: The root of the lake, to which the paths in segments are relative: an absolute path or a URL.
-        location: Where the folder is.
         users: The user IDs whose segments are read.
     """
 
@@ -250,7 +249,6 @@ class StoreIndexFolder(LakeIndexFolder):
     """The folder ``_intarsia`` in the root of a lake in an object store.
 
     Attributes:
-        store: The obstore store.
         listed: The segments that a listing of the lake found; None to list them when they are needed.
     """
 
@@ -365,7 +363,6 @@ def find_folders(
 
     Args:
         root: An absolute path or a URL.
-        files: Files below the root.
         listed: The segments that a listing of the root has just found in an object store; None to list them.
         any_suffices: Do not list segments in an object store if there is a folder in the cache.
     """
@@ -444,7 +441,6 @@ class CachedLake:
 
     Attributes:
         lake: The root of the lake, an absolute path or a URL; None if an older version of Intarsia wrote it.
-        folder: The folder of the lake index.
         is_copy: Whether it is a copy of one beside the data in an object store.
         num_bytes: Its size in bytes.
         modified: Time of its last change in seconds since 1970.

@@ -84,7 +84,6 @@ class LakeLocation:
 
         Args:
             names: The relative paths, ``string``.
-            folder: The folder.
 
         Returns:
             The ordinal of each, -1 if it is none of the files.
@@ -234,11 +233,7 @@ class KnownFiles:
         return metadata
 
     def have_directory(self, paths: Sequence[str]) -> Bools:
-        """Return whether each file is known, and has a directory of embedded indexes.
-
-        Args:
-            paths: The paths of the files.
-        """
+        """Return whether each file is known, and has a directory of embedded indexes."""
         found = np.zeros(len(self.segment_of), dtype=bool)
         for ordinal, one in enumerate(self.segments):
             here = np.flatnonzero(self.segment_of == ordinal)
@@ -258,10 +253,7 @@ class FamilyFiles:
     """The files of a table that are in one family.
 
     Attributes:
-        family: The family.
-        segment: Its segment.
         files: The ordinals of the files in the table.
-        within: Their positions in the family.
     """
 
     family: Family
@@ -274,7 +266,6 @@ class LakeIndex:
     """The segments that may contain files of a table.
 
     Attributes:
-        segments: The segments.
         ignored: Why others are ignored.
     """
 
@@ -356,7 +347,6 @@ class LakeIndex:
 
         Args:
             known: The known files of the table.
-            folder: The folder.
             max_stale: The part of the entries of a segment that may be stale.
 
         Returns:
@@ -398,9 +388,7 @@ class TableLakeIndex:
     """The lake index of one table.
 
     Args:
-        files: The files of the table.
         root: The folder or URL below which they were found, as in their paths; None to find a common one.
-        open_file: Opens a file.
         files_at_once: Number of files to open concurrently.
         segments: The segments beside the data in an object store, as listed with the files; None to list
             them.
@@ -534,7 +522,6 @@ class TableLakeIndex:
         """Build the lake index; see `intarsia.Table.build_lake_index`.
 
         Args:
-            location: As for `folder_at`.
             show: Called with the number of files that are done.
             wait: Whether to wait for files that were written in the last seconds.
             read: Reads the files; None for threads of this process.
@@ -552,8 +539,8 @@ class TableLakeIndex:
         if len(self._files) == 1 and not self._required_location.is_whole:
             path = self._files[0].path
             raise IndexBuildError(
-                f"{path}: a lake index chooses among the files of a folder, and this is a single file, whose "
-                "own indexes are read directly; pass its folder, or add indexes to it with attach",
+                "a lake index chooses among the files of a folder, and this is a single file, whose own "
+                "indexes are read directly; pass its folder, or add indexes to it with attach",
                 reason="single-file",
                 path=path,
             )

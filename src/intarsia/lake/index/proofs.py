@@ -176,9 +176,6 @@ def answer_files(
     """Answer questions for the files of a family in which all rows match.
 
     Args:
-        family: The family.
-        certain: The files in which all rows match.
-        questions: The questions.
         constant: Paths of columns that are not read from files, such as partition columns.
         names: The names of the columns in the files; None if they are those of the table.
 

@@ -56,7 +56,6 @@ class FileBounds(NamedTuple):
     """The bounds of one column in many files.
 
     Attributes:
-        bounds: A granule for each file.
         exact: Whether both bounds are values of the column.
     """
 
@@ -195,11 +194,8 @@ class Segment:
 
     Attributes:
         source: The bytes, which count what is read.
-        sections: The container.
         paths: The paths of its files, relative to the root of the lake, ``string``.
-        stamps: Their stamps.
         num_rows, num_row_groups: The number of rows and of row groups of each file.
-        families: The families.
         family_of: The ordinal of the family of each file.
     """
 
@@ -297,9 +293,7 @@ class Gathered:
 
     Attributes:
         name: The name in reports.
-        column: The column.
         files: The positions in the family of the files that it covers.
-        index: The opened structure.
     """
 
     name: str

@@ -33,8 +33,6 @@ def compare_operand(operand: Column, op: Op, literal: object, *, or_nan: bool = 
     """Compare an operand with a literal that its type may not represent.
 
     Args:
-        operand: The operand.
-        op: The operator.
         literal: A number, a `Fraction`, or a `Temporal`. Not NaN.
         or_nan: Whether NaN matches as well.
     """
@@ -53,9 +51,7 @@ def operand_among(operand: Column, literals: Sequence[object], *, negated: bool)
 def refuse_type(function: str, operand: Column, needs: str) -> NoReturn:
     """Raise the error for a function that the type of its operand does not have."""
     raise PredicateError(
-        f"{function} needs {needs}; {operand.name!r} is of type {operand.declared}",
-        reason="function-type",
-        column=operand.name,
+        f"{function} needs {needs}; {operand.name!r} is of type {operand.declared}", reason="function-type"
     )
 
 

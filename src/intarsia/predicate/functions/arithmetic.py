@@ -92,7 +92,6 @@ class ExactArithmetic(Function):
 
     Attributes:
         values: The decimal type to which the operand is cast.
-        constant: The decimal type of the number.
     """
 
     values: pa.DataType
@@ -248,7 +247,6 @@ def _exact(operator: str, number: Decimal, operand: Column) -> ExactArithmetic:
         raise PredicateError(
             f"{operand.name} {operator} {number} may have {total} digits; the limit is {_MAX_DIGITS}",
             reason="too-many-digits",
-            column=operand.name,
         )
     # all have the width of the result
     make = pa.decimal128 if total <= _MAX_NARROW_DIGITS else pa.decimal256

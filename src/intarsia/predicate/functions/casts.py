@@ -98,7 +98,6 @@ def cast(call: Call, operand: Column) -> Function | None:
         "with exact results, equal in all engines, are supported; compare the column with a literal of its "
         "own type",
         reason="unsupported-cast",
-        column=operand.name,
     )
 
 

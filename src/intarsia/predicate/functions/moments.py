@@ -182,8 +182,6 @@ def _invert_monotone(
     """Invert a function that never decreases.
 
     Args:
-        condition: The condition on the result.
-        operand: The operand.
         first: Returns the first moment whose result is a value or more, in nanoseconds of local time.
         after: Returns the first moment whose result is more than a value.
     """
@@ -234,7 +232,6 @@ def _check_moments(function: str, operand: Column) -> None:
                 f"{function} needs the local time of {operand.name!r}, and its time zone {type_.tz!r} is not "
                 "known; compare the column with timestamps",
                 reason="unknown-time-zone",
-                column=operand.name,
             ) from error
 
 

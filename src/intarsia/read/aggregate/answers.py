@@ -75,9 +75,7 @@ class Answer(NamedTuple):
     """Rows that indexes summarize, so that they need not be read.
 
     Attributes:
-        rows: The rows.
         summaries: Their summaries, with `summary_schema`.
-        steps: The rows that each index summarizes.
     """
 
     rows: RowSelection
@@ -89,11 +87,7 @@ class QueriedColumn(NamedTuple):
     """A column of a file to aggregate.
 
     Attributes:
-        file: The file.
-        embedded: The embedded indexes of the file.
-        leaf: The column.
         data_type: The comparison type of the result; null if only nulls are counted.
-        needs: The required parts of summaries.
         cost_bytes: A function that estimates the bytes of reading some rows.
     """
 
@@ -114,7 +108,6 @@ def answer(queried: QueriedColumn, candidates: RowSelection, certain: RowSelecti
     """Summarize certain rows from indexes.
 
     Args:
-        queried: The column to aggregate.
         candidates: The rows that might match, for the report.
         certain: The candidates that are proven to match.
     """
@@ -166,8 +159,6 @@ def confirmed(
     """Return the certain rows, except edge pages whose rows are known only from the page index.
 
     Args:
-        file: The file.
-        paths: The predicate's columns.
         candidates: The rows that might match.
         certain: The candidates that are proven to match.
     """
@@ -217,7 +208,6 @@ def summarize_bounds(
 
     Args:
         name: The name of the index in reports.
-        bounds: The bounds of each granule.
         exact: Whether both bounds of each granule are values of the column.
         data_type: The comparison type of the column in the file.
         needs: The required parts; not the sum.
@@ -248,7 +238,6 @@ def values_of_keys(ordering: ArrowOrdering, keys: Keys, valued: Bools) -> pa.Arr
 
     Args:
         ordering: The order of the keys.
-        keys: The keys.
         valued: Whether each key is a value; the others become null.
 
     Raises:

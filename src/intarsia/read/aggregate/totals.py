@@ -32,7 +32,6 @@ class FileAggregates:
     """The aggregates of the matching rows of one file.
 
     Attributes:
-        outcome: The outcome for the report.
         summaries: For each question rows of `intarsia.indexes.summaries.summary_schema`.
     """
 
@@ -87,8 +86,6 @@ class Totals:
         """Add the matching rows of a file.
 
         Args:
-            query: A query for all columns.
-            plan: The plan of the file.
             pieces: The matching rows, if they have been read.
         """
 
