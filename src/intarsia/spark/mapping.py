@@ -103,6 +103,8 @@ def _requested_scans(spark: SparkSession, plan: Any) -> Sequence[_RequestedScan]
         request = json.loads(text)
         if "paths" not in request:
             return json.dumps({"unknown": "list"})
+        if "logged_ms" in request:
+            return json.dumps({"unknown": "versions"})
         requests.append(request)
         return json.dumps({"reason": _DRAWN})
 
@@ -129,7 +131,8 @@ def _requested_scans(spark: SparkSession, plan: Any) -> Sequence[_RequestedScan]
 def _draw(scan: _RequestedScan, columns: Collection[str]) -> PageMap:
     """Plan a scan as the planner of enabled sessions does, and draw the plan."""
     request = scan.request
-    listing = RequestedFiles(request).plannable(SparkObjects(request, SparkStores()))
+    requested, objects = RequestedFiles(request), SparkObjects(request, SparkStores())
+    listing = requested.plannable(objects, requested.lake_indexes(objects))
     if not len(listing.files):
         why = listing.unplannable or "they are changed, or newer than two seconds"
         raise IntarsiaError(f"{scan.name}: no file can be planned: {why}", reason="nothing-planned")
