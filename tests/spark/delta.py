@@ -21,11 +21,11 @@ from intarsia import spark as ias
 from intarsia.spark.registering import DeltaLog
 from tests.lake.index.lakes import age
 from tests.spark import lakes
-from tests.spark.comparing import settings
+from tests.spark.comparing import rows_with_matches, settings
+from tests.spark.killing import Job, changes_of, check_kills, descendants
 from tests.spark.mapping import assert_files, assert_pages, check_map, matching_rows
 from tests.spark.random_queries import check_plans, check_predicates
 from tests.spark.skipping import SWITCH, scans
-from tests.spark.test_faults import descendants
 
 #: The settings of a session, apart from ``spark.jars`` and ``spark.sql.extensions``.
 SESSION = {
@@ -322,9 +322,10 @@ def check_commands(spark, commands):
     return named("enabled")
 
 
-def _contents(spark, folder):
-    frame = spark.read.format("delta").load(os.path.abspath(folder))
-    return Counter(map(str, frame.collect()))
+def _contents(spark, folder, version=None):
+    reader = spark.read.format("delta")
+    reader = reader if version is None else reader.option("versionAsOf", version)
+    return Counter(map(str, reader.load(os.path.abspath(folder)).collect()))
 
 
 def check_history(spark):
@@ -556,11 +557,14 @@ def check_versions_of_registered(spark):
 
 def _has_indexes(folder):
     """Return for each file whether readers that take its length from the log find the added indexes."""
-    actions = pa.table(deltalake.DeltaTable(folder).get_add_actions()).to_pylist()
-    files = [Path(folder, unquote(one["path"])).read_bytes()[: one["size_bytes"]] for one in actions]
+    files = [Path(folder, unquote(one["path"])).read_bytes()[: one["size_bytes"]] for one in _adds(folder)]
     footers = [pq.read_metadata(pa.BufferReader(file)) for file in files]
     assert all(footer.row_group(0).column(0).has_offset_index for footer in footers)
     return [b"intarsia" in (footer.metadata or {}) for footer in footers]
+
+
+def _adds(folder):
+    return pa.table(deltalake.DeltaTable(folder).get_add_actions()).to_pylist()
 
 
 def check_refused(spark):
@@ -631,6 +635,33 @@ def check_writers(spark):
     assert len(commits("busy")) == before + 3
     assert DeltaLog(spark, "busy").register(paths) > 0
     assert _contents(spark, "busy").total() == _contents(spark, "alone").total()
+
+
+def check_killed(spark, kills):
+    """A job that registers lengths is killed: versions have their rows, and lengths are those of files."""
+    source = "to-be-killed"
+    write(spark, source, partition_by=["bo"], enableDeletionVectors="true")
+    spark.sql(f"DELETE FROM {named(source)} WHERE u = 16000")
+    versions = [_contents(spark, source, version) for version in (0, 1)]
+
+    def prepare():
+        shutil.rmtree("killed", ignore_errors=True)
+        shutil.copytree(source, "killed")
+
+    def check():
+        for version, rows in enumerate(versions):
+            assert _contents(spark, "killed", version) == rows
+        assert _contents(spark, "killed") == versions[-1]
+        return _has_indexes("killed")
+
+    def check_done():
+        assert all(check())
+        sizes = {add["path"]: add["size_bytes"] for add in _adds("killed")}
+        assert sizes == {path: os.path.getsize(Path("killed", unquote(path))) for path in sizes}
+
+    indexes = "[ia.PageIndex(), ia.Bloom('u')]"
+    program = f"ias.index(spark, {named('killed')!r}, {indexes}, register=True, progress=False)"
+    check_kills(spark, Job(program, changes_of("killed"), prepare, check, check_done), kills)
 
 
 def check_jobs(spark):
@@ -727,3 +758,41 @@ def check_deleting(spark):
         ias.delete(spark, "of_deleting", rows["user"] == 5, progress=False)
     assert caught.value.reason == "column-predicate"
     assert ias.delete(spark, "of_deleting", "true", progress=False).rows_deleted == 309
+
+
+def check_random_deletions(spark, count):
+    """`ias.delete` by random predicates leaves the rows for which they are not true, and older versions."""
+    rng = random.Random("deletions")
+    for folder, properties in (
+        ("whole-files", {}),
+        ("vectors", {"enableDeletionVectors": "true"}),
+        ("names", {"enableDeletionVectors": "true", "columnMapping.mode": "name"}),
+    ):
+        names = [field.name for field in lakes.SCHEMA if field.name != "much"]
+        later = {"s": "text", "u": "v", "bo": "flag"} if folder == "names" else {}
+        columns = [f"{name} AS {later.get(name, name)}" for name in names]
+        table = write(spark, folder, *columns, partition_by=[later.get("bo", "bo")], **properties)
+        for name, before in later.items():
+            spark.sql(f"ALTER TABLE {table} RENAME COLUMN {before} TO {name}")
+        (attach if not later else _attach_mapped)(folder)
+        predicates = [lakes.predicate(rng) for _ in range(count * 4)]
+        with settings(spark, {SWITCH: "false"}):
+            everything = _contents(spark, folder)
+            matching = rows_with_matches(spark.table(table), predicates)
+        chosen = [
+            (predicate, Counter(rows))
+            for predicate, rows in zip(predicates, matching, strict=True)
+            if rows and len(rows) < everything.total()
+        ][:count]
+        assert len(chosen) > count / 2
+        for number, (predicate, rows) in enumerate(chosen):
+            copy = f"{folder}-{number}"
+            shutil.copytree(folder, copy)
+            for path in data_files(copy):
+                age(path)
+            report = ias.delete(spark, named(copy), predicate, progress=False)
+            with settings(spark, {SWITCH: "false"}):
+                assert _contents(spark, copy) == everything - rows, predicate
+                assert _contents(spark, copy, version=len(later)) == everything, predicate
+            assert report.rows_deleted == rows.total(), predicate
+            shutil.rmtree(copy)

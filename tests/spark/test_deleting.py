@@ -1,14 +1,9 @@
 """`ias.delete`: the rows that are left, the files that are not touched, and what it refuses."""
 
-import contextlib
 import json
 import os
 import random
 import shutil
-import signal
-import subprocess
-import sys
-import time
 import zlib
 from pathlib import Path
 
@@ -245,77 +240,3 @@ def test_what_is_refused(spark, tmp_path):
         with pytest.raises(UnsupportedFeatureError) as caught:
             delete(spark, lake, "id = 1")
         assert caught.value.reason == "ignored-files"
-
-
-#: Deletes rows in a session of its own.
-DRIVER = """
-import sys
-from intarsia import spark as ias
-from intarsia.spark.sessions import local_session
-spark = local_session(sys.argv[2])
-print("ready", flush=True)
-ias.delete(spark, sys.argv[1], "country = 'part-5' OR id % 100 = 0", progress=False)
-print("done", flush=True)
-"""
-
-
-def left(numbers):
-    return {number for number in numbers if number // 20_000 != 5 and number % 100}
-
-
-@pytest.mark.slow
-def test_killed_at_any_time(spark, tmp_path):
-    """Each file is the old or the new one, no row is lost or doubled, and the next run finishes."""
-    rng = random.Random(3)
-    source = small_lake(tmp_path / "source", parts=8, rows_of_part=20_000)
-    expected = {}
-    for path in source.rglob("*.parquet"):
-        numbers = set(pq.read_table(path, partitioning=None)["id"].to_pylist())
-        expected[path.name] = numbers, left(numbers)
-    begun = 0
-    for kill in range(examples(1, deep=30)):
-        lake = shutil.copytree(source, tmp_path / f"lake-{kill}")
-        times = {path: path.stat().st_mtime_ns for path in lake.rglob("*.parquet")}
-        driver = subprocess.Popen(
-            [sys.executable, "-c", DRIVER, lake, tmp_path / "session"],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            text=True,
-        )
-        assert driver.stdout.readline() == "ready\n"
-        wanted = rng.randrange(len(times))
-        while driver.poll() is None and number_of_changes(times) < wanted:
-            time.sleep(0.001)
-        time.sleep(rng.uniform(0, 0.05 if wanted else 1))
-        with contextlib.suppress(ProcessLookupError):  # it has finished
-            os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
-        driver.stdout.close()
-        found = {
-            path.name: pq.read_table(path, partitioning=None)["id"].to_pylist()
-            for path in lake.rglob("*.parquet")
-        }
-        for name, (old, new) in expected.items():
-            numbers = found.get(name, [])
-            assert len(set(numbers)) == len(numbers)
-            assert set(numbers) in (old, new), name
-            begun += set(numbers) == new
-        delete(spark, lake, "country = 'part-5' OR id % 100 = 0")
-        assert ids(spark, lake) == sorted(set().union(*(new for _, new in expected.values())))
-        assert not [path for path in lake.rglob(".*") if path.is_file()]
-        assert all(ia.verify(path, quick=True).ok for path in lake.rglob("*.parquet"))
-    assert begun
-
-
-def number_of_changes(times):
-    """Return how many of the files with these times were rewritten or removed."""
-
-    def has_changed(path, time):
-        try:
-            return path.stat().st_mtime_ns != time
-        except FileNotFoundError:
-            return True
-
-    return sum(has_changed(path, time) for path, time in times.items())

@@ -1,13 +1,5 @@
 """`ias.delete` in object stores: conditional puts, lost races, kills, and what is refused."""
 
-import json
-import os
-import random
-import signal
-import subprocess
-import sys
-import threading
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,7 +9,7 @@ from intarsia import spark as ias
 from intarsia.errors import FilesFailedError, UnsupportedFeatureError
 from tests.effort import examples
 from tests.object_stores.store_server import BUCKET, Fault
-from tests.spark.jars import jars_of
+from tests.spark.killing import Job, check_kills, requests_to
 from tests.spark.test_s3a import s3a_settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -182,18 +174,6 @@ def test_tables_of_formats_are_refused(spark, lake, files, key, name):
     assert {one: lake.content(one) for one in files} == files
 
 
-#: Runs a job in a session of its own.
-DRIVER = """
-import json, sys
-from pyspark.sql import SparkSession
-import intarsia as ia
-from intarsia import spark as ias
-builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-for key, value in json.loads(sys.argv[1]).items():
-    builder = builder.config(key, value)
-spark = builder.getOrCreate()
-"""
-
 JOBS = {
     "delete": f"ias.delete(spark, {LAKE!r}, {WHERE!r}, progress=False)",
     "index": f"ias.index(spark, {LAKE!r}, [ia.RowMap('id')], progress=False)",
@@ -201,57 +181,32 @@ JOBS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kill", range(examples(1, deep=30)))
-@pytest.mark.parametrize("job", JOBS)
-def test_killed_at_a_request(spark, lake, files, tmp_path, job, kill):
+@pytest.mark.parametrize("name", JOBS)
+def test_killed_at_requests(spark, lake, files, tmp_path, name):
     """Killed while an object is read or replaced: nothing is lost or doubled, and the next run finishes."""
-    jars = f"{jars_of('s3a-3.5')}/*"
-    settings = {
-        **s3a_settings(lake),
-        "spark.sql.warehouse.dir": str(tmp_path),
-        "spark.driver.extraClassPath": jars,
-    }
-    settings = {f"spark.hadoop.{key}" if key.startswith("fs.") else key: one for key, one in settings.items()}
-    rng = random.Random(f"{job} {kill}")
-    # the first replacement, and then any request for an object
-    method, number = ("PUT", 0) if kill == 0 else (rng.choice(["PUT", "PUT", "GET"]), rng.randrange(FILES))
-    struck, drivers = threading.Event(), []
+    old = {key: ids_of_bytes(data) for key, data in files.items()}
+    new = {key: [one for one in ids if one in LEFT] for key, ids in old.items()} if name == "delete" else old
+    kinds_of_job = {"distinct"} if name == "delete" else {"distinct", "row_map"}
 
-    def strike(struck=struck, drivers=drivers):
-        os.killpg(drivers[0].pid, signal.SIGKILL)
-        struck.set()
+    def prepare():
+        for key, data in files.items():
+            lake.put(key, data)
+        spark.catalog.refreshByPath(LAKE)
 
-    lake.faults = [
-        Fault(kind="call", method=method, key="*.parquet", times=number),
-        Fault(kind="call", method=method, key="*.parquet", action=strike),
-    ]
-    driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER + JOBS[job], json.dumps(settings)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    drivers.append(driver)
-    try:
-        assert struck.wait(200)
-    finally:
-        driver.kill()
-        driver.wait()
-    lake.faults = []
-    assert set(lake.list_keys()) == set(files)
-    for key, data in files.items():
-        found = ids_of(lake, key)
-        old = ids_of_bytes(data)
-        new = [one for one in old if one in LEFT]
-        assert found in ((old, new) if job == "delete" else (old,)), key
-    if method == "PUT":  # it has arrived, and takes effect
-        assert [key for key, data in files.items() if lake.content(key) != data]
-    spark.catalog.refreshByPath(LAKE)
-    if job == "delete":
-        delete(spark)
-        assert all_ids(lake) == left()
-    else:
-        report = ias.index(spark, LAKE, [ia.RowMap("id")], progress=False)
-        assert (report.files_indexed + report.files_unchanged, not report.failed) == (FILES, True)
-        assert ias.verify(spark, LAKE, progress=False).ok
+    def check():
+        assert set(lake.list_keys()) == set(files)
+        for key in files:
+            assert ids_of(lake, key) in (old[key], new[key]), key
+
+    def check_done():
+        assert {key: ids_of(lake, key) for key in files} == new
+        for key in files:
+            path = tmp_path / "object.parquet"
+            path.write_bytes(lake.content(key))
+            assert ia.verify(path, quick=True).ok
+            directory = ia.inspect(path).directory
+            kinds = {entry.kind for entry in directory.entries} if new[key] else kinds_of_job
+            assert kinds == kinds_of_job, key
+
+    job = Job(JOBS[name], requests_to(lake, "*.parquet"), prepare, check, check_done)
+    check_kills(spark, job, examples(2, deep=30))

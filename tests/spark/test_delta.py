@@ -3,6 +3,14 @@
 `make test` runs one test, which shows the main promises; `make test-spark-versions` runs all others.
 """
 
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import deltalake
+import pyarrow as pa
 import pytest
 
 from intarsia import spark as ias
@@ -92,6 +100,16 @@ def test_deleting(delta):
 
 
 @only_everything
+def test_random_deletions(delta):
+    check(delta, "check_random_deletions", examples(1, deep=100))
+
+
+@pytest.mark.slow
+def test_killed_while_lengths_are_registered(delta):
+    check(delta, "check_killed", examples(2, deep=30))
+
+
+@only_everything
 def test_faults(delta):
     check(delta, "check_faults")
 
@@ -126,3 +144,35 @@ def test_configured_sessions(tmp_path, version, order):
         check(session, "check_configured")
     finally:
         session.stop()
+
+
+@only_everything
+@pytest.mark.xdist_group("delta sessions 4.2")
+def test_the_command_registers_lengths(tmp_path):
+    """In the session of `spark-defaults.conf`."""
+    rows = pa.table({"id": range(1_000)})
+    deltalake.write_deltalake(tmp_path / "table", rows)
+    jars = ",".join(map(str, jars_of("delta-4.2").glob("*.jar")))
+    conf = {**SESSION, "spark.jars": jars, "spark.sql.extensions": EXTENSION}
+    folder = shutil.copytree(os.environ["SPARK_CONF_DIR"], tmp_path / "conf")
+    (folder / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in conf.items()))
+    arguments = ["--bloom", "id", "--page-index", "--spark", "local[1]", "--register", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "intarsia", "index", str(tmp_path / "table"), *arguments],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(spark_of("4.2")), *sys.path]),
+            "SPARK_CONF_DIR": str(folder),
+        },
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout)["files"]["registered"] == 1
+    table = deltalake.DeltaTable(tmp_path / "table")
+    (add,) = pa.table(table.get_add_actions()).to_pylist()
+    assert add["size_bytes"] == os.path.getsize(tmp_path / "table" / add["path"])
+    assert table.version() == 1
+    assert table.to_pyarrow_table().equals(rows)

@@ -1,4 +1,4 @@
-"""Killed processes and full disks: files are old or new, and the next run does the rest."""
+"""Full disks, and processes that die: files are old or new, and what was begun is begun again."""
 
 import contextlib
 import json
@@ -6,34 +6,17 @@ import os
 import resource
 import shutil
 import signal
-import time
-from pathlib import Path
 
 import pytest
 
 import intarsia as ia
 from intarsia import spark as ias
 from intarsia.errors import WriteError
+from tests.spark.killing import descendants
 from tests.spark.test_indexing import contents, write_lake
 from tests.spark.test_large_files import large  # noqa: F401  a fixture
 
 INDEXES = [ia.PageIndex(), ia.Distinct("s"), ia.ZoneMap("x")]
-
-
-def descendants(words):
-    """Return the processes below this one whose command line has some words."""
-    parents, lines = {}, {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with contextlib.suppress(OSError):
-                status = (entry / "stat").read_text().rpartition(")")[2].split()
-                parents[int(entry.name)] = int(status[1])
-                lines[int(entry.name)] = (entry / "cmdline").read_bytes().decode().replace("\0", " ")
-    found, size = {os.getpid()}, 0
-    while len(found) > size:
-        size = len(found)
-        found |= {pid for pid, parent in parents.items() if parent in found}
-    return [pid for pid in found if words in lines.get(pid, "")]
 
 
 @contextlib.contextmanager
@@ -48,7 +31,7 @@ def full_disk():
         yield
     finally:
         for pid in descendants("pyspark.daemon"):
-            resource.prlimit(pid, resource.RLIMIT_FSIZE, before[workers[0]])
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, next(iter(before.values())))
 
 
 def test_a_full_disk(spark, tmp_path):
@@ -77,42 +60,6 @@ def test_a_server_of_writes_that_is_killed_is_started_again(spark, tmp_path):
                 os.kill(pid, signal.SIGKILL)
     finally:
         ias.disable_writes(spark)
-
-
-DRIVER = """
-import sys
-import intarsia as ia
-from intarsia import spark as ias
-from intarsia.spark.sessions import local_session
-lake, folder = sys.argv[1:]
-spark = local_session(folder, threads=1)
-ias.index(spark, lake, [ia.PageIndex(), ia.Distinct("s"), ia.ZoneMap("x")], progress=False)
-"""
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_a_driver_that_is_killed(spark, driver_host, tmp_path):
-    """Killed as soon as the first file has changed; its JVM may still work during the next run."""
-    lake, alone = write_lake(tmp_path / "lake", files=40), write_lake(tmp_path / "alone", files=40)
-    ia.attach(alone, INDEXES)
-    before = contents(lake)
-    driver = driver_host()
-    driver.start(DRIVER, lake, tmp_path / "session")
-    sizes = {path: len(data) for path, data in before.items()}
-    deadline = time.monotonic() + 300
-    while not driver.is_ready() and time.monotonic() < deadline:
-        if any(os.path.getsize(path) != size for path, size in sizes.items()):
-            break
-        time.sleep(0.002)
-    assert not driver.is_ready()
-    driver.kill()
-    for path, data in before.items():
-        assert Path(path).read_bytes().startswith(data)
-        assert ia.verify(path, quick=True).ok
-    assert ias.index(spark, lake, INDEXES, progress=False).files_failed == 0
-    expected = {os.path.relpath(path, alone): data for path, data in contents(alone).items()}
-    assert {os.path.relpath(path, lake): data for path, data in contents(lake).items()} == expected
 
 
 RETRIED = """

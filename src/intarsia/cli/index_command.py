@@ -72,6 +72,7 @@ def index(
     only_new: bool = False,
     min_file_size: MinSize = None,
     older_than: Annotated[float | None, {"min": 0.0}] = None,
+    register: bool = False,
     storage_option: list[str] | None = None,
     json: bool = False,
 ) -> None:
@@ -88,6 +89,8 @@ def index(
         --only-new: With --spark, index only files that the lake index does not contain with indexes.
         --min-file-size SIZE: With --spark, leave out smaller files, such as 1MB.
         --older-than SECONDS: With --spark, leave out files that were written in the last seconds.
+        --register: With --spark, commit the new lengths of the files to the log of a Delta table, so that all
+            of its readers find page indexes and Bloom filters. These files cannot be detached.
 
     Examples:
         intarsia index flights.parquet --page-index
@@ -96,6 +99,7 @@ def index(
         intarsia index lake/ --add 'distinct(dest, granularity="row_group", max_values=500)' --add page_index
         intarsia index lake/ --bloom tailnum --lake-index cache
         intarsia index lake/ --bloom tailnum --spark
+        intarsia index sales.flights --page-index --bloom tailnum --spark --register
         intarsia index --list
         intarsia index 'lake/month=*/*.parquet' --distinct dest --json
     """
@@ -124,6 +128,7 @@ def index(
                 only="new" if only_new else "all",
                 min_file_size=min_file_size or 0,
                 older_than=older_than or 0,
+                register=register,
             )
         )
     else:

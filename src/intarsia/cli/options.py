@@ -87,7 +87,9 @@ _NEEDS = {
     "query": {"--seed": ("--sample", "--sample 1000"), "--order-by": ("--limit", "--limit 10")},
     "map": {"--order-by": ("--limit", "--limit 10")},
     "verify": {"--seed": ("--sample", "--sample 10")},
-    "index": dict.fromkeys(("--only-new", "--min-file-size", "--older-than"), ("--spark", "--spark")),
+    "index": dict.fromkeys(
+        ("--only-new", "--min-file-size", "--older-than", "--register"), ("--spark", "--spark")
+    ),
 }
 
 

@@ -83,7 +83,8 @@ class DeltaLog:
             )
         if not isinstance(table, str | os.PathLike) or snapshot_format(spark, table) != "delta":
             raise UnsupportedFeatureError(
-                f"{table!r} is not a Delta table, so lengths cannot be registered; pass the name of one",
+                f"{table!r} is not a Delta table in this session, so lengths cannot be registered; pass the "
+                "name of one, in a session with the extension of Delta",
                 reason="not-a-delta-table",
             )
         self._spark = spark
