@@ -31,9 +31,6 @@ _SWITCH: Final = "spark.intarsia.enabled"
 #: The reason with which the requests of the rule are refused, because their scans are only drawn.
 _DRAWN: Final = "drawn"
 
-#: The answer to a request that has only the number of its list of files: it is sent again with the files.
-_WITH_FILES: Final = json.dumps({"unknown": "list"})
-
 #: Maximum length of a condition in a picture, which can have thousands of keys.
 _MOST_CHARACTERS: Final = 1000
 
@@ -101,6 +98,13 @@ def _unplanned(spark: SparkSession, frame: DataFrame) -> Any:
         return execution
 
 
+def _missing(request: Mapping[str, Any]) -> str | None:
+    """Return what the JVM has to add to a request, which it then sends again; None if nothing is missing."""
+    if "paths" not in request:
+        return "list"
+    return "versions" if "logged_ms" in request else None
+
+
 def _requested_scans(spark: SparkSession, plan: Any) -> Sequence[_RequestedScan]:
     """Return the scans of an optimized plan for which the rule requests a plan of files.
 
@@ -111,8 +115,8 @@ def _requested_scans(spark: SparkSession, plan: Any) -> Sequence[_RequestedScan]
 
     def answer(text: str) -> str:
         request = json.loads(text)
-        if "paths" not in request:
-            return _WITH_FILES
+        if (missing := _missing(request)) is not None:
+            return json.dumps({"unknown": missing})
         requests.append(request)
         return json.dumps({"reason": _DRAWN})
 
@@ -146,8 +150,8 @@ def _scans_of_run(spark: SparkSession, frame: DataFrame) -> Sequence[_RequestedS
 
     def answer(text: str) -> str:
         request = json.loads(text)
-        if "paths" not in request:
-            return _WITH_FILES
+        if (missing := _missing(request)) is not None:
+            return json.dumps({"unknown": missing})
         folder = os.path.commonpath([os.path.dirname(path) for path in request["paths"]])
         while request["partition_columns"] and "=" in os.path.basename(folder):
             folder = os.path.dirname(folder)
@@ -166,7 +170,8 @@ def _scans_of_run(spark: SparkSession, frame: DataFrame) -> Sequence[_RequestedS
 def _draw(scan: _RequestedScan, columns: Collection[str]) -> PageMap:
     """Plan a scan as the planner of enabled sessions does, and draw the plan."""
     request = scan.request
-    listing = RequestedFiles(request).plannable(SparkObjects(request, SparkStores()))
+    requested, objects = RequestedFiles(request), SparkObjects(request, SparkStores())
+    listing = requested.plannable(objects, requested.lake_indexes(objects))
     if not len(listing.files):
         why = listing.unplannable or "they are changed, or newer than two seconds"
         raise IntarsiaError(f"{scan.name}: no file can be planned: {why}", reason="nothing-planned")
