@@ -31,6 +31,7 @@ class Request:
         query: The query string.
         start: The first byte of the requested range; None without a range.
         stop: The end of the requested range, exclusive.
+        user: The access key of S3 with which it is signed; empty without one.
         wave: The length of the longest chain of requests, up to this one, in which each began after the
             previous one ended.
     """
@@ -40,6 +41,7 @@ class Request:
     query: str
     start: int | None
     stop: int | None
+    user: str
     wave: int
 
     @property
@@ -62,6 +64,7 @@ class Fault:
         method: The method of the requests.
         key: A pattern for their keys.
         query: A text in their query strings.
+        user: The access key of S3 with which they are signed; empty for all.
         times: The number of requests; None for all.
         status: The status of refused requests, with the reason.
         code: The error code of refused requests, as the store writes it.
@@ -72,15 +75,16 @@ class Fault:
     method: str = "*"
     key: str = "*"
     query: str = ""
+    user: str = ""
     times: int | None = 1
     status: str = "503 Slow Down"
     code: str = "SlowDown"
     headers: tuple = ()
     action: Callable = lambda: None
 
-    def takes(self, method, key, query):
+    def takes(self, method, key, query, user):
         """Return whether a request gets this fault, and count it."""
-        if self.times == 0 or self.query not in query:
+        if self.times == 0 or self.query not in query or self.user not in ("", user):
             return False
         if not (fnmatch.fnmatch(method, self.method) and fnmatch.fnmatch(key, self.key)):
             return False
@@ -182,13 +186,14 @@ class StoreServer:
         key = environ["PATH_INFO"].removeprefix(f"/{self._bucket}").strip("/")
         query = environ.get("QUERY_STRING", "")
         start, stop = _range_of(environ.get("HTTP_RANGE"))
+        user = environ.get("HTTP_AUTHORIZATION", "").partition("Credential=")[2].partition("/")[0]
         with self._lock:
             recording = self._recording
             wave = recording.ended + 1
-            recording.requests.append(Request(method, key, query, start, stop, wave))
+            recording.requests.append(Request(method, key, query, start, stop, user, wave))
             recording.at_once += 1
             recording.most_at_once = max(recording.most_at_once, recording.at_once)
-            fault = next((one for one in self.faults if one.takes(method, key, query)), None)
+            fault = next((one for one in self.faults if one.takes(method, key, query, user)), None)
         try:
             time.sleep(self.latency_seconds)
             if fault is None:

@@ -42,9 +42,9 @@ def predicate(rng):
     return rng.choice([" AND ", " OR "]).join(found)
 
 
-def index(spark, folder):
+def index(spark, folder, lake_index="beside"):
     """Index a table."""
-    return ias.index(spark, f"s3a://bucket/{folder}", INDEXES, lake_index="beside", progress=False)
+    return ias.index(spark, f"s3a://bucket/{folder}", INDEXES, lake_index=lake_index, progress=False)
 
 
 def check_rows(spark, count):

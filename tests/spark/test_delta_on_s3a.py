@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.effort import examples
 from tests.object_stores.s3_server import S3Server
 from tests.spark.delta import EXTENSION, SESSION
+from tests.spark.delta_on_s3a import FILES
 from tests.spark.hosts import SparkHost
 from tests.spark.jars import jars_of, spark_of
 from tests.spark.test_s3a import SECRET, s3a_settings
@@ -71,21 +73,32 @@ def test_rows(session):
     session.run(f"{PROGRAM}check_rows(spark, {examples(20, deep=1_000)})")
 
 
-def test_requests(server, session):
-    """Excluded objects are not opened, and those of all partitions are listed together."""
+@pytest.mark.parametrize("lake_index", ["beside", None])
+def test_requests(server, session, lake_index):
+    """With a lake index, data is neither listed nor opened; without one, the end of each object is read."""
+    folder = f"counted-{lake_index}"
     session.run("from intarsia import spark as ias; ias.enable(spark)")
-    session.run(f"{PROGRAM}write(spark, 'counted', ['part'])\n{PROGRAM}index(spark, 'counted')")
-    query = (
-        "rows = spark.sql('SELECT * FROM delta.`s3a://bucket/counted` WHERE u = {}').collect()\nprint(rows)"
+    session.run(
+        f"from tests.spark import delta_on_s3a as checks\nchecks.write(spark, {folder!r}, ['part'])\n"
+        f"checks.index(spark, {folder!r}, {lake_index!r})"
     )
-    session.run(query.format(2322))  # finds the lake index
+    query = f"print(spark.sql('SELECT * FROM delta.`s3a://bucket/{folder}` WHERE u = {{}}').collect())"
+    if lake_index:
+        session.run(query.format(2322))  # downloads the lake index
     with server.recording() as found:
         assert "u=2321" in session.run(query.format(2321))
-    data = [one for one in found.requests if "/part=" in one.key]
-    assert len({one.key for one in data}) == 1
-    assert len(data) <= 8
-    listings = [one.query for one in found.requests if one.is_listing and "_delta_log" not in one.query]
-    assert len(listings) == 1  # when the query is planned
+    listed = [one.query for one in found.requests if one.is_listing and "_delta_log" not in one.query]
+    data = Counter(one.key for one in found.requests if "/part=" in one.key)
+    *excluded, read = sorted(data.values())
+    assert read <= 8
+    if lake_index:
+        assert not excluded
+        assert [query for query in listed if "_intarsia" not in query] == []
+        heads = [one for one in found.requests if one.method == "HEAD" and one.key in data]
+        assert len(heads) == 1  # of Spark's reader
+    else:
+        assert excluded == [1] * (FILES - 1)
+    assert len(listed) == (1 if lake_index else 2)  # the lake index, and the objects of all partitions
 
 
 def test_changed_objects(session):

@@ -84,9 +84,10 @@ def test_several_scans(enabled, lake):
 def test_what_cannot_be_drawn(enabled, lake):
     whole = enabled.read.parquet(lake)
     for frame in (enabled.range(3), whole, whole.where("rand() < 2")):
-        with pytest.raises(IntarsiaError) as caught:
-            ias.map(frame)
-        assert caught.value.reason == "nothing-planned"
+        for run in (False, True):
+            with pytest.raises(IntarsiaError) as caught:
+                ias.map(frame, run=run)
+            assert caught.value.reason == "nothing-planned"
 
 
 def test_new_files_are_read_as_a_whole(enabled, lake, tmp_path):
@@ -97,3 +98,28 @@ def test_new_files_are_read_as_a_whole(enabled, lake, tmp_path):
     assert "1 file that changed or are new" in found.result
     assert len(found.lake.state) == FILES - 1
     age(folder / "part-0.parquet")
+
+
+def test_keys_of_a_join_and_values_of_a_subquery(enabled, lake):
+    """The plan of a run has what Spark learns, and excludes no row of the result."""
+    whole = enabled.read.parquet(lake)
+    few = enabled.createDataFrame([(user_of(3, 77),), (user_of(5, 12),)], "key int")
+    joined = whole.join(few.hint("broadcast"), whole.user == few.key).where("id >= 0")
+    enabled.read.parquet(lake).createOrReplaceTempView("mapped")
+    limit = "SELECT min(id) + 20 FROM mapped WHERE amount < 5"
+    query = enabled.sql(f"SELECT id FROM mapped WHERE id < ({limit})")
+    for frame, truth in (
+        (joined, whole.where(f"user IN ({user_of(3, 77)}, {user_of(5, 12)})")),
+        (query, whole.where(f"id < {enabled.sql(limit).first()[0]}")),
+    ):
+        frame.collect()
+        before = ias.last_skips(enabled)
+        planned, found = ias.map(frame).facts, ias.map(frame, run=True).facts
+        assert before == ias.last_skips(enabled)
+        rows = matching_rows(enabled, truth)
+        assert rows
+        assert_files(found, rows)
+        assert_pages(found, rows)
+        assert found.num_read < planned.num_read
+        assert found.title == planned.title == "lake"
+    enabled.catalog.dropTempView("mapped")

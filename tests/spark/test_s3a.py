@@ -17,14 +17,14 @@ from tests.object_stores.s3_server import REGION, S3Server
 from tests.object_stores.store_server import BUCKET, Fault
 from tests.spark import lakes
 from tests.spark.random_queries import check_predicates
-from tests.spark.skipping import FILES, ROWS, code_of, compare, make_lake, rows_of_file, user_of
+from tests.spark.skipping import FILES, ROWS, SWITCH, code_of, compare, make_lake, rows_of_file, user_of
 from tests.spark.test_lake_index import attach
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 SECRET = "a secret that must not be seen"
 
-MANY = 200
+MANY = 1_000
 
 #: Names whose characters have a meaning in URLs.
 NAMES = ("a b", "100%", "%41", "1+1", "x=1", "ü", "a#b", "a&b")
@@ -252,18 +252,23 @@ def test_requests_without_a_lake_index(store, enabled, asked, lake):
 
 
 def test_requests_with_a_lake_index(store, enabled, asked, tmp_path, monkeypatch):
+    others, *needles = ("others", "c0", "c1")
+    data = {}
+    for code in (others, *needles):
+        path = tmp_path / f"{code}.parquet"
+        write(path, pa.table({"code": ["a", code, "z"]}), [ia.Distinct("code")])
+        data[code] = path.read_bytes()
+    codes = {MANY // 3: "c0", MANY // 2: "c1"}
     for ordinal in range(MANY):
-        path = tmp_path / f"{ordinal:04}.parquet"
-        write(path, pa.table({"code": [f"c{ordinal * 7919 % MANY}"] * 10}), [ia.Distinct("code")])
-        store.put(f"lake/{path.name}", path.read_bytes())
+        store.put(f"lake/{ordinal:04}.parquet", data[codes.get(ordinal, others)])
     with monkeypatch.context() as patch:
         for name, value in store.environment.items():
             patch.setenv(name, value)
         ia.open(f"s3://{BUCKET}/lake").build_lake_index("beside")
     frame = enabled.read.parquet(f"s3a://{BUCKET}/lake")
-    for ordinal in range(2):
+    for code in needles:
         with store.recording() as found:
-            assert len(frame.where(f"code = 'c{ordinal}'").collect()) == 10
+            assert len(frame.where(f"code = '{code}'").collect()) == 1
         (skip,) = ias.last_skips(enabled)
         assert skip.report["files"]["read"] == 1
         assert skip.report["requests"] <= 1  # the list of segments
@@ -392,6 +397,41 @@ def test_other_settings_do_not_get_the_plan_of_the_first(enabled, lake, asked, r
     assert compare(enabled, lambda: frame.where(condition)).files == 1
     asked.spoil = refuse
     assert compare(enabled, lambda: frame.where(condition), may_fail=True).files == FILES
+
+
+def test_users_of_one_server(store, enabled, lake, asked):
+    """Each user's requests have the user's own key, and a user without rights gets no plan of another."""
+    users = {name: enabled.newSession() for name in ("alice", "bob")}
+    for name, session in users.items():
+        # Hadoop itself gives the file system of one user to the next one, unless its cache is off
+        for key, value in {
+            **s3a_settings(store),
+            "fs.s3a.access.key": name,
+            "fs.s3a.impl.disable.cache": "true",
+            SWITCH: "true",
+        }.items():
+            session.conf.set(key, value)
+        ias.enable(session, planner=asked)
+
+    def rows_of(user, code):
+        return users[user].read.parquet(lake).where(f"code = '{code}'").collect()
+
+    for user in ("alice", "bob", "alice"):
+        for code in (code_of(3, 5), code_of(3, 6)):
+            with store.recording() as found:
+                assert len(rows_of(user, code)) == 1
+            assert {one.user for one in found.requests} == {user}
+            assert ias.last_skips(users[user])[0].report["files"]["read"] == 1
+    store.faults = [Fault(method="GET", key="lake/*", times=None, status="403 Forbidden", user="bob")]
+    for code in (code_of(3, 5), code_of(3, 7)):
+        with store.recording() as found, pytest.raises(Exception, match=r"403|Forbidden|Denied"):
+            rows_of("bob", code)
+        assert {one.user for one in found.requests} == {"bob"}
+    with store.recording() as found:
+        assert len(rows_of("alice", code_of(3, 5))) == 1
+    assert {one.user for one in found.requests} == {"alice"}
+    for session in users.values():
+        ias.disable(session)
 
 
 @pytest.mark.parametrize("fault", ["dead", "slow", "no answer", "another plan"])

@@ -46,7 +46,7 @@ final class FilePlans {
    * @param reply the planner's answer: {@code kept}, an array for each file to read with its ordinal, the bytes to
    *     read, and its row ranges, if not all rows; {@code unplanned}, the ordinals of files without a plan; {@code
    *     summary} and {@code indexes} for {@code explain()}; {@code is_sealed}, whether files never get other rows;
-   *     {@code statuses}, for each of {@code kept} its length and its time, unless they are those of the list
+   *     {@code statuses}, for each of {@code kept} its length, its time and its ETag, unless they are those of the list
    * @throws IllegalArgumentException if the answer does not describe these files
    */
   FilePlans(FileList files, Configuration settings, JsonNode reply, long planningNanos) {
@@ -79,7 +79,8 @@ final class FilePlans {
       }
       JsonNode status = reply.path("statuses").path(at);
       FileVersion planned = status.isArray()
-          ? new FileVersion(version.path(), status.required(0).longValue(), status.required(1).longValue(), null)
+          ? new FileVersion(
+              version.path(), status.required(0).longValue(), status.required(1).longValue(), status.path(2).textValue())
           : version;
       long bytes = entry.required(1).longValue();
       kept.put(entry.get(0).intValue(), new Kept(planned, rows, bytes));

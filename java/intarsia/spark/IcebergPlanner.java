@@ -280,6 +280,7 @@ final class IcebergPlanner {
       if (objects != null) {
         ArrayNode etags = known.putArray("etags");
         objects.forEach(object -> etags.add(object.etag()));
+        known.set("logged_sizes", sizes.deepCopy());
         sizes.removeAll();
         objects.forEach(object -> sizes.add(object.length()));
       }

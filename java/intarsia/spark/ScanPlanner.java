@@ -194,8 +194,8 @@ final class ScanPlanner {
       return null;
     }
     Configuration settings = settings(files, listed);
-    List<FileVersion> versions = Freshness.versions(listed, isDelta, settings);
-    FileLists.FileList list = list(files, listed, versions, directories);
+    List<FileVersion> versions = isDelta ? listed : Freshness.versions(listed, false, settings);
+    FileLists.FileList list = list(files, listed, versions, directories, settings != null);
     boolean hasFieldIds =
         isSet(SQLConf.get(), "spark.sql.parquet.fieldId.read.enabled") && hasFieldIds(files.dataSchema());
     ObjectNode request = request(condition, hasFieldIds);
@@ -206,6 +206,11 @@ final class ScanPlanner {
       addStores(request, listed, settings);
     }
     JsonNode reply = ask(request, list, record, started);
+    if (reply != null && reply.has("unknown")) { // no lake index has the objects of the log
+      versions = Freshness.versions(listed, true, settings);
+      list = list(files, listed, versions, directories, true);
+      reply = ask(request, list, record, started);
+    }
     if (reply == null) {
       return null;
     }
@@ -231,7 +236,8 @@ final class ScanPlanner {
   }
 
   /**
-   * Returns the planner's answer to a request; null if it has a reason why nothing is skipped, which is recorded.
+   * Returns the planner's answer to a request; null if it has a reason why nothing is skipped, which is recorded. It is
+   * {@code unknown} if the planner needs the ETags of objects whose versions are those of a log.
    *
    * @param list the files of the request
    * @param started when planning started, in nanoseconds
@@ -239,9 +245,10 @@ final class ScanPlanner {
   JsonNode ask(ObjectNode request, FileLists.FileList list, ObjectNode record, long started) throws IOException {
     request.put("list", list.name());
     JsonNode reply = ask(request);
-    if (reply.has("unknown")) {
-      list.columns().accept(request);
-      reply = ask(request);
+    if (reply.path("unknown").asText().equals("list")) {
+      ObjectNode withFiles = request.deepCopy(); // the request may be made again with another list
+      list.columns().accept(withFiles);
+      reply = ask(withFiles);
     }
     record.put("planning_ms", (System.nanoTime() - started) / 1e6);
     record.set("report", reply.path("report"));
@@ -306,7 +313,8 @@ final class ScanPlanner {
       HadoopFsRelation files,
       List<FileVersion> listed,
       List<FileVersion> versions,
-      Seq<PartitionDirectory> directories) {
+      Seq<PartitionDirectory> directories,
+      boolean hasObjects) {
     StructType partitionSchema = files.partitionSchema();
     ArrayNode partitions = JsonNodeFactory.instance.arrayNode();
     IntBuffer partitionOf = IntBuffer.allocate(listed.size());
@@ -324,6 +332,9 @@ final class ScanPlanner {
         names.add(field.name());
       }
       addFiles(request, versions, isDelta, partitions, partitionOf);
+      if (hasObjects) {
+        addObjects(request, files, listed, versions, isDelta);
+      }
     });
   }
 
@@ -335,17 +346,35 @@ final class ScanPlanner {
     ArrayNode sizes = request.putArray("sizes");
     ArrayNode times = request.putArray("times_ms");
     ArrayNode places = request.putArray("partition_of");
-    ArrayNode etags = JsonNodeFactory.instance.arrayNode();
     for (int place = 0; place < files.size(); place++) {
       FileVersion file = files.get(place);
       paths.add(file.path().toString());
       sizes.add(file.length());
       times.add(isSnapshot ? null : file.modified());
       places.add(partitionOf.get(place));
-      etags.add(file.etag());
     }
-    if (files.stream().anyMatch(FileVersion::isObject)) {
-      request.set("etags", etags);
+  }
+
+  /** Adds to a request what is known of objects: their ETags, or the times in the log of a table format. */
+  private static void addObjects(
+      ObjectNode request,
+      HadoopFsRelation files,
+      List<FileVersion> listed,
+      List<FileVersion> versions,
+      boolean isSnapshot) {
+    if (files.location().rootPaths().size() == 1) {
+      request.put("root", files.location().rootPaths().head().toString());
+    }
+    if (versions.stream().anyMatch(FileVersion::isObject)) {
+      ArrayNode etags = request.putArray("etags");
+      versions.forEach(object -> etags.add(object.etag()));
+    } else if (isSnapshot) {
+      ArrayNode times = request.putArray("logged_ms");
+      listed.forEach(object -> times.add(object.modified()));
+    }
+    if (isSnapshot) {
+      ArrayNode sizes = request.putArray("logged_sizes");
+      listed.forEach(object -> sizes.add(object.length()));
     }
   }
 

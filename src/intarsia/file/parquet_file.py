@@ -79,14 +79,19 @@ class ParquetInput:
     """
 
     def __init__(
-        self, source: ByteSource, metadata: FileMetadata | None = None, *, page_checksums: bool = True
+        self,
+        source: ByteSource,
+        metadata: FileMetadata | None = None,
+        *,
+        page_checksums: bool = True,
+        tail_bytes: int = REMOTE_TAIL_BYTES,
     ) -> None:
         self.source = CountedSource(source)
         self.page_checksums = page_checksums
         self.path = source.path
         try:
             with self.named_errors():
-                self.metadata = metadata or FileMetadata(self.path, read_raw_footer(self.source))
+                self.metadata = metadata or FileMetadata(self.path, read_raw_footer(self.source, tail_bytes))
                 self.footer: Footer = self.metadata.footer
             self.locations = self.metadata.locations
             self.column_index = self.metadata.column_index
@@ -311,8 +316,12 @@ class ParquetInput:
         part.keep_locations(own, locations, len(data), recorded)
 
 
-def read_raw_footer(source: CountedSource) -> RawFooter:
+def read_raw_footer(source: CountedSource, tail_bytes: int = REMOTE_TAIL_BYTES) -> RawFooter:
     """Read the footer of a file without parsing it; a small footer of a remote file takes one request.
+
+    Args:
+        source: The file.
+        tail_bytes: Number of bytes at the end of a remote file to read with the footer, and to keep.
 
     Raises:
         CorruptFileError: If it is not a Parquet file, or is truncated.
@@ -321,7 +330,7 @@ def read_raw_footer(source: CountedSource) -> RawFooter:
     size = source.size()
     if size < SMALLEST_FILE_BYTES:
         footer_start(b"", size)  # raises
-    tail_start = max(0, size - (REMOTE_TAIL_BYTES if source.coalesce_bytes else TRAILER_BYTES))
+    tail_start = max(0, size - (tail_bytes if source.coalesce_bytes else TRAILER_BYTES))
     if source.coalesce_bytes:
         source.keep([ByteRange(tail_start, size)])  # it may contain indexes, too
     tail = source.read(tail_start, size)

@@ -24,6 +24,7 @@ from intarsia.storage import (
     Stores,
     find_store,
 )
+from intarsia.tuning import REMOTE_TAIL_BYTES
 
 #: No file has more rows: Parquet counts them in 64 bits.
 _MAX_ROWS = (1 << 63) - 1
@@ -42,7 +43,6 @@ class RowsNotChosen:
     """All rows of a file but those that a scan was asked for; for such a scan they are deleted.
 
     Attributes:
-        chosen: The rows of the file that the scan was asked for.
         deletes: Rows of the file that the table has deleted.
     """
 
@@ -73,6 +73,7 @@ class DataFile:
             if unknown.
         deletes: Rows of the file that are deleted in the table; None if there are none.
         page_checksums: Whether pages that have a checksum are compared with it when they are read.
+        tail_bytes: Number of bytes at the end of an object that are read with its footer.
     """
 
     path: str
@@ -86,6 +87,7 @@ class DataFile:
     times_ns: tuple[int, int] | None = field(default=None, repr=False, compare=False)
     deletes: DeletedRows | None = field(default=None, repr=False, compare=False)
     page_checksums: bool = field(default=True, repr=False, compare=False)
+    tail_bytes: int = field(default=REMOTE_TAIL_BYTES, repr=False, compare=False)
 
     @property
     def is_remote(self) -> bool:
@@ -107,7 +109,7 @@ class DataFile:
 
     def input_of(self, source: ByteSource, metadata: FileMetadata | None = None) -> ParquetInput:
         """Return the open file, given its bytes and its metadata, if that is cached."""
-        return ParquetInput(source, metadata, page_checksums=self.page_checksums)
+        return ParquetInput(source, metadata, page_checksums=self.page_checksums, tail_bytes=self.tail_bytes)
 
     def deleted_rows(self) -> RowSelection:
         """Return the rows of the file that are deleted in the table."""
@@ -213,7 +215,6 @@ class FileResults(Generic[_Result]):
 
     Attributes:
         done: The result of each file on which it succeeded.
-        failed: The other files.
     """
 
     done: list[_Result]
@@ -269,6 +270,8 @@ class FileList(Sequence[DataFile]):
         times_ns: Modification and change times of local files, two for each; None if unknown.
         e_tags: The ETags of objects, ``string``; None if there are no objects, null for local files.
         complete: Completes a file, given its ordinal, with what is not in these columns; None if nothing is.
+        logged: Whether each file is an object that was not listed: its length and its time are those that the
+            log of a table format recorded, and its rows never change. None if all were listed.
 
     Example:
         >>> sizes, zeros = np.array([100, 200]), np.zeros(2, dtype=np.int64)
@@ -284,6 +287,7 @@ class FileList(Sequence[DataFile]):
     times_ns: npt.NDArray[np.int64] | None = None
     e_tags: pa.Array | None = None
     complete: Callable[[int, DataFile], DataFile] | None = field(default=None, repr=False)
+    logged: npt.NDArray[np.bool_] | None = field(default=None, repr=False)
     _made: dict[str, int] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:

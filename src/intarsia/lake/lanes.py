@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -191,45 +192,50 @@ class Lanes:
     def _first_chunk(self, leaf: Leaf) -> Any:
         return self._file.footer.chunk(0, leaf) if len(self._edges) > 1 else None
 
-    def _cells(self, leaf: Leaf, outlines: ChunkOutlines, counts: Int64s) -> tuple[Cells, Sequence[int]]:
-        """Return the pages of a column, and their number in each state."""
-        starts, offsets, sizes, num_pages, keys = [], [], [], [], []
-        is_read: list[bool] = []
+    def _pages(self, leaf: Leaf, outlines: ChunkOutlines, counts: Int64s) -> _Pages | None:
+        """Return the pages of a column; None if the file has no rows."""
+        parts: list[tuple[Any, ...]] = []
         for group in np.flatnonzero(np.diff(self._edges)).tolist():
             first, key = int(self._edges[group]), ChunkKey(group, leaf.ordinal)
             locations = self._file.locations(key) if group in self._located else None
             read = self._read.of(key)
             if locations is None:
-                starts.append(np.array([first]))
-                offsets.append(outlines.first_pages[group : group + 1])
-                sizes.append(outlines.stops[group : group + 1] - outlines.first_pages[group : group + 1])
-                num_pages.append(counts[group : group + 1])
-                keys.append((key, -1))
-                is_read.append(read is True or (read is not False and bool(read.any())))
+                here = slice(group, group + 1)
+                offsets = outlines.first_pages[here]
+                sizes = outlines.stops[here] - offsets
+                parts.append(([(key, -1)], [first], offsets, sizes, counts[here], [np.any(read)]))
                 continue
-            starts.append(locations.rows.starts + first)
-            offsets.append(locations.offsets)
-            sizes.append(locations.sizes_bytes)
-            num_pages.append(np.ones(len(locations), dtype=np.int64))
-            keys += [(key, page) for page in range(len(locations))]
-            is_read += [read] * len(locations) if isinstance(read, bool) else read.tolist()
-        if not starts:
-            return Cells([], [], [], [], [], None, [], [], []), [0] * len(self.states)
-        start, offset, size, pages = (np.concatenate(one) for one in (starts, offsets, sizes, num_pages))
-        stops = np.r_[start[1:], self._edges[-1:]]
-        state = self._states_of(leaf, start, stops, np.array(is_read))
-        if self._traced.reads is None:
-            self._plan(outlines, keys, offset, size, state == READ)
-        matches = self._traced.matches
-        hits = None if matches is None else matches.count_between(np.r_[start, stops[-1:]])
-        if hits is not None and self.least_bytes is not None and leaf.ordinal in self._shown:
-            self.least_bytes += int(size[hits > 0].sum()) + self._dictionary_bytes(outlines, keys, hits)
-        by_state = np.bincount(state, np.maximum(pages, 0), minlength=len(self.states)).astype(int).tolist()
-        groups = self._merged(start, state)
-        return self._described(leaf, keys, groups, start, state, offset, size, pages, hits), by_state
+            number = len(locations)
+            keys, starts = [(key, page) for page in range(number)], locations.rows.starts + first
+            one_each, is_read = np.ones(number, dtype=np.int64), np.broadcast_to(read, number)
+            parts.append((keys, starts, locations.offsets, locations.sizes_bytes, one_each, is_read))
+        if not parts:
+            return None
+        of_groups, *columns = zip(*parts, strict=True)
+        starts, *others = map(np.concatenate, columns)
+        return _Pages([*chain(*of_groups)], starts, np.r_[starts[1:], self._edges[-1:]], *others)
 
-    def _states_of(self, leaf: Leaf, starts: Int64s, stops: Int64s, is_read: Bools) -> Int64s:
-        traced = self._traced
+    def _cells(self, leaf: Leaf, outlines: ChunkOutlines, counts: Int64s) -> tuple[Cells, Sequence[int]]:
+        """Return the pages of a column, and their number in each state."""
+        pages = self._pages(leaf, outlines, counts)
+        if pages is None:
+            return Cells([], [], [], [], [], None, [], [], []), [0] * len(self.states)
+        state = self._states_of(leaf, pages)
+        if self._traced.reads is None:  # a plan reads these pages and their dictionary pages
+            chosen = state == READ
+            ranges = np.stack([pages.offsets[chosen], (pages.offsets + pages.sizes)[chosen]], axis=1)
+            self._planned += [ranges, pages.dictionaries(outlines, chosen)]
+        matches = self._traced.matches
+        hits = None if matches is None else matches.count_between(np.r_[pages.starts, pages.stops[-1:]])
+        if hits is not None and self.least_bytes is not None and leaf.ordinal in self._shown:
+            dictionaries = pages.dictionaries(outlines, hits > 0)
+            self.least_bytes += int(pages.sizes[hits > 0].sum() + np.diff(dictionaries).sum())
+        num_pages = np.maximum(pages.num_pages, 0)
+        by_state = np.bincount(state, num_pages, minlength=len(self.states)).astype(int).tolist()
+        return self._described(leaf, pages, state, hits), by_state
+
+    def _states_of(self, leaf: Leaf, pages: _Pages) -> Int64s:
+        traced, starts, stops = self._traced, pages.starts, pages.stops
         state = np.full(len(starts), UNNEEDED, dtype=np.int64)
         possible = traced.candidates.overlaps(starts, stops)
         if traced.answered or leaf.ordinal not in self._shown:  # nobody needs the values of proven rows
@@ -240,29 +246,8 @@ class Lanes:
         for ordinal, step in enumerate(self.steps):
             gone = step.before.overlaps(starts, stops) & ~step.after.overlaps(starts, stops)
             state[gone & ~possible] = SKIPPED + ordinal
-        state[is_read] = READ
+        state[pages.is_read] = READ
         return state
-
-    def _plan(
-        self,
-        outlines: ChunkOutlines,
-        keys: Sequence[tuple[ChunkKey, int]],
-        offset: Int64s,
-        size: Int64s,
-        is_read: Bools,
-    ) -> None:
-        """Add the pages of a column that are read, and their dictionary pages, to the ranges of the plan."""
-        groups = _groups_of(keys, is_read)
-        before = np.stack([outlines.starts[groups], outlines.first_pages[groups]], axis=1)
-        pages = np.stack([offset[is_read], (offset + size)[is_read]], axis=1)
-        self._planned += [pages, before[before[:, 1] > before[:, 0]]]
-
-    def _dictionary_bytes(
-        self, outlines: ChunkOutlines, keys: Sequence[tuple[ChunkKey, int]], hits: Int64s
-    ) -> int:
-        groups = _groups_of(keys, hits > 0)
-        before = (outlines.first_pages - outlines.starts)[groups]
-        return int(np.maximum(before, 0).sum())
 
     def _merged(self, starts: Int64s, state: Int64s) -> Int64s:
         """Return the first pages of the cells: each page, or neighbours if there are too many."""
@@ -277,33 +262,24 @@ class Lanes:
             cuts = np.flatnonzero(np.r_[True, places[1:] != places[:-1]])
         return cuts
 
-    def _described(
-        self,
-        leaf: Leaf,
-        keys: Sequence[tuple[ChunkKey, int]],
-        cuts: Int64s,
-        start: Int64s,
-        state: Int64s,
-        offset: Int64s,
-        size: Int64s,
-        pages: Int64s,
-        hits: Int64s | None,
-    ) -> Cells:
-        lasts = np.r_[cuts[1:], len(start)]
+    def _described(self, leaf: Leaf, pages: _Pages, state: Int64s, hits: Int64s | None) -> Cells:
+        cuts = self._merged(pages.starts, state)
+        lasts = np.r_[cuts[1:], len(state)]
         single = lasts - cuts == 1
         cell_state = np.minimum.reduceat(state, cuts)
         low: list[Any] = [None] * len(cuts)
         high, nulls = low.copy(), low.copy()
         for cell in self._with_bounds(cell_state, single):
-            low[cell], high[cell], nulls[cell] = self._bounds(leaf, *keys[int(cuts[cell])])
-        unknown = np.logical_or.reduceat(pages == UNKNOWN, cuts)
-        counted = np.add.reduceat(np.maximum(pages, 0), cuts)
+            low[cell], high[cell], nulls[cell] = self._bounds(leaf, *pages.keys[int(cuts[cell])])
+        unknown = np.logical_or.reduceat(pages.num_pages == UNKNOWN, cuts)
+        offsets = pages.offsets[cuts].tolist()
+        counted = np.add.reduceat(np.maximum(pages.num_pages, 0), cuts)
         return Cells(
-            start=start[cuts].tolist(),
+            start=pages.starts[cuts].tolist(),
             state=cell_state.tolist(),
             num_pages=[None if none else one for one, none in zip(counted.tolist(), unknown, strict=True)],
-            offset=[one if alone else None for one, alone in zip(offset[cuts].tolist(), single, strict=True)],
-            num_bytes=np.add.reduceat(size, cuts).tolist(),
+            offset=[one if alone else None for one, alone in zip(offsets, single, strict=True)],
+            num_bytes=np.add.reduceat(pages.sizes, cuts).tolist(),
             num_matches=None if hits is None else np.add.reduceat(hits, cuts).tolist(),
             low=low,
             high=high,
@@ -360,6 +336,26 @@ class Lanes:
         return found
 
 
+class _Pages(NamedTuple):
+    """The pages of a column in the order of their rows; a chunk whose pages are not located is one."""
+
+    keys: Sequence[tuple[ChunkKey, int]]
+    starts: Int64s
+    stops: Int64s
+    offsets: Int64s
+    sizes: Int64s
+    num_pages: Int64s
+    is_read: Bools
+
+    def dictionaries(self, outlines: ChunkOutlines, chosen: Bools) -> Int64s:
+        """Return the ranges of the dictionary pages that some of the pages need."""
+        groups = np.unique([self.keys[at][0].row_group for at in np.flatnonzero(chosen).tolist()]).astype(
+            np.int64
+        )
+        found = np.stack([outlines.starts[groups], outlines.first_pages[groups]], axis=1)
+        return found[found[:, 1] > found[:, 0]]
+
+
 class _ReadPages:
     """The pages that a query read, by the row groups of one of its files."""
 
@@ -380,11 +376,6 @@ class _ReadPages:
         if self._whole[key.leaf][key.row_group]:
             return True
         return self._parts.get(ChunkKey(key.row_group + self._first, key.leaf), False)
-
-
-def _groups_of(keys: Sequence[tuple[ChunkKey, int]], chosen: Bools) -> Int64s:
-    """Return the row groups of some pages."""
-    return np.unique([keys[at][0].row_group for at in np.flatnonzero(chosen).tolist()]).astype(np.int64)
 
 
 def joined_steps(steps: Sequence[PruneStep]) -> list[PruneStep]:

@@ -8,7 +8,8 @@ pruner excludes their row groups, pages and rows. Scans, aggregates, first rows,
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -26,7 +27,7 @@ from intarsia.lake.axes import AxisPlan, Members, axes, read_footers
 from intarsia.lake.index.of_table import FamilyFiles, KnownFiles
 from intarsia.lake.index.proofs import FamilyProofs, FileAnswers, answer_files
 from intarsia.lake.planning import Binder, PlannedPart
-from intarsia.lake.snapshot import Snapshot
+from intarsia.lake.snapshot import Snapshot, Tail
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Bound, Path, Predicate
 from intarsia.read.aggregate.result import Question
@@ -256,13 +257,24 @@ class Planner:
         footers = read_footers(
             self._snapshot, files, self._table.files_at_once, makes_requests=makes_requests
         )
+        waiting: dict[tuple[str, Hashable], Tail] = {}
         with contextlib.suppress(ObjectStoreError), contextlib.closing(footers):  # raised when they are read
             for members in axes(footers):
-                yield from self._axis(members, reads=reads)
+                yield from self._axis(members, waiting, reads=reads)
         self._table.cache.drop_tails()
+        for (path, identity), tail in waiting.items():
+            self._table.cache.put_tail(path, identity, tail)
 
-    def _axis(self, members: Members, *, reads: bool) -> Iterator[AxisPlan]:
-        """Plan an axis, without the files that have no rows, are damaged or were replaced."""
+    def _axis(
+        self, members: Members, waiting: dict[tuple[str, Hashable], Tail], *, reads: bool
+    ) -> Iterator[AxisPlan]:
+        """Plan an axis, without the files that have no rows, are damaged or were replaced.
+
+        Args:
+            members: The files.
+            waiting: Gets the ends of the objects that are planned by themselves, when they are opened.
+            reads: See `planned`.
+        """
         cache = self._table.cache
         members = {ordinal: one for ordinal, one in members.items() if one.metadata.footer.num_rows}
         remote = {ordinal: one for ordinal, one in members.items() if one.is_remote}
@@ -296,6 +308,11 @@ class Planner:
             except PredicateError:  # opening the files raises it
                 return
             else:
+                is_alone = planned.is_left & ~planned.is_planned if reads and tails else ()
+                for ordinal, one in itertools.compress(members.items(), is_alone):
+                    tail = tails.get(ordinal)
+                    if tail is not None:
+                        waiting[one.metadata.path, one.identity] = tail
                 yield planned
                 return
 

@@ -24,7 +24,6 @@ from intarsia.lake.index.of_table import KnownFiles, TableLakeIndex
 from intarsia.storage import ByteRange, ByteSource, CountedSource, QueryReads, identity_of
 from intarsia.storage.memory_cache import MAX_CACHE_BYTES, MemoryCache
 from intarsia.storage.running_query import Deadline, applied
-from intarsia.tuning import REMOTE_TAIL_BYTES
 
 #: The ends of objects take at most this part of a cache.
 _TAIL_PART = 8
@@ -90,7 +89,7 @@ class TableCache(MemoryCache):
 
     # --- the ends of objects -----------------------------------------------------------------------
 
-    def keep_tail(self, source: CountedSource, footer_start: int) -> None:
+    def keep_tail(self, source: CountedSource, footer_start: int, tail_bytes: int) -> None:
         """Keep the end of an object if it has been read, until the query that reads its footer is planned.
 
         The ends contain Bloom filters of many objects, and all of a small object. A query that opens a table
@@ -99,18 +98,22 @@ class TableCache(MemoryCache):
         Args:
             source: The object; nothing is kept of a local file, or if changes cannot be detected.
             footer_start: The offset of its footer.
+            tail_bytes: The number of bytes that are read with the footer.
         """
-        start = max(0, source.size() - REMOTE_TAIL_BYTES)
+        start = max(0, source.size() - tail_bytes)
         if not source.coalesce_bytes or source.identity is None or start >= footer_start:
             return
         if source.missing([ByteRange(start, footer_start)]):  # the footer was cached
             return
         num_bytes = footer_start - start
         if self.bytes_of(_TAIL) + num_bytes <= self._max_tail_bytes:
-            tail = Tail(start, source.read(start, footer_start))
-            self.put(_TAIL, source.path, source.identity, tail, num_bytes)
+            self.put_tail(source.path, source.identity, Tail(start, source.read(start, footer_start)))
 
-    def take_tail(self, path: str, identity: Hashable) -> Tail | None:
+    def put_tail(self, path: str, identity: Hashable, tail: Tail) -> None:
+        """Keep the end of an object until it is opened."""
+        self.put(_TAIL, path, identity, tail, len(tail.data))
+
+    def take_tail(self, path: str, identity: Hashable | None) -> Tail | None:
         """Remove the end of an object; return None if there is none, or if the object has changed."""
         found: Tail | None = self.take(_TAIL, path, identity)
         return found
@@ -152,6 +155,7 @@ class Snapshot:
         self.reads = reads
         # the identities of the files that were read or compared in this run
         self._identities: dict[str, Hashable] = {} if of is None else of._identities
+        self._forgotten: set[str] = set() if of is None else of._forgotten
 
     # --- the run -----------------------------------------------------------------------------------
 
@@ -194,7 +198,15 @@ class Snapshot:
         A local file costs a stat. An object costs one request in each run: for its footer, or if that is
         cached, to check whether the object has changed.
         """
-        file = self._read(entry, entry.input_of)
+
+        def read(source: ByteSource, known: FileMetadata | None) -> ParquetInput:
+            file = entry.input_of(source, known)
+            tail = None if known is None else self._cache.take_tail(entry.path, source.identity)
+            if tail is not None:
+                file.source.keep_known({ByteRange(tail.start, tail.start + len(tail.data)): tail.data})
+            return file
+
+        file = self._read(entry, read)
         self.remember(entry, file)
         return file
 
@@ -257,9 +269,9 @@ class Snapshot:
     def _footer(self, entry: DataFile, source: ByteSource, known: FileMetadata | None) -> FileMetadata:
         """Return the parsed footer of a file, and cache it with the end of an object."""
         counted = CountedSource(source)
-        found = known or FileMetadata(entry.path, read_raw_footer(counted))
+        found = known or FileMetadata(entry.path, read_raw_footer(counted, entry.tail_bytes))
         _ = found.footer
-        self._cache.keep_tail(counted, found.footer_start)
+        self._cache.keep_tail(counted, found.footer_start, entry.tail_bytes)
         self._cache.put_metadata(entry.path, source.identity, found)
         return found
 
@@ -279,10 +291,13 @@ class Snapshot:
         """Compare files with the caches again when they are opened, because they may have been replaced."""
         for path in paths:
             self._identities.pop(path, None)
+            self._forgotten.add(path)
 
     def _read(self, entry: DataFile, read: Callable[[ByteSource, FileMetadata | None], _Result]) -> _Result:
         """Read a file with its cached metadata; if it was replaced after it was listed, read the new file."""
         identity = self._identities.get(entry.path)
+        if identity is None and entry.path not in self._forgotten:
+            identity = self._lake_index.logged_identity(entry)
         if identity is not None:  # it may have been replaced since it was listed
             source = entry.as_opened(identity).open()
         else:

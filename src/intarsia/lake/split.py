@@ -36,8 +36,6 @@ class SplitQuery:
         identity: The file's identity when it was planned; see `Split`.
         predicate: The rows to select; None for all.
         view: The schema to bind the predicate to: the table's names, this file's types.
-        columns: The columns of the result.
-        schema: The schema of the result.
         constants: Columns with one value for all rows of the file, by their paths in the file.
         names: The names of the columns in the file; None if they are those of the table.
         deleted: Rows of the file that the table does not have.

@@ -59,6 +59,7 @@ class TableFiles:
         query_timeout_seconds: The time after which a query ends with an error; None for no limit.
         page_checksums: Whether pages that have a checksum are compared with it when they are read.
         on_report: Called with each query that has ended, but not by copies in other processes.
+        has_all: Whether these are all files below the root.
 
     Raises:
         FileNotFoundError: If the list is empty, and there is no definition.
@@ -78,8 +79,10 @@ class TableFiles:
         query_timeout_seconds: float | None = None,
         page_checksums: bool = True,
         on_report: OnReport | None = None,
+        has_all: bool = True,
     ) -> None:
         self.on_report = on_report
+        self._has_all = has_all
         self.query_timeout_seconds = query_timeout_seconds
         if not page_checksums:
             files = [replace(one, page_checksums=False) for one in files]
@@ -117,6 +120,7 @@ class TableFiles:
             self.files_at_once if self.has_objects else 1,
             segments=self._segments,
             is_part=self._is_part,
+            has_all=self._has_all,
         )
 
     def part(self: _Files, ordinals: Sequence[int], files: Sequence[DataFile] | None = None) -> _Files:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -89,14 +90,7 @@ class ReadCounts:
     planned_bytes: int = 0
 
     def __add__(self, other: ReadCounts) -> ReadCounts:
-        return ReadCounts(
-            self.row_groups + other.row_groups,
-            self.dictionary_pages + other.dictionary_pages,
-            self.rows_candidate + other.rows_candidate,
-            self.rows_matched + other.rows_matched,
-            self.index_bytes + other.index_bytes,
-            self.planned_bytes + other.planned_bytes,
-        )
+        return ReadCounts(*map(operator.add, vars(self).values(), vars(other).values()))
 
 
 @dataclass
@@ -181,8 +175,6 @@ class PagesRead:
         """Add some pages of a chunk.
 
         Args:
-            key: The chunk.
-            num_pages: The number of its pages.
             ordinals: The ordinals of the pages that are read.
         """
         with self._lock:
@@ -227,9 +219,6 @@ class PageStates:
     excluded: nothing is read for a report.
 
     Args:
-        file: The file.
-        leaves: The leaves.
-        pages: The pages that were read.
         among: The row groups that count, one boolean per row group; None for all.
     """
 

@@ -12,7 +12,7 @@ from intarsia.arrow.comparison import comparison_array, comparison_type, true_po
 from intarsia.arrow.conforming import conform, rename_fields
 from intarsia.arrow.nested import field_type, field_values
 from intarsia.arrow.owned_rows import filter_values, own_rows
-from intarsia.errors import UnsupportedFeatureError
+from intarsia.errors import PredicateError, UnsupportedFeatureError
 from intarsia.file.decode import RowTaker
 from intarsia.predicate import Bound, Path, evaluate
 from intarsia.read.file_query import FileQuery, leaves_under
@@ -128,8 +128,11 @@ class RowReader:
                 columns[path] = query.constant_column(path, rows)
             elif path in values:
                 columns[path] = self._as_compared(path, values[path])
-        with query.file.named_errors():  # a function has no result for a value
+        try:
             return evaluate(condition, columns, rows.num_rows)
+        except PredicateError as error:  # a function has no result for a value
+            error.at(query.file.path)
+            raise
 
     def _output(self, found: _Found) -> pa.Table:
         """Read the other columns of the rows that match."""

@@ -38,7 +38,6 @@ class FileOutcome:
     """The outcome of a query of one file.
 
     Attributes:
-        plan: The plan of the query.
         counts: The counts of the reads after planning, and of the matching rows.
         answered: The rows that were summarized by indexes instead of read.
         rows_estimated: The estimated number of matching rows; None if no index of the file gives an estimate.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from intarsia.errors import IntarsiaWarning, UnsupportedFeatureError
@@ -71,10 +72,8 @@ def enable(
     shared = _shared_planner(spark, loader)
     loader.set_planner(shared, round(timeout_seconds * 1000), planner)
     skipping = loader.new_skipping(shared)
-    rule = loader.new(SKIP_RULE, skipping)
-    set_rules(spark, [*rules_of(spark), rule])
     add_strategy(spark, loader)
-    _set_runtime_rule(spark, loader, loader.new("intarsia.spark.JoinKeyRule", skipping))
+    _set_own_rules(spark, loader, skipping)
     offer_procedures(spark)
 
 
@@ -120,14 +119,36 @@ def disable(spark: SparkSession) -> None:
     if own:
         loader = RuleLoader(spark)
         _shared_planner(spark, loader).set(None, 0)
-        set_rules(spark, [rule for rule in rules_of(spark) if not is_own(rule)])
-        _set_runtime_rule(spark, loader, None)
+        _set_own_rules(spark, loader, None)
 
 
-def _set_runtime_rule(spark: SparkSession, loader: RuleLoader, rule: Any | None) -> None:
-    """Set the rule of adaptive execution, or remove it."""
+@contextmanager
+def planning_with(spark: SparkSession, planner: Callable[[str], str]) -> Iterator[None]:
+    """Let a planner answer the requests of the session within the block; then they are answered as before.
+
+    Args:
+        spark: A classic session of a known version.
+        planner: Answers the requests of the optimizer.
+    """
+    loader = RuleLoader(spark)
+    before = [rule.skipping() for rule in rules_of(spark) if is_own(rule)]
+    shared = loader.new_planner()
+    loader.set_planner(shared, 0, planner)
+    add_strategy(spark, loader)
+    _set_own_rules(spark, loader, loader.new_skipping(shared))
+    try:
+        yield
+    finally:
+        _set_own_rules(spark, loader, before[0] if before else None)
+
+
+def _set_own_rules(spark: SparkSession, loader: RuleLoader, skipping: Any | None) -> None:
+    """Replace the rules of the optimizer and of adaptive execution; None removes them."""
+    others = [rule for rule in rules_of(spark) if not is_own(rule)]
+    set_rules(spark, others if skipping is None else [*others, loader.new(SKIP_RULE, skipping)])
+    at_run_time = None if skipping is None else loader.new("intarsia.spark.JoinKeyRule", skipping)
     holder = spark._jsparkSession.sessionState().adaptiveRulesHolder()
-    loader.call("intarsia.spark.RuntimeRules", "set", holder, rule)
+    loader.call("intarsia.spark.RuntimeRules", "set", holder, at_run_time)
 
 
 def _shared_planner(spark: SparkSession, loader: RuleLoader) -> Any:

@@ -14,11 +14,12 @@ from intarsia.lake.page_map import page_map
 from intarsia.lake.table_files import TableFiles
 from intarsia.picture import PageMap
 from intarsia.read.trace import QueryTrace
+from intarsia.spark.enabling import planning_with
 from intarsia.spark.planning import FilePlanner
 from intarsia.spark.requested_files import RequestedFiles
 from intarsia.spark.rules import SKIP_RULE, RuleLoader, refuse_unplannable, scala_items, skips_of
 from intarsia.spark.sessions import changed_setting
-from intarsia.spark.skipping import binder_of
+from intarsia.spark.skipping import SkippingPlanner, binder_of
 from intarsia.spark.spark_stores import SparkObjects, SparkStores
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ _SWITCH: Final = "spark.intarsia.enabled"
 #: The reason with which the requests of the rule are refused, because their scans are only drawn.
 _DRAWN: Final = "drawn"
 
+#: Maximum length of a condition in a picture, which can have thousands of keys.
+_MOST_CHARACTERS: Final = 1000
+
 
 @dataclass(frozen=True)
 class _RequestedScan:
@@ -38,7 +42,7 @@ class _RequestedScan:
     Attributes:
         request: The request of ``ScanPlanner.java``.
         name: The path of the relation, or the name of the table.
-        condition: The condition in Spark SQL.
+        condition: The condition in SQL.
     """
 
     request: Mapping[str, Any]
@@ -46,17 +50,19 @@ class _RequestedScan:
     condition: str
 
 
-def map(frame: DataFrame, scan: int | None = None) -> PageMap:
+def map(frame: DataFrame, scan: int | None = None, *, run: bool = False) -> PageMap:
     """Return a picture of the files, row groups and pages that a scan of an enabled session reads.
 
-    Nothing is run: the picture is of the plan, made from metadata as `intarsia.spark.enable` makes it,
-    whether the session is enabled or not.
-    Conditions that Spark learns while it runs, such as keys of a join or the value of a subquery, exclude
-    more.
+    The picture is of the plan, made from metadata as `intarsia.spark.enable` makes it, whether the session is
+    enabled or not. Nothing is run, so keys of joins and values of subqueries, which Spark learns while it
+    runs, exclude more; with ``run=True``, the picture has them.
 
     Args:
         frame: A DataFrame of a classic session, with a condition on Parquet files.
         scan: The ordinal of the scan, among those with a condition; None for the one with the most bytes.
+            With ``run=True``, scans are in the order in which Spark planned them, and a scan that it planned
+            again with keys or values is another one.
+        run: Whether to run the query, without its rows, and to draw the scans that Spark planned meanwhile.
 
     Raises:
         IntarsiaError: If the session is a Connect client, or no scan of the frame can be planned; the message
@@ -72,12 +78,13 @@ def map(frame: DataFrame, scan: int | None = None) -> PageMap:
     spark = frame.sparkSession
     refuse_unplannable(spark)
     execution = _unplanned(spark, frame)
-    scans = _requested_scans(spark, execution.optimizedPlan())
+    scans = _scans_of_run(spark, frame) if run else _requested_scans(spark, execution.optimizedPlan())
     if scan is not None:
         if not 0 <= scan < len(scans):
             raise IndexError(f"scan is {scan}, but the DataFrame has {count(len(scans), 'planned scan')}")
         scans = [scans[scan]]
-    largest = max(scans, key=lambda one: sum(one.request["sizes"]))
+    # the last one of a relation has the most conditions
+    largest = max(reversed(scans), key=lambda one: sum(one.request["sizes"]))
     leaves = scala_items(execution.sparkPlan().collectLeaves())
     columns = {column.name() for leaf in leaves for column in scala_items(leaf.output())}
     return _draw(largest, columns)
@@ -91,6 +98,13 @@ def _unplanned(spark: SparkSession, frame: DataFrame) -> Any:
         return execution
 
 
+def _missing(request: Mapping[str, Any]) -> str | None:
+    """Return what the JVM has to add to a request, which it then sends again; None if nothing is missing."""
+    if "paths" not in request:
+        return "list"
+    return "versions" if "logged_ms" in request else None
+
+
 def _requested_scans(spark: SparkSession, plan: Any) -> Sequence[_RequestedScan]:
     """Return the scans of an optimized plan for which the rule requests a plan of files.
 
@@ -101,8 +115,8 @@ def _requested_scans(spark: SparkSession, plan: Any) -> Sequence[_RequestedScan]
 
     def answer(text: str) -> str:
         request = json.loads(text)
-        if "paths" not in request:
-            return json.dumps({"unknown": "list"})
+        if (missing := _missing(request)) is not None:
+            return json.dumps({"unknown": missing})
         requests.append(request)
         return json.dumps({"reason": _DRAWN})
 
@@ -126,10 +140,38 @@ def _requested_scans(spark: SparkSession, plan: Any) -> Sequence[_RequestedScan]
     ]
 
 
+def _scans_of_run(spark: SparkSession, frame: DataFrame) -> Sequence[_RequestedScan]:
+    """Run a frame, and return the scans for which the rules of an enabled session request a plan of files.
+
+    Raises:
+        IntarsiaError: If there are none.
+    """
+    planner, scans = SkippingPlanner(), []
+
+    def answer(text: str) -> str:
+        request = json.loads(text)
+        if (missing := _missing(request)) is not None:
+            return json.dumps({"unknown": missing})
+        folder = os.path.commonpath([os.path.dirname(path) for path in request["paths"]])
+        while request["partition_columns"] and "=" in os.path.basename(folder):
+            folder = os.path.dirname(folder)
+        condition = str(binder_of(request).predicate)
+        scans.append(_RequestedScan(request, folder, condition[:_MOST_CHARACTERS]))
+        return planner.answer(text)
+
+    with changed_setting(spark, _SWITCH, "true"), planning_with(spark, answer):
+        frame.select("*").write.format("noop").mode("overwrite").save()
+    if not scans:
+        why = "no scan has a condition on Parquet files that an index can evaluate"
+        raise IntarsiaError(f"no scan of the DataFrame can be drawn: {why}", reason="nothing-planned")
+    return scans
+
+
 def _draw(scan: _RequestedScan, columns: Collection[str]) -> PageMap:
     """Plan a scan as the planner of enabled sessions does, and draw the plan."""
     request = scan.request
-    listing = RequestedFiles(request).plannable(SparkObjects(request, SparkStores()))
+    requested, objects = RequestedFiles(request), SparkObjects(request, SparkStores())
+    listing = requested.plannable(objects, requested.lake_indexes(objects))
     if not len(listing.files):
         why = listing.unplannable or "they are changed, or newer than two seconds"
         raise IntarsiaError(f"{scan.name}: no file can be planned: {why}", reason="nothing-planned")

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
 
-from intarsia.errors import IntarsiaError, ObjectStoreError
+from intarsia.errors import IntarsiaError, ObjectStoreError, ReplacedWhileReadError
 from intarsia.file import Ignored, ParquetInput
 from intarsia.file.trust import Claim
 from intarsia.format.footer import chunk_range
@@ -43,7 +43,7 @@ class RemainingFile:
 
     Attributes:
         ordinal: Its ordinal in the table.
-        file: The file.
+        file: The file, with the identity with which it was planned if it is an object.
         rows: The rows that might match; None if the file was not planned, or if all might. Whole row groups
             if the file's page index is not trusted.
         num_bytes: The estimated number of bytes of these rows; for a file that was not planned, its size.
@@ -110,11 +110,19 @@ class FilePlanner:
             snapshot: What is known about its files, which have not changed since; None to compare them with
                 the lake index.
         """
+        found = self.planned_at_most(len(table.files), table, snapshot)
+        assert found is not None
+        return found
+
+    def planned_at_most(
+        self, most: int, table: TableFiles, snapshot: Snapshot | None = None
+    ) -> list[RemainingFile] | None:
+        """Return the result of `planned`; None if more files would have to be opened than ``most``."""
         reads = QueryReads()
         self.failure = None
         self.report = self._new_report(table, reads)
         with reads.counting():
-            return self._remaining(table, snapshot or table.new_snapshot())
+            return self._remaining(table, snapshot or table.new_snapshot(), most)
 
     def _new_report(self, table: TableFiles, reads: QueryReads) -> ScanReport:
         return ScanReport(
@@ -125,8 +133,10 @@ class FilePlanner:
             _trace=self._trace,
         )
 
-    def _remaining(self, table: TableFiles, snapshot: Snapshot) -> list[RemainingFile]:
+    def _remaining(self, table: TableFiles, snapshot: Snapshot, most: int) -> list[RemainingFile] | None:
         planner, left = self._not_excluded(table, snapshot)
+        if len(left) > most:
+            return None
         found: dict[int, RemainingFile | None] = {}
         for batch in self._batches(left, found, table):
             possible, known = planner.planned(batch)
@@ -135,7 +145,7 @@ class FilePlanner:
             plans = plan_files(files, self._binder, snapshot.open, table.files_at_once, known=known)
             with closing(plans):
                 for ordinal, (entry, future) in zip(possible, plans, strict=True):
-                    found[ordinal] = self._planned(ordinal, entry, future)
+                    found[ordinal] = self._planned(ordinal, entry, future, snapshot)
         unplanned = {ordinal: table.files[ordinal] for ordinal in left if ordinal not in found}
         if unplanned:
             self.report.add_whole(len(unplanned), sum(file.size_bytes for file in unplanned.values()))
@@ -177,9 +187,14 @@ class FilePlanner:
                 return
             yield rest[first : first + _BATCH]
 
-    def _planned(self, ordinal: int, entry: DataFile, future: Future[OpenPlan]) -> RemainingFile | None:
+    def _planned(
+        self, ordinal: int, entry: DataFile, future: Future[OpenPlan], snapshot: Snapshot
+    ) -> RemainingFile | None:
         """Return the rows to read of a file; None if there are none."""
         try:
+            if isinstance(future.exception(), ReplacedWhileReadError):  # since the lake index was built
+                snapshot.forget([entry.path])
+                ((_, future),) = plan_files([entry], self._binder, snapshot.open, 1)
             outcome = future.result()
             with closing(outcome.query):
                 return self._with_candidates(ordinal, entry, outcome)
@@ -210,7 +225,7 @@ class FilePlanner:
             return RemainingFile(ordinal, entry, None, entry.size_bytes)
         return RemainingFile(
             ordinal,
-            entry,
+            entry.as_opened(query.file.source.identity),
             rows,
             query.estimated_bytes(rows),
             file_identity(query.file),

@@ -2,7 +2,8 @@
 
 The JVM sends a list of files once, and then its number: a table can have a million files, and a query needs a
 few of them. Local files are compared with the list for each plan. Those of a snapshot of Delta or Iceberg are
-compared again when the lake index changes, because they never get other rows.
+compared again when the lake index changes, because they never get other rows. Objects that only the log of
+Delta names are not listed if a lake index has them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,14 +25,18 @@ import xxhash
 
 from intarsia.lake.data_file import DataFile, FileList, as_bytes
 from intarsia.lake.index.facts import Stamps
-from intarsia.lake.index.folder import state_of_folders
+from intarsia.lake.index.folder import segments_beside, state_of_folders
 from intarsia.lake.index.of_table import locate
 from intarsia.spark.listing import python_path
 from intarsia.spark.spark_stores import SparkObjects
-from intarsia.storage import CLOCK_TICK_SECONDS
+from intarsia.storage import CLOCK_TICK_SECONDS, ObjectIdentity, ObjectStoreFile
+from intarsia.tuning import REMOTE_TAIL_BYTES
 
 #: Number of lists that are kept.
 _LISTS: Final = 8
+
+#: Indexes of up to this many bytes are read with the footer: it takes no longer than another request.
+_MAX_TAIL_BYTES: Final = ObjectStoreFile.coalesce_bytes
 
 _NS_PER_MS: Final = 1_000_000
 _MOST_CHARACTERS: Final = 1 << 30
@@ -48,6 +53,9 @@ class PlannableFiles:
         key: Equal for the same files, unchanged, that are read with the same credentials.
         unplannable: Why the objects of a store cannot be planned; None if there are none.
         is_sealed: Whether they belong to a snapshot of a table format: they never get other rows.
+        is_logged: Whether some are objects that were not listed; see `intarsia.lake.data_file.FileList`.
+        root: The folder that contains them in an object store; None if unknown.
+        segments: The segments of the lake index in this folder; None if they were not listed.
     """
 
     total: int
@@ -56,6 +64,21 @@ class PlannableFiles:
     key: Hashable
     unplannable: str | None
     is_sealed: bool
+    is_logged: bool
+    root: str | None
+    segments: Mapping[str, ObjectIdentity] | None
+
+
+class LakeIndexes(NamedTuple):
+    """The lake indexes of files; another value if they have changed.
+
+    Attributes:
+        folders: Those on this machine; see `state_of_folders`.
+        segments: The segments in an object store, with their names; None if they were not listed.
+    """
+
+    folders: Hashable
+    segments: tuple[tuple[str, ObjectIdentity], ...] | None
 
 
 class RequestedFiles:
@@ -63,10 +86,14 @@ class RequestedFiles:
 
     Args:
         request: The request, with ``paths``, ``sizes``, ``times_ms`` (null for those of a table format),
-            ``partition_columns``, ``partitions``, ``partition_of``, and ``etags`` if there are objects.
+            ``partition_columns``, ``partitions``, ``partition_of``. If there are objects: ``root``, the
+            folder that contains all; ``etags``, or ``logged_ms`` for their times in a log if they have not
+            been listed; and ``logged_sizes``, their lengths in a log.
 
     Attributes:
         total: The number of files.
+        is_logged: Whether they are objects that were not listed, or some of them.
+        root: The folder that contains all objects; None if there are none, or several folders.
         digest: Equal for the same list.
     """
 
@@ -83,6 +110,13 @@ class RequestedFiles:
         self._times_ms = np.array(times, dtype=np.int64)
         tags = request.get("etags")
         self._e_tags = None if tags is None else pa.array(tags, pa.string())
+        logged = request.get("logged_ms")
+        self._logged_ms = None if logged is None else np.array(logged, dtype=np.int64)
+        before = request.get("logged_sizes")
+        self._added_bytes = None if before is None else self._sizes - np.array(before, dtype=np.int64)
+        self.is_logged = logged is not None
+        root = request.get("root")
+        self.root = None if root is None else python_path(root, decode=False)
         self.digest = self._digest()
         self._found: tuple[Hashable, PlannableFiles] | None = None
 
@@ -91,17 +125,18 @@ class RequestedFiles:
         for column in (self._paths, self._e_tags):
             for buffer in () if column is None else column.buffers():
                 hashed.update(b"" if buffer is None else buffer)
-        for numbers in (self._partition_of, self._sizes, self._times_ms):
-            hashed.update(numbers.tobytes())
+        for numbers in (self._partition_of, self._sizes, self._times_ms, self._logged_ms):
+            hashed.update(b"" if numbers is None else numbers.tobytes())
         return hashed.hexdigest()
 
-    def plannable(self, objects: SparkObjects) -> PlannableFiles:
+    def plannable(self, objects: SparkObjects, lake_indexes: LakeIndexes) -> PlannableFiles:
         """Return the files that are as Spark listed them; the others cannot be planned.
 
         Args:
             objects: The stores of the request.
+            lake_indexes: What `lake_indexes` has returned for them.
         """
-        state = (objects.digests, self.lake_indexes)
+        state = (objects.digests, lake_indexes)
         if self.is_sealed and self._found is not None and self._found[0] == state:
             return self._found[1]
         store_of = self._stores(objects)
@@ -120,18 +155,31 @@ class RequestedFiles:
         if now is not None:
             for numbers in (files.size_bytes, files.times_ns):
                 stamps.update(b"" if numbers is None else numbers.tobytes())
-        key = (self.digest, stamps.hexdigest(), objects.digests)
-        found = PlannableFiles(self.total, ordinals, files, key, objects.unplannable, self.is_sealed)
+        segments = lake_indexes.segments
+        found = PlannableFiles(
+            self.total,
+            ordinals,
+            files,
+            (self.digest, stamps.hexdigest(), objects.digests, segments),
+            objects.unplannable,
+            self.is_sealed,
+            files.logged is not None,
+            None if files.e_tags is None else self.root,
+            None if segments is None else dict(segments),
+        )
         if len(ordinals) == self.total:  # else, files may be too young
             self._found = state, found
         return found
 
     def _stores(self, objects: SparkObjects) -> npt.NDArray[np.int64]:
-        """Return the ordinal of the store of each object; -1 for other files, and without an ETag."""
+        """Return the ordinal of the store of each object that has an ETag or is in a log; -1 for others."""
         store_of = np.full(self.total, -1, dtype=np.int64)
-        if self._e_tags is None:
+        if self._e_tags is not None:
+            has_tag = np.asarray(self._e_tags.is_valid().to_numpy(zero_copy_only=False))
+        elif self._logged_ms is not None:
+            has_tag = np.ones(self.total, dtype=bool)
+        else:
             return store_of
-        has_tag = np.asarray(self._e_tags.is_valid().to_numpy(zero_copy_only=False))
         for ordinal, url in enumerate(objects.stores):
             mine = pc.starts_with(self._paths, url).to_numpy(zero_copy_only=False)
             store_of[mine & has_tag] = ordinal
@@ -160,31 +208,50 @@ class RequestedFiles:
             url, store = stores[store_of[ordinal]]
             modified = None if self.is_sealed else int(self._times_ms[ordinal]) / 1000
             key = file.path[len(url) :]
-            return replace(file, uri=uri, store=store, key=key, modified=modified, times_ns=None)
+            file = replace(file, uri=uri, store=store, key=key, modified=modified, times_ns=None)
+            added = 0 if self._added_bytes is None else int(self._added_bytes[ordinal])
+            # indexes that were attached since the log recorded the file, with its footer
+            return replace(file, tail_bytes=added) if REMOTE_TAIL_BYTES < added <= _MAX_TAIL_BYTES else file
 
-        sizes, times = self._sizes, None
+        is_object = store_of >= 0
+        is_logged = self._logged_ms is not None and bool(is_object.any())
+        sizes, modified_ns = self._sizes, np.zeros(self.total, dtype=np.int64)
+        changed_ns = modified_ns
         if now is not None:
-            sizes = np.where(store_of >= 0, sizes, now.size_bytes)
-            times = np.stack([now.modified_ns[ordinals], now.changed_ns[ordinals]], axis=1)
-        has_objects = self._e_tags is not None and (store_of >= 0).any()
+            sizes = np.where(is_object, sizes, now.size_bytes)
+            modified_ns, changed_ns = now.modified_ns, now.changed_ns
+        if self._logged_ms is not None:
+            modified_ns = np.where(is_object, self._logged_ms * _NS_PER_MS, modified_ns)
+        has_times = is_logged or now is not None
+        tags = self._e_tags if self._logged_ms is None else pa.nulls(self.total, pa.string())
         taken = pa.array(ordinals)
         return FileList(
             self._paths.take(taken),
             sizes[ordinals],
             self._partitions,
             self._partition_of[ordinals],
-            times,
-            self._e_tags.take(taken) if has_objects and self._e_tags is not None else None,
+            np.stack([modified_ns, changed_ns], axis=1)[ordinals] if has_times else None,
+            tags.take(taken) if tags is not None and is_object.any() else None,
             complete,
+            is_object[ordinals] if is_logged else None,
         )
 
-    @property
-    def lake_indexes(self) -> Hashable:
-        """A value that changes with the lake indexes of the files on this machine."""
-        return None if self._root is None else state_of_folders(self._root)
+    def lake_indexes(self, objects: SparkObjects) -> LakeIndexes:
+        """Return a value that changes with the lake indexes of the files.
+
+        It costs a request if there are objects that were not listed.
+
+        Raises:
+            ObjectStoreError: If the store cannot be reached or refuses the request.
+        """
+        folders = () if self._common is None else state_of_folders(self._common)
+        store = None if self.root is None or self._logged_ms is None else objects.store_of(self.root)
+        if store is None or self.root is None:
+            return LakeIndexes(folders, None)
+        return LakeIndexes(folders, tuple(sorted(segments_beside(self.root, store).items())))
 
     @cached_property
-    def _root(self) -> str | None:
+    def _common(self) -> str | None:
         found = locate(self._all, None) if self.total else None
         return None if found is None else found.root
 

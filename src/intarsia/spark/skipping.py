@@ -15,16 +15,19 @@ groups of Iceberg's files can be skipped.
 from __future__ import annotations
 
 import json
+import math
 import os
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from intarsia.amounts import size
+from intarsia.lake.data_file import DataFile
 from intarsia.lake.snapshot import Snapshot, TableCache
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.report import ScanReport
@@ -53,6 +56,9 @@ _MAX_RANGES: Final = 4096
 #: The pages of up to this many files are counted for `explain()`.
 _COUNTED_FILES: Final = 16
 
+#: Objects that were not listed are listed, by the thousand, if more of them have to be opened.
+_MOST_UNLISTED: Final = 32
+
 #: The share of the bytes that a plan has to exclude to have excluded anything.
 _MIN_SHARE: Final = 0.01
 
@@ -70,14 +76,15 @@ class _Table(NamedTuple):
 
     Attributes:
         files: The files.
-        snapshot: What is known about them; their listing has their stamps, so it is valid for all plans.
+        snapshot: What is known about them; their listing has their stamps, so it is valid for all plans. None
+            if they were not listed: each plan compares those that it opens.
         cache: Their cache.
         opened: When a lake index was searched for; None if one was found.
         lock: The lock of the thread that plans them.
     """
 
     files: TableFiles
-    snapshot: Snapshot
+    snapshot: Snapshot | None
     cache: TableCache
     opened: float | None
     lock: threading.Lock
@@ -98,6 +105,7 @@ class SkippingPlanner:
         self._lock = threading.Lock()
         self._tables: OrderedDict[Hashable, _Table] = OrderedDict()
         self._plans: OrderedDict[Hashable, dict[str, Any]] = OrderedDict()
+        self._without: OrderedDict[Hashable, float] = OrderedDict()  # folders that had no lake index
 
     def answer(self, text: str) -> str:
         """Answer a request.
@@ -108,8 +116,9 @@ class SkippingPlanner:
         Returns:
             The answer for ``FilePlans.java``, in JSON: the files to read with their row ranges, a summary and
             the report; or the ``reason`` why all files have to be read. For ``IcebergPlanner.java``, the
-            files have the offsets of their row groups instead. ``unknown`` if the request has only the number
-            of a list of files that is not known.
+            files have the offsets of their row groups instead. ``unknown`` is ``list`` if the request has
+            only the number of a list of files that is not known, and ``versions`` if a lake index does not
+            exclude most of the objects that were not listed.
         """
         return json.dumps(self._answer(json.loads(text)))
 
@@ -124,14 +133,21 @@ class SkippingPlanner:
         requested = self._lists.find(request)
         if requested is None:
             return {"unknown": "list"}
-        kind = (requested.digest, requested.lake_indexes, kind_of(binder.predicate))
+        objects = SparkObjects(request, self._stores)
+        place = (requested.root, objects.digests)
+        if requested.is_logged and (requested.total < 2 or self._is_without(place)):
+            return {"unknown": "versions"}
+        lake_indexes = requested.lake_indexes(objects)
+        kind = (requested.digest, objects.digests, lake_indexes, kind_of(binder.predicate))
         waiting = self._memory.waiting(kind)
         if waiting is not None:
             return {
                 "reason": "the last plans of such conditions on these files excluded nothing",
                 "advice": waiting.advice,
             }
-        listing = requested.plannable(SparkObjects(request, self._stores))
+        listing = requested.plannable(objects, lake_indexes)
+        if self._is_without(place):  # it is not searched again
+            listing = replace(listing, segments={})
         if not len(listing.files):
             why = "the files are remote, changed, or newer than two seconds"
             return {"reason": f"no file could be planned: {listing.unplannable or why}"}
@@ -139,7 +155,7 @@ class SkippingPlanner:
         mapped = request.get("delta")
         key = (condition, json.dumps(table or mapped), tuple(settings.items()), listing.key)
         with self._lock:
-            known = self._plans.get(key)
+            known = None if listing.is_logged else self._plans.get(key)
         if known is not None:
             return known
         seconds = settings["timeout_ms"] / 1000 / 4 if settings["timeout_ms"] else None
@@ -154,11 +170,20 @@ class SkippingPlanner:
                 whole_row_groups=table is not None,
                 clock=self._clock,
             )
-            # the key of the table has the stamps of its files, which have just been read
-            planned = planner.planned(known_files.files, known_files.snapshot)
-            has_lake_index = known_files.files.lake_index.exists
+            files = known_files.files
+            most = _MOST_UNLISTED if listing.is_logged else len(files.files)
+            planned = None
+            if not listing.is_logged or files.lake_index.exists:
+                # the key of the table has the stamps of its files, which have just been read
+                planned = planner.planned_at_most(most, files, known_files.snapshot)
+            has_lake_index = files.lake_index.exists
         finally:
             known_files.lock.release()
+        if planned is None:
+            if not has_lake_index:
+                with self._lock:
+                    _keep(self._without, place, self._clock(), _TABLES)
+            return {"unknown": "versions"}
         if planner.failure is not None:
             raise planner.failure
         planner.report.add_time(started)
@@ -178,18 +203,29 @@ class SkippingPlanner:
                 _keep(self._plans, key, answer, _PLANS)
         return answer
 
+    def _is_without(self, place: Hashable) -> bool:
+        """Return whether a folder in an object store had no lake index a short time ago."""
+        with self._lock:
+            return self._clock() - self._without.get(place, -math.inf) < _LAKE_INDEX_SECONDS
+
     def _table(self, listing: PlannableFiles) -> _Table:
         with self._lock:
             table, now = self._tables.get(listing.key), self._clock()
             if table is None:
                 cache = TableCache()
-                files = TableFiles(listing.files, cache=cache)
-                table = _Table(files, files.new_snapshot(), cache, now, threading.Lock())
+                files = _table_files(listing, cache)
+                snapshot = None if listing.is_logged else files.new_snapshot()
+                table = _Table(files, snapshot, cache, now, threading.Lock())
             elif table.opened is not None and now - table.opened >= _LAKE_INDEX_SECONDS:
-                files = TableFiles(listing.files, cache=table.cache)
-                table = table._replace(files=files, snapshot=files.new_snapshot(), opened=now)
+                files = _table_files(listing, table.cache)
+                snapshot = None if listing.is_logged else files.new_snapshot()
+                table = table._replace(files=files, snapshot=snapshot, opened=now)
             _keep(self._tables, listing.key, table, _TABLES)
         return table
+
+
+def _table_files(listing: PlannableFiles, cache: TableCache) -> TableFiles:
+    return TableFiles(listing.files, root=listing.root, segments=listing.segments, cache=cache, has_all=False)
 
 
 def binder_of(request: Mapping[str, Any], columns: Sequence[str] | None = None) -> SparkBinder:
@@ -252,7 +288,7 @@ def _answer_of(
         kept.append(entry)
     if listing.is_sealed:
         answer["is_sealed"] = True
-        answer["statuses"] = [_status(one.file.path) if one.rows is not None else None for one in planned]
+        answer["statuses"] = [_status(one.file) if one.rows is not None else None for one in planned]
     is_unplanned = np.ones(listing.total, dtype=bool)
     is_unplanned[listing.ordinals] = False
     return {
@@ -265,10 +301,12 @@ def _answer_of(
     }
 
 
-def _status(path: str) -> list[int] | None:
-    """Return the length and the time, in milliseconds, of a local file, which tasks compare with its plan."""
+def _status(file: DataFile) -> list[Any] | None:
+    """Return the length, the time in milliseconds and the ETag of a file, which tasks compare."""
+    if file.is_remote:  # without its time, because objects are compared by their ETags
+        return [file.size_bytes, 0, file.e_tag]
     try:
-        status = os.stat(path)
+        status = os.stat(file.path)
     except OSError:  # reading it raises the error
         return None
     return [status.st_size, status.st_mtime_ns // _NS_PER_MS]

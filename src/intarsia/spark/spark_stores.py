@@ -113,6 +113,10 @@ class SparkObjects:
                     url.rstrip("/"), found["options"], request["settings"]["timeout_ms"]
                 )
 
+    def store_of(self, path: str) -> Any | None:
+        """Return the store of an object or a folder; None if it has none that can be planned."""
+        return next((store for url, (store, _) in self.stores.items() if path.startswith(url)), None)
+
     @property
     def digests(self) -> tuple[bytes, ...]:
         """The digests of all stores."""

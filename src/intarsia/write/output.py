@@ -80,9 +80,6 @@ class Output:
 
     Args:
         path: Its final path.
-        schema: Its schema.
-        options: How it is written.
-        indexes: The indexes to embed.
         storage_options: Options of the store of a URL.
         replaces: The local file that it replaces; it must not have changed when the new one is complete.
         restored: Returns the footer to write before indexes are built, given the file as pyarrow wrote it;
@@ -166,7 +163,6 @@ class Output:
         """Build the indexes and rename the file to its final path.
 
         Args:
-            progress: As for `intarsia.attach`.
             columns_of: Returns the columns to build embedded indexes on.
             check: Called with the local path of the complete file before it is renamed.
         """

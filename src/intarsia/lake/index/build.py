@@ -210,7 +210,6 @@ class SegmentBuilder:
 
     Args:
         files: The files, by their paths relative to the root of the lake.
-        read: Reads the files.
         show: Called with the number of files that are done.
 
     Attributes:

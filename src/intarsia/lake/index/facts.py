@@ -50,13 +50,18 @@ class FileStamp(NamedTuple):
         size_bytes: Its length; -1 if there is no such file.
         modified_ns: Time of the last write in nanoseconds since 1970; 0 if unknown.
         changed_ns: Time of the last change of a local file, which no program can set; 0 for objects.
-        e_tag: The ETag of an object; empty for local files.
+        e_tag: The ETag of an object; empty for local files. Objects are compared by it, because stores list
+            the time of an object in other units than they give it when it is read.
     """
 
     size_bytes: int
     modified_ns: int
     changed_ns: int
     e_tag: str = ""
+
+    def is_same(self, other: FileStamp) -> bool:
+        """Return whether two stamps are of the same bytes."""
+        return self == (other._replace(modified_ns=self.modified_ns) if self.e_tag else other)
 
 
 def wait_until_settled(files: Sequence[DataFile]) -> None:
@@ -78,8 +83,8 @@ def opened_stamp(identity: object) -> FileStamp | None:
     if len(identity) == 5:  # a local file: device, inode, length, times
         _, _, size, modified, changed = identity
         return FileStamp(size, modified, changed)
-    size, e_tag, _ = identity
-    return FileStamp(size, 0, 0, e_tag)
+    size, e_tag, seconds = identity
+    return FileStamp(size, round((seconds or 0) * 1e9), 0, e_tag)
 
 
 _MISSING = DataFile("", -1)
@@ -141,11 +146,25 @@ class Stamps(NamedTuple):
             same_machine: Also compare the change time, which a copy of the folder does not keep.
         """
         equal = (self.size_bytes == others.size_bytes) & (self.size_bytes >= 0)
-        equal &= self.modified_ns == others.modified_ns
+        is_object = pc.not_equal(self.e_tag, "").to_numpy(zero_copy_only=False)
+        equal &= (self.modified_ns == others.modified_ns) | is_object
         equal &= np.asarray(pc.equal(self.e_tag, others.e_tag).to_numpy(zero_copy_only=False), dtype=bool)
         if same_machine:
             equal &= self.changed_ns == others.changed_ns
         return np.asarray(equal, dtype=bool)
+
+    def precede(self, others: Stamps) -> Bools:
+        """Return whether later stamps are of the same rows as these, which a log of immutable files recorded.
+
+        Attached indexes make a file longer. A shorter or older file had its name before, as in a table that
+        was made of replaced files.
+        """
+        is_later = self.modified_ns // _NS_PER_SECOND <= others.modified_ns // _NS_PER_SECOND
+        return np.asarray(is_later & (self.size_bytes <= others.size_bytes), dtype=bool)
+
+
+#: The unit of the times that all stores have.
+_NS_PER_SECOND = 1_000_000_000
 
 
 def _no_tags(files: Sequence[DataFile]) -> pa.Array:

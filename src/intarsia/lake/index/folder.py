@@ -265,9 +265,7 @@ class StoreIndexFolder(LakeIndexFolder):
 
     def segments(self) -> Mapping[str, ObjectIdentity]:
         """Return the segments by name, as they were listed or are now."""
-        if self.listed is not None:
-            return self.listed
-        return list_objects(self.root, self.store, LAKE_INDEX_FOLDER).segments
+        return segments_beside(self.root, self.store) if self.listed is None else self.listed
 
     def open_segments(self, names: Sequence[str]) -> list[Segment | Ignored]:
         """Open segments, or return why they are ignored; copies that are no longer needed are removed."""
@@ -376,6 +374,15 @@ def find_folders(
             if segments:
                 found.insert(0, replace(folder, listed=segments))
     return found
+
+
+def segments_beside(root: str, store: Any) -> Mapping[str, ObjectIdentity]:
+    """List the segments beside the data in an object store, by name.
+
+    Raises:
+        ObjectStoreError: If the store cannot be reached or refuses the request.
+    """
+    return list_objects(root, store, LAKE_INDEX_FOLDER).segments
 
 
 def state_of_folders(root: str) -> tuple[tuple[str, int], ...]:

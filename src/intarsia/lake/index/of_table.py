@@ -206,9 +206,18 @@ class KnownFiles:
         if ordinal == UNKNOWN_SEGMENT:
             return None
         opened = opened_stamp(identity)
-        if opened is None or opened != self.segments[ordinal].segment.stamp(int(self.position_in[file])):
+        then = self.segments[ordinal].segment.stamp(int(self.position_in[file]))
+        if opened is None or not opened.is_same(then):
             return None
         return self.footer(file, path)
+
+    def identity(self, file: int) -> ObjectIdentity | None:
+        """Return the identity that an object had when its facts were read; None if it is not known."""
+        ordinal = int(self.segment_of[file])
+        if ordinal == UNKNOWN_SEGMENT:
+            return None
+        stamp = self.segments[ordinal].segment.stamp(int(self.position_in[file]))
+        return ObjectIdentity(stamp.size_bytes, stamp.e_tag, stamp.modified_ns / 1e9)
 
     def footer(self, file: int, path: str) -> FileMetadata | None:
         """Return the footer that a file had when its facts were read; None if it is not known, or damaged."""
@@ -303,7 +312,7 @@ class LakeIndex:
 
         Args:
             as_listed: Use the stamps of the listing, which has just been made. Otherwise, the stamps of local
-                files are read with stat, and objects are listed again.
+                files are read with stat, and objects are listed again, unless they are those of a log.
 
         Raises:
             ObjectStoreError: If the store cannot be reached or refuses the request.
@@ -312,12 +321,17 @@ class LakeIndex:
         position_in = np.full(len(self._files), -1, dtype=np.int64)
         if not self.segments:
             return KnownFiles((), segment_of, position_in)
+        logged = self._files.logged if isinstance(self._files, FileList) else None
+        as_listed = as_listed or logged is not None
         now = Stamps.listed(self._files) if as_listed else Stamps.now(self._files, self._location.root)
         for ordinal, (one, ordinals) in enumerate(zip(self.segments, self._ordinals, strict=True)):
             positions = np.flatnonzero(ordinals >= 0)
             positions = positions[segment_of[ordinals[positions]] == UNKNOWN_SEGMENT]
             then = one.segment.stamps.take(positions)
-            is_current = now.take(ordinals[positions]).equal(then, same_machine=one.folder.is_on_this_machine)
+            here = now.take(ordinals[positions])
+            is_current = here.equal(then, same_machine=one.folder.is_on_this_machine)
+            if logged is not None:
+                is_current |= logged[ordinals[positions]] & here.precede(then)
             positions = positions[is_current]
             segment_of[ordinals[positions]] = ordinal
             position_in[ordinals[positions]] = positions
@@ -379,6 +393,7 @@ class TableLakeIndex:
         segments: The segments beside the data in an object store, as listed with the files; None to list
             them.
         is_part: Whether the table has other files, which the lake index may contain. It is then not updated.
+        has_all: Whether the table has all files below the root.
 
     Attributes:
         ignored: Segments that are ignored, and updates that could not be written.
@@ -393,8 +408,10 @@ class TableLakeIndex:
         *,
         segments: Mapping[str, ObjectIdentity] | None = None,
         is_part: bool = False,
+        has_all: bool = True,
     ) -> None:
         self._is_part = is_part
+        self._has_all = has_all
         self._files = files
         self._root = root
         self._open_file = open_file
@@ -408,7 +425,8 @@ class TableLakeIndex:
 
     @cached_property
     def _location(self) -> LakeLocation | None:
-        return locate(self._files, self._root)
+        found = locate(self._files, self._root)
+        return found if found is None or self._has_all else replace(found, is_whole=False)
 
     @cached_property
     def _ordinals(self) -> dict[str, int]:
@@ -439,7 +457,7 @@ class TableLakeIndex:
         where = self._location if len(self._files) > 1 else None
         if where is None:
             return None
-        listed = self._segments if where.is_whole else None
+        listed = self._segments if where.root == self._root or where.is_whole else None
         folders = find_folders(where.root, self._files, listed, any_suffices=True)
         self._segments = None  # later ones are listed again
         index = LakeIndex(where, self._files, folders)
@@ -481,9 +499,22 @@ class TableLakeIndex:
         """Return the footer of an open file; None if it is not known, or has changed."""
         if self._known is None:
             return None
+        return self._known.metadata(self._ordinal_of(file), file.path, identity)
+
+    def logged_identity(self, file: DataFile) -> ObjectIdentity | None:
+        """Return the identity that an object had when its facts were read; None if it was listed since.
+
+        Each request for the object compares it.
+        """
         listed = self._files
-        ordinal = listed.ordinal_of(file.path) if isinstance(listed, FileList) else self._ordinals[file.path]
-        return self._known.metadata(ordinal, file.path, identity)
+        if self._known is None or not isinstance(listed, FileList) or listed.logged is None:
+            return None
+        ordinal = self._ordinal_of(file)
+        return self._known.identity(ordinal) if listed.logged[ordinal] else None
+
+    def _ordinal_of(self, file: DataFile) -> int:
+        listed = self._files
+        return listed.ordinal_of(file.path) if isinstance(listed, FileList) else self._ordinals[file.path]
 
     def build(
         self, location: Location, show: ShowDone, *, wait: bool, read: FactsReader | None = None
