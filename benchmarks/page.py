@@ -218,6 +218,9 @@ def draw(rows: list[Row], path: Path) -> None:
 
     mpl.use("svg")
     mpl.rcParams["svg.hashsalt"] = "intarsia"  # the same file for the same figures
+    # legible on a light and on a dark page
+    for part in ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"):
+        mpl.rcParams[part] = "#808080"
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(9, 0.8 + 0.34 * len(rows)), layout="constrained")
@@ -229,10 +232,10 @@ def draw(rows: list[Row], path: Path) -> None:
             spots, [ratio - 1 for ratio in ratios], 0.38, left=1, color=colour, label=("cold", "warm")[kind]
         )
     axes.set_xscale("log")
-    axes.axvline(1, color="black", linewidth=0.8)
+    axes.axvline(1, color="#808080", linewidth=0.8)
     axes.set_yticks(list(ordinals), [f"{row.file}: {row.query}" for row in rows])
     axes.invert_yaxis()
     axes.set_xlabel("time relative to the fastest other reader (to the left of 1, Intarsia is faster)")
-    axes.legend(loc="lower right")
-    figure.savefig(path, format="svg", metadata={"Date": None})
+    axes.legend(loc="lower right", framealpha=0)
+    figure.savefig(path, format="svg", metadata={"Date": None}, transparent=True)
     plt.close(figure)

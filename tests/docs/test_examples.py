@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from benchmarks.lineitem import find_program
 from examples import git_log, lineitem
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
@@ -28,6 +31,15 @@ def test_git_log(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "  110: the needle\n" in printed
     assert "with indexes: 1 of 2 files opened" in printed
+
+
+@pytest.mark.skipif(
+    shutil.which("git") is None or not (ROOT / ".git").exists(), reason="needs a git checkout"
+)
+def test_git_log_of_this_repository(capsys):
+    subjects = git_log.read_log(ROOT)["subject"].to_pylist()
+    assert git_log.main(str(ROOT), "index") == sum("index" in subject for subject in subjects)
+    assert "with indexes: " in capsys.readouterr().out
 
 
 @pytest.mark.skipif(find_program() is None, reason="needs tpchgen-cli")
