@@ -209,4 +209,4 @@ def test_killed_at_requests(spark, lake, files, tmp_path, name):
             assert kinds == kinds_of_job, key
 
     job = Job(JOBS[name], requests_to(lake, "*.parquet"), prepare, check, check_done)
-    check_kills(spark, job, examples(2, deep=30))
+    check_kills(spark, job, examples(1, deep=30))
