@@ -76,4 +76,4 @@ def test_killed_at_any_time(spark, tmp_path, name):
 
     program = PROGRAMS[name].format(lake=str(lake))
     job = Job(program, changes_of(lake.parent), prepare, check, check_done)
-    check_kills(spark, job, examples(2, deep=30))
+    check_kills(spark, job, examples(1, deep=30))
