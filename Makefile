@@ -24,7 +24,7 @@ NATIVE_TESTS := tests/native $(addprefix tests/reading/,test_corpus.py test_coun
 	test_little_memory.py) tests/lake/test_joined_files.py tests/indexes/test_dictionary.py tests/format/test_row_groups.py
 TABLE_TESTS := tests/spark/test_delta.py tests/spark/test_iceberg.py
 # Those of Delta for which CI has no time: on Spark 4.1, and variants of others.
-LONG_TABLE_TESTS := [4.1 or 2-name] or 2-delta or command_registers or killed_while or random_deletions
+LONG_TABLE_TESTS := [4.1 or 2-name] or 2-registered or 2-delta or command_registers or killed_while or random_deletions
 
 # The development environment includes the demo's, so the demo uses it if it exists.
 DEMO_READY := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.demo)
