@@ -53,7 +53,7 @@ class Row(NamedTuple):
         index_bytes: The part of them that was indexes.
         requests: Requests that Intarsia made.
         least_bytes: The least bytes for the query; None for an aggregate.
-        least_ms: Milliseconds to decompress them.
+        least_ms: Milliseconds to decompress them; None as well.
     """
 
     benchmark: str
@@ -140,8 +140,8 @@ def _line(row: Row) -> str:
             cells += [_ms(row.native[kind]), f"**{row.native[kind] / other:.2f}**"]
     cells.append(f"{row.num_bytes / 1e6:,.2f} MB in {row.requests:,} request{'s' * (row.requests != 1)}")
     cells.append(f"{row.index_bytes / 1e3:,.0f} kB")
-    least = row.least_bytes is not None and row.least_ms is not None
-    cells.append(f"{row.least_bytes / 1e6:,.2f} MB, {_ms(row.least_ms)} ms" if least else "")
+    least = "" if row.least_bytes is None else f"{row.least_bytes / 1e6:,.2f} MB, {_ms(row.least_ms)} ms"
+    cells.append(least)
     return f"| {' | '.join(cells)} |\n"
 
 

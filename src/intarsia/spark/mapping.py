@@ -34,6 +34,8 @@ _DRAWN: Final = "drawn"
 #: Maximum length of a condition in a picture, which can have thousands of keys.
 _MOST_CHARACTERS: Final = 1000
 
+_CONDITION: Final = "condition on Parquet files that an index can evaluate"
+
 
 @dataclass(frozen=True)
 class _RequestedScan:
@@ -132,8 +134,7 @@ def _requested_scans(spark: SparkSession, plan: Any) -> Sequence[_RequestedScan]
     drawn = [one for one in skips if one.reason == _DRAWN]
     if not drawn:
         reasons = [one.reason for one in skips if one.reason is not None]
-        why = reasons[0] if reasons else "it has no condition on Parquet files that an index can evaluate"
-        raise IntarsiaError(f"no scan of the DataFrame can be drawn: {why}", reason="nothing-planned")
+        raise _nothing_planned(reasons[0] if reasons else f"it has no {_CONDITION}")
     return [
         _RequestedScan(request, ", ".join(one.paths), one.condition)
         for request, one in zip(requests, drawn, strict=True)
@@ -162,9 +163,12 @@ def _scans_of_run(spark: SparkSession, frame: DataFrame) -> Sequence[_RequestedS
     with changed_setting(spark, _SWITCH, "true"), planning_with(spark, answer):
         frame.select("*").write.format("noop").mode("overwrite").save()
     if not scans:
-        why = "no scan has a condition on Parquet files that an index can evaluate"
-        raise IntarsiaError(f"no scan of the DataFrame can be drawn: {why}", reason="nothing-planned")
+        raise _nothing_planned(f"no scan has a {_CONDITION}")
     return scans
+
+
+def _nothing_planned(why: str) -> IntarsiaError:
+    return IntarsiaError(f"no scan of the DataFrame can be drawn: {why}", reason="nothing-planned")
 
 
 def _draw(scan: _RequestedScan, columns: Collection[str]) -> PageMap:
