@@ -93,14 +93,16 @@ def test_only_files_that_are_left_become_objects(lakes):
 
 @pytest.mark.parametrize(("is_sealed", "per_file"), [(True, 0.0), (False, 3.0)])
 def test_calls_grow_with_stats_of_files_that_may_be_replaced(lakes, is_sealed, per_file):
-    counts = []
-    # of the first lake twice: the first plans of a process make more calls
-    for lake in (lakes[0], *lakes):
+    def planning(lake):
         ask = asking()
         ask({**request(5), **files_of(lake, is_sealed=is_sealed)})
         ask(request(35))
-        counts.append(calls(lambda ask=ask: ask(request(155))))
-    assert (counts[2] - counts[1]) / 60 <= per_file
+        return calls(lambda: ask(request(155)))
+
+    # the fewest of three: the first plans of a process make more calls, and the caches of a process
+    # drop what other tests left in them
+    few, many = (min(planning(lake) for _ in range(3)) for lake in lakes)
+    assert (many - few) / 60 <= per_file
 
 
 def test_a_replaced_file_is_not_planned(tmp_path):
