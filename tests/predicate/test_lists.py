@@ -118,10 +118,9 @@ def test_long_text_is_rejected_before_it_is_parsed():
         " OR ".join(["x = 'a b'"] * (MAX_SQL_TOKENS // 4 + 1)),
         "(" * (MAX_SQL_TOKENS + 1),
     ):
-        for read in (parse_sql, tokenize):
-            with pytest.raises(PredicateError) as caught:
-                read(long)
-            assert caught.value.reason == "predicate-too-long"
+        with pytest.raises(PredicateError) as caught:
+            tokenize(long)
+        assert caught.value.reason == "predicate-too-long"
 
 
 #: Lists in SQL text, and the values that they have.
