@@ -126,6 +126,9 @@ NODES = {
     "user = 1": Comparison("user", "=", 1),
     "timestamp = 1": Comparison("timestamp", "=", 1),
     "year = 1": Comparison("year", "=", 1),
+    "interval = 1": Comparison("interval", "=", 1),
+    "preis€ = 1": Comparison("preis€", "=", 1),
+    "日本 = 1": Comparison("日本", "=", 1),
     # literals
     "a = -1": Comparison("a", "=", -1),
     "a = - -1": A1,

@@ -35,7 +35,7 @@ TYPES: Final[dict[str, str]] = {
 _TOKEN: Final = re.compile(
     r"""\s*(?:
       (?P<hex> [xX]'[^']*' | 0[xX][0-9a-fA-F]+)
-    | (?P<name> [^\W\d]\w*)
+    | (?P<name> (?:[a-zA-Z_]|[^\x00-\x7f\s])(?:\w|[^\x00-\x7f\s])*)
     | (?P<number> (?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+) (?:[eE][+-]?[0-9]+)? (?:(?:[bB][dD]|[sldfySLDFY])\b)?)
     | (?P<text> '[^']*(?:''[^']*)*')
     | (?P<quoted> "[^"]*(?:""[^"]*)*" | `[^`]*(?:``[^`]*)*`)
