@@ -222,8 +222,8 @@ class GoogleServer(CloudServer):
     def answer_other(self, request, path):
         """Return the response to a read of Hadoop's file system, which uses the JSON API."""
         found = re.fullmatch(rf"(?:download/)?storage/v1/b/{BUCKET}/o(?:/(.+))?", path)
-        if found is None or request.method != "GET":
-            return Answer("404 Not Found", {"Content-Type": "application/json"}, b'{"error": {"code": 404}}')
+        if found is None:
+            return self.missing_bucket()
         if found[1] is None:
             return self._list_in_json(request)
         one = self.objects.get(found[1])
