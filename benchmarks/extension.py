@@ -35,7 +35,8 @@ class Remote:
     """
 
     def __init__(self, path: str) -> None:
-        self._opening = _process().submit(_open, path).result()
+        # a benchmark sets variables after the process has started, such as the folder of lake indexes
+        self._opening = _process().submit(_open, path, dict(os.environ)).result()
 
     def run(self, query: Query) -> Any:
         taken, answer = _process().submit(_run, query).result()
@@ -55,9 +56,10 @@ def _require() -> None:
     os.environ[SWITCH] = "require"
 
 
-def _open(path: str) -> float:
+def _open(path: str, environment: dict[str, str]) -> float:
     from benchmarks.engines import Intarsia
 
+    os.environ.update({**environment, SWITCH: "require"})
     started = time.perf_counter()
     _opened["last"] = Intarsia(path)
     return time.perf_counter() - started
