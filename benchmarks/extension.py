@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks.queries import Query
-from intarsia.lake.index.folder import CACHE_VARIABLE
 from intarsia.native import SWITCH
 
 #: The name of this reader.
@@ -37,8 +36,8 @@ class Remote:
     """
 
     def __init__(self, path: str) -> None:
-        # set after the other process has started, and without it the lake index would not be found
-        self._opening = _process().submit(_open, path, os.environ.get(CACHE_VARIABLE, "")).result()
+        # a benchmark sets variables after the process has started, such as the folder of lake indexes
+        self._opening = _process().submit(_open, path, dict(os.environ)).result()
 
     def run(self, query: Query) -> Any:
         taken, self.requests, answer = _process().submit(_run, query).result()
@@ -58,10 +57,10 @@ def _require() -> None:
     os.environ[SWITCH] = "require"
 
 
-def _open(path: str, cache: str) -> float:
+def _open(path: str, environment: dict[str, str]) -> float:
     from benchmarks.engines import Intarsia
 
-    os.environ[CACHE_VARIABLE] = cache
+    os.environ.update({**environment, SWITCH: "require"})
     started = time.perf_counter()
     _opened["last"] = Intarsia(path)
     return time.perf_counter() - started
