@@ -43,16 +43,6 @@ def test_no_queries(text):
         ("SELECT t.* FROM t", "all rows", None),
         ("FROM t WHERE x = 1", "x = 1", None),
         ("SELECT DISTINCT a FROM db.t x WHERE x.b = 2 AND t.c = 1", "b = 2 AND c = 1", ("a",)),
-        (
-            "SELECT CASE WHEN b > 1 THEN c ELSE d END AS e, count(DISTINCT f) n FROM t ORDER BY e, l NULLS LAST",
-            "all rows",
-            ("b", "c", "d", "f", "l"),
-        ),
-        (
-            "SELECT CAST(g AS DOUBLE PRECISION), year(h), sum(i) OVER (PARTITION BY j ORDER BY k DESC) FROM t",
-            "all rows",
-            ("g", "h", "i", "j", "k"),
-        ),
     ],
 )
 def test_statements(statement, predicate, columns):
