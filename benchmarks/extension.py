@@ -32,13 +32,15 @@ class Remote:
 
     Attributes:
         seconds: The time of the last query there; of the first, with the time to open the file.
+        requests: The number of its requests.
     """
 
     def __init__(self, path: str) -> None:
-        self._opening = _process().submit(_open, path).result()
+        # a benchmark sets variables after the process has started, such as the folder of lake indexes
+        self._opening = _process().submit(_open, path, dict(os.environ)).result()
 
     def run(self, query: Query) -> Any:
-        taken, answer = _process().submit(_run, query).result()
+        taken, self.requests, answer = _process().submit(_run, query).result()
         self.seconds, self._opening = self._opening + taken, 0.0
         return answer
 
@@ -55,15 +57,16 @@ def _require() -> None:
     os.environ[SWITCH] = "require"
 
 
-def _open(path: str) -> float:
+def _open(path: str, environment: dict[str, str]) -> float:
     from benchmarks.engines import Intarsia
 
+    os.environ.update({**environment, SWITCH: "require"})
     started = time.perf_counter()
     _opened["last"] = Intarsia(path)
     return time.perf_counter() - started
 
 
-def _run(query: Query) -> tuple[float, Any]:
-    started = time.perf_counter()
-    answer = _opened["last"].run(query)
-    return time.perf_counter() - started, answer
+def _run(query: Query) -> tuple[float, int, Any]:
+    opened, started = _opened["last"], time.perf_counter()
+    answer = opened.run(query)
+    return time.perf_counter() - started, opened.report.requests, answer

@@ -103,17 +103,23 @@ def among_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
     return [Case(f"IN {AMONG:,} values", lake, queries) for lake in make_lakes(folder, files)]
 
 
-def make_lakes(folder: Path, files: int) -> list[File]:
-    """Create the same rows three times: with pyarrow's defaults, with indexes, and with a lake index, too."""
-    names = ("lake", "lake-attached", "lake-index")
-    plain, attached, indexed = (folder / f"{name}-{files}-v{VERSION}" for name in names)
+def make_plain_lake(folder: Path, files: int) -> Path:
+    """Create a lake with pyarrow's defaults, or reuse it; lake indexes are then beside it, in ``cache``."""
     os.environ["INTARSIA_CACHE_DIR"] = str(folder / "cache")
+    plain = folder / f"lake-{files}-v{VERSION}"
     if not plain.exists():
         part = _empty(plain)
         users = np.random.default_rng(3).permutation(files * ROWS_PER_FILE) * 2
         for ordinal, of_file in enumerate(np.split(users, files)):
             pq.write_table(_table(ordinal, of_file, files), part / f"part-{ordinal:04}.parquet")
         part.rename(plain)
+    return plain
+
+
+def make_lakes(folder: Path, files: int) -> list[File]:
+    """Create the same rows three times: with pyarrow's defaults, with indexes, and with a lake index, too."""
+    plain = make_plain_lake(folder, files)
+    attached, indexed = (folder / f"{name}-{files}-v{VERSION}" for name in ("lake-attached", "lake-index"))
     if not attached.exists():
         part = _empty(attached)
         shutil.copytree(plain, part, dirs_exist_ok=True)

@@ -15,7 +15,7 @@ import psutil
 
 import intarsia as ia
 import intarsia.spark as ias
-from benchmarks.lake import make_lakes
+from benchmarks.lake import make_plain_lake
 from benchmarks.lineitem import make_files
 from intarsia.spark.optimize import TARGET_FILE_SIZE
 
@@ -106,7 +106,7 @@ def measure_jobs(
 
 
 def _jobs(spark: SparkSession, folder: Path, target: Path, files: int, scale: float) -> Sequence[Job]:
-    lake = Path(make_lakes(folder, files)[0].path)
+    lake = make_plain_lake(folder, files)
     source = make_files(folder, scale)[0]
     rows = spark.read.parquet(source.path)
     num_parts = max(1, -(-source.size_bytes // TARGET_FILE_SIZE))

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.file import ParquetInput
 from intarsia.indexes import registry
 from tests.verify.damage import change_directory
 
@@ -70,3 +71,19 @@ def test_finding_every_class_loads_no_sketches():
         "assert 'datasketches' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_files_with_the_same_index_share_its_object_but_not_with_other_parameters(tmp_path):
+    found = []
+    for number, index in enumerate((ia.Ngram("x"), ia.Ngram("x"), ia.Ngram("x", n=4))):
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(pa.table({"x": ["some text"]}), path)
+        ia.attach(path, [index])
+        with ParquetInput.open(path) as file:
+            (entry,) = file.directory.entries
+        found.append(registry.find_index(entry).index)
+        assert found[-1] == index
+    assert found[0] is found[1]
+    one, true = ({**entry.parameters, "max_grams": value} for value in (1, True))  # which are equal
+    assert registry.find_index(replace(entry, parameters=one)).index is not None
+    assert registry.find_index(replace(entry, parameters=true)).fault == "damaged"

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.extension import NATIVE, is_installed
+from benchmarks.engines import Intarsia
+from benchmarks.extension import NATIVE, Remote, is_installed
+from benchmarks.lake import lookup_queries, make_lakes
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,3 +23,18 @@ def test_both_are_measured(tmp_path):
         assert case["ms"].keys() == {"intarsia", NATIVE, "pyarrow"}
         assert case["of_best_peer"].keys() == case["native_of_best_peer"].keys() == {"cold", "warm"}
         assert case["least_ms"] > 0
+
+
+@pytest.mark.skipif(not is_installed(), reason="needs `make native`")
+def test_both_use_the_lake_index(tmp_path, monkeypatch):
+    monkeypatch.setenv("INTARSIA_CACHE_DIR", str(tmp_path / "other"))
+    (query,) = lookup_queries(4, 1)["user absent"]
+    requests = {}
+    for folder in ("first", "second"):  # each lake has its own cache, and the other process is started once
+        for lake in make_lakes(tmp_path / folder, 4):
+            own, other = Intarsia(lake.path), Remote(lake.path)
+            own.run(query)
+            other.run(query)
+            assert own.report.requests == other.requests
+            requests[lake.name] = other.requests
+        assert requests["lake index"] < requests["attached"]

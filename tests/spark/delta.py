@@ -304,6 +304,26 @@ def check_changes(spark):
     compare(spark, f"SELECT * FROM {table} WHERE u = 18400")
 
 
+def check_streams(spark):
+    """Streams from a table with deleted rows, and into another one, have the rows of plain Spark."""
+    table = write(spark, "streamed", enableDeletionVectors="true")
+    attach("streamed")
+    spark.sql(f"DELETE FROM {table} WHERE i % 3000 = 1000")
+    source = spark.readStream.format("delta").load(os.path.abspath("streamed"))
+    rows = source.where("u IN (10400, 16000, 18400)")
+    for added in (0, 1):
+        for folder, switch in (("into-plain", "false"), ("into-enabled", "true")):
+            with settings(spark, {SWITCH: switch}):
+                writer = rows.writeStream.format("delta").trigger(availableNow=True)
+                writer = writer.option("checkpointLocation", os.path.abspath(f"{folder}-checkpoint"))
+                writer.start(os.path.abspath(folder)).awaitTermination()
+        with settings(spark, {SWITCH: "false"}):
+            expected = Counter(map(str, spark.table(table).where("u IN (10400, 16000, 18400)").collect()))
+            assert expected
+            assert _contents(spark, "into-plain") == _contents(spark, "into-enabled") == expected, added
+        spark.sql(f"INSERT INTO {table} SELECT * FROM {table} WHERE u = 18400")
+
+
 def check_commands(spark, commands):
     """Run commands without and with skipping, on two copies of a table; return the second one."""
     for folder in ("plainly", "enabled"):
@@ -705,6 +725,11 @@ def check_jobs(spark):
     assert len(ias.detach(spark, "of_jobs", progress=False).per_file) == len(live)
     assert {path: path.stat().st_size for path in live} == {path: sizes[path] for path in live}
     compare(spark, "SELECT * FROM of_jobs WHERE u = 16800")
+    assert ias.index(spark, "of_jobs", indexes, only="new", progress=False).files_indexed == len(live)
+    spark.sql("INSERT INTO of_jobs SELECT * FROM of_jobs WHERE u = 800")
+    (inserted,) = set(data_files("jobs")) - set(live)
+    report = ias.index(spark, "of_jobs", indexes, only="new", progress=False)
+    assert [Path(file.path) for file in report.per_file] == [inserted.absolute()]
     spark.sql("DELETE FROM of_jobs")
     with pytest.raises(FileNotFoundError, match="current snapshot"):
         ias.index(spark, "of_jobs", indexes, progress=False)

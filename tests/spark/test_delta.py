@@ -52,7 +52,7 @@ def delta(request, tmp_path_factory):
 
 
 def check(session, name, *arguments):
-    session.run(_PROGRAM.format(name, ", ".join(map(str, arguments))))
+    print(session.run(_PROGRAM.format(name, ", ".join(map(str, arguments)))), end="")
 
 
 @only_briefly
@@ -81,6 +81,12 @@ def test_columns_with_other_names_in_files(delta, mode):
 @only_everything
 def test_commands(delta):
     check(delta, "check_changes")
+
+
+@beside
+@only_everything
+def test_streams(delta):
+    check(delta, "check_streams")
 
 
 @only_everything

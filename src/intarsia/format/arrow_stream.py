@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 import threading
+from functools import lru_cache
 
 #: Payloads that expand to more than this are neither written nor opened.
 MAX_EXPANDED_BYTES = 1 << 29
@@ -22,6 +23,9 @@ ALWAYS_EXPANDED_BYTES = 1 << 25
 
 #: The limit on all open indexes of one file together.
 MAX_FILE_EXPANDED_BYTES = 1 << 30
+
+#: The sizes of the last streams are remembered if these are at most this long.
+_REMEMBERED_BYTES = 1 << 16
 
 _CONTINUATION = 0xFFFFFFFF
 _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
@@ -48,10 +52,7 @@ def expanded_bytes(stream: bytes) -> int:
         >>> expanded_bytes(sink.getvalue().to_pybytes())
         8000
     """
-    try:
-        return _expanded_bytes(memoryview(stream))
-    except struct.error as error:
-        raise _not_a_stream(str(error)) from error
+    return (_remembered if len(stream) <= _REMEMBERED_BYTES else _checked)(stream)
 
 
 def check_expanded(stream: bytes) -> None:
@@ -138,6 +139,17 @@ class ExpansionBudget:
     def _release(self, num_bytes: int) -> None:
         with self._lock:
             self.left_bytes += num_bytes
+
+
+def _checked(stream: bytes) -> int:
+    try:
+        return _expanded_bytes(memoryview(stream))
+    except struct.error as error:
+        raise _not_a_stream(str(error)) from error
+
+
+#: The budget and the parser of an index ask one after the other.
+_remembered = lru_cache(maxsize=4)(_checked)
 
 
 def _expanded_bytes(stream: memoryview) -> int:

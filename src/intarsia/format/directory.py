@@ -137,6 +137,8 @@ DIRECTORY_VERSION = 1
 MAX_DIRECTORY_BYTES = 1 << 24
 MAX_ENTRIES = 10_000
 
+_HEXADECIMAL = frozenset("0123456789abcdef")
+
 _MAX_INT = (1 << 63) - 1
 
 
@@ -398,7 +400,7 @@ class _Fields:
 
     def hexadecimal(self, name: str, digits: int) -> str:
         value = self.value(name, str)
-        if len(value) != digits or not set(value) <= set("0123456789abcdef"):
+        if len(value) != digits or not _HEXADECIMAL.issuperset(value):
             raise self._invalid(f"{name} does not have {digits} hexadecimal digits")
         return value
 

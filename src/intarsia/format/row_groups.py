@@ -86,7 +86,7 @@ class ColumnChunks(Sequence[ColumnChunk]):
         return self._parse(range(self._count)[ordinal]) if chunk is None else chunk
 
     def __iter__(self) -> Iterator[ColumnChunk]:
-        if not self._parsed:
+        if len(self._parsed) < self._count:
             self._parse_all()
         return map(self.__getitem__, range(self._count))
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -47,7 +48,7 @@ from intarsia.indexes.layout import (
     check_granularity,
     check_integer,
 )
-from intarsia.indexes.lookups import MAX_LOOKUPS
+from intarsia.indexes.lookups import MAX_LOOKUPS, REMEMBERED_LOOKUPS
 from intarsia.predicate.bound import (
     BoundCompare,
     BoundIn,
@@ -198,6 +199,9 @@ class Ngram(Index):
 
     def _required(self, leaf: Condition) -> list[Grams]:
         """Return the grams of each queried value, or of every match. Empty if there may be none."""
+        return _required_grams(self, leaf)
+
+    def _find_required(self, leaf: Condition) -> list[Grams]:
         try:
             alternatives = self._texts(leaf)
         except UnicodeDecodeError:  # the literal is not UTF-8
@@ -224,6 +228,11 @@ class Ngram(Index):
             # only folded values contain these texts, but folding does not change parts without a to z
             texts = [part for text in texts for part in re.split("[a-z]", text)]
         return [[START + fold(leaf.prefix.decode()).encode(), *(text.encode() for text in texts)]]
+
+
+@lru_cache(maxsize=REMEMBERED_LOOKUPS)  # the files of a lake have the same index
+def _required_grams(index: Ngram, leaf: Condition) -> list[Grams]:
+    return index._find_required(leaf)
 
 
 def _gram_hashes(grams: npt.NDArray[Any]) -> Hashes:

@@ -6,6 +6,7 @@ imported when a file or a caller names its kind.
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -36,6 +37,10 @@ _BUILT_IN = {
     "sample": "intarsia.indexes.sample:Sample",
     "zone_map": "intarsia.indexes.zonemap:ZoneMap",
 }
+
+
+#: Number of index objects that are kept.
+_REMEMBERED = 256
 
 
 def _registered() -> dict[str, EntryPoint]:
@@ -85,12 +90,17 @@ def why_unknown(kind: str) -> str:
 def _load(kind: str) -> type[Index] | str:
     """Return the class of a kind, or why it cannot be found."""
     if kind in _BUILT_IN:
-        module, _, name = _BUILT_IN[kind].partition(":")
-        built_in: type[Index] = getattr(import_module(module), name)
-        return built_in
+        return _load_built_in(kind)
     if kind not in _registered():
         return f"no installed package has indexes of kind {kind!r}"
     return _load_registered(_registered()[kind])
+
+
+@cache
+def _load_built_in(kind: str) -> type[Index]:
+    module, _, name = _BUILT_IN[kind].partition(":")
+    built_in: type[Index] = getattr(import_module(module), name)
+    return built_in
 
 
 @cache
@@ -138,13 +148,23 @@ def find_index(entry: Entry) -> FoundIndex:
     if entry.kind_version > cls.version:
         detail = f"it has version {entry.kind_version}, and the latest known version is {cls.version}"
         return FoundIndex(None, "newer", detail)
+    # the files of a lake have the same indexes; classes of other packages may fail at any time
+    construct = _constructed if entry.kind in _BUILT_IN else _constructed.__wrapped__
+    # as text, in which true and 1 differ
+    return construct(cls, json.dumps(dict(entry.parameters)), entry.column_names, entry.granularity)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _constructed(
+    cls: type[Index], parameters: str, columns: tuple[str, ...], granularity: str | int
+) -> FoundIndex:
     try:
-        index = cls(**entry.parameters)
+        index = cls(**json.loads(parameters))
         names = tuple(index.columns)
-        granularity = getattr(index, "granularity", entry.granularity)
+        found = getattr(index, "granularity", granularity)
     except Exception as error:  # noqa: BLE001 - the class may come from any package
         return FoundIndex(None, "damaged", f"its parameters are not valid for its kind: {error}")
-    if names != entry.column_names or granularity != entry.granularity:
+    if names != columns or found != granularity:
         detail = "its parameters name other columns or granules than the directory"
         return FoundIndex(None, "damaged", detail)
     return FoundIndex(index)
