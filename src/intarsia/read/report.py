@@ -138,8 +138,8 @@ class ScanReport(JsonObject):
         "files.total files.read files.opened files.other row_groups.total row_groups.read pages=_all_pages "
         "pages.by_column=pages pages.dictionary_read=dictionary_pages_read rows.total "
         "rows.candidates=rows_candidate rows.estimated=_rows_estimated rows.matched bytes.total bytes.read "
-        "bytes.index bytes.planned requests pruned_by=_pruned_by answered_by=_answered_by files_failed ignored "
-        "seconds advice"
+        "bytes.index bytes.planned requests pruned_by=_pruned_by answered_by=_answered_by files_failed "
+        "ignored seconds advice"
     )
 
     files_total: int = 0
