@@ -488,7 +488,7 @@ def parse_select(text: str) -> tuple[Predicate | None, tuple[str, ...] | None]:
     _drop_table_names(tree, {table.alias_or_name, table.name})
     where = tree.args.get("where")
     predicate = None if where is None else _explained("", _predicate, where.this)
-    if any(type(item).__name__ == "Star" for item in tree.expressions):
+    if any(item.is_star for item in tree.expressions):
         return predicate, None
     columns: dict[str, None] = {}
     for name in ("expressions", "group", "having", "order"):
