@@ -7,7 +7,7 @@ import json
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Literal, NoReturn, TypeVar
 
 import xxhash
@@ -27,7 +27,6 @@ def layout_fingerprint(metadata: FileMetaData) -> str:
     digest = xxhash.xxh3_128()
     digest.update(_all_schema_bytes(tuple(metadata.schema)))
     digest.update(_integers(len(metadata.row_groups)))
-    paths: dict[tuple[str, ...], bytes] = {}
     for group in metadata.row_groups:
         numbers = array("q", (group.num_rows, len(group.columns)))
         names = []
@@ -37,10 +36,7 @@ def layout_fingerprint(metadata: FileMetaData) -> str:
                 numbers.append(-1)
                 continue
             numbers.extend(_chunk_numbers(meta))
-            path = tuple(meta.path_in_schema or ())
-            if path not in paths:
-                paths[path] = _integers(len(path)) + b"".join(map(_text, path))
-            names.append(paths[path])
+            names.append(_path_bytes(tuple(meta.path_in_schema or ())))
         digest.update(_little_endian(numbers))
         digest.update(b"".join(names))
     return digest.hexdigest()
@@ -58,6 +54,11 @@ def _chunk_numbers(meta: ColumnMetaData) -> tuple[int, ...]:
         len(meta.encodings),
         *meta.encodings,
     )
+
+
+@lru_cache(maxsize=1024)
+def _path_bytes(path: tuple[str, ...]) -> bytes:
+    return _integers(len(path)) + b"".join(map(_text, path))
 
 
 @lru_cache(maxsize=64)
@@ -173,7 +174,7 @@ class Entry:
     inline: bytes | None = None
     int96_unit: str | None = None
 
-    @property
+    @cached_property
     def column_names(self) -> tuple[str, ...]:
         """The dotted paths of the columns."""
         return tuple(".".join(path) for path in self.columns)
