@@ -299,7 +299,7 @@ def parse_directory(data: bytes) -> Directory:
         original_length=fields.integer("original_length", 12),
         fingerprint=fields.hexadecimal("fingerprint", 32),
         region_stop=fields.integer("region_stop", 12),
-        entries=tuple(_entry(item, f"entry {ordinal}") for ordinal, item in enumerate(listed)),
+        entries=tuple([_entry(item, f"entry {ordinal}") for ordinal, item in enumerate(listed)]),
         computed_statistics=fields.ordinals("computed_statistics"),
     )
     if directory.region_stop < directory.original_length:
@@ -325,9 +325,7 @@ def parse_directory(data: bytes) -> Directory:
 def _entry(item: Any, where: str) -> Entry:
     fields = _Fields(item, where)
     columns = fields.value("columns", list)
-    if not all(
-        isinstance(path, list) and path and all(isinstance(name, str) for name in path) for path in columns
-    ):
+    if not all(map(_is_path, columns)):
         raise IndexPayloadError(f"{where}: columns are not all lists of names", reason="invalid-columns")
     granularity = fields.value("granularity", object)
     if not isinstance(granularity, str):
@@ -345,7 +343,7 @@ def _entry(item: Any, where: str) -> Entry:
         name=fields.value("name", str),
         kind=fields.value("kind", str),
         kind_version=fields.integer("kind_version", 0),
-        columns=tuple(tuple(path) for path in columns),
+        columns=tuple(map(tuple, columns)),
         granularity=granularity,
         parameters=fields.value("parameters", dict),
         offset=offset,
@@ -354,6 +352,10 @@ def _entry(item: Any, where: str) -> Entry:
         inline=inline,
         int96_unit=fields.one_of("int96_unit", ("us", "ns")),
     )
+
+
+def _is_path(item: Any) -> bool:
+    return isinstance(item, list) and {*map(type, item)} == {str}
 
 
 class _Fields:
@@ -373,10 +375,10 @@ class _Fields:
         return value
 
     def integer(self, name: str, least: int) -> int:
-        value = self.value(name, int)
-        if isinstance(value, bool) or not least <= value <= _MAX_INT:
-            raise self._invalid(f"{name} is {value!r}")
-        return value
+        value = self._document.get(name)
+        if type(value) is int and least <= value <= _MAX_INT:
+            return value
+        raise self._invalid(f"{name} is {self.value(name, int)!r}")
 
     def one_of(self, name: str, known: tuple[str, ...]) -> str | None:
         """Return one of the known words; None if the field is absent or another word."""
