@@ -704,6 +704,10 @@ def check_procedures(spark):
     assert read_row_groups(compare(spark, f"SELECT * FROM {table} WHERE user = {needle(3)} AND id >= 0")) == 1
     (skip,) = spark.sql("CALL intarsia.skips()").collect()
     assert skip["files_read"] == 1
+    create(spark, "ice.alone", "user int", **{"intarsia.indexes": "bloom(user)"})  # in no namespace
+    spark.sql("INSERT INTO ice.alone VALUES (1)")
+    (alone,) = spark.sql("CALL intarsia.index('ice.alone')").collect()
+    assert "8 MiB" in alone["error"]
     indexed = spark.sql(f"CALL intarsia.index('{table}')").collect()
     assert {(row["path"], "8 MiB" in row["error"]) for row in indexed} == {(path, True) for path in files}
     assert {row["detached"] for row in spark.sql(f"CALL intarsia.detach('{table}')").collect()} == {True}
