@@ -89,6 +89,7 @@ CHANGED_FROM_OUTSIDE = {
         "`update` is a method of `TableLakeIndex`"
     ),
     ("format/row_groups.py", "reader.position"): _CURSOR,
+    ("predicate/sql_literals.py", "node.meta"): _LIBRARY,
     ("spark/java.py", "os.environ"): _PROCESS,
     ("spark/sessions.py", "context.pythonExec"): _LIBRARY,
     ("spark/sessions.py", "os.environ"): _PROCESS,

@@ -40,6 +40,9 @@ def test_no_queries(text):
         ("SELECT count(*) FROM lake.t AS x WHERE x.a LIKE '%y%' LIMIT 3", "a LIKE '%y%'", ()),
         ('SELECT "a b" FROM t', "all rows", ("a b",)),
         ("SELECT s.x FROM t WHERE s.y = 1", "s.y = 1", ("s.x",)),
+        ("SELECT t.* FROM t", "all rows", None),
+        ("FROM t WHERE x = 1", "x = 1", None),
+        ("SELECT DISTINCT a FROM db.t x WHERE x.b = 2 AND t.c = 1", "b = 2 AND c = 1", ("a",)),
     ],
 )
 def test_statements(statement, predicate, columns):

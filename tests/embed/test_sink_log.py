@@ -13,7 +13,7 @@ from obstore.store import MemoryStore
 import intarsia as ia
 from intarsia.embed.attach import attach_to
 from intarsia.errors import ReplaceError
-from intarsia.storage.hadoop_files import record_lengths
+from intarsia.storage.hadoop_files import record_lengths, record_lengths_of_objects
 from intarsia.storage.object_target import ObjectTarget
 
 NAME = "part-0 é.parquet"
@@ -140,6 +140,25 @@ def test_an_object_that_is_listed_is_refused(indexed):
     target(store, key).replace_tail(len(before), [b"more"])
     put_log(store, key, "2.compact", batch(10**6, "another.parquet"))
     target(store, key).replace_tail(len(before), ())
+
+
+def test_an_object_whose_length_a_table_expects_is_refused(indexed):
+    store, key = indexed
+    before = bytes(obstore.get(store, key).bytes())
+    folder = "sink/" if key.startswith("sink") else ""
+    record_lengths_of_objects(store, {key: len(before)}, "memory:///")
+    record_lengths_of_objects(store, {f"{folder}other.parquet": 10}, "memory:///")
+    logs = obstore.list_with_delimiter(store, f"{folder}_intarsia_lengths")["objects"]
+    assert sorted(one["path"].rpartition("/")[2] for one in logs) == ["0", "1"]
+    put_log(store, key, "0", batch(1))  # each of the logs counts
+    for change in (
+        lambda one: attach_to(one, [ia.Bloom("x")]),
+        lambda one: one.replace_tail(len(before) - 1, ()),
+    ):
+        with pytest.raises(ReplaceError) as caught:
+            change(target(store, key))
+        assert (caught.value.reason, caught.value.path) == ("registered-length", f"memory:///{key}")
+    assert bytes(obstore.get(store, key).bytes()) == before
 
 
 @pytest.mark.parametrize("text", ["v1\n{", 'v1\n{"path": "a"}'])

@@ -3,6 +3,9 @@
 No maintained emulator that pip installs has them: Azurite needs Node.js, and gcp-storage-emulator lacks the
 XML API of Google, which obstore uses. The responses follow the references of the two services, also where
 they differ from S3: Google compares generations, and the listings of Azure have ETags without quotes.
+
+They also answer the reads of Hadoop's file systems: the JSON API of Google, which has no ETags, and the API
+of Azure Data Lake Storage.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from email.utils import formatdate
 from urllib.parse import unquote
 from xml.sax.saxutils import escape
@@ -20,8 +24,8 @@ from tests.object_stores.store_server import BUCKET, StoreServer
 
 ACCOUNT = "account"
 
-#: When all objects were written: the servers compare versions, not times.
-MODIFIED = 1_700_000_000
+#: When the first object was written, in milliseconds since 1970; each version is 1,001 ms younger.
+WRITTEN_MS = 1_700_000_000_000
 
 
 @dataclass
@@ -37,6 +41,17 @@ class StoredObject:
     data: bytes
     version: int
     folder: bool = False
+
+    @property
+    def modified(self):
+        """When it was written, in seconds since 1970."""
+        return (WRITTEN_MS + 1_001 * self.version) / 1000
+
+    @property
+    def iso_time(self):
+        """When it was written, in milliseconds."""
+        moment = datetime.fromtimestamp(self.modified, timezone.utc)
+        return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
 
 
 @dataclass
@@ -91,11 +106,17 @@ class CloudServer(StoreServer):
 
         request = Request(environ)
         request.get_data()
-        key = request.path.lstrip("/").removeprefix(self._bucket)
-        is_other = not request.path.lstrip("/").startswith(self._bucket)
-        answer = self.missing_bucket() if is_other else self.answer(request, key.lstrip("/"))
+        path = request.path.lstrip("/")
+        if path.startswith(self._bucket):
+            answer = self.answer(request, path.removeprefix(self._bucket).lstrip("/"))
+        else:
+            answer = self.answer_other(request, path)
         response = Response(answer.body, answer.status, answer.headers)
         return response(environ, start_response)
+
+    def answer_other(self, request, path):
+        """Return the response to a request whose path does not begin with the bucket."""
+        return self.missing_bucket()
 
     def read(self, request, key):
         """Return the response to HEAD and GET."""
@@ -104,13 +125,13 @@ class CloudServer(StoreServer):
             return self.missing()
         headers = {
             **self.version_headers(found),
-            "Last-Modified": formatdate(MODIFIED, usegmt=True),
+            "Last-Modified": formatdate(found.modified, usegmt=True),
             "Accept-Ranges": "bytes",
         }
-        place = re.fullmatch(r"bytes=(\d+)-(\d+)", request.headers.get("Range", ""))
+        place = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("Range", ""))
         if place is None:
             return Answer("200 OK", headers, found.data)
-        start, stop = int(place[1]), min(int(place[2]) + 1, len(found.data))
+        start, stop = int(place[1]), min(int(place[2] or len(found.data)) + 1, len(found.data))
         if start >= len(found.data):
             return error("416 Range Not Satisfiable", "InvalidRange")
         headers["Content-Range"] = f"bytes {start}-{stop - 1}/{len(found.data)}"
@@ -132,8 +153,12 @@ def xml(text):
     return Answer("200 OK", {"Content-Type": "application/xml"}, f'<?xml version="1.0"?>{text}'.encode())
 
 
+def json_of(value):
+    return Answer("200 OK", {"Content-Type": "application/json"}, json.dumps(value).encode())
+
+
 class GoogleServer(CloudServer):
-    """The XML API of Google Cloud Storage."""
+    """The XML API of Google Cloud Storage, and the reads of its JSON API."""
 
     def __init__(self):
         super().__init__(BUCKET)
@@ -194,11 +219,59 @@ class GoogleServer(CloudServer):
             return error("412 Precondition Failed", "PreconditionFailed")
         return Answer("200 OK", self.version_headers(self.put(key, request.data)))
 
+    def answer_other(self, request, path):
+        """Return the response to a read of Hadoop's file system, which uses the JSON API."""
+        found = re.fullmatch(rf"(?:download/)?storage/v1/b/{BUCKET}/o(?:/(.+))?", path)
+        if found is None:
+            return self.missing_bucket()
+        if found[1] is None:
+            return self._list_in_json(request)
+        one = self.objects.get(found[1])
+        generation = request.args.get("generation")
+        if one is None or generation not in (None, str(one.version)):
+            return Answer("404 Not Found", {"Content-Type": "application/json"}, b'{"error": {"code": 404}}')
+        return (
+            self.read(request, found[1])
+            if request.args.get("alt") == "media"
+            else json_of(self._meta(found[1]))
+        )
+
+    def _meta(self, key):
+        one = self.objects[key]
+        return {
+            "bucket": BUCKET,
+            "name": key,
+            "size": str(len(one.data)),
+            "generation": str(one.version),
+            "metageneration": "1",
+            "timeCreated": one.iso_time,
+            "updated": one.iso_time,
+        }
+
+    def _list_in_json(self, request):
+        prefix, delimiter = request.args.get("prefix", ""), request.args.get("delimiter")
+        start, least = request.args.get("pageToken", ""), request.args.get("startOffset", "")
+        most = int(request.args.get("maxResults", self.page_objects))
+        items, prefixes, following = [], {}, None
+        for key in self.list_keys():
+            if not key.startswith(prefix) or key < max(start, least):
+                continue
+            inside = key[len(prefix) :].partition(delimiter) if delimiter else (key, "", "")
+            if len(items) + len(prefixes) == most:
+                following = key
+                break
+            if inside[1]:
+                prefixes[prefix + inside[0] + inside[1]] = None
+            else:
+                items.append(self._meta(key))
+        listed = {"kind": "storage#objects", "items": items, "prefixes": [*prefixes]}
+        return json_of(listed | ({"nextPageToken": following} if following else {}))
+
     def _list(self, request):
         keys, following = self.page(request, "continuation-token")
         contents = "".join(
             f"<Contents><Key>{escape(key)}</Key><Generation>{self.objects[key].version}</Generation>"
-            f"<LastModified>2023-11-14T22:13:20.000Z</LastModified>"
+            f"<LastModified>{self.objects[key].iso_time}</LastModified>"
             f"<ETag>{escape(e_tag_of(self.objects[key]))}</ETag>"
             f"<Size>{len(self.objects[key].data)}</Size></Contents>"
             for key in keys
@@ -216,7 +289,7 @@ def e_tag_of(found):
 
 
 class AzureServer(CloudServer):
-    """The REST API of Azure Blob Storage."""
+    """The REST API of Azure Blob Storage, and the reads of that of Azure Data Lake Storage."""
 
     def __init__(self):
         super().__init__(f"{ACCOUNT}/{BUCKET}")
@@ -250,6 +323,8 @@ class AzureServer(CloudServer):
         """Return the response to a request for a key; empty for the container."""
         if not request.headers.get("Authorization", "").startswith(f"SharedKey {ACCOUNT}:"):
             return error("403 Forbidden", "AuthenticationFailed")
+        if "Azure Blob FS" in request.headers.get("User-Agent", ""):
+            return self._answer_hadoop(request, key)
         part = request.args.get("comp")
         if part == "batch":
             return self._delete_many(request)
@@ -272,11 +347,47 @@ class AzureServer(CloudServer):
             return error("412 Precondition Failed", "ConditionNotMet")
         return Answer("201 Created", self.version_headers(self.put(key, request.data)))
 
+    def _answer_hadoop(self, request, key):
+        """Return the response to a read of Hadoop's file system."""
+        if request.args.get("resource") == "filesystem":
+            return self._list_paths(request)
+        found = self.objects.get(key)
+        if found is None and any(other.startswith(f"{key}/") for other in self.objects):
+            headers = {"x-ms-resource-type": "directory", "ETag": '"0x0"'}
+            return Answer("200 OK", headers | {"Last-Modified": formatdate(WRITTEN_MS / 1000, usegmt=True)})
+        expected = request.headers.get("If-Match")
+        if found is not None and expected is not None and expected.strip('"') != f"0x{found.version:X}":
+            return error("412 Precondition Failed", "ConditionNotMet")
+        answer = self.read(request, key)
+        answer.headers["x-ms-resource-type"] = "file"
+        return answer
+
+    def _list_paths(self, request):
+        folder = request.args.get("directory", "").strip("/")
+        prefix = f"{folder}/" if folder else ""
+        paths = {}
+        for key in self.list_keys():
+            if not key.startswith(prefix):
+                continue
+            name, is_below, _ = key[len(prefix) :].partition("/")
+            if is_below and request.args.get("recursive") != "true":
+                paths[prefix + name] = {"name": prefix + name, "isDirectory": "true", "etag": "0x0"}
+                paths[prefix + name]["lastModified"] = formatdate(WRITTEN_MS / 1000, usegmt=True)
+                continue
+            found = self.objects[key]
+            paths[key] = {
+                "name": key,
+                "contentLength": str(len(found.data)),
+                "lastModified": formatdate(found.modified, usegmt=True),
+                "etag": f"0x{found.version:X}",
+            }
+        return json_of({"paths": [*paths.values()]}) if paths else error("404 Not Found", "PathNotFound")
+
     def _list(self, request):
         keys, following = self.page(request, "marker")
         blobs = "".join(
             f"<Blob><Name>{escape(key)}</Name><Properties>"
-            f"<Last-Modified>{formatdate(MODIFIED, usegmt=True)}</Last-Modified>"
+            f"<Last-Modified>{formatdate(self.objects[key].modified, usegmt=True)}</Last-Modified>"
             f"<Etag>0x{self.objects[key].version:X}</Etag>"
             f"<Content-Length>{len(self.objects[key].data)}</Content-Length>"
             f"<ResourceType>{'directory' if self.objects[key].folder else 'file'}</ResourceType>"

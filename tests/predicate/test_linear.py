@@ -25,7 +25,7 @@ from intarsia.predicate import (
     resolve_column,
 )
 from intarsia.predicate.bound import BoundCompare, ascending
-from intarsia.predicate.sql_parser import MAX_SQL_TOKENS
+from intarsia.predicate.sql import MAX_SQL_TOKENS
 from tests.counting import calls
 from tests.effort import examples
 from tests.predicate import oracle, strategies

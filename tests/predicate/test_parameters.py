@@ -106,12 +106,12 @@ def test_values_do_not_stay_in_the_cached_text():
 def test_repeated_text_is_parsed_once():
     text = "lower(column_of_this_test) = ? AND other BETWEEN ? AND ?"
 
-    def calls_of_the_parser(values):
+    def calls_of_sqlglot(values):
         count = 0
 
         def counted(frame, event, _):
             nonlocal count
-            count += event == "call" and frame.f_code.co_name == "tokenize"
+            count += event == "call" and frame.f_code.co_name == "parse_one"
 
         sys.setprofile(counted)
         try:
@@ -120,7 +120,7 @@ def test_repeated_text_is_parsed_once():
             sys.setprofile(None)
         return count
 
-    assert [calls_of_the_parser([n, n, n]) for n in range(3)] == [1, 0, 0]
+    assert [calls_of_sqlglot([n, n, n]) for n in range(3)] == [1, 0, 0]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import math
 import pickle
+import subprocess
+import sys
 import uuid
 from decimal import Decimal
 
@@ -341,12 +343,13 @@ ERRORS = {
     "a RLIKE 5": "unsupported-expression",
     "a RLIKE b": "unsupported-expression",
     "regexp_like(a, 'x', 's')": "unknown-regex-flag",
-    "regexp_like(a, 'x', 'i', 1)": "unsupported-expression",
+    # the version of sqlglot decides whether it checks the number of arguments
+    "regexp_like(a, 'x', 'i', 1)": "unsupported-expression or syntax-error",
     "regexp_like('x', a)": "unsupported-expression",
     "contains(a)": "syntax-error",
     "contains(a, 5)": "unsupported-expression",
     "contains(a, NULL)": "unsupported-expression",
-    "endswith(a, 'x', 'y')": "syntax-error",
+    "endswith(a, 'x', 'y')": "unsupported-expression or syntax-error",
     "a = 1 OR": "syntax-error",
     "(a = 1": "syntax-error",
     "a = 'x": "syntax-error",
@@ -399,7 +402,7 @@ ERRORS = {
 def test_errors(text):
     with pytest.raises(PredicateError) as caught:
         parse_sql(text)
-    assert caught.value.reason == ERRORS[text]
+    assert caught.value.reason in ERRORS[text].split(" or ")
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 500
 
@@ -407,6 +410,11 @@ def test_errors(text):
 def test_many_operands():
     text = " OR ".join(f"a = {n}" for n in range(3000))
     assert len(parse_sql(text).children) == 3000
+
+
+def test_sqlglot_is_loaded_only_for_text():
+    code = "import intarsia.predicate, sys; sys.exit(any(name.startswith('sqlglot') for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 PLACES = {

@@ -2,8 +2,11 @@
 
 import random
 
+import pytest
+
 import intarsia as ia
 from intarsia import spark as ias
+from intarsia.spark.registering import DeltaLog
 from tests.spark.comparing import settings
 from tests.spark.delta import compare
 from tests.spark.skipping import SWITCH, scans
@@ -67,6 +70,32 @@ def check_rows(spark, count):
         spark.sql(f"DELETE FROM {table} WHERE u % 10 = 1")
         assert not spark.sql(f"SELECT * FROM {table} WHERE u = 2321").collect()
     assert total > count  # files
+
+
+def check_registered(spark, folder):
+    """One commit has the lengths of objects, and changes no rows; a wrong one is undone."""
+    table, url = f"delta.`s3a://bucket/{folder}`", f"s3a://bucket/{folder}"
+    write(spark, folder, ["part"], enableDeletionVectors="true")
+    spark.sql(f"DELETE FROM {table} WHERE u % 10 = 1")
+    rows = sorted(map(str, spark.sql(f"SELECT * FROM {table}").collect()))
+    clone = f"delta.`s3a://bucket/clone-of-{folder}`"
+    spark.sql(f"CREATE TABLE {clone} SHALLOW CLONE {table}")
+    for registered in (FILES, 0):
+        report = ias.index(spark, url, INDEXES[:2], register=True, progress=False)
+        assert (report.files_failed, report.files_registered) == (0, registered)
+    assert ias.index(spark, clone, INDEXES[:2], register=True, progress=False).files_registered == FILES
+    for one in (table, clone):
+        assert sorted(map(str, spark.sql(f"SELECT * FROM {one}").collect())) == rows
+    assert compare(spark, f"SELECT * FROM {table} WHERE tailnum = 'N14228'")[1] == FILES - 1
+    assert {one.error.reason for one in ias.detach(spark, url, progress=False).failed} == {
+        "registered-length"
+    }
+    assert spark.sql(f"DESCRIBE HISTORY {table}").first()["operation"] == "Manual Update"
+    spark.sql(f"INSERT INTO {table} SELECT * FROM {table} WHERE u = 1234")
+    with pytest.raises(ia.WriteError) as caught:
+        DeltaLog(spark, url).check(3, {})
+    assert caught.value.reason == "registration-undone"
+    assert sorted(map(str, spark.sql(f"SELECT * FROM {table}").collect())) == rows
 
 
 def check_changes(spark):

@@ -1,16 +1,19 @@
 """Delta tables on s3a://: the page for those who have one, and enabled sessions."""
 
+import json
 import os
 import re
 from collections import Counter
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
 from tests.effort import examples
 from tests.object_stores.s3_server import S3Server
+from tests.object_stores.store_server import Fault
 from tests.spark.delta import EXTENSION, SESSION
-from tests.spark.delta_on_s3a import FILES
+from tests.spark.delta_on_s3a import FILES, ROWS
 from tests.spark.hosts import SparkHost
 from tests.spark.jars import jars_of, spark_of
 from tests.spark.test_s3a import SECRET, s3a_settings
@@ -99,6 +102,38 @@ def test_requests(server, session, lake_index):
     else:
         assert excluded == [1] * (FILES - 1)
     assert len(listed) == (1 if lake_index else 2)  # the lake index, and the objects of all partitions
+
+
+def test_lengths_in_the_log(server, session):
+    session.run("from intarsia import spark as ias; ias.enable(spark)")
+    session.run(f"{PROGRAM}check_registered(spark, 'registered')")
+    commit = server.content("registered/_delta_log/00000000000000000002.json").decode().splitlines()
+    adds = [action["add"] for action in map(json.loads, commit) if "add" in action]
+    assert len(adds) == FILES
+    for add in adds:
+        assert add["size"] == len(server.content(f"registered/{unquote(add['path'])}"))
+        assert (add["dataChange"], bool(add["stats"])) == (False, True)
+        assert "deletionVector" in add
+    assert [key for key in server.list_keys() if "_intarsia_lengths" in key] == [
+        "registered/_intarsia_lengths/0",
+        "registered/_intarsia_lengths/1",
+    ]
+
+
+def test_an_object_that_changes_before_its_length_is_committed(server, session):
+    session.run(f"{PROGRAM}write(spark, 'meanwhile')")
+    key = next(key for key in server.list_keys() if re.fullmatch(r"meanwhile/part-.*\.parquet", key))
+    original = server.content(key)
+    server.faults = [
+        Fault("call", "PUT", "meanwhile/_intarsia_lengths/*", action=lambda: server.put(key, original))
+    ]
+    index = "ias.index(spark, 's3a://bucket/meanwhile', checks.INDEXES[:2], register=True, progress=False)"
+    program = f"from intarsia import spark as ias\n{PROGRAM.replace('; checks.', '')}\n"
+    assert session.run(f"{program}print({index}.files_registered)").split() == [str(FILES - 1)]
+    assert server.content(key) == original
+    count = "print(spark.sql('SELECT count(*) FROM delta.`s3a://bucket/meanwhile`').first()[0])"
+    assert session.run(count).split() == [str(FILES * ROWS)]
+    assert session.run(f"{program}print({index}.files_registered)").split() == ["1"]
 
 
 def test_changed_objects(session):

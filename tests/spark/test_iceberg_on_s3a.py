@@ -57,6 +57,7 @@ table = "ice.db.needles"
 iceberg.create(spark, table, "id bigint, user int, text string", **{
     "write.parquet.row-group-check-min-record-count": 1000,
     "write.parquet.row-group-check-max-record-count": 1000,
+    "write.distribution-mode": "none",
 })
 frame = spark.range(0, 20_000 * 4, 1, 4)
 frame.selectExpr(
@@ -70,7 +71,7 @@ ATTACH = """
 import json, sys
 import intarsia as ia
 options = json.loads(sys.argv[1])
-rows = spark.sql("SELECT file_path FROM ice.db.needles.files").collect()
+rows = spark.sql("SELECT file_path FROM ice.db.needles.data_files").collect()
 for row in rows:
     ia.attach(row[0].replace("s3a://", "s3://"), [ia.RowMap("user")], storage_options=options)
 """
@@ -114,6 +115,74 @@ def test_requests_of_excluded_objects(server, host):
     assert len(data) == 4
     # all that was attached, of which the RowMap is not in the last 64 KiB; none by Iceberg
     assert sorted(data.values())[:3] == [1, 1, 1]
+
+
+BUILD = """
+(built,) = spark.sql("CALL intarsia.lake_index('ice.db.listed', 'beside')").collect()
+assert built["files_added"] == 4, built
+"""
+
+#: Compares a query for one user with plain Spark; prints the files and row groups that are left.
+LOOK = """
+import sys
+from tests.spark import iceberg
+query = f"SELECT * FROM ice.db.listed WHERE user = {iceberg.needle(int(sys.argv[1]))} AND id >= 0"
+(skip,) = iceberg.compare(spark, query)
+print(skip.reason, skip.report["files"]["read"], skip.report["row_groups"]["read"])
+"""
+
+COLLECT = LOOK.partition("(skip,)")[0] + "assert len(spark.sql(query).collect()) == 1"
+
+PARTITION = 'spark.sql(f"ALTER TABLE {table} ADD PARTITION FIELD truncate(10, text)")'
+
+
+@pytest.mark.parametrize("partition", ["", PARTITION])
+def test_objects_are_not_listed_with_a_lake_index(server, host, partition):
+    """Manifests name the objects of a table; the lake index is in the folder of the only partition."""
+    write = WRITE.replace("needles", "listed").replace("concat(sha2", "concat('0123456789', sha2")
+    host.run(write.replace("frame = ", f"{partition}\nframe = ", 1))
+    host.run(ATTACH.replace("needles", "listed"), options_of(server))
+    host.run(BUILD)
+    assert host.run(LOOK, "3").split() == ["None", "1", "1"]  # downloads the lake index
+    with server.recording() as recording:
+        host.run(COLLECT, "25000")
+    listed = [one.query for one in recording.requests if one.is_listing]
+    assert [one for one in listed if "_intarsia" not in one] == []
+    assert len(listed) == 1
+    assert len({one.key for one in recording.requests if "/data/" in one.key}) == 1
+
+
+CHANGE = """
+spark.sql("DELETE FROM ice.db.listed WHERE id = 25000")
+spark.sql("INSERT INTO ice.db.listed SELECT -id, user, text FROM ice.db.listed WHERE id IN (3, 40000)")
+spark.sql("INSERT INTO ice.db.listed SELECT id + 100000, user, text FROM ice.db.listed WHERE id = 3")
+"""
+
+#: Iceberg refuses the small files of `CHANGE` if they become longer.
+AGAIN = """
+for row in rows[:4]:
+    path = row[0].replace("s3a://", "s3://")
+    ia.attach(path, [ia.Bloom("user"), ia.Distinct("text")], storage_options=options)
+"""
+
+
+def test_changes_after_the_lake_index_was_built(server, host):
+    host.run(WRITE.replace("needles", "listed"))
+    host.run(ATTACH.replace("needles", "listed"), options_of(server))
+    host.run(BUILD)
+    host.run(CHANGE)
+    assert host.run(LOOK, "3").split()[:2] == ["None", "2"]  # the new file with a positive id has no bounds
+    assert host.run(LOOK, "25000").split()[0] == "None"
+    large = ATTACH.replace("needles", "listed").replace(
+        'data_files"', 'data_files ORDER BY file_size_in_bytes DESC"'
+    )
+    host.run(large.partition("for row")[0] + AGAIN, options_of(server))
+    for user in ("3", "25000", "40000"):
+        assert host.run(LOOK, user).split()[0] == "None"
+    for key in server.list_keys():
+        if "/_intarsia/" in key:
+            server.backend.delete_object("bucket", key)
+    assert host.run(LOOK, "40000").split()[0] == "None"
 
 
 INDEX = """

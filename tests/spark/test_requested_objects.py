@@ -1,4 +1,4 @@
-"""Objects that the log of Delta names: a lake index excludes them without a listing or any other request."""
+"""Objects that a log names: a lake index excludes them without a listing or any other request."""
 
 import json
 import time
@@ -10,6 +10,7 @@ import pytest
 import intarsia as ia
 from intarsia.spark.skipping import SkippingPlanner
 from tests.lake.index.lakes import write
+from tests.object_stores.cloud_servers import GoogleServer
 from tests.object_stores.s3_server import REGION, S3Server
 from tests.object_stores.store_server import BUCKET, Fault
 from tests.spark.test_requested_files import request
@@ -241,3 +242,31 @@ def test_users_share_nothing(store, contents):
     with store.recording() as found:
         assert len(json.loads(planner.answer(asked("alice")))["kept"]) == 1
     assert {one.user for one in found.requests} == {"alice"}
+
+
+# --- stores without ETags in Hadoop
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_versions_by_their_times(contents, is_sealed):
+    """Tasks compare the length and the time of an object of Google; one with another time is not planned."""
+    server = GoogleServer()
+    kept = [server.put(key_of(ordinal), contents[ordinal][1]) for ordinal in range(FILES)]
+    times = [round(one.modified * 1000) for one in kept]
+    times[20] += 1
+    files = {name: value for name, value in logged(contents).items() if not name.startswith("logged")}
+    files |= {
+        "root": f"gs://{BUCKET}/lake",
+        "paths": [path.replace("s3a:", "gs:") for path in files["paths"]],
+        "sizes": [len(indexed) for _, indexed in contents],
+        "times_ms": [None] * FILES if is_sealed else times,
+        "object_ms": times,
+    }
+    options = {"google_base_url": server.url, "allow_http": True, "credentials": {}}
+    asked = {**request(57), **files, "stores": {f"gs://{BUCKET}": {"options": options}}}
+    answer = json.loads(SkippingPlanner().answer(json.dumps(asked)))
+    server.close()
+    ((place, _, *rows),) = answer["kept"]
+    assert (place, rows, answer["unplanned"]) == (5, [7, 8], [20])
+    if is_sealed:
+        assert answer["statuses"] == [[len(contents[5][1]), times[5], None]]

@@ -22,6 +22,9 @@ record FileVersion(Path path, long length, long modified, String etag) {
 
   static FileVersion of(FileStatus file) {
     String etag = file instanceof EtagSource source ? source.getEtag() : null;
+    if (etag != null && !etag.endsWith("\"")) { // as ABFS, unlike other clients of Azure
+      etag = etag.isEmpty() ? null : '"' + etag + '"';
+    }
     return new FileVersion(file.getPath(), file.getLen(), file.getModificationTime(), etag);
   }
 
@@ -45,11 +48,15 @@ record FileVersion(Path path, long length, long modified, String etag) {
     return new FileStatusWithMetadata(file.fileStatus(), file.metadata().updated(key, value));
   }
 
+  /** Returns whether it is in an object store. */
   boolean isObject() {
-    return etag != null;
+    return path.toUri().getAuthority() != null;
   }
 
-  /** Returns whether two versions have the same bytes; stores disagree on the times of an object, but not on ETags. */
+  /**
+   * Returns whether two versions have the same bytes. Stores disagree on the times of an object, but not on ETags; a store
+   * without ETags in Hadoop has times in milliseconds.
+   */
   boolean isSame(FileVersion other) {
     return length == other.length
         && (etag == null ? other.etag == null && modified == other.modified : etag.equals(other.etag));

@@ -68,7 +68,8 @@ final class Freshness {
   static List<FileVersion> versions(List<FileVersion> listed, boolean isLog, Configuration settings)
       throws IOException {
     List<Path> unknown = listed.stream()
-        .filter(file -> !file.isObject() && StoreSettings.hasEtags(file.path()))
+        .filter(file -> file.etag() == null)
+        .filter(file -> StoreSettings.hasEtags(file.path()) || isLog && StoreSettings.hasExactTimes(file.path()))
         .map(FileVersion::path)
         .toList();
     if (unknown.isEmpty()) {

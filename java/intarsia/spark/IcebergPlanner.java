@@ -4,7 +4,6 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.io.IOException;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
@@ -17,6 +16,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.UnsupportedFileSystemException;
@@ -48,6 +48,8 @@ final class IcebergPlanner {
 
   /** The versions of Iceberg whose internal interfaces are known. */
   private static final Set<String> VERSIONS = Set.of("1.11", "1.12");
+
+  private static final Pattern UUID_IN_NAME = Pattern.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}[^/]*$");
 
   private static final String NAME_MAPPING = "schema.name-mapping.default";
 
@@ -207,8 +209,19 @@ final class IcebergPlanner {
     }
     ScanPlanner planner = new ScanPlanner(skipping, query);
     ObjectNode request = planner.request(condition, false);
-    FileLists.FileList list = addTable(request, scan, plannable);
-    JsonNode reply = planner.ask(request, list, record, started);
+    List<SnapshotFile> files = addTable(request, scan, plannable);
+    List<FileVersion> objects = objects(files);
+    Configuration settings = objects == null ? null : SparkSession.active().sessionState().newHadoopConf();
+    if (settings != null) {
+      ScanPlanner.addStores(request, objects, settings);
+    }
+    String root = settings == null ? null : dataFolder(call(scan, "table"));
+    boolean isSealed = settings == null || files.stream().allMatch(SnapshotFile::hasOwnName);
+    JsonNode reply = isSealed ? planner.ask(request, list(files, null, root), record, started) : null;
+    if (!isSealed || reply != null && reply.has("unknown")) { // no lake index has the objects of the snapshot
+      List<FileVersion> versions = Freshness.versions(objects, true, settings);
+      reply = planner.ask(request, list(files, versions, root), record, started);
+    }
     if (reply == null) {
       return;
     }
@@ -235,10 +248,15 @@ final class IcebergPlanner {
   }
 
   /** A file of a snapshot, which never gets other rows. */
-  private record SnapshotFile(String path, long length) {}
+  private record SnapshotFile(String path, long length) {
+    /** Returns whether no other file ever had its name: writers of Iceberg put a UUID into it. */
+    boolean hasOwnName() {
+      return UUID_IN_NAME.matcher(path).find();
+    }
+  }
 
-  /** Adds the columns of a table to a request, and returns the list of its files. */
-  private FileLists.FileList addTable(ObjectNode request, Scan scan, List<Object> tasks) throws Exception {
+  /** Adds the columns of a table to a request, and returns its files. */
+  private static List<SnapshotFile> addTable(ObjectNode request, Scan scan, List<Object> tasks) throws Exception {
     Class<?> parser = Class.forName("org.apache.iceberg.SchemaParser", true, scan.getClass().getClassLoader());
     Object schema = call(scan, "projection");
     Map<?, ?> properties = (Map<?, ?>) call(call(scan, "table"), "properties");
@@ -260,7 +278,23 @@ final class IcebergPlanner {
         }
       }
     }
-    List<FileVersion> objects = objects(request, files);
+    return files;
+  }
+
+  /** Returns the folder below which Iceberg writes the data of a table. */
+  private static String dataFolder(Object table) throws ReflectiveOperationException {
+    Object chosen = ((Map<?, ?>) call(table, "properties")).get("write.data.path");
+    String folder = chosen == null ? call(table, "location") + "/data" : (String) chosen;
+    return folder.replaceFirst("/+$", "");
+  }
+
+  /**
+   * Returns the list of the files of a table.
+   *
+   * @param objects their current versions; null if they are local, or have not been listed
+   * @param root the folder of objects; null if the files are local
+   */
+  private FileLists.FileList list(List<SnapshotFile> files, List<FileVersion> objects, String root) {
     ArrayNode partitions = JsonNodeFactory.instance.arrayNode();
     partitions.addArray();
     List<?> versions = objects == null ? files : objects;
@@ -271,36 +305,35 @@ final class IcebergPlanner {
       ArrayNode sizes = known.putArray("sizes");
       ArrayNode times = known.putArray("times_ms");
       ArrayNode places = known.putArray("partition_of");
-      for (SnapshotFile file : files) {
-        paths.add(file.path());
-        sizes.add(file.length());
+      for (int place = 0; place < files.size(); place++) {
+        paths.add(files.get(place).path());
+        sizes.add(objects == null ? files.get(place).length() : objects.get(place).length());
         times.addNull();
         places.add(0);
       }
-      if (objects != null) {
-        ArrayNode etags = known.putArray("etags");
-        objects.forEach(object -> etags.add(object.etag()));
-        known.set("logged_sizes", sizes.deepCopy());
-        sizes.removeAll();
-        objects.forEach(object -> sizes.add(object.length()));
+      if (root != null) {
+        known.put("root", root);
+        ArrayNode logged = known.putArray("logged_sizes");
+        files.forEach(file -> logged.add(file.length()));
+        if (objects == null) { // manifests have no times, and no name is used twice
+          ArrayNode none = known.putArray("logged_ms");
+          files.forEach(file -> none.add(0));
+        } else {
+          ScanPlanner.addVersions(known, objects);
+        }
       }
     });
   }
 
-  /** Returns the current versions of objects, and adds their stores to a request; null if all files are local. */
-  private static List<FileVersion> objects(ObjectNode request, List<SnapshotFile> files) throws IOException {
-    List<FileVersion> listed = new ArrayList<>();
+  /** Returns the files as objects that have not been listed; null if all files are local. */
+  private static List<FileVersion> objects(List<SnapshotFile> files) {
+    List<FileVersion> found = new ArrayList<>();
     for (SnapshotFile file : files) {
       // Iceberg's own client of S3 has another scheme for the same objects
       String path = file.path().startsWith("s3://") ? "s3a" + file.path().substring(2) : file.path();
-      listed.add(new FileVersion(new Path(path), file.length(), 0, null));
+      found.add(new FileVersion(new Path(path), file.length(), 0, null));
     }
-    if (listed.stream().allMatch(file -> StoreSettings.storeOf(file.path()) == null)) {
-      return null;
-    }
-    Configuration settings = SparkSession.active().sessionState().newHadoopConf();
-    ScanPlanner.addStores(request, listed, settings);
-    return Freshness.versions(listed, true, settings);
+    return found.stream().allMatch(file -> StoreSettings.storeOf(file.path()) == null) ? null : found;
   }
 
   /** What is read of a file; the row groups are those that start at some offsets, null for all. */

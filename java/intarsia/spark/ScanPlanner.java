@@ -194,7 +194,8 @@ final class ScanPlanner {
       return null;
     }
     Configuration settings = settings(files, listed);
-    List<FileVersion> versions = isDelta ? listed : Freshness.versions(listed, false, settings);
+    boolean isLogged = isDelta && listed.stream().noneMatch(file -> StoreSettings.hasExactTimes(file.path()));
+    List<FileVersion> versions = isLogged ? listed : Freshness.versions(listed, isDelta, settings);
     FileLists.FileList list = list(files, listed, versions, directories, settings != null);
     boolean hasFieldIds =
         isSet(SQLConf.get(), "spark.sql.parquet.fieldId.read.enabled") && hasFieldIds(files.dataSchema());
@@ -280,11 +281,7 @@ final class ScanPlanner {
     for (FileVersion file : files) {
       String name = StoreSettings.storeOf(file.path());
       if (name != null && !stores.has(name)) {
-        ObjectNode found = StoreSettings.of(file.path(), settings);
-        if (found.has("options") && !StoreSettings.hasEtags(file.path())) {
-          found.removeAll().put("reason", "Hadoop lists the objects of " + name + " without ETags");
-        }
-        stores.set(name, found);
+        stores.set(name, StoreSettings.of(file.path(), settings));
       }
     }
   }
@@ -368,10 +365,7 @@ final class ScanPlanner {
     if (files.location().rootPaths().size() == 1) {
       request.put("root", files.location().rootPaths().head().toString());
     }
-    if (versions.stream().anyMatch(FileVersion::isObject)) {
-      ArrayNode etags = request.putArray("etags");
-      versions.forEach(object -> etags.add(object.etag()));
-    } else if (isSnapshot) {
+    if (!addVersions(request, versions) && isSnapshot) {
       ArrayNode times = request.putArray("logged_ms");
       listed.forEach(object -> times.add(object.modified()));
     }
@@ -379,6 +373,20 @@ final class ScanPlanner {
       ArrayNode sizes = request.putArray("logged_sizes");
       listed.forEach(object -> sizes.add(object.length()));
     }
+  }
+
+  /** Adds what names the versions of listed objects, their ETags or their times; returns whether there is any. */
+  static boolean addVersions(ObjectNode request, List<FileVersion> versions) {
+    if (versions.stream().anyMatch(object -> object.etag() != null)) {
+      ArrayNode etags = request.putArray("etags");
+      versions.forEach(object -> etags.add(object.etag()));
+    } else if (versions.stream().anyMatch(object -> StoreSettings.hasExactTimes(object.path()))) {
+      ArrayNode times = request.putArray("object_ms");
+      versions.forEach(object -> times.add(object.modified()));
+    } else {
+      return false;
+    }
+    return true;
   }
 
   /** Returns a request with a condition and the settings of the session, without files. */

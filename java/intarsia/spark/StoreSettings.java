@@ -41,6 +41,14 @@ public final class StoreSettings {
   }
 
   /**
+   * Returns whether the versions of an object have different times. Google's file system has no ETags, but times in
+   * milliseconds, and an object is replaced at most once in a second. A stream is bound to the version of its status.
+   */
+  static boolean hasExactTimes(Path file) {
+    return "gs".equals(file.toUri().getScheme());
+  }
+
+  /**
    * Returns the result of {@link #of} for a job in Python; empty if Spark has no file system for it.
    *
    * <p>The {@code reason} of a failure is for a warning: the job has settings of its own, or fails with them.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import operator
 from dataclasses import astuple, dataclass
-from typing import Any
 
 from intarsia.amounts import count, size
 from intarsia.embed.structures import Attachable
+from intarsia.rows.values import JsonObject
 
 
 @dataclass(frozen=True)
-class QueryCost:
+class QueryCost(JsonObject):
     """The reads of a query, measured or estimated.
 
     Attributes:
@@ -47,7 +47,7 @@ class QueryCost:
 
 
 @dataclass(frozen=True)
-class Obstacle:
+class Obstacle(JsonObject):
     """A reason why rows cannot be skipped.
 
     Attributes:
@@ -66,10 +66,6 @@ class Obstacle:
     def __str__(self) -> str:
         return self.text
 
-    def to_dict(self) -> dict[str, str | None]:
-        """Return the obstacle as a JSON object."""
-        return vars(self).copy()
-
 
 _SUGGESTIONS = {
     "no-rows": "there are no rows",
@@ -86,7 +82,7 @@ _SUGGESTIONS = {
 
 
 @dataclass(frozen=True)
-class ColumnShape:
+class ColumnShape(JsonObject):
     """The shape of a column in the sample.
 
     Attributes:
@@ -97,6 +93,8 @@ class ColumnShape:
         nulls: Number of nulls among them.
         distinct: Number of distinct values other than null among them.
     """
+
+    JSON_KEYS = "column shape rows nulls distinct text"
 
     column: str
     shape: str
@@ -111,10 +109,6 @@ class ColumnShape:
 
     def __str__(self) -> str:
         return f"{self.column}: {self.text}"
-
-    def to_dict(self) -> dict[str, str | int]:
-        """Return the shape as a JSON object."""
-        return {**vars(self), "text": self.text}
 
 
 @dataclass(frozen=True)
@@ -146,7 +140,7 @@ class SampleSize:
 
 
 @dataclass(frozen=True)
-class MeasuredIndex:
+class MeasuredIndex(JsonObject):
     """An index that was built on the sample.
 
     Attributes:
@@ -162,6 +156,8 @@ class MeasuredIndex:
         is_advised: Whether it is part of the advice.
     """
 
+    JSON_KEYS = "name column purpose bytes share seconds saved_bytes is_advised"
+
     index: Attachable
     name: str
     column: str | None
@@ -171,10 +167,6 @@ class MeasuredIndex:
     seconds: float
     saved_bytes: int
     is_advised: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the index as a JSON object."""
-        return {name: value for name, value in vars(self).items() if name != "index"}
 
 
 @dataclass(frozen=True)
@@ -208,7 +200,7 @@ class Option:
 
 
 @dataclass(frozen=True)
-class QueryAdvice:
+class QueryAdvice(JsonObject):
     """The cost of one query, now and with the advice.
 
     Attributes:
@@ -236,13 +228,6 @@ class QueryAdvice:
     rows_matched: int
     obstacles: tuple[Obstacle, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the query as a JSON object."""
-        costs = {name: getattr(self, name).to_dict() for name in ("total", "now", "advised", "least")}
-        columns = None if self.columns is None else list(self.columns)
-        obstacles = [obstacle.to_dict() for obstacle in self.obstacles]
-        return {**vars(self), **costs, "columns": columns, "obstacles": obstacles}
-
 
 @dataclass(frozen=True)
 class NotBuilt:
@@ -260,7 +245,7 @@ class NotBuilt:
 
 
 @dataclass(frozen=True)
-class Advice:
+class Advice(JsonObject):
     """Advice on which indexes to add to the files of a table, measured on a sample.
 
     Attributes:
@@ -277,6 +262,8 @@ class Advice:
         seconds: Time taken.
     """
 
+    JSON_KEYS = "command lake_index indexes=measured options queries columns not_built sample seconds"
+
     command: str | None
     indexes: tuple[Attachable, ...]
     lake_index: bool
@@ -287,20 +274,6 @@ class Advice:
     not_built: tuple[NotBuilt, ...]
     sample: SampleSize
     seconds: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the advice as a JSON object; docs/cli.md lists its keys."""
-        return {
-            "command": self.command,
-            "lake_index": self.lake_index,
-            "indexes": [index.to_dict() for index in self.measured],
-            "options": [vars(option).copy() for option in self.options],
-            "queries": [query.to_dict() for query in self.queries],
-            "columns": [column.to_dict() for column in self.columns],
-            "not_built": [vars(index).copy() for index in self.not_built],
-            "sample": vars(self.sample).copy(),
-            "seconds": self.seconds,
-        }
 
     def __str__(self) -> str:
         lines = [str(self.sample)]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 from intarsia.amounts import count, first_lines, size
 from intarsia.errors import IntarsiaError
 from intarsia.lake.data_file import FileFailure
+from intarsia.rows.values import JsonObject
 
 if TYPE_CHECKING:
     from intarsia.lake.index.build import LakeIndexReport
@@ -29,7 +30,7 @@ class Reason(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Note:
+class Note(JsonObject):
     """A remark of `attach`: no index on a column, an index of little use or large size, a dropped extension.
 
     Attributes:
@@ -49,6 +50,10 @@ class Note:
     code: str
     share: float | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the note as a JSON object, without unknown values."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
     def __str__(self) -> str:
         is_named = self.column is None or f"({self.column})" in self.index
         column = "" if is_named else f" of {self.column}"
@@ -58,7 +63,7 @@ class Note:
 
 
 @dataclass(frozen=True)
-class AttachReport:
+class AttachReport(JsonObject):
     """The report of `attach` on one file.
 
     Attributes:
@@ -75,6 +80,10 @@ class AttachReport:
         seconds: Time taken.
         weights: Size in bytes of each index that this run built, by name.
     """
+
+    JSON_KEYS = (
+        "path bytes_original bytes_before bytes_after built kept notes stale seconds weights bytes_added"
+    )
 
     path: str
     bytes_original: int
@@ -103,17 +112,9 @@ class AttachReport:
         text = f"{self.path}: {built}{kept}; {self.bytes_added:+,} bytes"
         return "\n  ".join([text, *map(str, self.notes)])
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as a JSON object."""
-        out = asdict(self)
-        out["bytes_added"] = self.bytes_added
-        out["built"], out["kept"] = list(self.built), list(self.kept)
-        out["notes"] = [{key: note[key] for key in note if note[key] is not None} for note in out["notes"]]
-        return out
-
 
 @dataclass(frozen=True)
-class DetachReport:
+class DetachReport(JsonObject):
     """The report of `detach` on one file.
 
     Attributes:
@@ -141,10 +142,6 @@ class DetachReport:
 
     def __str__(self) -> str:
         return self.message
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as a JSON object."""
-        return {**asdict(self), "removed": list(self.removed)}
 
 
 def summarize(notes: Iterable[Note], row_group_rows: Sequence[int]) -> tuple[Note, ...]:
@@ -269,7 +266,7 @@ def distinct_names(names_of_files: Iterable[Iterable[str]]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class IndexReport(FileTotals[IndexedFile]):
+class IndexReport(FileTotals[IndexedFile], JsonObject):
     """The report of `attach` over many files, or of `intarsia.spark.index`; ``str()`` returns a summary.
 
     Attributes:
@@ -286,6 +283,11 @@ class IndexReport(FileTotals[IndexedFile]):
         indexed 1 of 1 file in 0.5 s
         100 kB added to 900 kB (11.1%)
     """
+
+    JSON_KEYS = (
+        "files.total files.indexed files.unchanged files.failed files.skipped files.other bytes.before "
+        "bytes.after bytes.added seconds notes failed lake_index per_file"
+    )
 
     per_file: tuple[IndexedFile, ...] = field(repr=False)
     seconds: float
@@ -348,23 +350,10 @@ class IndexReport(FileTotals[IndexedFile]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as a JSON object."""
-        return {
-            "files": {
-                "total": self.files_total,
-                "indexed": self.files_indexed,
-                "unchanged": self.files_unchanged,
-                "failed": self.files_failed,
-                "skipped": self.files_skipped,
-                "other": self.files_other,
-                **({"registered": self.files_registered} if self.files_registered else {}),
-            },
-            "bytes": {"before": self.bytes_before, "after": self.bytes_after, "added": self.bytes_added},
-            "seconds": self.seconds,
-            "notes": self.notes,
-            "failed": self.failed,
-            "lake_index": None if self.lake_index is None else self.lake_index.to_dict(),
-            "per_file": [json.loads(file.to_json()) for file in self.per_file],
-        }
+        document = super().to_dict()
+        if self.files_registered:
+            document["files"]["registered"] = self.files_registered
+        return document
 
     def __str__(self) -> str:
         failures = [f"failed: {file['path']}: {file['error']}" for file in self.failed]
@@ -418,7 +407,7 @@ class IndexReport(FileTotals[IndexedFile]):
 
 
 @dataclass(frozen=True)
-class RestoreReport(FileTotals[DetachReport]):
+class RestoreReport(FileTotals[DetachReport], JsonObject):
     """The report of `detach` over many files; ``str(report)`` is a summary in one line.
 
     Attributes:
@@ -428,6 +417,11 @@ class RestoreReport(FileTotals[DetachReport]):
         files_other: Number of files in the folders that are not Parquet and were ignored.
         files_found: Number of files found; None if all of them were processed.
     """
+
+    JSON_KEYS = (
+        "files=files_total other_files=files_other detached=files_detached bytes_removed failed "
+        "reports=per_file"
+    )
 
     per_file: tuple[DetachReport, ...]
     failed: tuple[FileFailure, ...]
@@ -466,14 +460,3 @@ class RestoreReport(FileTotals[DetachReport]):
             f"{self.files_detached:,} of {count(self.files_total, 'file')} restored, "
             f"{size(self.bytes_removed)} removed{failed}"
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as a JSON object."""
-        return {
-            "files": self.files_total,
-            "other_files": self.files_other,
-            "detached": self.files_detached,
-            "bytes_removed": self.bytes_removed,
-            "failed": [failure.to_dict() for failure in self.failed],
-            "reports": [report.to_dict() for report in self.per_file],
-        }

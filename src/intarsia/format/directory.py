@@ -7,7 +7,7 @@ import json
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Literal, NoReturn, TypeVar
 
 import xxhash
@@ -27,7 +27,6 @@ def layout_fingerprint(metadata: FileMetaData) -> str:
     digest = xxhash.xxh3_128()
     digest.update(_all_schema_bytes(tuple(metadata.schema)))
     digest.update(_integers(len(metadata.row_groups)))
-    paths: dict[tuple[str, ...], bytes] = {}
     for group in metadata.row_groups:
         numbers = array("q", (group.num_rows, len(group.columns)))
         names = []
@@ -37,10 +36,7 @@ def layout_fingerprint(metadata: FileMetaData) -> str:
                 numbers.append(-1)
                 continue
             numbers.extend(_chunk_numbers(meta))
-            path = tuple(meta.path_in_schema or ())
-            if path not in paths:
-                paths[path] = _integers(len(path)) + b"".join(map(_text, path))
-            names.append(paths[path])
+            names.append(_path_bytes(tuple(meta.path_in_schema or ())))
         digest.update(_little_endian(numbers))
         digest.update(b"".join(names))
     return digest.hexdigest()
@@ -58,6 +54,11 @@ def _chunk_numbers(meta: ColumnMetaData) -> tuple[int, ...]:
         len(meta.encodings),
         *meta.encodings,
     )
+
+
+@lru_cache(maxsize=1024)
+def _path_bytes(path: tuple[str, ...]) -> bytes:
+    return _integers(len(path)) + b"".join(map(_text, path))
 
 
 @lru_cache(maxsize=64)
@@ -173,7 +174,7 @@ class Entry:
     inline: bytes | None = None
     int96_unit: str | None = None
 
-    @property
+    @cached_property
     def column_names(self) -> tuple[str, ...]:
         """The dotted paths of the columns."""
         return tuple(".".join(path) for path in self.columns)
@@ -298,7 +299,7 @@ def parse_directory(data: bytes) -> Directory:
         original_length=fields.integer("original_length", 12),
         fingerprint=fields.hexadecimal("fingerprint", 32),
         region_stop=fields.integer("region_stop", 12),
-        entries=tuple(_entry(item, f"entry {ordinal}") for ordinal, item in enumerate(listed)),
+        entries=tuple([_entry(item, f"entry {ordinal}") for ordinal, item in enumerate(listed)]),
         computed_statistics=fields.ordinals("computed_statistics"),
     )
     if directory.region_stop < directory.original_length:
@@ -324,9 +325,7 @@ def parse_directory(data: bytes) -> Directory:
 def _entry(item: Any, where: str) -> Entry:
     fields = _Fields(item, where)
     columns = fields.value("columns", list)
-    if not all(
-        isinstance(path, list) and path and all(isinstance(name, str) for name in path) for path in columns
-    ):
+    if not all(map(_is_path, columns)):
         raise IndexPayloadError(f"{where}: columns are not all lists of names", reason="invalid-columns")
     granularity = fields.value("granularity", object)
     if not isinstance(granularity, str):
@@ -344,7 +343,7 @@ def _entry(item: Any, where: str) -> Entry:
         name=fields.value("name", str),
         kind=fields.value("kind", str),
         kind_version=fields.integer("kind_version", 0),
-        columns=tuple(tuple(path) for path in columns),
+        columns=tuple(map(tuple, columns)),
         granularity=granularity,
         parameters=fields.value("parameters", dict),
         offset=offset,
@@ -353,6 +352,10 @@ def _entry(item: Any, where: str) -> Entry:
         inline=inline,
         int96_unit=fields.one_of("int96_unit", ("us", "ns")),
     )
+
+
+def _is_path(item: Any) -> bool:
+    return isinstance(item, list) and {*map(type, item)} == {str}
 
 
 class _Fields:
@@ -372,10 +375,10 @@ class _Fields:
         return value
 
     def integer(self, name: str, least: int) -> int:
-        value = self.value(name, int)
-        if isinstance(value, bool) or not least <= value <= _MAX_INT:
-            raise self._invalid(f"{name} is {value!r}")
-        return value
+        value = self._document.get(name)
+        if type(value) is int and least <= value <= _MAX_INT:
+            return value
+        raise self._invalid(f"{name} is {self.value(name, int)!r}")
 
     def one_of(self, name: str, known: tuple[str, ...]) -> str | None:
         """Return one of the known words; None if the field is absent or another word."""

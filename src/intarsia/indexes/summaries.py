@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from decimal import Context, Decimal
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,7 @@ def sum_type(data_type: pa.DataType) -> pa.DataType:
     return pa.null()
 
 
+@lru_cache(maxsize=64)
 def summary_schema(data_type: pa.DataType) -> pa.Schema:
     """Return the schema of summaries of a comparison type.
 

@@ -15,6 +15,7 @@ from intarsia.errors import IntarsiaError, RunInterrupted
 from intarsia.file import FileMetadata, ParquetInput
 from intarsia.file.joined import JoinedPart
 from intarsia.rows.selection import RowSelection
+from intarsia.rows.values import JsonObject
 from intarsia.storage import (
     ByteSource,
     LocalFile,
@@ -179,13 +180,15 @@ ShowDone = Callable[[float], None]
 
 
 @dataclass(frozen=True)
-class FileFailure:
+class FileFailure(JsonObject):
     """A file on which an action failed.
 
     Attributes:
         path: The file.
         error: The error.
     """
+
+    JSON_KEYS = "path error=reason code"
 
     path: str
     error: Exception
@@ -203,10 +206,6 @@ class FileFailure:
     def code(self) -> str:
         """A stable code: the error's ``reason``, or the name of its class if it has none."""
         return getattr(self.error, "reason", None) or type(self.error).__name__
-
-    def to_dict(self) -> dict[str, str]:
-        """Return the failure as a JSON object."""
-        return {"path": self.path, "error": self.reason, "code": self.code}
 
 
 @dataclass(frozen=True)

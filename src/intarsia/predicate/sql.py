@@ -1,21 +1,22 @@
-"""Parse SQL text into predicate nodes."""
+"""Parse SQL text into predicate nodes, with sqlglot if `sql_simple` declines it."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
+import itertools
+import operator
 import re
-from collections.abc import Callable, Collection, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.nodes import (
     MIRRORED,
-    RESERVED,
     And,
     Call,
-    ColumnName,
     Comparison,
     Constant,
     In,
@@ -32,42 +33,66 @@ from intarsia.predicate.nodes import (
     ends_with,
     starts_with,
 )
-from intarsia.predicate.sql_literals import Parameters, SqlLiterals, ordered_values
-from intarsia.predicate.sql_parser import (
-    Parsed,
-    Token,
-    Tree,
+from intarsia.predicate.sql_dialect import (
+    COMPARISONS,
     column_name,
-    parse_condition,
-    parse_tokens,
+    dialect,
+    fragment,
+    operands,
     short,
-    tokenize,
+    syntax_error,
+    unsupported,
 )
+from intarsia.predicate.sql_literals import (
+    Parameters,
+    attach_lists,
+    attach_parameters,
+    attached_list,
+    cut_lists,
+    literal,
+    literal_or_none,
+    ordered_values,
+)
+from intarsia.predicate.sql_simple import read_simple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+#: The maximum number of tokens that sqlglot parses: names, keywords, literals and signs.
+MAX_SQL_TOKENS: Final = 250_000
+
+_WORD: Final = re.compile(r"'[^']*'|\d[\w.]*|\w+|[^\w\s]")
+_FOLD: Final[dict[Op, Callable[[Any, Any], bool]]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+# Functions by their class in sqlglot, or by their name; which ones have a class depends on sqlglot's version.
 
 _SEARCHES: Final[dict[str, Callable[[Any, str], Like]]] = {
-    "contains": contains,
-    **dict.fromkeys(("starts_with", "startswith"), starts_with),
-    **dict.fromkeys(("ends_with", "endswith"), ends_with),
+    **dict.fromkeys(("Contains", "contains"), contains),
+    **dict.fromkeys(("StartsWith", "starts_with", "startswith"), starts_with),
+    **dict.fromkeys(("EndsWith", "ends_with", "endswith"), ends_with),
 }
-_REGEXES: Final = ("regexp_like", "regexp_ilike", "regexp_matches", "regexp", "rlike")
+_REGEXES: Final = ("RegexpLike", "RegexpILike", "regexp_like", "regexp_matches", "regexp", "rlike")
 _SIMPLE: Final = {
     **dict.fromkeys(("lower", "lcase"), "lower"),
     **dict.fromkeys(("upper", "ucase"), "upper"),
     **dict.fromkeys(("length", "len", "char_length", "character_length"), "length"),
     **{name: name for name in ("abs", "year", "quarter", "month", "day", "hour", "minute", "date")},
-    **dict.fromkeys(("dayofmonth", "day_of_month"), "day"),
+    "dayofmonth": "day",
 }
+_OPERATORS: Final = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%"}
 _PARTS: Final = ("year", "quarter", "month", "day", "hour", "minute")
-_TRUNCATIONS: Final = ("date_trunc", "timestamp_trunc")
-_UNITS: Final = {
-    "d": "day",
-    "h": "hour",
-    "m": "minute",
-    "q": "quarter",
-    "s": "second",
-    "w": "week",
-    "y": "year",
-}
+
+#: Details of a parsed function that do not change its meaning.
+_DETAILS: Final = ("typed", "safe", "unabbreviate", "binary", "encoding", "negate")
+
 
 #: Predicates of up to this many characters are cached.
 _MAX_CACHED_CHARACTERS = 1000
@@ -98,7 +123,7 @@ def parse_sql(text: str, parameters: Parameters | None = None) -> Predicate:
 
     Raises:
         PredicateError: If the text is not a predicate, is not supported, has other parameters, or has more
-            than `MAX_SQL_TOKENS` tokens, not counting lists of plain numbers or texts.
+            than `MAX_SQL_TOKENS` tokens, not counting lists of 16 or more plain numbers or texts.
 
     Example:
         >>> parse_sql("5 < delay")
@@ -127,7 +152,8 @@ class SqlTemplate:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._parsed = parse_condition(text)
+        self._simple = read_simple(text) if len(text) <= _MAX_CACHED_CHARACTERS else None
+        self._tree: Any = parse_text(text) if self._simple is None else None
         self._without_parameters: Predicate | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -146,208 +172,130 @@ class SqlTemplate:
             >>> str(SqlTemplate("id = ? AND lower(s) = 'a'").bind([7]))
             "id = 7 AND lower(s) = 'a'"
         """
-        if parameters is not None:
-            return predicate_of(self.text, self._parsed, parameters)
-        if self._without_parameters is None:
-            self._without_parameters = predicate_of(self.text, self._parsed)
-        return self._without_parameters
+        if parameters is None and self._without_parameters is not None:
+            return self._without_parameters
+        if self._simple is not None:
+            values = ordered_values(self._simple.names, parameters, self.text)
+            predicate = self._simple.bind(values) if values else self._simple.predicate
+        else:
+            tree = self._tree
+            if parameters is not None:
+                tree = tree.copy()
+                attach_parameters(tree, parameters, self.text)
+            predicate = cast("Predicate", _explained(self.text, _predicate, tree))
+        if parameters is None:
+            self._without_parameters = predicate
+        return predicate
 
 
 _cached_template = lru_cache(maxsize=128)(SqlTemplate)
 
 
-def predicate_of(
-    text: str, parsed: Parsed, parameters: Parameters | None = None, tables: Collection[str] = ()
-) -> Predicate:
-    """Convert a parsed condition.
+def parse_text(text: str, *, is_condition: bool = True) -> Any:
+    """Parse SQL text to a tree of sqlglot.
 
     Args:
-        text: The text.
-        parsed: What was parsed from it.
-        parameters: The values of its parameters; None if there are none.
-        tables: Names of the table, which columns may have in front.
+        is_condition: Whether it is a condition; otherwise it is a statement.
 
     Raises:
-        PredicateError: If the condition is not supported, or has other parameters.
+        PredicateError: If the text cannot be parsed, or has more tokens than `MAX_SQL_TOKENS` without its
+            long lists.
     """
-    literals = SqlLiterals(text, ordered_values(parsed.names, parameters, text))
-    return _Converter(literals, tables).predicate(parsed.tree)
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
+    parse = functools.partial(
+        sqlglot.parse_one, dialect=dialect(), into=exp.Condition if is_condition else None
+    )
+    cut = cut_lists(text)
+    _check_size(cut.text)
+    if cut.lists:
+        # text that cannot be parsed without its lists is parsed as a whole, so that errors have its positions
+        with contextlib.suppress(SqlglotError, RecursionError):
+            tree = parse(cut.text)
+            if attach_lists(tree, cut.lists):
+                return tree
+        _check_size(text)
+    return _explained(text, parse, text)
 
 
-class _Converter:
-    """Converts trees to nodes."""
+def _explained(text: str, parse: Callable[[Any], Any], parsed: Any) -> Any:
+    """Parse a text or convert its tree, and explain errors of sqlglot."""
+    from sqlglot.errors import SqlglotError
 
-    def __init__(self, literals: SqlLiterals, tables: Collection[str]) -> None:
-        self._literals = literals
-        self._tables = tables
+    try:
+        return parse(parsed)
+    except SqlglotError as error:
+        raise syntax_error(text, error) from None
+    except RecursionError:
+        raise PredicateError(
+            f"the predicate {short(text)} is nested too deeply to parse; write it with fewer parentheses, or "
+            "build it from ia.And and ia.Or",
+            reason="nested-too-deeply",
+        ) from None
 
-    def predicate(self, tree: Tree) -> Predicate:
-        """Convert a condition."""
-        kind, parts, literals = tree.kind, tree.parts, self._literals
-        if kind in MIRRORED:
-            return self._comparison(tree, kind)
-        if kind in ("and", "or"):
-            children = tuple(map(self.predicate, parts))
-            return And(children) if kind == "and" else Or(children)
-        if kind == "paren":
-            return self.predicate(parts[0])
-        if kind == "not":
-            child = self.predicate(parts[0])
-            # x NOT IN (…) is read as NOT around a test; the two become one node
-            if parts[0].kind not in ("paren", "not") and isinstance(child, (IsNull, In, Like, RegexpLike)):
-                return dataclasses.replace(child, negated=not child.negated)
-            return Not(child)
-        if kind == "<=>":
-            equal = self._comparison(tree, "=")
-            if not isinstance(equal, Comparison):
-                raise literals.unsupported(tree)
-            return IsNull(equal.column) if equal.value is None else _never_null(equal)
-        if kind == "in":
-            return In(self._operand(parts[0]), literals.listed(parts[1]))
-        if kind == "between":
-            column, low, high = self._operand(parts[0]), literals.value(parts[1]), literals.value(parts[2])
-            return And((Comparison(column, ">=", low), Comparison(column, "<=", high)))
-        if kind == "is" and parts[1].kind == "constant":
-            operand, (value,) = self._operand(parts[0]), parts[1].parts
-            return IsNull(operand) if value is None else _never_null(Comparison(operand, "=", value))
-        if kind in ("like", "ilike"):
-            return self._like(tree)
-        if kind in ("rlike", "irlike") and len(parts) == 2:
-            return self._regexp_like(tree, parts, ignore_case=kind == "irlike")
-        if kind == "constant":
-            return Constant(parts[0])
-        if kind == "column":
-            return Comparison(self._operand(tree), "=", True)
-        if kind == "call":
-            name, *arguments = parts
-            if name in _SEARCHES:
-                if len(arguments) != 2:
-                    raise _wrong_arguments(tree, self._literals.fragment(tree))
-                text = literals.value(arguments[1])
-                if isinstance(text, str):
-                    return _SEARCHES[name](self._operand(arguments[0]), text)
-            if name in _REGEXES and 2 <= len(arguments) <= 3:
-                return self._regexp_like(tree, arguments, ignore_case=name == "regexp_ilike")
-        raise literals.unsupported(tree)
 
-    def _comparison(self, tree: Tree, op: Op) -> Predicate:
-        first, second = tree.parts
-        left, right = self._literals.value_or_none(first), self._literals.value_or_none(second)
-        if left is None and right is not None:
-            return Comparison(self._operand(first), op, right[0])
-        if right is None and left is not None:
-            return Comparison(self._operand(second), MIRRORED[op], left[0])
-        if left is None or right is None:
-            raise self._literals.unsupported(tree)
-        one: Any = left[0]
-        other: Any = right[0]
-        if one is None or other is None:
-            return Constant(None)
-        numbers = type(one) in (int, Decimal) and type(other) in (int, Decimal)
-        if not numbers and not (isinstance(one, str) and isinstance(other, str)):
-            raise self._literals.unsupported(tree)
-        less, equal = one < other, one == other
-        is_true = {"=": equal, "<>": not equal, "<": less, "<=": less or equal, ">": not (less or equal)}
-        return Constant(is_true.get(op, not less))
+def _check_size(text: str) -> None:
+    """Reject text that would take sqlglot many seconds and gigabytes to parse."""
+    counted = itertools.islice(_WORD.finditer(text), MAX_SQL_TOKENS + 1)
+    if sum(1 for _ in counted) > MAX_SQL_TOKENS:
+        raise PredicateError(
+            f"the predicate {short(text[:200])} has more than {MAX_SQL_TOKENS:,} tokens; "
+            "pass a long list of values as intarsia.In(column, values), without SQL text",
+            reason="predicate-too-long",
+        )
 
-    def _like(self, tree: Tree) -> Predicate:
-        pattern, *others = map(self._literals.value, tree.parts[1:])
-        escape = others[0] if others else None
-        if not isinstance(pattern, str) or not isinstance(escape, (str, type(None))):
-            raise self._literals.unsupported(tree)
-        return Like(self._operand(tree.parts[0]), pattern, False, escape, ignore_case=tree.kind == "ilike")
 
-    def _regexp_like(self, tree: Tree, arguments: Sequence[Tree], *, ignore_case: bool) -> Predicate:
-        regex, flags = [*map(self._literals.value, arguments[1:]), ""][:2]
-        if not isinstance(regex, str) or not isinstance(flags, str):
-            raise self._literals.unsupported(tree)
-        column = self._operand(arguments[0])
-        for flag in flags:
-            if flag not in "ic":
-                raise PredicateError(
-                    f"unknown flag {flag!r} in {self._literals.fragment(tree)}; use 'i' to ignore case "
-                    "or 'c' to respect it, and write other flags inline, such as (?s)",
-                    reason="unknown-regex-flag",
-                    column=dotted(column),
-                )
-            ignore_case = flag == "i"
-        return RegexpLike(column, regex, False, ignore_case)
-
-    def _operand(self, tree: Tree) -> Operand:
-        """Return the column, or the function of a column, that an expression is.
-
-        Raises:
-            PredicateError: If the expression is neither.
-        """
-        kind, parts = tree.kind, tree.parts
-        if kind == "column":
-            if len(parts[0]) > 1 and parts[0][0] in self._tables:
-                tree = tree._replace(parts=(parts[0][1:], parts[1]))
-            return cast(ColumnName, column_name(tree))
-        if kind == "paren":
-            return self._operand(parts[0])
-        if kind in ("+", "-", "*", "/", "%"):
-            return self._arithmetic(tree, kind, *parts)
-        if kind == "negative":
-            return Call("*", self._operand(parts[0]), (-1,))
-        if kind == "cast":
-            inner, name, sizes = parts
-            if name == "DATE":
-                return Call("date", self._operand(inner))
-            target = f"{name}({', '.join(map(str, sizes))})" if sizes else name
-            return Call("cast", self._operand(inner), (target,))
-        if kind == "call":
-            found = self._called(tree, *parts)
-            if found is not None:
-                return found
-        raise self._literals.unsupported(tree)
-
-    def _called(self, tree: Tree, name: str, *arguments: Tree) -> Call | None:
-        """Return a function of a column; None if it is unknown."""
-        if name in _SIMPLE and len(arguments) == 1:
-            return Call(_SIMPLE[name], self._operand(arguments[0]))
-        if name in ("substr", "substring") and len(arguments) in (2, 3):
-            numbers = tuple(self._constant(tree, number) for number in arguments[1:])
-            return Call("substr", self._operand(arguments[0]), numbers)
-        if len(arguments) != 2:
-            return None
-        first, second = arguments
-        if name == "left":
-            return Call("substr", self._operand(first), (1, self._constant(tree, second)))
-        if name == "mod":
-            return self._arithmetic(tree, "%", first, second)
-        if name in ("extract", "date_part"):
-            part = str(self._constant(tree, first)).lower()
-            return Call(part, self._operand(second)) if part in _PARTS else None
-        if name in _TRUNCATIONS:
-            unit, moment = arguments if name == "date_trunc" else (second, first)
-            word = self._constant(tree, unit)
-            if isinstance(word, str):
-                word = _UNITS.get(word.lower(), word.lower())
-                return Call("date_trunc", self._operand(moment), (word,))
-        return None
-
-    def _arithmetic(self, tree: Tree, sign: str, first: Tree, second: Tree) -> Call:
-        left, right = self._literals.value_or_none(first), self._literals.value_or_none(second)
-        number = (right or left or (None,))[0]
-        if isinstance(number, bool) or not isinstance(number, (int, float, Decimal)) or (left and right):
-            raise self._literals.unsupported(tree)
-        if right is not None:
-            return Call(sign, self._operand(first), (number,))
-        if sign not in ("+", "-", "*"):
-            raise self._literals.unsupported(tree)
-        column = self._operand(second)
-        if sign == "-":
-            return Call("+", Call("*", column, (-1,)), (number,))
-        return Call(sign, column, (number,))
-
-    def _constant(self, tree: Tree, value: Tree) -> object:
-        if value.kind == "column" and len(value.parts[0]) == 1:
-            return value.parts[0][0]
-        constant = self._literals.value_or_none(value)
-        if constant is None:
-            raise self._literals.unsupported(tree)
-        return constant[0]
+def _predicate(node: Any) -> Predicate:
+    """Convert a sqlglot expression, identified by its class name, so that sqlglot need not be imported."""
+    class_name = type(node).__name__
+    if class_name == "Paren":
+        return _predicate(node.this)
+    if class_name in ("And", "Or"):
+        children = tuple(_predicate(child) for child in operands(node, class_name))
+        return And(children) if class_name == "And" else Or(children)
+    if class_name == "Not":
+        child = _predicate(node.this)
+        is_bare = type(node.this).__name__ not in ("Paren", "Not")
+        # sqlglot parses x NOT IN (…) as NOT around a test; the two become one node
+        if is_bare and isinstance(child, (IsNull, In, Like, RegexpLike)):
+            return dataclasses.replace(child, negated=not child.negated)
+        return Not(child)
+    if class_name in COMPARISONS:
+        return _comparison(node, COMPARISONS[class_name])
+    if class_name in ("NullSafeEQ", "NullSafeNEQ"):
+        equal = _comparison(node, "=")
+        if not isinstance(equal, Comparison):
+            raise unsupported(node)
+        same = IsNull(equal.column) if equal.value is None else _never_null(equal)
+        return same if class_name == "NullSafeEQ" else Not(same)
+    if class_name == "In":
+        return _in(node)
+    if class_name == "Between" and not node.args.get("symmetric"):
+        column = _operand(node.this)
+        low, high = literal(node.args["low"]), literal(node.args["high"])
+        return And((Comparison(column, ">=", low), Comparison(column, "<=", high)))
+    if class_name == "Is" and type(node.expression).__name__ == "Null":
+        return IsNull(_operand(node.this))
+    if class_name == "Is" and type(node.expression).__name__ == "Boolean":  # IS TRUE is never NULL
+        return _never_null(Comparison(_operand(node.this), "=", bool(node.expression.this)))
+    if class_name in ("Like", "ILike", "Escape"):
+        return _like(node)
+    if class_name == "Boolean":
+        return Constant(bool(node.this))
+    if class_name == "Null":
+        return Constant(None)
+    if class_name in ("Column", "Dot"):
+        return Comparison(_operand(node), "=", True)
+    name, arguments = _called(node)
+    if name in _SEARCHES and len(arguments) == 2:
+        text = literal(arguments[1])
+        if isinstance(text, str):
+            return _SEARCHES[name](_operand(arguments[0]), text)
+    if name in _REGEXES and 2 <= len(arguments) <= 3 and not isinstance(arguments[-1], bool):
+        return _regexp_like(node, name, arguments)
+    raise unsupported(node)
 
 
 def _never_null(equal: Comparison) -> Predicate:
@@ -355,22 +303,146 @@ def _never_null(equal: Comparison) -> Predicate:
     return And((equal, IsNull(equal.column, negated=True)))
 
 
-def _wrong_arguments(tree: Tree, fragment: str) -> PredicateError:
-    return PredicateError(
-        f"cannot parse {fragment}: the function has two arguments, a column and a text",
-        reason="syntax-error",
-        near=fragment,
-        position=tree.start,
-    )
+def _comparison(node: Any, op: Op) -> Predicate:
+    left, right = literal_or_none(node.this), literal_or_none(node.expression)
+    if right is None:
+        if left is None:
+            raise unsupported(node)
+        return Comparison(_operand(node.expression), MIRRORED[op], left[0])
+    if left is None:
+        return Comparison(_operand(node.this), op, right[0])
+    (first,), (second,) = left, right
+    if first is None or second is None:
+        return Constant(None)
+    numbers = type(first) in (int, Decimal) and type(second) in (int, Decimal)
+    if not numbers and not (isinstance(first, str) and isinstance(second, str)):
+        raise unsupported(node)
+    return Constant(_FOLD[op](first, second))
+
+
+def _in(node: Any) -> Predicate:
+    values = attached_list(node.args.get("field"))
+    if values is None:
+        if any(node.args.get(other) for other in ("query", "unnest", "field")):
+            raise unsupported(node)
+        if "expressions" not in node.args:
+            raise PredicateError(
+                f"a list is missing after {fragment(node.this)} IN; write it in parentheses, as in IN (1, 2)",
+                reason="syntax-error",
+                near="IN",
+            )
+        values = tuple(map(literal, node.expressions))
+    return In(_operand(node.this), values)
+
+
+def _like(node: Any) -> Predicate:
+    like, escape = (node.this, literal(node.expression)) if type(node).__name__ == "Escape" else (node, None)
+    class_name = type(like).__name__
+    pattern = literal(like.expression) if class_name in ("Like", "ILike") else None
+    if not isinstance(pattern, str) or not isinstance(escape, (str, type(None))):
+        raise unsupported(node)
+    negated = bool(like.args.get("negate"))
+    return Like(_operand(like.this), pattern, negated, escape, ignore_case=class_name == "ILike")
+
+
+def _regexp_like(node: Any, name: str, arguments: list[Any]) -> Predicate:
+    texts = [literal(argument) for argument in arguments[1:]]
+    regex, flags = texts[0], texts[1] if len(texts) > 1 else ""
+    if not isinstance(regex, str) or not isinstance(flags, str):
+        raise unsupported(node)
+    column, ignore_case = _operand(arguments[0]), name == "RegexpILike"
+    for flag in flags:
+        if flag not in "ic":
+            raise PredicateError(
+                f"unknown flag {flag!r} in {fragment(node)}; use 'i' to ignore case or 'c' to respect it, "
+                "and write other flags inline, such as (?s)",
+                reason="unknown-regex-flag",
+                column=dotted(column),
+            )
+        ignore_case = flag == "i"
+    return RegexpLike(column, regex, bool(node.args.get("negate")), ignore_case)
+
+
+def _called(node: Any) -> tuple[str, list[Any]]:
+    """Return the class or the name of a function, and its arguments in order."""
+    if type(node).__name__ == "Anonymous":
+        return str(node.this).lower(), list(node.expressions)
+    found: list[Any] = []
+    for name, value in node.args.items():
+        if name not in _DETAILS and value is not None and value is not False and value != []:
+            found += value if isinstance(value, list) else [value]
+    return type(node).__name__, found
+
+
+def _operand(node: Any) -> Operand:
+    """Return the column, or the function of a column, that a sqlglot expression is.
+
+    Raises:
+        PredicateError: If the expression is neither.
+    """
+    class_name = type(node).__name__
+    column = column_name(node)
+    if column is not None:
+        return column
+    if class_name == "Paren":
+        return _operand(node.this)
+    if class_name in _OPERATORS:
+        return _arithmetic(node, _OPERATORS[class_name])
+    if class_name == "Neg":
+        return Call("*", _operand(node.this), (-1,))
+    if class_name == "Cast":
+        target = str(node.to.sql()).upper()
+        return (
+            Call("date", _operand(node.this))
+            if target == "DATE"
+            else Call("cast", _operand(node.this), (target,))
+        )
+    name, arguments = _called(node)
+    if name.lower() in _SIMPLE and len(arguments) == 1:
+        return Call(_SIMPLE[name.lower()], _operand(arguments[0]))
+    if name in ("Extract", "date_part") and len(arguments) == 2:
+        part = str(_constant(node, arguments[0])).lower()
+        if part in _PARTS:
+            return Call(part, _operand(arguments[1]))
+    if name in ("Substring", "substr", "substring") and len(arguments) in (2, 3):
+        text, *numbers = arguments
+        return Call("substr", _operand(text), tuple(_constant(node, number) for number in numbers))
+    if name in ("Left", "left") and len(arguments) == 2:
+        return Call("substr", _operand(arguments[0]), (1, _constant(node, arguments[1])))
+    if name in ("DateTrunc", "TimestampTrunc", "date_trunc") and len(arguments) == 2:
+        unit, moment = arguments if name == "date_trunc" else (node.args.get("unit"), node.this)
+        word = _constant(node, unit)
+        if isinstance(word, str):
+            return Call("date_trunc", _operand(moment), (word.lower(),))
+    raise unsupported(node)
+
+
+def _arithmetic(node: Any, sign: str) -> Call:
+    left, right = literal_or_none(node.this), literal_or_none(node.expression)
+    number = (right or left or (None,))[0]
+    if isinstance(number, bool) or not isinstance(number, (int, float, Decimal)) or (left and right):
+        raise unsupported(node)
+    if right is not None:
+        return Call(sign, _operand(node.this), (number,))
+    if sign not in ("+", "-", "*"):
+        raise unsupported(node)
+    column = _operand(node.expression)
+    return Call("+", Call("*", column, (-1,)), (number,)) if sign == "-" else Call(sign, column, (number,))
+
+
+def _constant(node: Any, value: Any) -> object:
+    if type(value).__name__ == "Var":
+        return value.name
+    constant = literal_or_none(value)
+    if constant is None:
+        raise unsupported(node)
+    return constant[0]
 
 
 _SELECT: Final = re.compile(r"\s*(SELECT|WITH|FROM)\s", re.IGNORECASE)
-_CLAUSES: Final = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET")
-_REFUSED: Final = frozenset(("JOIN", "UNION", "INTERSECT", "EXCEPT", "QUALIFY", "WINDOW", "WITH", "LATERAL"))
-
-#: Names in expressions that are not columns.
-_WORDS: Final = RESERVED.union(
-    ("asc", "by", "desc", "first", "group", "last", "nulls", "over", "partition", "range", "rows")
+_ALLOWED: Final = frozenset(
+    ("kind", "expressions", "from", "from_", "where", "order", "limit", "offset", "group", "having")
+    + ("distinct",)
 )
 
 
@@ -403,72 +475,50 @@ def parse_select(text: str) -> tuple[Predicate | None, tuple[str, ...] | None]:
         >>> parse_select("SELECT * FROM lake")
         (None, None)
     """
-    *tokens, end = tokenize(text)
-    clauses: dict[str, list[Token]] = {}
-    words = [token.word for token in tokens]
-    depth = 0
-    for token in tokens:
-        depth += {"(": 1, ")": -1}.get(token.word, 0)
-        if depth == 0 and token.word in _CLAUSES and token.word not in clauses:
-            clauses[token.word] = []
-        elif clauses:
-            clauses[list(clauses)[-1]].append(token)
-    source = clauses.get("FROM", ())
-    if words.count("SELECT") > 1:
-        raise _refused(text, "it has a subquery")
-    if not source and "FROM" in clauses:
-        parse_tokens(text, [*tokens[words.index("FROM") :], end])  # raises the error at this place
-    if not source or not _REFUSED.isdisjoint(words) or any(token.word == "," for token in source):
+    tree = parse_text(text, is_condition=False)
+    if type(tree).__name__ != "Select":
+        raise _refused(text, "it is not a SELECT")
+    used = {name for name, value in tree.args.items() if value}
+    source = tree.args.get("from_") or tree.args.get("from")
+    table: Any = None if source is None else source.this
+    if not used <= _ALLOWED or type(table).__name__ != "Table" or table.args.get("joins"):
         raise _refused(text, "it does not select from one table, without joins and subqueries")
-    tables = {str(token.value) for token in source if token.kind in ("name", "quoted")}
-    predicate = None
-    if "WHERE" in clauses:
-        where = clauses["WHERE"]
-        stop = Token("end", "", "", end.start, end.stop)
-        predicate = predicate_of(text, parse_tokens(text, [*where, stop]), None, tables)
-    selected = clauses.get("SELECT", ())
-    if not selected or any(_is_star(selected, at) for at in range(len(selected))):
+    if sum(type(node).__name__ == "Select" for node in tree.walk()) > 1:
+        raise _refused(text, "it has a subquery")
+    _drop_table_names(tree, {table.alias_or_name, table.name})
+    where = tree.args.get("where")
+    predicate = None if where is None else _explained("", _predicate, where.this)
+    if any(item.is_star for item in tree.expressions):
         return predicate, None
     columns: dict[str, None] = {}
-    aliases: set[str] = set()
-    for clause in ("SELECT", "GROUP", "HAVING", "ORDER"):
-        found, named = _columns_of(clauses.get(clause, ()), tables)
-        columns |= dict.fromkeys(found)
-        aliases |= named if clause == "SELECT" else set()
+    for name in ("expressions", "group", "having", "order"):
+        part = tree.args.get(name)
+        for item in part if isinstance(part, list) else [part] if part is not None else []:
+            columns |= dict.fromkeys(_columns_of(item))
+    aliases = {item.alias for item in tree.expressions if type(item).__name__ == "Alias"}
     return predicate, tuple(name for name in columns if name not in aliases)
 
 
-def _is_star(tokens: Sequence[Token], at: int) -> bool:
-    """Return whether a token is a ``*`` that stands for all columns."""
-    before = tokens[at - 1].word if at else ","
-    return tokens[at].word == "*" and before in (",", ".", "DISTINCT")
-
-
-def _columns_of(tokens: Sequence[Token], tables: Collection[str]) -> tuple[list[str], set[str]]:
-    """Return the names of the columns in expressions, in order, and the aliases."""
-    found, aliases = [], set[str]()
-    at = 0
-    while at < len(tokens):
-        token, start = tokens[at], at
-        before = tokens[at - 1] if at else None
-        at += 1
-        if token.kind not in ("name", "quoted") or token.word.lower() in _WORDS:
+def _columns_of(node: Any) -> list[str]:
+    """Return the names of the columns in an expression, in order."""
+    found = []
+    inside: set[int] = set()
+    for one in node.walk(bfs=False):
+        if id(one) in inside:
             continue
-        names = [str(token.value)]
-        while at + 1 < len(tokens) and tokens[at].word == "." and tokens[at + 1].kind in ("name", "quoted"):
-            names.append(str(tokens[at + 1].value))
-            at += 2
-        after = tokens[at] if at < len(tokens) else None
-        ends_operand = before is not None and (
-            before.kind in ("quoted", "number", "text", "hex")
-            or (before.kind == "name" and before.word.lower() not in _WORDS)
-            or before.word in (")", "AS", "END")
-        )
-        if ends_operand and start:
-            aliases.add(names[0])
-        elif after is None or (after.word not in ("(", "FROM") and (after.kind != "text" or not token.word)):
-            found.append(".".join(names[1:] if len(names) > 1 and names[0] in tables else names))
-    return found, aliases
+        name = column_name(one)
+        if name is not None:
+            inside |= {id(part) for part in one.walk()}
+            found.append(name if isinstance(name, str) else ".".join(name))
+    return found
+
+
+def _drop_table_names(tree: Any, names: set[str]) -> None:
+    """Remove the name of the table from columns such as ``t.user``."""
+    for node in list(tree.walk()):
+        if type(node).__name__ == "Column" and node.parts[0].name in names and len(node.parts) > 1:
+            first = next(key for key in ("catalog", "db", "table") if node.args.get(key))
+            node.set(first, None)
 
 
 def _refused(text: str, why: str) -> PredicateError:

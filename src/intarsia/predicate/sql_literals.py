@@ -1,4 +1,8 @@
-"""Convert literals in SQL text to Python values, also casts and parameters."""
+"""Convert literals in SQL text to Python values, also casts and parameters.
+
+sqlglot creates several objects for each literal, which takes 50 µs. So a long list of plain numbers or texts
+is cut out of the text, and becomes a parameter.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import struct
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -22,10 +26,13 @@ from intarsia.predicate.literals import (
     parse_timestamp,
     to_python,
 )
-from intarsia.predicate.sql_parser import Tree, short
+from intarsia.predicate.sql_dialect import fragment, short, unsupported
 
 Parameters: TypeAlias = "Sequence[object] | Mapping[str, object]"
 """The values of ``?`` in the order of the text, or those of ``:name`` by name."""
+
+#: The name under which the value of a parameter is kept in the node that sqlglot parsed.
+_VALUE: Final = "value of a parameter"
 
 
 def ordered_values(names: Sequence[str | None], parameters: Parameters | None, text: str) -> Sequence[object]:
@@ -50,6 +57,15 @@ def ordered_values(names: Sequence[str | None], parameters: Parameters | None, t
             reason="no-parameters-in-text",
         )
     return values
+
+
+def attach_parameters(tree: Any, parameters: Parameters, text: str) -> None:
+    """Attach the values of parameters to the nodes that sqlglot parsed; see `ordered_values`."""
+    # depth first, which is the order of the text
+    nodes = [node for node in tree.dfs() if type(node).__name__ == "Placeholder" and _VALUE not in node.meta]
+    values = ordered_values([node.this for node in nodes], parameters, text)
+    for node, value in zip(nodes, values, strict=True):
+        node.meta[_VALUE] = value
 
 
 def _in_order(names: Sequence[str | None], parameters: Any) -> Sequence[object]:
@@ -93,6 +109,48 @@ def _by_name(names: Sequence[str | None], parameters: Mapping[str, object]) -> S
     return values
 
 
+def value_of(value: object, name: str | None) -> object:
+    """Return the value of a parameter that stands for one literal.
+
+    Raises:
+        PredicateError: If it is a list.
+    """
+    if isinstance(value, (list, tuple, set, frozenset)):
+        raise PredicateError(
+            f"the parameter {_shown(name)} is a list; write IN {_shown(name)}, without parentheses",
+            reason="parameter-is-a-list",
+        )
+    return value
+
+
+def list_of(values: object, name: str | None) -> tuple[object, ...]:
+    """Return the values of a parameter that stands for a whole list, as in ``IN ?``.
+
+    Raises:
+        PredicateError: If it is not a list.
+    """
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise PredicateError(
+            f"IN {_shown(name)} needs a list of values, not {values!r:.80}", reason="not-a-list"
+        )
+    return tuple(values)
+
+
+def attached_list(node: Any) -> tuple[object, ...] | None:
+    """Return the values of a parameter that stands for a whole list; None if the node is not a parameter.
+
+    Raises:
+        PredicateError: If it has no value, or is not a list.
+    """
+    return list_of(_attached(node), node.this) if type(node).__name__ == "Placeholder" else None
+
+
+def _attached(node: Any) -> object:
+    if _VALUE not in node.meta:
+        raise _without_value(node.this)
+    return node.meta[_VALUE]
+
+
 def _without_value(name: str | None) -> PredicateError:
     return PredicateError(
         f"the parameter {_shown(name)} has no value; pass parameters=[…] for ?, or a dict for :name",
@@ -106,7 +164,6 @@ def _shown(name: str | None) -> str:
 
 _Number: TypeAlias = int | float | Decimal
 
-_INTERVAL: Final = re.compile(r"\s*(-?[0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]+)\s*")
 _NANOSECONDS: Final = {
     "NANOSECOND": 1,
     "MICROSECOND": 1_000,
@@ -119,154 +176,100 @@ _NANOSECONDS: Final = {
 }
 
 
-_SUPPORTED: Final = (
-    "compare a column, or a function of one column (lower, upper, length, substr, abs, year to minute, date, "
-    "date_trunc, CAST, or + - * / % with a number), with a literal; or use IN, BETWEEN, IS NULL or text "
-    "search (LIKE, RLIKE, contains, starts_with, ends_with), combined by AND, OR and NOT"
-)
-_COMPARED: Final = ("=", "<>", "<", "<=", ">", ">=")
+def literal(node: Any) -> object:
+    """Return the value of a sqlglot expression that must be a literal.
 
-
-class SqlLiterals:
-    """The literals of a text, given the values of its parameters.
-
-    Args:
-        text: The text.
-        values: The values of the parameters in the order of the text.
+    Raises:
+        PredicateError: If the expression is not a literal, or not a valid one.
     """
+    value = literal_or_none(node)
+    if value is None:
+        raise unsupported(node)
+    return value[0]
 
-    def __init__(self, text: str, values: Sequence[object]) -> None:
-        self._text = text
-        self._values = values
 
-    def fragment(self, tree: Tree) -> str:
-        """Return the text of an expression, shortened for a message."""
-        return short(self._text[tree.start : tree.stop])
+def literal_or_none(node: Any) -> tuple[object] | None:
+    """Return the value of a literal (maybe NULL) in a tuple, or ``None`` if ``node`` is not a literal.
 
-    def unsupported(self, tree: Tree) -> PredicateError:
-        """Return the error for an expression that parses but is not supported in a predicate."""
-        fragment, needs = self.fragment(tree), " in a predicate"
-        if tree.kind in _COMPARED:
-            needs = ": a comparison needs one column and one literal"
-            if all(side.kind == "column" for side in tree.parts):
-                return PredicateError(
-                    f"two columns cannot be compared, as in {fragment}; if {tree.parts[1].parts[0][-1]!r} is "
-                    "text, put it in single quotes",
-                    reason="two-columns",
-                )
-        return PredicateError(f"cannot use {fragment}{needs}; {_SUPPORTED}", reason="unsupported-expression")
+    Raises:
+        PredicateError: If the literal is not valid, or is a parameter without a value.
+    """
+    node_type = type(node).__name__
+    if node_type == "Literal":
+        return (node.this,) if node.is_string else (_parsed(node, parse_number, node.this),)
+    if node_type in ("Boolean", "Null"):
+        return (bool(node.this) if node_type == "Boolean" else None,)
+    if node_type == "HexString":
+        return (_parsed(node, bytes.fromhex, node.this),)
+    if node_type == "Interval":
+        return None if node.this is None else (_interval(node),)
+    if node_type == "Placeholder":
+        return (value_of(_attached(node), node.this),)
+    inner = literal_or_none(node.this) if node_type in ("Paren", "Neg", "Cast") else None
+    if inner is None or node_type == "Paren":
+        return inner
+    (value,) = inner
+    if node_type == "Cast":
+        return (_cast(node, value),)
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        return None
+    return (negative(value),)
 
-    def value(self, tree: Tree) -> object:
-        """Return the value of an expression that must be a literal.
 
-        Raises:
-            PredicateError: If the expression is not a literal, or not a valid one.
-        """
-        value = self.value_or_none(tree)
-        if value is None:
-            raise self.unsupported(tree)
-        return value[0]
+def negative(number: _Number) -> _Number:
+    """Return a number with the other sign, exactly."""
+    return number.copy_negate() if isinstance(number, Decimal) else -number
 
-    def value_or_none(self, tree: Tree) -> tuple[object] | None:
-        """Return the value of a literal (maybe NULL) in a tuple, or None if it is not a literal.
 
-        Raises:
-            PredicateError: If the literal is not valid, or is a list.
-        """
-        kind, parts = tree.kind, tree.parts
-        if kind in ("text", "constant"):
-            return (parts[0],)
-        if kind == "number":
-            return (self._parsed(tree, parse_number, parts[0]),)
-        if kind == "hex":
-            return (self._parsed(tree, bytes.fromhex, parts[0][2:].removesuffix("'")),)
-        if kind == "interval":
-            return (self._interval(tree),)
-        if kind == "parameter":
-            ordinal, name = parts
-            if isinstance(self._values[ordinal], (list, tuple, set, frozenset)):
-                raise PredicateError(
-                    f"the parameter {_shown(name)} is a list; write IN {_shown(name)}, without parentheses",
-                    reason="parameter-is-a-list",
-                )
-            return (self._values[ordinal],)
-        inner = self.value_or_none(parts[0]) if kind in ("paren", "negative", "cast") else None
-        if inner is None or kind == "paren":
-            return inner
-        (value,) = inner
-        if kind == "cast":
-            return (self._cast(tree, value),)
-        if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
-            return None
-        return (value.copy_negate() if isinstance(value, Decimal) else -value,)
+def _parsed(node: Any, parse: Callable[[Any], Any], value: object) -> Any:
+    try:
+        return parse(value)
+    except (ValueError, OverflowError, pa.ArrowInvalid):
+        if type(node).__name__ == "Cast":
+            type_name = node.to.sql().upper()
+            form = f"; write it as in {_EXAMPLES[type_name]}" if type_name in _EXAMPLES else ""
+            message = f"{short(str(value))!r} is not a valid {type_name}{form}"
+        else:
+            message = f"{short(str(value))!r} is not valid in {fragment(node)}"
+        raise PredicateError(message, reason="invalid-literal") from None
 
-    def listed(self, tree: Tree) -> tuple[object, ...]:
-        """Return the values of a list, or of a parameter that stands for a whole list, as in ``IN ?``.
 
-        Raises:
-            PredicateError: If one of them is not a literal, or the parameter is not a list.
-        """
-        if tree.kind == "values":
-            return tree.parts[0]  # type: ignore[no-any-return]
-        if tree.kind == "list":
-            return tuple(map(self.value, tree.parts))
-        ordinal, name = tree.parts
-        values = self._values[ordinal]
-        if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-            raise PredicateError(
-                f"IN {_shown(name)} needs a list of values, not {values!r:.80}", reason="not-a-list"
-            )
-        return tuple(values)
+def _interval(node: Any) -> object:
+    unit = node.args.get("unit")
+    scale = None if unit is None else _NANOSECONDS.get(str(unit.name).upper().removesuffix("S"))
+    if scale is None:
+        raise PredicateError(
+            f"cannot use {fragment(node)}; the unit of an interval is one of "
+            f"{', '.join(_NANOSECONDS).lower()}",
+            reason="unknown-interval-unit",
+        )
 
-    def _parsed(self, tree: Tree, parse: Callable[[Any], Any], value: object) -> Any:
-        try:
-            return parse(value)
-        except (ValueError, OverflowError, pa.ArrowInvalid):
-            message = f"{short(str(value))!r} is not valid in {self.fragment(tree)}"
-            if tree.kind == "cast":
-                name = tree.parts[1]
-                form = f"; write it as in {_EXAMPLES[name]}" if name in _EXAMPLES else ""
-                message = f"{short(str(value))!r} is not a valid {name}{form}"
-            raise PredicateError(message, reason="invalid-literal") from None
+    def parse(count: object) -> object:
+        number = parse_number(count) if isinstance(count, str) else count
+        ns = exact(number) if isinstance(number, (int, Decimal)) else None
+        if ns is None or ns * scale % 1:
+            raise ValueError(count)
+        return to_python(Temporal("duration", int(ns * scale)))
 
-    def _interval(self, tree: Tree) -> object:
-        counted, unit = tree.parts
-        count = self.value(counted)
-        if unit is None and (both := _INTERVAL.fullmatch(str(count))):
-            count, unit = both[1], both[2].upper()
-        scale = None if unit is None else _NANOSECONDS.get(unit.removesuffix("S"))
-        if scale is None:
-            raise PredicateError(
-                f"cannot use {self.fragment(tree)}; the unit of an interval is one of "
-                f"{', '.join(_NANOSECONDS).lower()}",
-                reason="unknown-interval-unit",
-            )
+    return _parsed(node, parse, literal(node.this))
 
-        def parse(count: object) -> object:
-            number = parse_number(count) if isinstance(count, str) else count
-            ns = exact(number) if isinstance(number, (int, Decimal)) else None
-            if ns is None or ns * scale % 1:
-                raise ValueError(count)
-            return to_python(Temporal("duration", int(ns * scale)))
 
-        return self._parsed(tree, parse, count)
-
-    def _cast(self, tree: Tree, value: object) -> object:
-        """Cast a literal at parse time."""
-        _, target, sizes = tree.parts
-        if value is None:
-            return None
-        if isinstance(value, str) and target in _FROM_TEXT:
-            return self._parsed(tree, _FROM_TEXT[target], value)
-        if isinstance(value, bool) and target == "BOOLEAN":
-            return value
-        convert = _FROM_NUMBER.get(target)
-        if isinstance(value, str) and convert is not None:
-            value = self._parsed(tree, float if target in ("DOUBLE", "FLOAT") else parse_number, value)
-        if convert is None or isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
-            raise self.unsupported(tree)
-        has_sizes = bool(sizes) and target == "DECIMAL"
-        return self._parsed(tree, functools.partial(convert, sizes=sizes) if has_sizes else convert, value)
+def _cast(node: Any, value: object) -> object:
+    """Cast a literal at parse time."""
+    target = node.to.this.name
+    if value is None:
+        return None
+    if isinstance(value, str) and target in FROM_TEXT:
+        return _parsed(node, FROM_TEXT[target], value)
+    if isinstance(value, bool) and target == "BOOLEAN":
+        return value
+    convert = _FROM_NUMBER.get(target)
+    if isinstance(value, str) and convert is not None:
+        value = _parsed(node, float if target in ("DOUBLE", "FLOAT") else parse_number, value)
+    if convert is None or isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        raise unsupported(node)
+    sizes = [int(param.this.this) for param in node.to.expressions] if target == "DECIMAL" else []
+    return _parsed(node, functools.partial(convert, sizes=sizes) if sizes else convert, value)
 
 
 def _date(text: str) -> object:
@@ -322,7 +325,7 @@ _EXAMPLES: Final[dict[str, str]] = {
     "TIMESTAMPTZ": "TIMESTAMPTZ '2013-07-04 05:30:00+02:00'",
 }
 
-_FROM_TEXT: Final[dict[str, Callable[[str], object]]] = {
+FROM_TEXT: Final[dict[str, Callable[[str], object]]] = {
     "DATE": _date,
     "TIMESTAMP": _timestamp,
     "DATETIME": _timestamp,
@@ -337,6 +340,7 @@ _FROM_TEXT: Final[dict[str, Callable[[str], object]]] = {
     "UUID": uuid.UUID,
     "BOOLEAN": _boolean,
 }
+"""Parse the text of a literal, by the name of its type in sqlglot."""
 _FROM_NUMBER: Final[dict[str, Callable[..., object]]] = {
     "DOUBLE": float,
     "FLOAT": _single,
@@ -346,3 +350,95 @@ _FROM_NUMBER: Final[dict[str, Callable[..., object]]] = {
     "INT": functools.partial(_integer, bits=32),
     "BIGINT": functools.partial(_integer, bits=64),
 }
+
+
+#: Shorter lists are parsed by sqlglot.
+_MIN_LITERALS: Final = 16
+
+# digits are limited because Python refuses to convert thousands of them
+_NUMBER: Final = re.compile(r"\s*(-?\d{1,40}(?:\.\d{1,40})?)\s*([,)])")
+_TEXT: Final = re.compile(r"\s*'([^']*(?:''[^']*)*)'\s*([,)])")
+
+# quoted text, quoted names and comments come first, so that no list is found inside them
+_QUOTED_OR_IN: Final = re.compile(
+    r"""'[^']*'|"[^"]*"|`[^`]*`|--[^\n]*|/\*.*?(?:\*/|\Z)|(?P<list>\bIN\s*\(\s*)""", re.IGNORECASE | re.DOTALL
+)
+
+
+class CutText(NamedTuple):
+    """SQL text without its long lists.
+
+    Attributes:
+        text: The text, with a parameter in place of each long list.
+        lists: The values of the lists, by parameter.
+    """
+
+    text: str
+    lists: Mapping[str, tuple[object, ...]]
+
+
+def cut_lists(text: str) -> CutText:
+    """Replace each long list of plain numbers or texts by one parameter.
+
+    Args:
+        text: SQL text, valid or not.
+
+    Example:
+        >>> cut = cut_lists(f"x > 1 AND y IN ({', '.join(map(str, range(100)))})")
+        >>> cut.text, [len(values) for values in cut.lists.values()]
+        ('x > 1 AND y IN :list_1_of_100_literals ', [100])
+    """
+    lists: dict[str, tuple[object, ...]] = {}
+    parts: list[str] = []
+    prefix = "list"
+    while f":{prefix}" in text:
+        prefix += "_"
+    kept, position = 0, 0  # where the part that is not yet in `parts` starts, and where to search
+    while found := _QUOTED_OR_IN.search(text, position):
+        position = found.end()
+        literals, stop = _read_list(text, position) if found["list"] else ((), position)
+        if len(literals) >= _MIN_LITERALS:
+            name = f"{prefix}_{len(lists) + 1}_of_{len(literals)}_literals"
+            lists[name] = literals
+            parts += [text[kept : found.start()], f"IN :{name} "]
+            kept = position = stop
+    return CutText("".join(parts) + text[kept:], lists)
+
+
+def attach_lists(tree: Any, lists: Mapping[str, tuple[object, ...]]) -> bool:
+    """Attach the values of lists to their parameters.
+
+    Args:
+        tree: The parsed text of `CutText`.
+
+    Returns:
+        Whether each is the list of an IN. If not, the whole text has to be parsed.
+    """
+    found = 0
+    for node in tree.walk():
+        if type(node).__name__ == "Placeholder" and node.arg_key == "field" and node.this in lists:
+            node.meta[_VALUE] = lists[node.this]
+            found += 1
+    return found == len(lists)
+
+
+def _read_list(text: str, position: int) -> tuple[tuple[object, ...], int]:
+    """Read a list of literals of one kind from behind its opening parenthesis.
+
+    A regular expression for the whole list would take 400 bytes of memory for each literal.
+
+    Returns:
+        The values, empty if it is another list, and the position behind the closing parenthesis.
+    """
+    start, is_text = position, text.startswith("'", position)
+    match_literal = (_TEXT if is_text else _NUMBER).match
+    written: list[str] = []
+    while found := match_literal(text, position):
+        written.append(found[1])
+        position = found.end()
+        if found[2] == ")":
+            if is_text:
+                return tuple(text.replace("''", "'") for text in written), position
+            convert = parse_number if "." in text[start:position] else int
+            return tuple(map(convert, written)), position
+    return (), position

@@ -19,10 +19,11 @@ from intarsia.format.page_index import PageRows
 from intarsia.read.pruner import PruneStep
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import Rows
+from intarsia.rows.values import JsonObject
 
 
 @dataclass
-class PageCounts:
+class PageCounts(JsonObject):
     """The numbers of data pages of one column, each of which is in one state.
 
     Attributes:
@@ -34,6 +35,8 @@ class PageCounts:
             values. The same if the locations of the pages were not needed, so that single ones cannot be
             excluded.
     """
+
+    JSON_KEYS = "total read excluded unneeded"
 
     total: int | None = 0
     read: int = 0
@@ -53,15 +56,6 @@ class PageCounts:
     def add_read(self, num_pages: int) -> None:
         """Add pages that were read after they had been counted."""
         self.read += num_pages
-
-    def to_dict(self) -> dict[str, int | None]:
-        """Return the counts as a JSON object."""
-        return {
-            "total": self.total,
-            "read": self.read,
-            "excluded": self.excluded,
-            "unneeded": self.unneeded,
-        }
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ index is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from intarsia.amounts import size
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
+from intarsia.rows.values import JsonObject
 
 #: A plan that reads fewer bytes gets no advice.
 MIN_BYTES = 1_000_000
@@ -25,7 +25,7 @@ NARROWED_PART = 0.5
 
 
 @dataclass(frozen=True)
-class Hint:
+class Hint(JsonObject):
     """One piece of advice.
 
     Attributes:
@@ -36,10 +36,6 @@ class Hint:
 
     code: str
     text: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the advice as a JSON object."""
-        return {"code": self.code, "text": self.text}
 
 
 def opens_in_vain(num_files: int, num_unmatched: float) -> bool:

@@ -27,6 +27,7 @@ from intarsia.read.pruner import PruneStep
 from intarsia.read.trace import QueryTrace, TracedFile, UnopenedFiles
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
+from intarsia.rows.values import JsonObject
 from intarsia.storage import QueryReads
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ _ADDED = (
 
 
 @dataclass
-class ScanReport:
+class ScanReport(JsonObject):
     """The report of a scan or a plan: what is read and skipped, and why.
 
     ``str()`` returns a summary of a few lines.
@@ -132,6 +133,14 @@ class ScanReport:
         rows        0 of 100 might match, 0 match
         bytes       0 of 4,096 read in 0 requests
     """
+
+    JSON_KEYS = (
+        "files.total files.read files.opened files.other row_groups.total row_groups.read pages=_all_pages "
+        "pages.by_column=pages pages.dictionary_read=dictionary_pages_read rows.total "
+        "rows.candidates=rows_candidate rows.estimated=_rows_estimated rows.matched bytes.total bytes.read "
+        "bytes.index bytes.planned requests pruned_by=_pruned_by answered_by=_answered_by files_failed "
+        "ignored seconds advice"
+    )
 
     files_total: int = 0
     files_other: int = 0
@@ -447,41 +456,17 @@ class ScanReport:
             )
         return self._trace.draw(self._trace, self)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report in JSON form; keys do not change, but more may be added."""
-        return {
-            "files": {
-                "total": self.files_total,
-                "read": self.files_read,
-                "opened": self.files_opened,
-                "other": self.files_other,
-            },
-            "row_groups": {"total": self.row_groups_total, "read": self.row_groups_read},
-            "pages": {
-                **self._all_pages.to_dict(),
-                "by_column": {name: counts.to_dict() for name, counts in self.pages.items()},
-                "dictionary_read": self.dictionary_pages_read,
-            },
-            "rows": {
-                "total": self.rows_total,
-                "candidates": self.rows_candidate,
-                "estimated": None if self.rows_estimated is None else round(self.rows_estimated),
-                "matched": self.rows_matched,
-            },
-            "bytes": {
-                "total": self.bytes_total,
-                "read": self.bytes_read,
-                "index": self.bytes_index,
-                "planned": self.bytes_planned,
-            },
-            "requests": self.requests,
-            "pruned_by": [vars(entry).copy() for entry in self.pruned_by.values()],
-            "answered_by": [vars(entry).copy() for entry in self.answered_by.values()],
-            "files_failed": [vars(failed).copy() for failed in self.files_failed],
-            "ignored": [vars(note).copy() for note in self.ignored],
-            "seconds": self.seconds,
-            "advice": None if self.advice is None else self.advice.to_dict(),
-        }
+    @property
+    def _rows_estimated(self) -> int | None:
+        return None if self.rows_estimated is None else round(self.rows_estimated)
+
+    @property
+    def _pruned_by(self) -> list[PrunedBy]:
+        return list(self.pruned_by.values())
+
+    @property
+    def _answered_by(self) -> list[PrunedBy]:
+        return list(self.answered_by.values())
 
 
 def _entry(entries: dict[tuple[str, str], PrunedBy], index: str, column: str) -> PrunedBy:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import math
+import operator
 import uuid
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -59,6 +60,8 @@ def json_value(value: Any) -> Any:
 
 def to_json(value: Any) -> Any:
     """Convert a dataclass, sequence or value to JSON."""
+    if isinstance(value, JsonObject):
+        return value.to_dict()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -66,6 +69,38 @@ def to_json(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [to_json(item) for item in value]
     return json_value(value)
+
+
+class JsonObject:
+    """A dataclass that is also a JSON object.
+
+    `JSON_KEYS` lists its keys: ``files.total`` is the key ``total`` of the object ``files``, with the value
+    of the attribute ``files_total``; ``rows=num_rows`` has that of ``num_rows``. If it is empty, they are the
+    fields.
+
+    Example:
+        >>> @dataclasses.dataclass
+        ... class Run(JsonObject):
+        ...     JSON_KEYS = "files.total bytes=num_bytes"
+        ...     files_total: int
+        ...     num_bytes: int
+        >>> Run(3, 4096).to_dict()
+        {'files': {'total': 3}, 'bytes': 4096}
+    """
+
+    JSON_KEYS: ClassVar[str] = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON object; keys do not change, but more may be added."""
+        document: dict[str, Any] = {}
+        for entry in self.JSON_KEYS.split() or vars(self):
+            key, _, attribute = entry.partition("=")
+            *parents, name = key.split(".")
+            parent = document
+            for one in parents:
+                parent = parent.setdefault(one, {})
+            parent[name] = to_json(operator.attrgetter(attribute or key.replace(".", "_"))(self))
+        return document
 
 
 def shown(value: Any, limit: int = 60) -> str:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from intarsia.embed.structures import Attachable
 from intarsia.errors import PredicateError
 from intarsia.lake.opening import open as open_table
 from intarsia.predicate import Where
+from intarsia.rows.values import JsonObject
 from intarsia.spark.clustering import bits_per_column, curve_keys, hilbert, quantile_bounds
 from intarsia.spark.job import reporter, run_tasks
 from intarsia.spark.listing import Source, paths_of
@@ -67,7 +68,7 @@ _FILE, _ROW = "_intarsia_file", "_intarsia_row"
 
 
 @dataclass(frozen=True)
-class MeasuredArrangement:
+class MeasuredArrangement(JsonObject):
     """An arrangement, with the indexes that suit it.
 
     Attributes:
@@ -79,6 +80,12 @@ class MeasuredArrangement:
         is_advised: Whether it is the advice.
     """
 
+    JSON_KEYS = (
+        "sort_by=arrangement.sort_by hilbert_by=arrangement.hilbert_by "
+        "rows_per_page=arrangement.rows_per_page indexes=index_options bytes bytes_without "
+        "bytes_total share is_advised"
+    )
+
     arrangement: Arrangement
     indexes: tuple[Attachable, ...]
     bytes: int
@@ -87,26 +94,17 @@ class MeasuredArrangement:
     is_advised: bool = False
 
     @property
+    def index_options(self) -> list[str]:
+        """The options of the command that add the indexes."""
+        return [option for index in self.indexes for option in options_of(index)]
+
+    @property
     def share(self) -> float:
         """The share of the sample that the queries read, with the indexes."""
         return self.bytes / max(self.bytes_total, 1)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the arrangement as a JSON object."""
-        return {
-            "sort_by": list(self.arrangement.sort_by),
-            "hilbert_by": list(self.arrangement.hilbert_by),
-            "rows_per_page": self.arrangement.rows_per_page,
-            "indexes": [option for index in self.indexes for option in options_of(index)],
-            "bytes": self.bytes,
-            "bytes_without": self.bytes_without,
-            "bytes_total": self.bytes_total,
-            "share": self.share,
-            "is_advised": self.is_advised,
-        }
-
     def __str__(self) -> str:
-        names = shlex.join(option for index in self.indexes for option in options_of(index))
+        names = shlex.join(self.index_options)
         mark = "advised: " if self.is_advised else ""
         without = self.bytes_without / max(self.bytes_total, 1)
         with_indexes = f", {self.share:.2%} with {names}" if names else ""
@@ -139,7 +137,7 @@ def measure_arrangement(
 
 
 @dataclass(frozen=True)
-class ArrangementAdvice:
+class ArrangementAdvice(JsonObject):
     """The result of `intarsia.spark.advise`; ``str(advice)`` returns a summary.
 
     Attributes:
@@ -150,6 +148,8 @@ class ArrangementAdvice:
         num_rows: The number of rows of the lake.
         seconds: Total time taken.
     """
+
+    JSON_KEYS = "command arrangements queries sample.rows sample.rows_total=num_rows seconds"
 
     command: str | None
     arrangements: tuple[MeasuredArrangement, ...]
@@ -162,16 +162,6 @@ class ArrangementAdvice:
     def advised(self) -> MeasuredArrangement:
         """The advised arrangement."""
         return next(found for found in self.arrangements if found.is_advised)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the advice as a JSON object."""
-        return {
-            "command": self.command,
-            "arrangements": [found.to_dict() for found in self.arrangements],
-            "queries": list(self.queries),
-            "sample": {"rows": self.sample_rows, "rows_total": self.num_rows},
-            "seconds": self.seconds,
-        }
 
     def __str__(self) -> str:
         head = f"measured on a sample of {self.sample_rows:,} of {self.num_rows:,} rows"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from intarsia.amounts import count, first_lines, part, size
 from intarsia.lake.data_file import FileFailure
 from intarsia.lake.index.build import LakeIndexReport
+from intarsia.rows.values import JsonObject
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ErasedFile:
 
 
 @dataclass(frozen=True)
-class DeleteReport:
+class DeleteReport(JsonObject):
     """The report of `intarsia.spark.delete`; ``str(report)`` returns a summary.
 
     Attributes:
@@ -64,6 +64,11 @@ class DeleteReport:
         90.0 kB became 89.0 kB; 997 rows read again, and none of them matches
     """
 
+    JSON_KEYS = (
+        "format dry_run=is_dry_run rows_deleted rows_checked files.total files.rewritten files.removed "
+        "failed lake_indexes seconds per_file"
+    )
+
     format: str
     rows_deleted: int
     files_total: int = 0
@@ -83,24 +88,6 @@ class DeleteReport:
     def files_rewritten(self) -> int:
         """The number of files that were rewritten."""
         return len(self.per_file) - self.files_removed
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as a JSON object."""
-        return {
-            "format": self.format,
-            "dry_run": self.is_dry_run,
-            "rows_deleted": self.rows_deleted,
-            "rows_checked": self.rows_checked,
-            "files": {
-                "total": self.files_total,
-                "rewritten": self.files_rewritten,
-                "removed": self.files_removed,
-            },
-            "failed": [failure.to_dict() for failure in self.failed],
-            "lake_indexes": [one.to_dict() for one in self.lake_indexes],
-            "seconds": round(self.seconds, 3),
-            "per_file": [asdict(file) for file in self.per_file],
-        }
 
     def __str__(self) -> str:
         rows = count(self.rows_deleted, "row")

@@ -19,6 +19,7 @@ from intarsia.embed.report import Note, Progress, distinct_names
 from intarsia.embed.structures import Attachable, Attachables
 from intarsia.errors import UnsupportedFeatureError, WriteError
 from intarsia.file import ParquetInput
+from intarsia.rows.values import JsonObject
 from intarsia.spark.checksums import (
     Checksums,
     batches_of_counted_rows,
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class OptimizeReport:
+class OptimizeReport(JsonObject):
     """The report of `intarsia.spark.optimize`; ``str(report)`` returns a summary.
 
     Attributes:
@@ -79,6 +80,11 @@ class OptimizeReport:
         1.0 MB became 900 kB, with page_index
         1 column verified against the source
     """
+
+    JSON_KEYS = (
+        "destination rows=num_rows verified files.before files.after bytes.before bytes.after built seconds "
+        "notes per_file"
+    )
 
     destination: str
     per_file: tuple[WriteReport, ...] = field(repr=False)
@@ -107,20 +113,6 @@ class OptimizeReport:
     def notes(self) -> list[dict[str, Any]]:
         """``path``, ``column``, ``index``, ``reason`` and ``code`` of each note."""
         return [{"path": file.path, **asdict(note)} for file in self.per_file for note in file.notes]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as a JSON object."""
-        return {
-            "destination": self.destination,
-            "rows": self.num_rows,
-            "verified": list(self.verified),
-            "files": {"before": self.files_before, "after": self.files_after},
-            "bytes": {"before": self.bytes_before, "after": self.bytes_after},
-            "built": list(self.built),
-            "seconds": self.seconds,
-            "notes": self.notes,
-            "per_file": [file.to_dict() for file in self.per_file],
-        }
 
     def __str__(self) -> str:
         built = f", with {', '.join(self.built)}" if self.built else ""

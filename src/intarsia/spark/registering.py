@@ -8,15 +8,18 @@ fails if another one has removed one of the files.
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from intarsia.errors import UnsupportedFeatureError, WriteError
+from intarsia.lake.discovery import list_objects
 from intarsia.spark.listing import Source, delta_frame, python_path, snapshot_format
 from intarsia.spark.rules import java_class
 from intarsia.spark.sessions import is_connect
-from intarsia.storage.hadoop_files import record_lengths
+from intarsia.storage import find_store, split_url
+from intarsia.storage.hadoop_files import record_lengths, record_lengths_of_objects
+from intarsia.storage.objects import fetch_identity
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,17 +53,41 @@ _KEPT: Final = (
 )
 
 
-class _Changed(NamedTuple):
-    """A local file as it is, whose length is not that of the log."""
+class _State(NamedTuple):
+    """A file as it is; its ETag is None if it is a local one."""
 
     path: str
     size: int
     modified_ms: int
+    e_tag: str | None = None
 
-    @classmethod
-    def of(cls, path: str) -> _Changed:
-        state = os.stat(path)
-        return cls(path, state.st_size, state.st_mtime_ns // 1_000_000)
+
+def _states(folder: str, paths: Collection[str]) -> dict[str, _State]:
+    """Return the states of files by their path, those of objects in the folder by a listing."""
+    if "://" not in folder:
+        found = ((path, os.stat(path)) for path in paths)
+        return {path: _State(path, one.st_size, one.st_mtime_ns // 1_000_000) for path, one in found}
+    listed = list_objects(folder).files if paths else {}
+    states = {}
+    for path in paths:
+        one = listed.get(path)
+        identity = fetch_identity(*find_store(path), path) if one is None else one  # that of a clone
+        states[path] = _State(path, identity.size_bytes, int((identity.modified or 0) * 1000), identity.e_tag)
+    return states
+
+
+def _record(folder: str, states: Iterable[_State]) -> None:
+    """Let jobs refuse to shorten files."""
+    sizes = {state.path: state.size for state in states}
+    if "://" not in folder:
+        record_lengths(sizes)
+        return
+    by_store: dict[str, dict[str, int]] = {}
+    for path, size in sizes.items():
+        url, key = split_url(path)
+        by_store.setdefault(url, {})[key] = size
+    for url, lengths in by_store.items():
+        record_lengths_of_objects(find_store(url)[0], lengths, folder)
 
 
 class DeltaLog:
@@ -68,11 +95,11 @@ class DeltaLog:
 
     Args:
         spark: A classic session with Delta.
-        table: The name of a Delta table, or its local folder.
+        table: The name of a Delta table, or its folder.
 
     Raises:
-        UnsupportedFeatureError: If it is not a Delta table, the session is one of Connect, or the table is in
-            an object store or has a feature with which lengths cannot be changed.
+        UnsupportedFeatureError: If it is not a Delta table, the session is one of Connect, or the table has a
+            feature with which lengths cannot be changed.
     """
 
     def __init__(self, spark: SparkSession, table: Source) -> None:
@@ -94,12 +121,7 @@ class DeltaLog:
         self._log, self._catalog_table = files.deltaLog(), files.catalogTableOpt()
         self._java: Any = spark.sparkContext._jvm
         self._none = java_class(self._java, "scala.Option").empty()
-        if "://" in python_path(self._log.dataPath().toString(), decode=False):
-            raise UnsupportedFeatureError(
-                "lengths of objects cannot be registered; index the table without registering",
-                reason="remote-delta-table",
-                path=self._name,
-            )
+        self._folder = python_path(self._log.dataPath().toString(), decode=False)
         self._refuse(self._log.update(False, self._none, self._catalog_table))
 
     def _refuse(self, snapshot: Any) -> None:
@@ -121,7 +143,7 @@ class DeltaLog:
         The files then cannot be detached or indexed otherwise, because readers rely on the length.
 
         Args:
-            paths: The local paths of the files; those that are not in the current version are left out.
+            paths: The paths or URLs of the files; those that are not in the current version are left out.
 
         Raises:
             WriteError: If Delta refused the commit, other transactions committed during each attempt, or the
@@ -133,8 +155,9 @@ class DeltaLog:
             self._refuse(snapshot)
             lengths = self._changed(snapshot, paths)
             # before the commit, because a file must not become shorter afterwards
-            record_lengths({file.path: file.size for file in lengths.values()})
-            lengths = {name: file for name, file in lengths.items() if _Changed.of(file.path) == file}
+            _record(self._folder, lengths.values())
+            now = _states(self._folder, [file.path for file in lengths.values()])
+            lengths = {name: file for name, file in lengths.items() if now[file.path] == file}
             if not lengths:
                 return 0
             actions = self._with_lengths(snapshot, lengths)
@@ -193,18 +216,19 @@ class DeltaLog:
             path=self._name,
         )
 
-    def _changed(self, snapshot: Any, paths: Container[str]) -> dict[str, _Changed]:
+    def _changed(self, snapshot: Any, paths: Container[str]) -> dict[str, _State]:
         """Return the files whose length is not that of the log, by their path in the log."""
-        folder = python_path(self._log.dataPath().toString(), decode=False)
-        found = {}
+        logged = {}
         for name, size in self._files(snapshot).select("path", "size").collect():
-            # absolute in a shallow clone
-            path = os.path.join(folder, python_path(unquote(name), decode=False))
-            if path in paths and (file := _Changed.of(path)).size != size:
-                found[name] = file
-        return found
+            path = python_path(unquote(name), decode=False)
+            if "://" not in path:  # else, it is that of a clone
+                path = os.path.join(self._folder, path)
+            if path in paths:
+                logged[name] = path, size
+        now = _states(self._folder, [path for path, _ in logged.values()])
+        return {name: now[path] for name, (path, size) in logged.items() if now[path].size != size}
 
-    def _with_lengths(self, snapshot: Any, lengths: Mapping[str, _Changed]) -> Any:
+    def _with_lengths(self, snapshot: Any, lengths: Mapping[str, _State]) -> Any:
         """Return the actions of the log with other lengths and times, without a change of data."""
         from pyspark.sql import functions
 

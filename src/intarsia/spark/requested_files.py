@@ -2,8 +2,8 @@
 
 The JVM sends a list of files once, and then its number: a table can have a million files, and a query needs a
 few of them. Local files are compared with the list for each plan. Those of a snapshot of Delta or Iceberg are
-compared again when the lake index changes, because they never get other rows. Objects that only the log of
-Delta names are not listed if a lake index has them.
+compared again when the lake index changes, because they never get other rows. Objects of a snapshot are not
+listed if a lake index has them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from intarsia.lake.data_file import DataFile, FileList, as_bytes
+from intarsia.lake.data_file import DataFile, FileList, as_bytes, as_text
+from intarsia.lake.discovery import list_objects
 from intarsia.lake.index.facts import Stamps
 from intarsia.lake.index.folder import segments_beside, state_of_folders
 from intarsia.lake.index.of_table import locate
@@ -40,6 +41,7 @@ _MAX_TAIL_BYTES: Final = ObjectStoreFile.coalesce_bytes
 
 _NS_PER_MS: Final = 1_000_000
 _MOST_CHARACTERS: Final = 1 << 30
+_MISSING: Final = DataFile("", -1)
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,9 @@ class RequestedFiles:
     Args:
         request: The request, with ``paths``, ``sizes``, ``times_ms`` (null for those of a table format),
             ``partition_columns``, ``partitions``, ``partition_of``. If there are objects: ``root``, the
-            folder that contains all; ``etags``, or ``logged_ms`` for their times in a log if they have not
-            been listed; and ``logged_sizes``, their lengths in a log.
+            folder that contains all; ``etags``, or ``object_ms`` for the times of their versions in stores
+            that Hadoop lists without ETags, or ``logged_ms`` for their times in a log if they have not been
+            listed; and ``logged_sizes``, their lengths in a log.
 
     Attributes:
         total: The number of files.
@@ -110,6 +113,8 @@ class RequestedFiles:
         self._times_ms = np.array(times, dtype=np.int64)
         tags = request.get("etags")
         self._e_tags = None if tags is None else pa.array(tags, pa.string())
+        exact = request.get("object_ms")
+        self._exact_ms = None if exact is None else np.array(exact, dtype=np.int64)
         logged = request.get("logged_ms")
         self._logged_ms = None if logged is None else np.array(logged, dtype=np.int64)
         before = request.get("logged_sizes")
@@ -125,7 +130,7 @@ class RequestedFiles:
         for column in (self._paths, self._e_tags):
             for buffer in () if column is None else column.buffers():
                 hashed.update(b"" if buffer is None else buffer)
-        for numbers in (self._partition_of, self._sizes, self._times_ms, self._logged_ms):
+        for numbers in (self._partition_of, self._sizes, self._times_ms, self._logged_ms, self._exact_ms):
             hashed.update(b"" if numbers is None else numbers.tobytes())
         return hashed.hexdigest()
 
@@ -139,6 +144,8 @@ class RequestedFiles:
         state = (objects.digests, lake_indexes)
         if self.is_sealed and self._found is not None and self._found[0] == state:
             return self._found[1]
+        if self._exact_ms is not None and self._e_tags is None:
+            self._e_tags = self._listed_tags(objects, self._exact_ms)
         store_of = self._stores(objects)
         now = Stamps.now(self._all, "/") if (store_of < 0).any() else None
         is_current = store_of >= 0
@@ -170,6 +177,25 @@ class RequestedFiles:
         if len(ordinals) == self.total:  # else, files may be too young
             self._found = state, found
         return found
+
+    def _listed_tags(self, objects: SparkObjects, times_ms: npt.NDArray[np.int64]) -> pa.Array:
+        """Return the ETags of the versions of objects that Hadoop has listed by their times.
+
+        It costs a request for a thousand objects.
+
+        Raises:
+            ObjectStoreError: If the store cannot be reached or refuses the request.
+        """
+        root = self.root or self._common
+        store = None if root is None else objects.store_of(root)
+        listed = {} if root is None or store is None else list_objects(root, store).files
+        tags: list[str | None] = []
+        versions = zip(self._paths.to_pylist(), self._sizes.tolist(), times_ms.tolist(), strict=True)
+        for path, size, time_ms in versions:
+            found = listed.get(as_text(path), _MISSING)
+            is_same = found.size_bytes == size and round((found.modified or 0) * 1000) == time_ms
+            tags.append(found.e_tag if is_same else None)
+        return pa.array(tags, pa.string())
 
     def _stores(self, objects: SparkObjects) -> npt.NDArray[np.int64]:
         """Return the ordinal of the store of each object that has an ETag or is in a log; -1 for others."""
@@ -206,7 +232,8 @@ class RequestedFiles:
             if store_of[ordinal] < 0:
                 return replace(file, uri=uri)
             url, store = stores[store_of[ordinal]]
-            modified = None if self.is_sealed else int(self._times_ms[ordinal]) / 1000
+            times_ms = self._exact_ms if self.is_sealed else self._times_ms
+            modified = None if times_ms is None else int(times_ms[ordinal]) / 1000
             key = file.path[len(url) :]
             file = replace(file, uri=uri, store=store, key=key, modified=modified, times_ns=None)
             added = 0 if self._added_bytes is None else int(self._added_bytes[ordinal])
@@ -239,7 +266,7 @@ class RequestedFiles:
     def lake_indexes(self, objects: SparkObjects) -> LakeIndexes:
         """Return a value that changes with the lake indexes of the files.
 
-        It costs a request if there are objects that were not listed.
+        It costs a request if there are objects that were not listed, two if they have no lake index.
 
         Raises:
             ObjectStoreError: If the store cannot be reached or refuses the request.
@@ -248,7 +275,12 @@ class RequestedFiles:
         store = None if self.root is None or self._logged_ms is None else objects.store_of(self.root)
         if store is None or self.root is None:
             return LakeIndexes(folders, None)
-        return LakeIndexes(folders, tuple(sorted(segments_beside(self.root, store).items())))
+        segments = segments_beside(self.root, store)
+        if not segments and self._common is not None and self._common.startswith(f"{self.root}/"):
+            # jobs write it to the folder that all files have in common: that of the only partition
+            segments = segments_beside(self._common, store)
+            self.root = self._common if segments else self.root
+        return LakeIndexes(folders, tuple(sorted(segments.items())))
 
     @cached_property
     def _common(self) -> str | None:

@@ -303,6 +303,8 @@ def _answer_of(
 
 def _status(file: DataFile) -> list[Any] | None:
     """Return the length, the time in milliseconds and the ETag of a file, which tasks compare."""
+    if file.path.startswith("gs://"):  # of which Hadoop has exact times, and no ETags
+        return [file.size_bytes, round((file.modified or 0) * 1000), None]
     if file.is_remote:  # without its time, because objects are compared by their ETags
         return [file.size_bytes, 0, file.e_tag]
     try:

@@ -155,7 +155,7 @@ def cast(literal: Literal, target: str, sizes: tuple[int, ...] = ()) -> Literal 
 
     Args:
         literal: The literal to cast.
-        target: The name of the type; see `intarsia.predicate.sql_parser.TYPES`.
+        target: sqlglot's name of the type.
         sizes: Precision and scale, or a length.
     """
     type_name, value = literal.type, literal.value
@@ -168,7 +168,7 @@ def cast(literal: Literal, target: str, sizes: tuple[int, ...] = ()) -> Literal 
             return Literal("timestamp_ntz", value)
         if target in ("DOUBLE", "FLOAT") and value.lower() in ("nan", "infinity", "-infinity"):
             return Literal(target.lower(), float(value))
-        # any other precision could round
+        # sqlglot parses 1.5BD as CAST('1.5' AS DECIMAL(2, 1)); any other precision could round
         parsed = number(value) if target == "DECIMAL" else None
         if parsed is None or parsed.type != "decimal":
             return None

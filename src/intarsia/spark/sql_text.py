@@ -29,11 +29,10 @@ from intarsia.predicate import (
     Not,
     Or,
     Predicate,
-    sql_parser,
 )
 from intarsia.predicate.literals import NS_PER_DAY, NS_PER_UNIT, Temporal, plain, render_day, render_literal
 from intarsia.predicate.nodes import dotted
-from intarsia.predicate.sql_parser import TYPES, Tree
+from intarsia.predicate.sql_dialect import operands
 from intarsia.spark.conditions import UNKNOWN, Node
 from intarsia.spark.spark_types import TEMPORAL, Literal, SparkColumn, cast, number, quoted
 
@@ -43,24 +42,21 @@ _PLAIN_TEXT = re.compile(r"[^\\'\"\x00-\x1f\x7f]*")
 _MAX_DECIMAL_DIGITS = 38
 
 _COMPARISONS: Final = {
-    "=": "EqualTo",
-    "<": "LessThan",
-    "<=": "LessThanOrEqual",
-    ">": "GreaterThan",
-    ">=": "GreaterThanOrEqual",
-    "<=>": "EqualNullSafe",
+    "EQ": "EqualTo",
+    "LT": "LessThan",
+    "LTE": "LessThanOrEqual",
+    "GT": "GreaterThan",
+    "GTE": "GreaterThanOrEqual",
+    "NullSafeEQ": "EqualNullSafe",
 }
-_SUFFIXES: Final = {
-    "L": "BIGINT",
-    "S": "SMALLINT",
-    "Y": "TINYINT",
-    "D": "DOUBLE",
-    "F": "FLOAT",
-    "BD": "DECIMAL",
-}
+_NEGATED: Final = {"NEQ": "EqualTo", "NullSafeNEQ": "EqualNullSafe"}
 
 # The meaning of escapes and doubled quotes depends on Spark's version and settings; comments may be hints.
 _AMBIGUOUS: Final = re.compile(r"""\\|--|/\*|''|\"\"""")
+
+# Sessions can redefine functions, so contains() and similar ones are left to Spark; operators are safe.
+# sqlglot does not distinguish like(a, b) from a LIKE b.
+_TEXT_FUNCTION: Final = re.compile(r"(like|regexp\w*)[\s`]*\(", re.IGNORECASE)
 
 # Ambiguous datetime strings (such as 'now', or a bare time of day) do not start like this.
 _MOMENT: Final = re.compile(r"\d{4}(-[0-9A-Za-z:+./_ \-]*)?")
@@ -200,12 +196,16 @@ def parse_condition(
         utc: Whether the session's time zone is UTC.
         double_quotes_name: Whether double quotes delimit names instead of strings.
     """
-    if _AMBIGUOUS.search(text) or (double_quotes_name and '"' in text):
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
+    if _AMBIGUOUS.search(text) or (double_quotes_name and '"' in text) or _TEXT_FUNCTION.search(text):
         return UNKNOWN
     parser = _Parser(resolve, utc)
     try:
-        condition = parser.condition(sql_parser.parse_condition(text, spark=True).tree)
-    except PredicateError:  # Spark may still understand it
+        condition = parser.condition(sqlglot.parse_one(text, dialect="spark", into=exp.Condition))
+    except (SqlglotError, RecursionError):  # Spark may still understand it
         return UNKNOWN
     if parser.moments:
         found = evaluate([moment["sql"] for moment in parser.moments])
@@ -215,49 +215,57 @@ def parse_condition(
 
 
 class _Parser:
-    """Converts trees of SQL; ``moments`` are the literals that Spark has to evaluate.
-
-    Sessions can redefine functions, so these are left to Spark; operators are safe.
-    """
+    """Converts expressions of sqlglot; ``moments`` are the literals that Spark has to evaluate."""
 
     def __init__(self, resolve: Resolver, utc: bool) -> None:
         self._resolve = resolve
         self._utc = utc
         self.moments: list[dict[str, Any]] = []
 
-    def condition(self, tree: Tree) -> Node:
+    def condition(self, node: Any) -> Node:
         """Convert a condition."""
-        kind, parts = tree.kind, tree.parts
-        if kind == "paren":
-            return self.condition(parts[0])
-        if kind in ("not", "and", "or"):
-            return _call(kind.title(), *map(self.condition, parts))
-        if kind == "constant":
-            return _literal_node(_literal_of(tree))
-        if kind in _COMPARISONS:
-            return self._comparison(_COMPARISONS[kind], *parts)
-        if kind == "<>":
-            return _call("Not", self._comparison("EqualTo", *parts))
-        if kind == "between":
-            low = self._comparison("GreaterThanOrEqual", parts[0], parts[1])
-            return _call("And", low, self._comparison("LessThanOrEqual", parts[0], parts[2]))
-        if kind == "in":
-            return self._in(*parts)
-        if kind == "is" and parts[1].kind == "constant":
-            if parts[1].parts[0] is None:
-                return _call("IsNull", self._column(parts[0]))
-            return self._comparison("EqualNullSafe", *parts)
-        if kind in ("like", "rlike") and len(parts) == 2:
-            return self._text_test("Like" if kind == "like" else "RLike", *parts)
-        return self._column(tree)
+        name = type(node).__name__
+        if name == "Paren":
+            return self.condition(node.this)
+        if name == "Like":
+            like = self._text_test("Like", node)
+            return _call("Not", like) if node.args.get("negate") else like
+        if node.args.get("negate"):  # some versions of sqlglot express NOT like this
+            return UNKNOWN
+        if name == "Not":
+            return _call("Not", self.condition(node.this))
+        if name in ("And", "Or"):
+            return _call(name, *map(self.condition, operands(node, name)))
+        if name in ("Boolean", "Null"):
+            return _literal_node(_literal_of(node))
+        if name in _COMPARISONS:
+            return self._comparison(_COMPARISONS[name], node.this, node.expression)
+        if name in _NEGATED:
+            return _call("Not", self._comparison(_NEGATED[name], node.this, node.expression))
+        if name == "Between" and not node.args.get("symmetric"):
+            low = self._comparison("GreaterThanOrEqual", node.this, node.args["low"])
+            return _call("And", low, self._comparison("LessThanOrEqual", node.this, node.args["high"]))
+        if name == "In":
+            return self._in(node)
+        if name == "Is":
+            if type(node.expression).__name__ == "Null":
+                return _call("IsNull", self._column(node.this))
+            return self._comparison("EqualNullSafe", node.this, node.expression)
+        if name == "RegexpLike" and not node.args.get("flag") and not node.args.get("full_match"):
+            return self._text_test("RLike", node)
+        return self._column(node)
 
-    def _column(self, tree: Tree) -> Node:
-        while tree.kind == "paren":
-            (tree,) = tree.parts
-        column = self._resolve(tree.parts[0]) if tree.kind == "column" else None
+    def _column(self, node: Any) -> Node:
+        while type(node).__name__ == "Paren":
+            node = node.this
+        if type(node).__name__ not in ("Column", "Dot"):
+            return UNKNOWN
+        if any(type(part).__name__ != "Identifier" for part in node.parts):
+            return UNKNOWN
+        column = self._resolve(tuple(part.name for part in node.parts))
         return UNKNOWN if column is None else {"op": "Column", "type": column.type, "name": column.path}
 
-    def _comparison(self, op: str, left: Tree, right: Tree) -> Node:
+    def _comparison(self, op: str, left: Any, right: Any) -> Node:
         literal, column = _literal_of(right), self._column(left)
         if literal is not None:
             return _call(op, *self._operands(column, literal))
@@ -285,24 +293,23 @@ class _Parser:
         self.moments.append(moment)
         return column, moment
 
-    def _in(self, operand: Tree, items: Tree) -> Node:
-        column, literals = self._column(operand), []
-        for item in items.parts if items.kind == "list" else [items]:
-            literal = _literal_of(item)
-            if literal is None:
-                return UNKNOWN
-            literals.append(literal)
-        types = {literal.type for literal in literals} - {"null"}
+    def _in(self, node: Any) -> Node:
+        column = self._column(node.this)
+        literals = [_literal_of(item) for item in node.expressions]
+        types = {item.type for item in literals if item is not None} - {"null"}
+        if any(node.args.get(other) for other in ("query", "unnest", "field")) or None in literals:
+            return UNKNOWN
         # Spark casts lists of several types to a common one, and may compare both sides as strings
         if len(types) > 1 or (column.get("type") in TEMPORAL and types - {column["type"]}):
             return UNKNOWN
-        return _call("In", column, *(self._operands(column, literal)[1] for literal in literals))
+        items = [self._operands(column, item)[1] for item in literals if item is not None]
+        return _call("In", column, *items)
 
-    def _text_test(self, op: str, operand: Tree, pattern: Tree) -> Node:
-        literal = _literal_of(pattern)
+    def _text_test(self, op: str, node: Any) -> Node:
+        literal = _literal_of(node.expression)
         if literal is None:
             return UNKNOWN
-        return {**_call(op, self._column(operand), _literal_node(literal)), "escape": "\\"}
+        return {**_call(op, self._column(node.this), _literal_node(literal)), "escape": "\\"}
 
 
 def _call(op: str, *args: Node) -> Node:
@@ -327,32 +334,28 @@ def _internal(value: dt.date | int | None) -> int | None:
     return (value - _EPOCH.date()).days if isinstance(value, dt.date) else value
 
 
-def _literal_of(tree: Tree) -> Literal | None:
+def _literal_of(node: Any) -> Literal | None:
     """Return a literal with Spark's type; None if it is not a literal, or an unusual one."""
-    kind, parts = tree.kind, tree.parts
-    if kind == "paren":
-        return _literal_of(parts[0])
-    if kind == "constant":
-        return Literal("null" if parts[0] is None else "boolean", parts[0])
-    if kind == "text":
-        return Literal("string", parts[0])
-    if kind == "hex":
-        digits = re.fullmatch(r"[xX]'(([0-9A-Fa-f]{2})*)'", parts[0])
-        return Literal("binary", bytes.fromhex(digits[1])) if digits else None
-    if kind == "number":
-        digits = parts[0].rstrip("bBdDlLsSyYfF")
-        literal, suffix = number(digits), parts[0][len(digits) :].upper()
-        if suffix == "BD":
-            return literal if literal is not None and literal.type == "decimal" else None
-        return cast(literal, _SUFFIXES[suffix]) if literal is not None and suffix else literal
-    if kind == "negative":
-        inner = _literal_of(parts[0])
+    node_type = type(node).__name__
+    if node_type == "Paren":
+        return _literal_of(node.this)
+    if node_type == "Null":
+        return Literal("null", None)
+    if node_type == "Boolean":
+        return Literal("boolean", bool(node.this))
+    if node_type == "HexString":
+        text = str(node.this)
+        return Literal("binary", bytes.fromhex(text)) if re.fullmatch(r"([0-9A-Fa-f]{2})*", text) else None
+    if node_type == "Literal":
+        return Literal("string", str(node.this)) if node.is_string else number(str(node.this))
+    if node_type == "Neg":
+        inner = _literal_of(node.this)
         numeric = inner is not None and inner.type in ("int", "decimal", "double", "float")
         return Literal(inner.type, -inner.value) if inner is not None and numeric else None
-    if kind in ("cast", "try_cast"):
-        inner = _literal_of(parts[0])
-        return None if inner is None else cast(inner, *parts[1:])
-    if kind == "call" and parts[0].upper() in TYPES and len(parts) == 2:  # double('NaN')
-        inner = _literal_of(parts[1])
-        return None if inner is None else cast(inner, TYPES[parts[0].upper()])
+    if node_type in ("Cast", "TryCast") and not node.args.get("format"):
+        inner = _literal_of(node.this)
+        sizes = tuple(
+            int(str(size.this.this)) for size in node.to.expressions if str(size.this.this).isdigit()
+        )
+        return None if inner is None else cast(inner, str(node.to.this.name), sizes)
     return None

@@ -141,15 +141,25 @@ def record_lengths(sizes: Mapping[str, int]) -> None:
     Args:
         sizes: The length in bytes of each file, by its absolute path.
     """
-    by_folder: dict[str, dict[str, int]] = {}
-    for path, size in sizes.items():
-        *_, folder = _folders(path)
-        by_folder.setdefault(folder, {})[os.path.basename(path)] = size
-    for folder, lengths in by_folder.items():
+    for folder, lengths in _by_folder(sizes).items():
         log = os.path.join(folder, _LENGTHS)
         os.makedirs(log, exist_ok=True)
-        lines = ["v1", *(json.dumps({"path": quote(name), "size": size}) for name, size in lengths.items())]
-        _add_entry(log, "\n".join(lines).encode())
+        _add_entry(log, _entry(lengths))
+
+
+def _by_folder(sizes: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """Return the lengths of files by the folder of the table, or of the sink, and by name."""
+    found: dict[str, dict[str, int]] = {}
+    for path, size in sizes.items():
+        *_, folder = _folders(path)
+        found.setdefault(folder, {})[os.path.basename(path)] = size
+    return found
+
+
+def _entry(lengths: Mapping[str, int]) -> bytes:
+    """Return a file of a log with the lengths of files by name."""
+    lines = [json.dumps({"path": quote(name), "size": size}) for name, size in lengths.items()]
+    return "\n".join(["v1", *lines]).encode()
 
 
 def _folders(path: str) -> Iterator[str]:
@@ -178,8 +188,8 @@ def _add_entry(log: str, data: bytes) -> None:
 def check_sink_log_of_object(store: Any, key: str, path: str, keep_bytes: int) -> None:
     """Raise an error if Spark could no longer read an object of a streaming sink.
 
-    Costs one listing of the log in the object's folder, and one for each parent folder as long as folders are
-    partitions.
+    Costs a listing of each of the two logs in the object's folder, and in each parent folder as long as
+    folders are partitions.
 
     Args:
         key: The object's path in the store.
@@ -198,19 +208,52 @@ def check_sink_log_of_object(store: Any, key: str, path: str, keep_bytes: int) -
     folder, _, name = key.rpartition("/")
     label = path.rpartition("/")[0]
     while True:
-        log_path = f"{label}/{_LOG}"
-        with object_errors(log_path):
-            found = obstore.list_with_delimiter(store, f"{folder}/{_LOG}" if folder else _LOG)["objects"]
-        if found:
-            # an object without an ETag is compared by its time
-            entries = ((one["path"], str(one.get("e_tag") or one["last_modified"])) for one in found)
-            log = _ObjectLog(log_path, id(store), tuple(sorted(entries)), store)
-            _check(path, name, log_path, _object_lengths(log), keep_bytes)
+        logs = []
+        for own_log in (_LOG, _LENGTHS):
+            log_path = f"{label}/{own_log}"
+            with object_errors(log_path):
+                found = obstore.list_with_delimiter(store, _key_in(folder, own_log))["objects"]
+            if found:
+                # an object without an ETag is compared by its time
+                entries = ((one["path"], str(one.get("e_tag") or one["last_modified"])) for one in found)
+                logs.append(_ObjectLog(log_path, id(store), tuple(sorted(entries)), store))
+        for log in logs:
+            _check(path, name, log.path, _object_lengths(log), keep_bytes)
+        if logs:
             return
         folder, _, own = folder.rpartition("/")
         label = label.rpartition("/")[0]
         if "=" not in own:
             return
+
+
+def record_lengths_of_objects(store: Any, sizes: Mapping[str, int], path: str) -> None:
+    """Let `check_sink_log_of_object` refuse to shorten objects whose lengths a table expects.
+
+    Args:
+        store: The obstore store.
+        sizes: The length in bytes of each object, by its path in the store.
+        path: The name in messages, such as the URL of the table.
+
+    Raises:
+        ObjectStoreError: If the store cannot be reached or refuses the request.
+    """
+    import obstore
+    from obstore.exceptions import AlreadyExistsError
+
+    for folder, lengths in _by_folder(sizes).items():
+        log = _key_in(folder, _LENGTHS)
+        with object_errors(path):
+            listed = obstore.list_with_delimiter(store, log)["objects"]
+            names = [one["path"].rpartition("/")[2] for one in listed]
+            for number in count(max((int(name) for name in names if name.isdecimal()), default=-1) + 1):
+                with suppress(AlreadyExistsError):  # of another process
+                    obstore.put(store, f"{log}/{number}", _entry(lengths), mode="create")
+                    break
+
+
+def _key_in(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
 
 
 def _check(path: str, name: str, log: str, lengths: dict[str, int], keep_bytes: int) -> None:

@@ -177,6 +177,9 @@ _BUCKET_IN_PATH = re.compile(
 class ObjectIdentity(NamedTuple):
     """The metadata of an object, from a listing or a HEAD request.
 
+    Those with an ETag are compared without their times, which some stores list in milliseconds, and otherwise
+    return in whole seconds.
+
     Attributes:
         e_tag: Its ETag in quotes, which changes whenever the object changes; None if the store has no ETags.
         modified: When it was last written, in seconds since 1970; None if unknown.
@@ -195,6 +198,17 @@ class ObjectIdentity(NamedTuple):
             quoted(meta.get("e_tag")),
             None if modified is None else float(modified.timestamp()),
         )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ObjectIdentity):
+            return False
+        return self[:2] == other[:2] and (self.is_conclusive or self.modified == other.modified)
+
+    def __ne__(self, other: object) -> bool:  # else, that of tuples
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self[:2])
 
     @property
     def is_conclusive(self) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 from intarsia.amounts import count, first_lines
 from intarsia.lake.data_file import FileFailure
-from intarsia.rows.values import to_json
+from intarsia.rows.values import JsonObject
 
 Severity = Literal["error", "warning", "note"]
 
@@ -150,7 +150,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class VerifyReport:
+class VerifyReport(JsonObject):
     """The report of `intarsia.verify`; ``str(report)`` returns a summary.
 
     Attributes:
@@ -167,6 +167,8 @@ class VerifyReport:
         >>> print(VerifyReport("a.parquet", (), {"pages": 2}, 0.1, chunks_read=2, chunks_total=2))
         a.parquet: no findings; read 2 of 2 column chunks
     """
+
+    JSON_KEYS = "ok path findings checked seconds scope chunks_read chunks_total seed"
 
     path: str
     findings: tuple[Finding, ...]
@@ -190,14 +192,9 @@ class VerifyReport:
         lines = [f"{self.path}: {', '.join(found) or 'no findings'}; {read}{seed}"]
         return "\n  ".join([*lines, *first_lines([*map(str, self.findings)], "finding")])
 
-    def to_dict(self) -> dict[str, Any]:
-        """Convert to a JSON object."""
-        document: dict[str, Any] = to_json(self)
-        return {"ok": self.ok, **document}
-
 
 @dataclass(frozen=True)
-class LakeVerifyReport:
+class LakeVerifyReport(JsonObject):
     """The report on many files, as of `intarsia.spark.verify`; ``str(report)`` returns a summary.
 
     Attributes:
@@ -207,10 +204,17 @@ class LakeVerifyReport:
         files_other: Number of files in the folders that are not Parquet and were ignored.
     """
 
+    JSON_KEYS = "files=files_total other_files=files_other ok failed reports=per_file"
+
     per_file: tuple[VerifyReport, ...] = field(repr=False)
     failed: tuple[FileFailure, ...]
     seconds: float
     files_other: int = 0
+
+    @property
+    def files_total(self) -> int:
+        """The number of files."""
+        return len(self.per_file) + len(self.failed)
 
     @property
     def ok(self) -> bool:
@@ -226,16 +230,6 @@ class LakeVerifyReport:
     def checked(self) -> Mapping[str, int]:
         """The number of structures checked, by kind."""
         return dict(sorted(sum((Counter(report.checked) for report in self.per_file), Counter()).items()))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as a JSON object, like that of ``intarsia verify --json``."""
-        return {
-            "files": len(self.per_file) + len(self.failed),
-            "other_files": self.files_other,
-            "ok": self.ok,
-            "failed": [failure.to_dict() for failure in self.failed],
-            "reports": [report.to_dict() for report in self.per_file],
-        }
 
     def __str__(self) -> str:
         bad = sum(not report.ok for report in self.per_file)

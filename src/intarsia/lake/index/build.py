@@ -34,6 +34,7 @@ from intarsia.lake.index.segment import (
 )
 from intarsia.read.ahead import ahead
 from intarsia.read.report import warn_caller
+from intarsia.rows.values import JsonObject
 from intarsia.storage.sections import MAX_READ_BYTES, ContentsTooLargeError, Section, serialize_sections
 
 
@@ -120,7 +121,7 @@ def _gather(key: GatheredKey, digests: Sequence[bytes]) -> Sequence[GatheredPart
 
 
 @dataclass(frozen=True)
-class LakeIndexReport:
+class LakeIndexReport(JsonObject):
     """The result of building a lake index.
 
     Attributes:
@@ -135,6 +136,10 @@ class LakeIndexReport:
         seconds: Time taken.
     """
 
+    JSON_KEYS = (
+        "folder files.total files.known files.added recent=files_recent failed bytes=num_bytes seconds"
+    )
+
     folder: str
     files_total: int
     files_known: int
@@ -143,17 +148,6 @@ class LakeIndexReport:
     failed: tuple[FileFailure, ...] = ()
     num_bytes: int = 0
     seconds: float = 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as a JSON object."""
-        return {
-            "folder": self.folder,
-            "files": {"total": self.files_total, "known": self.files_known, "added": self.files_added},
-            "recent": list(self.files_recent),
-            "failed": [failure.to_dict() for failure in self.failed],
-            "bytes": self.num_bytes,
-            "seconds": round(self.seconds, 3),
-        }
 
     def __str__(self) -> str:
         return "\n".join([self.summary(), *(f"{failure.path}: {failure.reason}" for failure in self.failed)])

@@ -15,7 +15,7 @@ from intarsia.arrow.comparison import comparison_type
 from intarsia.errors import PredicateError, near_matches
 from intarsia.indexes.summaries import sum_type
 from intarsia.predicate.nodes import ColumnName, render_column
-from intarsia.predicate.sql_parser import Tree, column_name, parse_items, short
+from intarsia.predicate.sql_dialect import column_name, dialect, fragment, short
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.report import ScanReport
 
@@ -157,9 +157,16 @@ Requested: TypeAlias = "str | Sequence[str] | Mapping[str, Sequence[str] | str]"
 #: The only function that returns an estimate.
 APPROX_DISTINCT = "approx_distinct"
 
-_FUNCTIONS = (*FUNCTIONS, APPROX_DISTINCT)
-_SYNONYMS = {"approx_count_distinct": APPROX_DISTINCT}
-_FORM = f"write count(*), or one of {', '.join(_FUNCTIONS)} of a column, as in sum(distance) AS far"
+#: Functions by the names of sqlglot's classes.
+_FUNCTIONS = {
+    "Count": "count",
+    "Sum": "sum",
+    "Min": "min",
+    "Max": "max",
+    "Avg": "avg",
+    "ApproxDistinct": APPROX_DISTINCT,
+}
+_FORM = f"write count(*), or one of {', '.join(_FUNCTIONS.values())} of a column, as in sum(distance) AS far"
 
 
 @dataclass(frozen=True)
@@ -187,7 +194,7 @@ def parse_calls(texts: Sequence[object]) -> list[AggregateCall]:
         >>> [(call.function, call.column, call.name) for call in parse_calls(["count(*), max(a.b) AS most"])]
         [('count', None, 'count(*)'), ('max', 'a.b', 'most')]
     """
-    calls = [call for text in texts for call in _calls(text)]
+    calls = [_call(node) for text in texts for node in _expressions(text)]
     if not calls:
         raise PredicateError(f"no aggregates were requested; {_FORM}", reason="no-functions")
     name, times = Counter(call.name for call in calls).most_common(1)[0]
@@ -229,32 +236,51 @@ def requested_functions(requested: Requested) -> Mapping[str, Sequence[str] | st
     return functions
 
 
-def _calls(text: object) -> list[AggregateCall]:
+def _expressions(text: object) -> list[Any]:
+    import sqlglot
+    from sqlglot.errors import SqlglotError
+
     if not isinstance(text, str):
         raise PredicateError(f"{text!r:.80} is not an aggregate; {_FORM}", reason="invalid-aggregate")
     try:
-        items = parse_items(text)
-    except PredicateError:
+        (select,) = sqlglot.parse(f"SELECT {text}", dialect=dialect())
+    except (SqlglotError, RecursionError, ValueError):
+        select = None
+    clauses = {} if select is None else {part: value for part, value in select.args.items() if value}
+    if type(select).__name__ != "Select" or set(clauses) != {"expressions"}:
         raise PredicateError(
             f"cannot parse {short(text) or 'an empty text'}; {_FORM}", reason="invalid-aggregate"
-        ) from None
-    return [_call(tree, alias, short(text[tree.start : tree.stop])) for tree, alias in items]
+        )
+    return list(clauses["expressions"])
 
 
-def _call(tree: Tree, alias: str | None, fragment: str) -> AggregateCall:
-    name, *arguments = tree.parts if tree.kind == "call" else ("",)
-    function = _SYNONYMS.get(name, name)
-    if function not in _FUNCTIONS:
-        near = near_matches(name, _FUNCTIONS)
-        remedy = f"did you mean {near[0]}? {_FORM[:1].upper()}{_FORM[1:]}" if near else _FORM
-        raise PredicateError(f"cannot use {fragment}; {remedy}", reason="unknown-function")
-    kinds = [argument.kind for argument in arguments]
-    if function == "count" and kinds == ["star"]:
+def _call(node: Any) -> AggregateCall:
+    alias = None
+    if type(node).__name__ == "Alias":
+        node, alias = node.this, node.alias
+    function = _FUNCTIONS.get(type(node).__name__)
+    if function is None:
+        raise PredicateError(_unknown(node), reason="unknown-function")
+    given = {part: value for part, value in node.args.items() if value and part != "big_int"}
+    argument = given.pop("this", None)
+    if function == "count" and type(argument).__name__ == "Star" and not given:
         return AggregateCall(function, None, alias or "count(*)")
-    column = column_name(arguments[0]) if len(kinds) == 1 else None
-    if column is None:
+    column = column_name(argument)
+    if column is None or given:
         hint = f"to estimate distinct values, write {APPROX_DISTINCT}(column)"
         plain = f"{function} needs one column, quoted if its name is not a plain word"
-        remedy = hint if "distinct" in kinds else plain
-        raise PredicateError(f"cannot use {fragment}; {remedy}", reason="invalid-aggregate")
+        remedy = hint if type(argument).__name__ == "Distinct" else plain
+        raise PredicateError(f"cannot use {fragment(node)}; {remedy}", reason="invalid-aggregate")
     return AggregateCall(function, column, alias or f"{function}({render_column(column)})")
+
+
+def _unknown(node: Any) -> str:
+    """Return the message about an unknown function."""
+    from sqlglot import exp
+
+    name = ""
+    if isinstance(node, exp.Func):
+        name = str(node.this) if isinstance(node, exp.Anonymous) else node.sql_name()
+    near = near_matches(name, _FUNCTIONS.values())
+    remedy = f"did you mean {near[0]}? {_FORM[:1].upper()}{_FORM[1:]}" if near else _FORM
+    return f"cannot use {fragment(node)}; {remedy}"
