@@ -1,11 +1,18 @@
 //! Decompression of pages into exactly the size that their headers claim.
 
+use std::io::Read as _;
+
+use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
 use bytes::Bytes;
+use flate2::bufread::GzDecoder;
 
 use crate::thrift::{Read, Refusal};
 
 const UNCOMPRESSED: i32 = 0;
 const SNAPPY: i32 = 1;
+const GZIP: i32 = 2;
+const BROTLI: i32 = 4;
+const LZ4_HADOOP: i32 = 5;
 const ZSTD: i32 = 6;
 const LZ4_RAW: i32 = 7;
 
@@ -17,8 +24,9 @@ pub fn expansion(codec: i32) -> Read<usize> {
     match codec {
         UNCOMPRESSED => Ok(1),
         SNAPPY => Ok(22),
-        ZSTD => Ok(1 << 15),
-        LZ4_RAW => Ok(255),
+        GZIP => Ok(1032),
+        BROTLI | ZSTD => Ok(1 << 15),
+        LZ4_HADOOP | LZ4_RAW => Ok(255),
         _ => Err(Refusal("a codec is decoded by pyarrow")),
     }
 }
@@ -38,6 +46,9 @@ pub fn decompress(codec: i32, body: Bytes, raw_bytes: usize) -> Read<Bytes> {
     out.resize(raw_bytes, 0);
     let found = match codec {
         SNAPPY => snap::raw::Decoder::new().decompress(&body, &mut out).ok(),
+        GZIP => gzip(&body, &mut out),
+        BROTLI => brotli(&body, &mut out),
+        LZ4_HADOOP => hadoop(&body, &mut out),
         ZSTD => zstd::bulk::decompress_to_buffer(&body, &mut out).ok(),
         _ => lz4_flex::block::decompress_into(&body, &mut out).ok(),
     };
@@ -45,4 +56,46 @@ pub fn decompress(codec: i32, body: Bytes, raw_bytes: usize) -> Read<Bytes> {
         return Err(Refusal("a page does not decompress to its size"));
     }
     Ok(Bytes::from(out))
+}
+
+/// Decompresses the first member, as pyarrow does.
+fn gzip(body: &[u8], out: &mut [u8]) -> Option<usize> {
+    let mut stream = GzDecoder::new(body);
+    stream.read_exact(out).ok()?;
+    // reading the end compares the checksum
+    (stream.read(&mut [0]).ok()? == 0).then_some(out.len())
+}
+
+/// Decompresses a stream with a window of at most 16 MiB.
+fn brotli(body: &[u8], out: &mut [u8]) -> Option<usize> {
+    let alloc = StandardAlloc::default;
+    let mut state = BrotliState::new_strict(alloc(), alloc(), alloc());
+    let (mut left, mut place, mut room, mut written, mut total) = (body.len(), 0, out.len(), 0, 0);
+    let result = BrotliDecompressStream(
+        &mut left,
+        &mut place,
+        body,
+        &mut room,
+        &mut written,
+        out,
+        &mut total,
+        &mut state,
+    );
+    matches!(result, BrotliResult::ResultSuccess).then_some(written)
+}
+
+/// Decompresses blocks of LZ4, before each of which are its sizes.
+fn hadoop(mut body: &[u8], out: &mut [u8]) -> Option<usize> {
+    let mut written = 0;
+    while !body.is_empty() {
+        let (sizes, rest) = body.split_at_checked(8)?;
+        let size = |at: usize| u32::from_be_bytes(sizes[at..at + 4].try_into().expect("4 bytes")) as usize;
+        let (block, rest) = rest.split_at_checked(size(4))?;
+        let into = out[written..].get_mut(..size(0))?;
+        if lz4_flex::block::decompress_into(block, into).ok()? != size(0) {
+            return None;
+        }
+        (written, body) = (written + size(0), rest);
+    }
+    Some(written)
 }

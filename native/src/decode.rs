@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 
+use arrow_array::cast::AsArray;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 use arrow_array::{Array, ArrayRef, StructArray};
 use arrow_schema::{Fields, Schema as ArrowSchema};
@@ -15,7 +16,7 @@ use pyo3::types::{PyBytes, PyCapsule, PyTuple};
 
 use crate::guard;
 use crate::pages::{Chunk, Pages};
-use crate::schema::{Field, fields};
+use crate::schema::{Field, fields, times};
 use crate::thrift::{Read, Refusal};
 
 /// The schema of files: which of their top-level fields are decoded here.
@@ -76,7 +77,7 @@ const THREADED_BYTES: usize = 1 << 20;
 ///
 /// Args:
 ///     schema: The schema of the file.
-///     leaves: The ordinal of each top-level field, and its pages.
+///     fields: The ordinal of each top-level field, and the pages of each of its leaves.
 ///     starts: The first row of each selected range, counted in the pages of each leaf, as 64-bit integers.
 ///     stops: The row after the last one of each range.
 ///     checksums: Whether pages that have a checksum are compared with it.
@@ -84,7 +85,7 @@ const THREADED_BYTES: usize = 1 << 20;
 pub fn decode(
     py: Python<'_>,
     schema: &Bound<'_, Schema>,
-    leaves: Vec<(usize, Vec<Chunk>)>,
+    fields: Vec<Leaves>,
     starts: &Bound<'_, PyBytes>,
     stops: &Bound<'_, PyBytes>,
     checksums: bool,
@@ -93,32 +94,35 @@ pub fn decode(
     let ranges: Vec<Range<usize>> =
         numbers(starts.as_bytes()).zip(numbers(stops.as_bytes())).map(|(start, stop)| start..stop).collect();
     guard(py, || {
-        let decoded = in_threads(&leaves, |(ordinal, chunks)| {
+        let decoded = in_threads(&fields, |(ordinal, leaves)| {
             let field = schema.fields.get(*ordinal).and_then(Option::as_ref);
             let field = field.ok_or(Refusal("a type is decoded by pyarrow"))?;
-            Ok((Arc::clone(&field.arrow), column(field, chunks, &ranges, checksums)?))
+            Ok((Arc::clone(&field.arrow), column(field, leaves, &ranges, checksums)?))
         })?;
-        let (fields, arrays): (Vec<_>, Vec<_>) = decoded.into_iter().unzip();
+        let (types, arrays): (Vec<_>, Vec<_>) = decoded.into_iter().unzip();
         let num_rows = arrays.first().map_or(0, |array: &ArrayRef| array.len());
-        Ok(Columns(StructArray::try_new_with_length(Fields::from(fields), arrays, None, num_rows)?))
+        Ok(Columns(StructArray::try_new_with_length(Fields::from(types), arrays, None, num_rows)?))
     })
 }
 
-/// Calls a function for each leaf, in order, in as many threads as pay.
+/// A top-level field: its ordinal, and the pages of each of its leaves.
+type Leaves = (usize, Vec<Vec<Chunk>>);
+
+/// Calls a function for each field, in order, in as many threads as pay.
 fn in_threads<'a, T: Send>(
-    leaves: &'a [(usize, Vec<Chunk>)],
-    work: impl Fn(&'a (usize, Vec<Chunk>)) -> Read<T> + Sync,
+    fields: &'a [Leaves],
+    work: impl Fn(&'a Leaves) -> Read<T> + Sync,
 ) -> Read<Vec<T>> {
-    let num_bytes: usize = leaves.iter().flat_map(|(_, chunks)| chunks).map(Chunk::num_bytes).sum();
+    let num_bytes: usize = fields.iter().flat_map(|(_, leaves)| leaves).flatten().map(Chunk::num_bytes).sum();
     let cores = if num_bytes < THREADED_BYTES { 1 } else { available_parallelism().map_or(1, usize::from) };
     let next = AtomicUsize::new(0);
     let run = || {
         let at = || next.fetch_add(1, Ordering::Relaxed);
-        let found = std::iter::from_fn(|| Some(at()).filter(|at| *at < leaves.len()));
-        found.map(|at| Ok((at, work(&leaves[at])?))).collect::<Read<Vec<_>>>()
+        let found = std::iter::from_fn(|| Some(at()).filter(|at| *at < fields.len()));
+        found.map(|at| Ok((at, work(&fields[at])?))).collect::<Read<Vec<_>>>()
     };
     let mut found = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..cores.min(leaves.len())).map(|_| scope.spawn(run)).collect();
+        let others: Vec<_> = (1..cores.min(fields.len())).map(|_| scope.spawn(run)).collect();
         let mut found = run()?;
         for other in others {
             found.extend(other.join().map_err(|_| Refusal("a panic"))??);
@@ -133,19 +137,33 @@ fn numbers(bytes: &[u8]) -> impl Iterator<Item = usize> {
     bytes.chunks_exact(8).map(|number| usize::from_le_bytes(number.try_into().expect("8 bytes")))
 }
 
-fn column(field: &Field, chunks: &[Chunk], ranges: &[Range<usize>], checksums: bool) -> Read<ArrayRef> {
+/// Decodes rows of a field from the pages of its leaves.
+pub fn column(
+    field: &Field,
+    leaves: &[Vec<Chunk>],
+    ranges: &[Range<usize>],
+    checksums: bool,
+) -> Read<ArrayRef> {
     let num_rows = ranges.iter().map(Range::len).sum();
-    let pages = chunks
-        .iter()
-        .map(|chunk| Pages::of(chunk, field.plain_bytes, checksums))
-        .collect::<Read<Vec<_>>>()?;
-    let total_rows = chunks.iter().map(Chunk::num_rows).sum();
-    if ranges.last().is_none_or(|last| last.end > total_rows) {
-        return Err(Refusal("rows are selected beyond the pages"));
+    let total_rows = leaves.first().map_or(0, |chunks| chunks.iter().map(Chunk::num_rows).sum());
+    if ranges.last().is_none_or(|last| last.end > total_rows) || leaves.len() != field.leaves.len() {
+        return Err(Refusal("rows are selected beyond the pages, or a leaf has none"));
+    }
+    let (mut pages, mut num_bytes) = (Vec::with_capacity(leaves.len()), 0usize);
+    for (chunks, leaf) in leaves.iter().zip(&field.leaves) {
+        if chunks.iter().map(Chunk::num_rows).sum::<usize>() != total_rows {
+            return Err(Refusal("the leaves of a field have different numbers of rows"));
+        }
+        let of_leaf =
+            chunks.iter().map(|chunk| Pages::of(chunk, leaf, checksums)).collect::<Read<Vec<_>>>()?;
+        if field.is_int96 && !of_leaf.iter().all(Pages::are_plain) {
+            return Err(Refusal("INT96 is in an encoding that it cannot have"));
+        }
+        let raw_bytes: usize = of_leaf.iter().map(|pages| pages.raw_bytes).sum();
+        num_bytes = num_bytes.saturating_add(raw_bytes + 2 * leaf.plain_bytes.max(8) * total_rows);
+        pages.push(of_leaf);
     }
     // allocations inside arrow-rs that fail end the process
-    let raw_bytes: usize = pages.iter().map(|pages| pages.raw_bytes).sum();
-    let num_bytes = raw_bytes.saturating_add(2 * field.plain_bytes.max(8) * total_rows);
     if num_bytes > RESERVED_BYTES && Vec::<u8>::new().try_reserve_exact(num_bytes).is_err() {
         return Err(Refusal("there is too little memory"));
     }
@@ -160,6 +178,9 @@ fn column(field: &Field, chunks: &[Chunk], ranges: &[Range<usize>], checksums: b
     }
     let mut array = batch.column(0).clone();
     drop(batch);
+    if field.is_int96 {
+        return Ok(times(array.as_fixed_size_binary(), field.arrow.data_type()));
+    }
     array.shrink_to_fit();
     Ok(array)
 }

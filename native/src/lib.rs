@@ -2,6 +2,7 @@
 
 pub mod codecs;
 pub mod decode;
+pub mod deltas;
 pub mod footers;
 pub mod headers;
 pub mod pages;

@@ -8,7 +8,9 @@ use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 
 use crate::codecs::{decompress, expansion};
+use crate::deltas::check;
 use crate::headers::{Kind, PageHeader, parse};
+use crate::schema::Leaf;
 use crate::thrift::{Read, Refusal};
 
 /// Where bytes are: a buffer, and the start and stop in it.
@@ -18,15 +20,15 @@ pub type Span = (Bytes, usize, usize);
 #[derive(pyo3::FromPyObject)]
 pub struct Chunk {
     /// The chunk's `CompressionCodec`.
-    codec: i32,
+    pub codec: i32,
     /// The bytes of the pages.
-    span: Span,
+    pub span: Span,
     /// The dictionary page, if it is apart from them.
-    dictionary: Option<Span>,
+    pub dictionary: Option<Span>,
     /// The offset of each data page from the first one; empty for a whole chunk.
-    page_starts: Vec<usize>,
+    pub page_starts: Vec<usize>,
     /// The number of rows of each data page; of a whole chunk, their sum.
-    page_rows: Vec<usize>,
+    pub page_rows: Vec<usize>,
 }
 
 impl Chunk {
@@ -53,13 +55,14 @@ pub struct Pages {
     /// The size of the pages before compression, as their headers claim it.
     pub raw_bytes: usize,
     codec: i32,
+    has_levels: bool,
     pages: IntoIter<CheckedPage>,
     next: Option<CheckedPage>,
 }
 
 impl Pages {
-    /// Parses and checks the headers of a flat column's pages, whose values have at least `plain_bytes` in PLAIN.
-    pub fn of(chunk: &Chunk, plain_bytes: usize, checksums: bool) -> Read<Pages> {
+    /// Parses and checks the headers of a leaf's pages.
+    pub fn of(chunk: &Chunk, leaf: &Leaf, checksums: bool) -> Read<Pages> {
         expansion(chunk.codec)?;
         let (data, start, stop) = &chunk.span;
         let num_rows = chunk.num_rows();
@@ -106,14 +109,21 @@ impl Pages {
             }
         }
         // one of arrow-rs's readers allocates memory for as many values as a dictionary page claims
-        let is_false = |page: &&CheckedPage| page.header.num_values > page.header.raw_bytes / plain_bytes;
+        let is_false =
+            |page: &&CheckedPage| page.header.num_values > page.header.raw_bytes / leaf.plain_bytes;
         if pages.iter().filter(|page| page.header.kind == Kind::Dictionary).any(|page| is_false(&page)) {
             return Err(Refusal("a dictionary page claims more values than it can have"));
         }
         let raw_bytes = pages.iter().map(|page| page.header.raw_bytes).sum();
         let mut pages = pages.into_iter();
         let next = pages.next();
-        Ok(Pages { raw_bytes, codec: chunk.codec, pages, next })
+        Ok(Pages { raw_bytes, codec: chunk.codec, has_levels: leaf.has_levels, pages, next })
+    }
+
+    /// Returns whether all values are in PLAIN or a dictionary.
+    pub fn are_plain(&self) -> bool {
+        let mut pages = self.next.iter().chain(self.pages.as_slice());
+        pages.all(|page| matches!(page.header.encoding, 0 | 2 | 8))
     }
 }
 
@@ -140,7 +150,7 @@ fn page_at(data: &Bytes, start: usize, stop: usize, checksums: bool) -> Read<(Ch
 }
 
 impl CheckedPage {
-    fn decoded(self, codec: i32) -> Read<Page> {
+    fn decoded(self, codec: i32, has_levels: bool) -> Read<Page> {
         let CheckedPage { header, body } = self;
         let encoding = encoding_of(header.encoding)?;
         let num_values =
@@ -150,14 +160,23 @@ impl CheckedPage {
                 let buf = decompress(codec, body, header.raw_bytes)?;
                 Page::DictionaryPage { buf, num_values, encoding, is_sorted: false }
             }
-            Kind::Data => Page::DataPage {
-                buf: decompress(codec, body, header.raw_bytes)?,
-                num_values,
-                encoding,
-                def_level_encoding: encoding_of(header.definition_encoding)?,
-                rep_level_encoding: Encoding::RLE,
-                statistics: None,
-            },
+            Kind::Data => {
+                let buf = decompress(codec, body, header.raw_bytes)?;
+                let def_level_encoding = encoding_of(header.definition_encoding)?;
+                if let Some(lists) = lists_of_lengths(encoding) {
+                    check(behind_levels(&buf, has_levels, def_level_encoding)?, lists, header.num_values)?;
+                }
+                let rep_level_encoding = Encoding::RLE;
+                let statistics = None;
+                Page::DataPage {
+                    buf,
+                    num_values,
+                    encoding,
+                    def_level_encoding,
+                    rep_level_encoding,
+                    statistics,
+                }
+            }
             Kind::DataV2 => {
                 let levels = header.levels;
                 let buf = if levels.is_compressed {
@@ -169,6 +188,9 @@ impl CheckedPage {
                 } else {
                     body
                 };
+                if let Some(lists) = lists_of_lengths(encoding) {
+                    check(&buf[levels.definition_bytes..], lists, header.num_values)?;
+                }
                 Page::DataPageV2 {
                     buf,
                     num_values,
@@ -183,6 +205,24 @@ impl CheckedPage {
             }
         })
     }
+}
+
+fn lists_of_lengths(encoding: Encoding) -> Option<usize> {
+    match encoding {
+        Encoding::DELTA_LENGTH_BYTE_ARRAY => Some(1),
+        Encoding::DELTA_BYTE_ARRAY => Some(2),
+        _ => None,
+    }
+}
+
+/// Returns the values of a page of version 1.
+fn behind_levels(page: &[u8], has_levels: bool, encoding: Encoding) -> Read<&[u8]> {
+    if !has_levels {
+        return Ok(page);
+    }
+    let size = page.first_chunk().filter(|_| encoding == Encoding::RLE).map(|size| u32::from_le_bytes(*size));
+    let values = size.and_then(|size| page[4..].get(size as usize..));
+    values.ok_or(Refusal("the definition levels are longer than the page, or of old writers"))
 }
 
 #[allow(deprecated)] // old writers encode levels in BIT_PACKED
@@ -204,7 +244,7 @@ fn encoding_of(number: i32) -> Read<Encoding> {
 impl PageReader for Pages {
     fn get_next_page(&mut self) -> ParquetResult<Option<Page>> {
         let page = std::mem::replace(&mut self.next, self.pages.next());
-        let decoded = page.map(|page| page.decoded(self.codec)).transpose();
+        let decoded = page.map(|page| page.decoded(self.codec, self.has_levels)).transpose();
         decoded.map_err(|refusal| ParquetError::General(refusal.0.to_string()))
     }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow_array::RecordBatchReader;
-use arrow_schema::{DataType, FieldRef, Fields, Schema as ArrowSchema};
+use arrow_array::{Array, ArrayRef, FixedSizeBinaryArray, RecordBatchReader, TimestampNanosecondArray};
+use arrow_schema::{DataType, FieldRef, Fields, Schema as ArrowSchema, TimeUnit};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups};
 use parquet::arrow::{FieldLevels, ProjectionMask, parquet_to_arrow_field_levels};
 use parquet::basic::{Repetition, Type as PhysicalType};
@@ -15,15 +15,24 @@ use parquet::schema::types::{SchemaDescriptor, Type};
 use crate::pages::{Chunks, Pages};
 use crate::thrift::{Read, Refusal};
 
-/// A flat top-level field.
+/// A top-level field without lists.
 pub struct Field {
     /// The field as pyarrow exports it.
     pub arrow: FieldRef,
+    /// Whether it is read as INT96: as 12 bytes, from which `times` makes what pyarrow makes.
+    pub is_int96: bool,
     levels: FieldLevels,
-    /// The minimum size of a value in PLAIN.
-    pub plain_bytes: usize,
+    pub leaves: Vec<Leaf>,
     /// arrow-rs asks for the metadata of a file, of which it uses nothing.
     metadata: ParquetMetaData,
+}
+
+/// What the pages of a leaf are compared with.
+pub struct Leaf {
+    /// The minimum size of a value in PLAIN.
+    pub plain_bytes: usize,
+    /// Whether its pages have definition levels.
+    pub has_levels: bool,
 }
 
 /// Returns the fields of a footer that arrow-rs decodes to the given types; None for the others.
@@ -36,33 +45,74 @@ pub fn fields(footer: &[u8], arrow: &ArrowSchema) -> Read<Vec<Option<Field>>> {
     Ok(roots.iter().zip(arrow.fields()).map(|(root, field)| of_field(root, field).ok().flatten()).collect())
 }
 
-fn of_field(root: &Arc<Type>, arrow: &FieldRef) -> Read<Option<Field>> {
-    let Type::PrimitiveType { basic_info, physical_type, type_length, .. } = root.as_ref() else {
-        return Ok(None);
-    };
-    // nanoseconds of far INT96 values wrap around in another way
-    let is_other = basic_info.repetition() == Repetition::REPEATED || *physical_type == PhysicalType::INT96;
-    if is_other || !is_copied(arrow.data_type()) {
+pub fn of_field(root: &Arc<Type>, arrow: &FieldRef) -> Read<Option<Field>> {
+    if !is_flat(root) || !is_copied(arrow.data_type()) {
         return Ok(None);
     }
-    let one = Type::group_type_builder("schema").with_fields(vec![root.clone()]).build()?;
+    let is_int96 = is_int96(root);
+    let (root, read) = if is_int96 { as_bytes(root, arrow)? } else { (root.clone(), arrow.clone()) };
+    let one = Type::group_type_builder("schema").with_fields(vec![root]).build()?;
     let schema = Arc::new(SchemaDescriptor::new(Arc::new(one)));
-    let hint = Fields::from(vec![arrow.clone()]);
+    let hint = Fields::from(vec![read.clone()]);
     let levels = parquet_to_arrow_field_levels(&schema, ProjectionMask::all(), Some(&hint))?;
+    let leaves = schema.columns().iter().map(|leaf| {
+        let plain_bytes = match leaf.physical_type() {
+            PhysicalType::BOOLEAN => 1,
+            PhysicalType::INT64 | PhysicalType::DOUBLE => 8,
+            PhysicalType::FIXED_LEN_BYTE_ARRAY => usize::try_from(leaf.type_length()).unwrap_or(0).max(1),
+            _ => 4,
+        };
+        Leaf { plain_bytes, has_levels: leaf.max_def_level() > 0 }
+    });
+    let leaves = leaves.collect();
     let metadata = ParquetMetaData::new(FileMetaData::new(2, 0, None, None, schema, None), vec![]);
-    let plain_bytes = match physical_type {
-        PhysicalType::BOOLEAN => 1,
-        PhysicalType::INT64 | PhysicalType::DOUBLE => 8,
-        PhysicalType::FIXED_LEN_BYTE_ARRAY => usize::try_from(*type_length).unwrap_or(0).max(1),
-        _ => 4,
-    };
-    let field = Field { arrow: arrow.clone(), levels, plain_bytes, metadata };
+    let field = Field { arrow: arrow.clone(), is_int96, levels, leaves, metadata };
     let found = field.reader(vec![], 0, 1, None)?.schema();
-    Ok((found.field(0).data_type() == arrow.data_type()).then_some(field))
+    Ok((found.field(0).data_type() == read.data_type()).then_some(field))
+}
+
+/// Whether each row has one value of each leaf, none of them INT96 in a struct.
+fn is_flat(field: &Type) -> bool {
+    field.get_basic_info().repetition() != Repetition::REPEATED
+        && (field.is_primitive() || field.get_fields().iter().all(|one| is_flat(one) && !is_int96(one)))
+}
+
+fn is_int96(field: &Type) -> bool {
+    field.is_primitive() && field.get_physical_type() == PhysicalType::INT96
+}
+
+/// Returns a field of INT96 as one of 12 bytes: nanoseconds of years that have none wrap around in another way.
+fn as_bytes(root: &Type, arrow: &FieldRef) -> Read<(Arc<Type>, FieldRef)> {
+    if !matches!(arrow.data_type(), DataType::Timestamp(TimeUnit::Nanosecond, _)) {
+        return Err(Refusal("an INT96 is not a timestamp"));
+    }
+    let bytes = Type::primitive_type_builder(root.name(), PhysicalType::FIXED_LEN_BYTE_ARRAY)
+        .with_length(12)
+        .with_repetition(root.get_basic_info().repetition())
+        .build()?;
+    let read = arrow.as_ref().clone().with_data_type(DataType::FixedSizeBinary(12));
+    Ok((Arc::new(bytes), Arc::new(read)))
+}
+
+/// Returns the timestamps of INT96 values: nanoseconds of the day, and the Julian day.
+pub fn times(values: &FixedSizeBinaryArray, kind: &DataType) -> ArrayRef {
+    let (each, _) = values.value_data().as_chunks::<12>();
+    let nanoseconds = each.iter().map(|value| {
+        let (time, day) = value.split_at(8);
+        let time = u64::from_le_bytes(time.try_into().expect("8 bytes"));
+        let day = u64::from(u32::from_le_bytes(day.try_into().expect("4 bytes")));
+        let since = day.wrapping_sub(2_440_588).wrapping_mul(86_400_000_000_000);
+        since.wrapping_add(time) as i64
+    });
+    let found = TimestampNanosecondArray::new(nanoseconds.collect(), values.nulls().cloned());
+    Arc::new(found.with_data_type(kind.clone()))
 }
 
 /// Whether results have buffers of their own size: views keep whole pages, and dictionaries all values.
 fn is_copied(kind: &DataType) -> bool {
+    if let DataType::Struct(fields) = kind {
+        return fields.iter().all(|field| is_copied(field.data_type()));
+    }
     kind.is_primitive()
         || matches!(
             kind,
@@ -77,21 +127,21 @@ fn is_copied(kind: &DataType) -> bool {
 }
 
 impl Field {
-    /// Returns a reader of the rows of some pages.
+    /// Returns a reader of the rows of some pages of each leaf.
     pub fn reader(
         &self,
-        chunks: Vec<Pages>,
+        leaves: Vec<Vec<Pages>>,
         num_rows: usize,
         batch_rows: usize,
         selection: Option<parquet::arrow::arrow_reader::RowSelection>,
     ) -> ParquetResult<ParquetRecordBatchReader> {
-        let given = Given { chunks: std::sync::Mutex::new(chunks), num_rows, metadata: &self.metadata };
+        let given = Given { leaves: std::sync::Mutex::new(leaves), num_rows, metadata: &self.metadata };
         ParquetRecordBatchReader::try_new_with_row_groups(&self.levels, &given, batch_rows, selection)
     }
 }
 
 struct Given<'a> {
-    chunks: std::sync::Mutex<Vec<Pages>>,
+    leaves: std::sync::Mutex<Vec<Vec<Pages>>>,
     num_rows: usize,
     metadata: &'a ParquetMetaData,
 }
@@ -101,8 +151,9 @@ impl RowGroups for Given<'_> {
         self.num_rows
     }
 
-    fn column_chunks(&self, _: usize) -> ParquetResult<Box<dyn PageIterator>> {
-        let chunks = std::mem::take(&mut *self.chunks.lock().expect("no other thread has it"));
+    fn column_chunks(&self, leaf: usize) -> ParquetResult<Box<dyn PageIterator>> {
+        let mut leaves = self.leaves.lock().expect("no other thread has it");
+        let chunks = leaves.get_mut(leaf).map(std::mem::take).unwrap_or_default();
         Ok(Box::new(Chunks(chunks.into_iter())))
     }
 

@@ -83,7 +83,7 @@ class Native(Protocol):
     def decode(
         self,
         schema: NativeSchema,
-        leaves: Sequence[tuple[int, Sequence[Any]]],
+        fields: Sequence[tuple[int, Sequence[Any]]],
         starts: bytes,
         stops: bytes,
         checksums: bool,

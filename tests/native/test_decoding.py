@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +15,9 @@ from hypothesis import strategies as st
 
 from intarsia import native
 from intarsia.file import ChunkKey, ParquetInput
+from intarsia.format import thrift
+from intarsia.format.enums import Encoding, PageType
+from intarsia.format.structs import DataPageHeader, PageHeader
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import read_rows
@@ -21,14 +25,14 @@ from intarsia.read.output_columns import output_columns
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import MemorySource
 from tests.predicate import strategies as flat
-from tests.reading.exact import bits
+from tests.reading.exact import bits, leaf_at
 from tests.reading.tables import CODECS, columns
 from tests.reading.test_corpus import corpus_file
 
 needs_extension = pytest.mark.skipif(native.load() is None, reason="needs `make native`")
 
 #: Why the extension may refuse pages of valid files.
-SOUND_REFUSALS = {"a codec is decoded by pyarrow", "a column has geospatial statistics"}
+SOUND_REFUSALS = {"a column has geospatial statistics"}
 
 
 def rows_of(file, names, rows):
@@ -75,7 +79,7 @@ def test_random_rows_of_the_corpus(path):
     expected = pq.read_table(path)
     with ParquetInput.open(path) as file:
         for leaf in file.footer.leaves if expected.num_rows else ():
-            if len(leaf.path) > 1 or leaf.max_repetition_level:
+            if leaf.max_repetition_level:
                 continue
             name, edges = leaf.path[0], page_edges(file, leaf)
             for _ in range(4):
@@ -101,11 +105,22 @@ def encodings_of(data_type):
     return ENCODINGS["binary"] if is_text else ["PLAIN"]
 
 
+def in_struct(column, step, nullable):
+    """A struct of numbers and of a struct with the column, with nulls at both levels."""
+    places = pa.array(range(len(column)), pa.int64())
+    masks = [pa.array([nullable and at % step == rest for at in range(len(column))]) for rest in (0, 1)]
+    inner = pa.StructArray.from_arrays([column], ["a"], mask=masks[0])
+    return pa.StructArray.from_arrays([places, inner], ["b", "s"], mask=masks[1])
+
+
 @st.composite
 def files(draw):
     """A file of one column in several row groups of several pages, and the column as pyarrow reads it."""
     data_type = draw(st.sampled_from(flat.TYPES))
     column = draw(columns(data_type, draw(st.integers(1, 200)), nullable=draw(st.booleans())))
+    path = "x"
+    if draw(st.booleans()):
+        column, path = in_struct(column, draw(st.integers(1, 9)), draw(st.booleans())), "x.s.a"
     options = {
         "row_group_size": draw(st.integers(20, 200)),
         "data_page_version": draw(st.sampled_from(["1.0", "2.0"])),
@@ -120,7 +135,7 @@ def files(draw):
     }
     if draw(st.booleans()):
         options["use_dictionary"] = False
-        options["column_encoding"] = {"x": draw(st.sampled_from(encodings_of(data_type)))}
+        options["column_encoding"] = {path: draw(st.sampled_from(encodings_of(data_type)))}
     else:
         options["dictionary_pagesize_limit"] = draw(st.sampled_from([8, 40, 1 << 20]))
     target = io.BytesIO()
@@ -134,7 +149,7 @@ def test_random_rows_of_random_files(written, seed):
     rng = random.Random(seed)
     before = native.refusals.copy()
     with ParquetInput(MemorySource(data)) as file:
-        edges = page_edges(file, file.footer.leaves[0])
+        edges = page_edges(file, file.footer.leaves[-1])
         for rows in [RowSelection.all(edges[-1]), *(some_rows(rng, edges) for _ in range(3))]:
             if not rows.is_empty:
                 assert_rows_of_pyarrow(file, "x", expected, rows)
@@ -147,7 +162,7 @@ GATE = [
     *((data_type, {}, True) for data_type in flat.NAIVE + flat.AWARE + [pa.bool_(), pa.null()]),
     (pa.timestamp("us", "+01:30"), {}, True),
     (pa.timestamp("us", "Europe/Berlin"), {"store_schema": False}, True),
-    (pa.timestamp("ns"), {"use_deprecated_int96_timestamps": True}, False),
+    (pa.timestamp("ns"), {"use_deprecated_int96_timestamps": True}, True),
     *((pa.decimal128(digits, 2), {"store_decimal_as_integer": True}, True) for digits in (5, 15, 25, 38)),
     *((pa.decimal128(digits, 2), {}, True) for digits in (5, 15, 25, 38)),
     (pa.decimal256(60, 2), {}, True),
@@ -160,7 +175,10 @@ GATE = [
     (pa.dictionary(pa.int8(), pa.string()), {}, False),
     (pa.dictionary(pa.int8(), pa.string()), {"store_schema": False}, True),
     (pa.list_(pa.int64()), {}, False),
-    (pa.struct([("x", pa.int64())]), {}, False),
+    (pa.struct([("x", pa.int64()), ("y", pa.struct([("z", pa.string())]))]), {}, True),
+    (pa.struct([("x", pa.int64()), ("y", pa.list_(pa.string()))]), {}, False),
+    (pa.struct([("x", pa.string_view())]), {}, False),
+    (pa.struct([("x", pa.timestamp("ns"))]), {"use_deprecated_int96_timestamps": True}, False),
 ]
 
 
@@ -170,7 +188,42 @@ def test_types_that_the_extension_decodes(data_type, options, is_supported):
     target = io.BytesIO()
     pq.write_table(pa.table({"x": pa.nulls(3, data_type)}), target, **options)
     with ParquetInput(MemorySource(target.getvalue())) as file:
-        assert file.schema.compiled == ({0} if is_supported else set())
+        assert set(file.schema.compiled) == ({0} if is_supported else set())
+
+
+@needs_extension
+@pytest.mark.parametrize("use_dictionary", [False, True])
+def test_int96_of_any_bytes_wrap_around_as_in_pyarrow(use_dictionary):
+    """Its days are read without a sign, and nanoseconds of all years but 1677 to 2262 are other times."""
+    rng = random.Random(96)
+    times = pa.array(range(300), pa.timestamp("ns"))
+    target = io.BytesIO()
+    options = {"compression": "none", "use_dictionary": use_dictionary, "max_rows_per_page": 100}
+    pq.write_table(pa.table({"x": times}), target, use_deprecated_int96_timestamps=True, **options)
+    data = bytearray(target.getvalue())
+    for place in range(300):
+        value = place.to_bytes(8, "little") + (2_440_588).to_bytes(4, "little")
+        at = data.index(value)
+        data[at : at + 12] = rng.choice([value, rng.randbytes(12), rng.randbytes(8) + value[8:]])
+    expected = pq.read_table(io.BytesIO(data))["x"]
+    before = native.refusals.copy()
+    with ParquetInput(MemorySource(bytes(data))) as file:
+        for rows in (RowSelection.all(300), RowSelection.from_ranges([(3, 7), (99, 102), (299, 300)])):
+            assert_rows_of_pyarrow(file, "x", expected, rows)
+    assert native.refusals == before
+
+
+@needs_extension
+def test_a_part_of_a_struct_is_left_to_pyarrow():
+    target = io.BytesIO()
+    structs = in_struct(pa.array(range(50)), 3, nullable=True)
+    pq.write_table(pa.table({"x": structs}), target, max_rows_per_page=9, write_page_index=True)
+    expected = leaf_at(pq.read_table(io.BytesIO(target.getvalue())), "x.s")
+    before = native.refusals.copy()
+    with ParquetInput(MemorySource(target.getvalue())) as file:
+        found = rows_of(file, ["x.s"], RowSelection.of_range(7, 40))
+    assert bits(found.column(0)) == bits(expected)[7:40]
+    assert native.refusals == before
 
 
 @needs_extension
@@ -184,6 +237,35 @@ def test_text_that_is_not_utf8_is_left_to_pyarrow():
         found = rows_of(file, ["x"], RowSelection.of_range(1, 4))["x"]
     assert found.cast(pa.binary()).to_pylist() == [b"\xff\xfe", None, b"\xe4"]
     assert (native.refusals - before).total() == 1
+
+
+@needs_extension
+@pytest.mark.parametrize(
+    ("encoding", "before"),
+    [
+        (Encoding.DELTA_LENGTH_BYTE_ARRAY, b""),
+        (Encoding.DELTA_BYTE_ARRAY, b""),
+        (Encoding.DELTA_BYTE_ARRAY, b"\x80\x01\x04\x03\x00\x00\x00\x00\x00\x00"),
+    ],
+)
+def test_pages_that_claim_too_many_lengths_are_refused(encoding, before):
+    """The process would end, as Rust allocates memory for as many lengths as a page claims."""
+    body = bytearray(before + b"\x80\x01\x04")
+    thrift.write_varint(body, 1 << 49)
+    body += bytes(20)
+    data_page = DataPageHeader(3, encoding, Encoding.RLE, Encoding.RLE)
+    header = PageHeader(PageType.DATA_PAGE, len(body), len(body), data_page_header=data_page)
+    page = thrift.serialize(header) + body
+    target = io.BytesIO()
+    pq.write_table(pa.table({"x": ["a"]}, pa.schema([pa.field("x", pa.string(), nullable=False)])), target)
+    with ParquetInput(MemorySource(target.getvalue())) as file:
+        handle = file.schema.handle
+    chunk = SimpleNamespace(
+        codec=0, span=(page, 0, len(page)), dictionary=None, page_starts=[], page_rows=[3]
+    )
+    start, stop = (place.to_bytes(8, "little") for place in (0, 3))
+    with pytest.raises(native.load().Refused):
+        native.load().decode(handle, [(0, [[chunk]])], start, stop, False)
 
 
 _AFTER_A_FORK = """

@@ -58,19 +58,20 @@ def decode_compiled(
     handle = schema.handle
     if handle is None or positions.is_empty:
         return {}
-    chosen = [plan for plan in plans if plan.leaf.root_ordinal in schema.compiled]
-    if not chosen:
+    leaves: dict[int, list[list[_Chunk]]] = {}
+    for plan in plans:
+        if plan.leaf.root_ordinal in schema.compiled:
+            leaves.setdefault(plan.leaf.root_ordinal, []).append(_chunks(plan, fetched, num_rows))
+    # a struct is decoded as a whole
+    fields = [(root, found) for root, found in leaves.items() if len(found) == schema.compiled[root]]
+    if not fields:
         return {}
-    leaves = [(plan.leaf.root_ordinal, _chunks(plan, fetched, num_rows)) for plan in chosen]
     starts, stops = positions.starts.tobytes(), positions.stops.tobytes()
-    found = native.attempt(lambda extension: extension.decode(handle, leaves, starts, stops, checksums))
+    found = native.attempt(lambda extension: extension.decode(handle, fields, starts, stops, checksums))
     if found is None:
         return {}
     columns = pa.record_batch(found).columns
-    return {
-        plan.leaf.root_ordinal: pa.chunked_array([column])
-        for plan, column in zip(chosen, columns, strict=True)
-    }
+    return {root: pa.chunked_array([column]) for (root, _), column in zip(fields, columns, strict=True)}
 
 
 def _chunks(plan: LeafPlan, fetched: FetchedBytes, num_rows: Sequence[int]) -> list[_Chunk]:

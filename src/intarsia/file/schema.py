@@ -5,6 +5,7 @@ Most files of a lake have the same schema, and building it takes longer than pru
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 
@@ -78,10 +79,11 @@ class FileSchema:
         return native.attempt(lambda extension: extension.Schema(footer, self.arrow))
 
     @cached_property
-    def compiled(self) -> frozenset[int]:
-        """Ordinals of the top-level fields that the extension decodes to the types of pyarrow."""
+    def compiled(self) -> Mapping[int, int]:
+        """Ordinals of the top-level fields that the extension decodes, with the numbers of their leaves."""
         supported = self.handle.supported if self.handle is not None else ()
-        return frozenset(root for root, is_supported in enumerate(supported) if is_supported)
+        num_leaves = Counter(leaf.root_ordinal for leaf in self.leaves)
+        return {root: num_leaves[root] for root, is_supported in enumerate(supported) if is_supported}
 
     def part(self, roots: tuple[int, ...]) -> SyntheticSchema:
         """Return the schema to decode pages of top-level fields, given by ascending ordinals."""

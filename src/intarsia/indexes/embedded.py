@@ -115,7 +115,7 @@ class EmbeddedIndexes:
 
     def lists_values(self, condition: Condition) -> bool:
         """Return whether an index has all distinct values, so that dictionary pages cannot exclude more."""
-        return any(self._capable(condition.path, lambda index, _: index.lists_values(condition)))
+        return any(self.capable(condition.path, lambda index, _: index.lists_values(condition)))
 
     def estimators(self, condition: Condition, max_bytes: int) -> Iterator[tuple[str, OpenIndex]]:
         """Open the indexes that estimate matching rows: those of the column first, then those of whole rows.
@@ -138,21 +138,7 @@ class EmbeddedIndexes:
                 if opened is not None:
                     yield entry.name, opened
 
-    def summarizers(self, path: Path) -> Iterator[tuple[Entry, str]]:
-        """Yield the indexes with summaries of a column, each with its name of the column."""
-        return self._capable(path, lambda index, column: index.can_summarize(column))
-
-    def enumerators(self, path: Path) -> Iterator[Entry]:
-        """Yield the indexes with all distinct values of granules of a column."""
-        for entry, _ in self._capable(path, lambda index, column: index.can_enumerate(column)):
-            yield entry
-
-    def sketchers(self, path: Path) -> Iterator[Entry]:
-        """Yield the indexes with sketches of a column's distinct values."""
-        for entry, _ in self._capable(path, lambda index, column: index.can_sketch(column)):
-            yield entry
-
-    def _capable(self, path: Path, can: Callable[[Index, str], bool]) -> Iterator[tuple[Entry, str]]:
+    def capable(self, path: Path, can: Callable[[Index, str], bool]) -> Iterator[tuple[Entry, str]]:
         """Yield the indexes on a column with a capability, each with its name of the column."""
         for entry in self.entries:
             if path in entry.columns and (index := self.index(entry)) is not None:
@@ -175,7 +161,7 @@ class EmbeddedIndexes:
         return None
 
     def open_granules(self, entry: Entry) -> OpenIndex | None:
-        """Open one of `enumerators` or `sketchers`, or return None if its granules are not of this file."""
+        """Open an index with granules, or return None if they are not those of this file."""
         index = self.open(entry)
         if index is None:
             return None

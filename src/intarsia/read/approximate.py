@@ -177,7 +177,8 @@ class DistinctValues:
         file, known, answered = query.file, RowSelection.none(), []
         path = query.own(self._column).path
         is_indexed = False
-        for entry in query.embedded.sketchers(path) if self._hashes_alike(file, path) else ():
+        capable = query.embedded.capable(path, lambda index, column: index.can_sketch(column))
+        for entry, _ in capable if self._hashes_alike(file, path) else ():
             left = rows - known
             if left.is_empty or (entry.granularity == "file" and rows.num_rows < file.footer.num_rows):
                 is_indexed = True  # though it cannot be used for these rows

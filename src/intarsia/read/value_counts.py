@@ -147,7 +147,7 @@ class ValueCounts:
         answered: list[PruneStep] = []
         if leaf is None or here is None or not compares_alike(here, self._compared_as):
             return pieces, known, answered
-        for entry in query.embedded.enumerators(path):
+        for entry, _ in query.embedded.capable(path, lambda index, column: index.can_enumerate(column)):
             left = certain - known
             is_whole = left.num_rows == file.footer.num_rows
             if left.is_empty or (entry.granularity == "file" and not is_whole):

@@ -39,7 +39,7 @@ from intarsia.predicate import (
     starts_with,
 )
 from intarsia.predicate.bound import Bound, BoundCompare, BoundConstant, Condition, conjoin, disjoin, fold
-from intarsia.predicate.nodes import Leaf, fold_nodes
+from intarsia.predicate.nodes import MIRRORED, OPPOSITE, Leaf, fold_nodes
 from intarsia.spark.spark_types import (
     DECIMAL,
     FLOATS,
@@ -67,8 +67,6 @@ _COMPARISONS: Final[dict[str, Op]] = {
     "GreaterThan": ">",
     "GreaterThanOrEqual": ">=",
 }
-_MIRRORED: Final[dict[Op, Op]] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_OPPOSITE: Final[dict[Op, Op]] = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _TEXT_TESTS: Final = {"StartsWith": starts_with, "EndsWith": ends_with, "Contains": contains}
 
 # Regular expressions of only these characters mean the same in Java and RE2.
@@ -195,8 +193,8 @@ class _Weakener:
             return TRUE
         operand, literal, is_mirrored = sides
         if is_mirrored:
-            op = _MIRRORED[op]
-        return _compare(operand, _OPPOSITE[op] if negate else op, literal)
+            op = MIRRORED[op]
+        return _compare(operand, OPPOSITE[op] if negate else op, literal)
 
     def _null_safe(self, args: Sequence[Node], *, negate: bool) -> Predicate:
         sides = self._sides(args)

@@ -296,7 +296,8 @@ def _summaries(schema: pa.Schema, low: pa.Array, high: pa.Array, num_rows: Rows,
 
 def _embedded(queried: QueriedColumn, left: RowSelection, _seen: RowSelection) -> Iterator[Granules]:
     """Summarize granules from embedded indexes that are smaller than the rows."""
-    for entry, column in queried.embedded.summarizers(queried.leaf.path):
+    path, embedded = queried.leaf.path, queried.embedded
+    for entry, column in embedded.capable(path, lambda index, column: index.can_summarize(column)):
         if queried.embedded.cost_bytes(entry) >= queried.cost_bytes(left):
             continue
         opened = queried.embedded.open(entry)
