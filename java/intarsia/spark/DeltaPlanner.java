@@ -181,7 +181,7 @@ final class DeltaPlanner {
   }
 
   /** Returns the conditions with which Delta has listed the files before, so that it does not read its log again. */
-  private static Seq<Expression> listable(Seq<Expression> filters) {
+  static Seq<Expression> listable(Seq<Expression> filters) {
     List<Expression> found = new ArrayList<>();
     for (Expression filter : Scala.iterable(filters)) {
       boolean isOwn = !SubqueryExpression.hasSubquery(filter);

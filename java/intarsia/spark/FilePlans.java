@@ -12,6 +12,7 @@ import java.util.stream.IntStream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.paths.SparkPath;
+import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import scala.collection.immutable.Seq;
@@ -29,8 +30,12 @@ final class FilePlans {
   /** What is read of a file; {@code rows} are pairs of start and stop, null for all rows. */
   private record Kept(FileVersion planned, long[] rows, long bytes) {}
 
+  /** What a snapshot of a table format has listed by some conditions. */
+  private record Listed(List<Seq<Expression>> filters, Seq<PartitionDirectory> directories) {}
+
   private final FileList files;
   private final Configuration settings;
+  private Listed listed;
   private final Map<Integer, Kept> kept = new HashMap<>();
   private final BitSet unplanned = new BitSet();
   private final boolean isSealed;
@@ -86,6 +91,20 @@ final class FilePlans {
       kept.put(entry.get(0).intValue(), new Kept(planned, rows, bytes));
       keptBytes += bytes;
     }
+  }
+
+  /** Keeps the files of a snapshot, which Spark need not list again with the same conditions. */
+  void keep(Seq<Expression> partitionFilters, Seq<Expression> dataFilters, Seq<PartitionDirectory> directories) {
+    listed = new Listed(List.of(partitionFilters, dataFilters), directories);
+  }
+
+  /** Returns the files that a snapshot has listed by these conditions; null if they are not known. */
+  Seq<PartitionDirectory> listed(Seq<Expression> partitionFilters, Seq<Expression> dataFilters) {
+    if (listed == null) {
+      return null;
+    }
+    var filters = List.of(DeltaPlanner.listable(partitionFilters), DeltaPlanner.listable(dataFilters));
+    return filters.equals(listed.filters()) ? listed.directories() : null;
   }
 
   /** A summary for {@code explain()}: the parts of the files that are read. Spark cuts it at 100 characters. */

@@ -216,6 +216,9 @@ final class ScanPlanner {
       return null;
     }
     FilePlans plans = new FilePlans(list, settings, reply, System.nanoTime() - started);
+    if (isDelta) {
+      plans.keep(partitionFilters, dataFilters, directories);
+    }
     skipping.planned(record.putNull("reason"));
     return plans;
   }

@@ -91,8 +91,9 @@ public final class SkippingIndex implements FileIndex {
       }
       return left.plans() == null ? Scala.seq(List.of()) : left.plans().apply(left.files(), which);
     }
-    Seq<PartitionDirectory> listed = inner.listFiles(partitionFilters, dataFilters);
     FilePlans known = plans();
+    Seq<PartitionDirectory> before = known == null ? null : known.listed(partitionFilters, dataFilters);
+    Seq<PartitionDirectory> listed = before == null ? inner.listFiles(partitionFilters, dataFilters) : before;
     Seq<PartitionDirectory> found = listed;
     try {
       found = known == null ? listed : known.apply(listed, which);

@@ -128,6 +128,10 @@ public final class SkippingScan extends FileSourceScanExec {
     if (files == null) {
       RDD<InternalRow> kept = super.inputRDD(); // a late plan is known now
       driverMetrics();
+      FilePlans plans = plans();
+      if (plans != null && plans.isSealed()) {
+        return files = kept; // excluded files are not compared
+      }
       // a new node belongs to the active session, and there is none if the frame runs as an RDD
       RDD<InternalRow> excluded = session().withActive(() -> excluded().inputRDD());
       files = SkippingRDD.of(kept, excluded, this::settings, bucketedScan(), filesSkipped);

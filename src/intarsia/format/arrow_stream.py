@@ -133,7 +133,7 @@ class ExpansionBudget:
         with self._lock:
             taken = self.max_bytes - self.left_bytes
             self.left_bytes = self.max_bytes
-        if self._shared is not None:
+        if taken and self._shared is not None:
             self._shared._release(taken)
 
     def _release(self, num_bytes: int) -> None:

@@ -179,6 +179,11 @@ class Entry:
         """The dotted paths of the columns."""
         return tuple(".".join(path) for path in self.columns)
 
+    @cached_property
+    def parameters_json(self) -> str:
+        """The parameters as text, in which true and 1 differ."""
+        return json.dumps(dict(self.parameters))
+
     @property
     def payload_bytes(self) -> int:
         """Length of the payload in bytes."""

@@ -340,7 +340,7 @@ class OpenIndex:
         """Return rows that are proven to match a condition.
 
         Args:
-            condition: A condition on one of the columns.
+            condition: A condition on one of the columns, for which `candidate_rows` did not exclude all rows.
 
         Returns:
             A subset of the matching rows, as row ordinals of the file. None if the index cannot decide.

@@ -185,7 +185,9 @@ def _verdicts(embedded: EmbeddedIndexes, entry: Entry, wanted: Wanted) -> Iterat
 
 
 def _judge(file: ParquetInput, index: OpenIndex, condition: Condition) -> Verdict:
-    possible, certain = index.candidate_rows(condition), index.certain_rows(condition)
+    possible = index.candidate_rows(condition)
+    is_excluded = isinstance(possible, RowSelection) and possible.is_empty
+    certain = possible if is_excluded else index.certain_rows(condition)
     for found in (possible, certain):
         if found is not None and not isinstance(found, RowSelection):
             raise IndexPayloadError(

@@ -42,8 +42,6 @@ _BUILT_IN = {
 #: Number of index objects that are kept.
 _REMEMBERED = 256
 
-_as_json = json.JSONEncoder().encode
-
 
 def _registered() -> dict[str, EntryPoint]:
     return _entry_points(tuple(sys.path))
@@ -152,8 +150,7 @@ def find_index(entry: Entry) -> FoundIndex:
         return FoundIndex(None, "newer", detail)
     # the files of a lake have the same indexes; classes of other packages may fail at any time
     construct = _constructed if entry.kind in _BUILT_IN else _constructed.__wrapped__
-    # as text, in which true and 1 differ
-    return construct(cls, _as_json(dict(entry.parameters)), entry.column_names, entry.granularity)
+    return construct(cls, entry.parameters_json, entry.column_names, entry.granularity)
 
 
 @lru_cache(maxsize=_REMEMBERED)
