@@ -78,7 +78,7 @@ lint: $(VENV)/.dev  ## Check style, format, types and import direction
 	$(BIN)/lint-imports --no-logo
 	@if command -v cargo >/dev/null; then cd native && cargo fmt --check && \
 	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --quiet --all-targets --locked --profile $(PROFILE) -- -D warnings && \
-	if command -v cargo-deny >/dev/null; then cargo deny --log-level warn check; \
+	if command -v cargo-deny >/dev/null; then cargo deny --log-level error check; \
 	else echo "There is no cargo-deny, so licenses and advisories of crates are not checked."; fi; fi
 
 house: $(VENV)/.dev  ## Print the figures of the code: functions and calls of a query, import circles, lines

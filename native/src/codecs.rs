@@ -2,7 +2,6 @@
 
 use std::io::Read as _;
 
-use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
 use bytes::Bytes;
 use flate2::bufread::GzDecoder;
 
@@ -11,7 +10,6 @@ use crate::thrift::{Read, Refusal};
 const UNCOMPRESSED: i32 = 0;
 const SNAPPY: i32 = 1;
 const GZIP: i32 = 2;
-const BROTLI: i32 = 4;
 const LZ4_HADOOP: i32 = 5;
 const ZSTD: i32 = 6;
 const LZ4_RAW: i32 = 7;
@@ -25,7 +23,7 @@ pub fn expansion(codec: i32) -> Read<usize> {
         UNCOMPRESSED => Ok(1),
         SNAPPY => Ok(22),
         GZIP => Ok(1032),
-        BROTLI | ZSTD => Ok(1 << 15),
+        ZSTD => Ok(1 << 15),
         LZ4_HADOOP | LZ4_RAW => Ok(255),
         _ => Err(Refusal("a codec is decoded by pyarrow")),
     }
@@ -47,7 +45,6 @@ pub fn decompress(codec: i32, body: Bytes, raw_bytes: usize) -> Read<Bytes> {
     let found = match codec {
         SNAPPY => snap::raw::Decoder::new().decompress(&body, &mut out).ok(),
         GZIP => gzip(&body, &mut out),
-        BROTLI => brotli(&body, &mut out),
         LZ4_HADOOP => hadoop(&body, &mut out),
         ZSTD => zstd::bulk::decompress_to_buffer(&body, &mut out).ok(),
         _ => lz4_flex::block::decompress_into(&body, &mut out).ok(),
@@ -64,24 +61,6 @@ fn gzip(body: &[u8], out: &mut [u8]) -> Option<usize> {
     stream.read_exact(out).ok()?;
     // reading the end compares the checksum
     (stream.read(&mut [0]).ok()? == 0).then_some(out.len())
-}
-
-/// Decompresses a stream with a window of at most 16 MiB.
-fn brotli(body: &[u8], out: &mut [u8]) -> Option<usize> {
-    let alloc = StandardAlloc::default;
-    let mut state = BrotliState::new_strict(alloc(), alloc(), alloc());
-    let (mut left, mut place, mut room, mut written, mut total) = (body.len(), 0, out.len(), 0, 0);
-    let result = BrotliDecompressStream(
-        &mut left,
-        &mut place,
-        body,
-        &mut room,
-        &mut written,
-        out,
-        &mut total,
-        &mut state,
-    );
-    matches!(result, BrotliResult::ResultSuccess).then_some(written)
 }
 
 /// Decompresses blocks of LZ4, before each of which are its sizes.

@@ -32,7 +32,7 @@ from tests.reading.test_corpus import corpus_file
 needs_extension = pytest.mark.skipif(native.load() is None, reason="needs `make native`")
 
 #: Why the extension may refuse pages of valid files.
-SOUND_REFUSALS = {"a column has geospatial statistics"}
+SOUND_REFUSALS = {"a codec is decoded by pyarrow", "a column has geospatial statistics"}
 
 
 def rows_of(file, names, rows):
@@ -119,7 +119,8 @@ def files(draw):
     data_type = draw(st.sampled_from(flat.TYPES))
     column = draw(columns(data_type, draw(st.integers(1, 200)), nullable=draw(st.booleans())))
     path = "x"
-    if draw(st.booleans()):
+    # pyarrow does not write views in structs
+    if "view" not in str(data_type) and draw(st.booleans()):
         column, path = in_struct(column, draw(st.integers(1, 9)), draw(st.booleans())), "x.s.a"
     options = {
         "row_group_size": draw(st.integers(20, 200)),

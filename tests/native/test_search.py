@@ -20,7 +20,6 @@ CODECS = {
     CompressionCodec.UNCOMPRESSED: None,
     CompressionCodec.SNAPPY: "snappy",
     CompressionCodec.GZIP: "gzip",
-    CompressionCodec.BROTLI: "brotli",
     CompressionCodec.LZ4: "lz4_hadoop",
     CompressionCodec.ZSTD: "zstd",
     CompressionCodec.LZ4_RAW: "lz4_raw",

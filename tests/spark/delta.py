@@ -821,3 +821,33 @@ def check_random_deletions(spark, count):
                 assert _contents(spark, copy, version=len(later)) == everything, predicate
             assert report.rows_deleted == rows.total(), predicate
             shutil.rmtree(copy)
+
+
+def check_procedures(spark):
+    """The procedures take the name of a table, and its property names the indexes of new files."""
+    spark.sql(
+        "CREATE TABLE called (id bigint, user int) USING delta "
+        "TBLPROPERTIES ('intarsia.indexes' = 'page_index, bloom(user)')"
+    )
+    rows = spark.range(0, 400, 1, 4).selectExpr("id", "cast(id * 7919 % 1009 AS int) AS user")
+    rows.write.insertInto("called")
+    files = len(spark.table("called").inputFiles())
+    indexed = spark.sql("CALL intarsia.index('called')").collect()
+    assert [row.error for row in indexed] == [None] * files
+    shown = {
+        (row.column, row["index"]): row.files
+        for row in spark.sql("CALL intarsia.show_indexes('called')").collect()
+    }
+    assert shown["user", "bloom"] == files
+    assert not spark.sql("CALL intarsia.verify('called')").collect()
+    (built,) = spark.sql("CALL intarsia.lake_index('called', 'beside')").collect()
+    assert built.files_added == files
+    spark.sql("CALL intarsia.delete('called', 'user = 7919 % 1009')")
+    assert spark.table("called").where("id = 1").isEmpty()
+    assert spark.table("called").count() == 399
+    detached = spark.sql("CALL intarsia.detach('called')").collect()
+    assert {row.detached for row in detached} <= {True, False}
+    assert any(row.detached for row in detached)
+    left = spark.sql("CALL intarsia.show_indexes('called')").collect()
+    assert {row["index"] for row in left} <= {"page_index"}  # of Spark
+    spark.sql("DROP TABLE called")

@@ -689,3 +689,27 @@ def check_deleting(spark):
     assert spark.table(table).where("user IS NULL").count() == 80
     assert spark.table(table).count() == 355
     assert ias.delete(spark, table, "user = 3", progress=False).rows_deleted == 0
+
+
+def check_procedures(spark):
+    """The procedures take a table, whose property names the indexes of new files; small ones are refused."""
+    table = needles_table(spark, "ice.db.called", **{"intarsia.indexes": "bloom(user)"})
+    files = files_of(spark, table)
+    shown = spark.sql(f"CALL intarsia.show_indexes('{table}')").collect()
+    found = {(row["column"], row["files"]) for row in shown if "(" in row["index"]}  # embedded indexes
+    assert found == {("user", len(files)), ("text", len(files))}
+    assert not spark.sql(f"CALL intarsia.verify(table => '{table}', quick => true)").collect()
+    (built,) = spark.sql(f"CALL intarsia.lake_index('{table}', 'beside')").collect()
+    assert built["files_added"] == len(files)
+    assert read_row_groups(compare(spark, f"SELECT * FROM {table} WHERE user = {needle(3)} AND id >= 0")) == 1
+    (skip,) = spark.sql("CALL intarsia.skips()").collect()
+    assert skip["files_read"] == 1
+    create(spark, "ice.alone", "user int", **{"intarsia.indexes": "bloom(user)"})  # in no namespace
+    spark.sql("INSERT INTO ice.alone VALUES (1)")
+    (alone,) = spark.sql("CALL intarsia.index('ice.alone')").collect()
+    assert "8 MiB" in alone["error"]
+    indexed = spark.sql(f"CALL intarsia.index('{table}')").collect()
+    assert {(row["path"], "8 MiB" in row["error"]) for row in indexed} == {(path, True) for path in files}
+    assert {row["detached"] for row in spark.sql(f"CALL intarsia.detach('{table}')").collect()} == {True}
+    spark.sql(f"CALL intarsia.delete('{table}', 'user = {needle(3)}')")
+    assert spark.table(table).count() == NEEDLE_ROWS - 1

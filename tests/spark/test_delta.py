@@ -101,6 +101,11 @@ def test_jobs(delta):
 
 
 @only_everything
+def test_procedures(delta):
+    check(delta, "check_procedures")
+
+
+@only_everything
 def test_deleting(delta):
     check(delta, "check_deleting")
 

@@ -83,6 +83,7 @@ def test_predicates_on_a_table_that_has_changed(host, version):
         "faults",
         "streams",
         "jobs",
+        "procedures",
         "equality_deletes",
         "deleting",
     ],

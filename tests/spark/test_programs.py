@@ -160,6 +160,7 @@ def test_clients_of_the_thrift_server(lake, query, tmp_path):
             beeline = [str(Path(environment["SPARK_HOME"]) / "bin" / "beeline")]
             beeline += ["-u", f"jdbc:hive2://127.0.0.1:{port}", "-n", "test", "--outputformat=tsv2"]
             texts = [query, f"EXPLAIN {query}", "SET spark.intarsia.enabled=false", query, f"EXPLAIN {query}"]
+            texts.append(f"CALL intarsia.show_indexes('{lake}')")
             texts = [part for text in texts for part in ("-e", text)]
             printed = run([*beeline, *texts], environment, tmp_path)
         finally:
@@ -171,6 +172,7 @@ def test_clients_of_the_thrift_server(lake, query, tmp_path):
     assert row in plain
     assert "Intarsia: 1/8 files" in enabled
     assert "Intarsia" not in plain
+    assert any(line.startswith("user\tbloom\t8\t0\t") for line in plain.splitlines()), plain
 
 
 def wait_for(port, process, log):

@@ -38,12 +38,6 @@ fn compress(codec: i32, data: &[u8]) -> Option<Bytes> {
             stream.write_all(data).unwrap();
             stream.finish().unwrap()
         }
-        4 => {
-            let (mut out, params) =
-                (vec![], brotli::enc::BrotliEncoderParams { quality: 4, ..Default::default() });
-            brotli::BrotliCompress(&mut &data[..], &mut out, &params).unwrap();
-            out
-        }
         5 => data.chunks(100).flat_map(framed).collect(),
         6 => zstd::bulk::compress(data, 1).unwrap(),
         7 => lz4_flex::block::compress(data),

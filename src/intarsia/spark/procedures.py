@@ -126,8 +126,7 @@ def _properties(spark: SparkSession, table: str) -> Mapping[str, str]:
         return {}
     state = spark._jsparkSession.sessionState()
     found = {row[0]: row[1] for row in spark.sql(f"SHOW TBLPROPERTIES {table}").collect()}
-    name = state.sqlParser().parseMultipartIdentifier(table)
-    if name.size() <= 2:
+    if spark.catalog.getTable(table).catalog == "spark_catalog":  # others have no options
         metadata = state.catalog().getTableMetadata(state.sqlParser().parseTableIdentifier(table))
         option = metadata.storage().properties().get(INDEXES_OPTION)
         if option.isDefined():  # of CREATE TABLE … OPTIONS, which writers follow
