@@ -166,8 +166,8 @@ def make_iceberg(spark: SparkSession, folder: Path, files: int) -> list[Data]:
     about = (
         f"an Iceberg table of {count} files with row groups of {_ROW_GROUP_BYTES >> 20} MiB and the rows of "
         "the lake, sorted by time; five indexes and a lake index. The manifests have the bounds of each "
-        "file, so Iceberg itself finds the file of an hour. Hadoop does not count most of the bytes that "
-        "Iceberg reads"
+        "file, so Iceberg itself finds the file of an hour. By their dictionaries, it also finds the row "
+        "groups of the rare country. Hadoop does not count most of the bytes that Iceberg reads"
     )
     return [
         Data(
