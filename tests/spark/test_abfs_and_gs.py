@@ -1,18 +1,21 @@
 """Enabled sessions on abfs:// and gs://, with the file systems of Hadoop and Google."""
 
-import random
-
 import pytest
 
 import intarsia as ia
 import intarsia.spark as ias
 from tests.effort import examples
 from tests.object_stores.cloud_servers import AzureServer, GoogleServer
-from tests.spark import lakes
-from tests.spark.random_queries import check_predicates
-from tests.spark.skipping import FILES, ROWS, code_of, compare, make_lake, user_of
-from tests.spark.test_lake_index import attach
-from tests.spark.test_s3a import replacement
+from tests.spark.object_lakes import (
+    check_needle,
+    check_partition_columns,
+    check_random_predicates,
+    check_replaced_object,
+    lake_files,
+    put_lake,
+    replacement,
+)
+from tests.spark.skipping import code_of, compare
 from tests.spark.test_store_settings import SECRET, issuer, settings_of
 
 assert issuer  # a fixture
@@ -42,60 +45,37 @@ def store(request, enabled, issuer, tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    return [
-        path.read_bytes() for path in sorted(make_lake(tmp_path_factory.mktemp("lake")).glob("*.parquet"))
-    ]
+    return lake_files(tmp_path_factory.mktemp("lake"))
 
 
 @pytest.fixture
 def lake(store, files):
     """The URL of a lake."""
     server, url = store
-    for name, data in zip(NAMES, files, strict=True):
-        server.put(f"lake/{name}.parquet", data)
+    put_lake(server, NAMES, files)
     return f"{url}/lake"
 
 
 @pytest.mark.parametrize("ordinal", [0, 3])
 def test_files_and_rows_are_skipped(enabled, lake, ordinal):
-    found = compare(enabled, lambda: enabled.read.parquet(lake).where(f"code = '{code_of(ordinal, 5)}'"))
-    assert len(found.rows) == 1
-    assert found.plain_files == FILES
-    assert (found.files, found.scanned) == (1, 1)
+    check_needle(enabled, lake, ordinal)
 
 
 def test_random_predicates(store, enabled, tmp_path):
-    server, url = store
-    local = lakes.write_with_pyarrow(tmp_path / "lake", rows=60, row_group_size=30, max_rows_per_page=6)
-    attach(local)
-    ia.attach(local, [ia.PageIndex()])
-    for path in sorted(tmp_path.rglob("*.parquet")):
-        server.put(str(path.relative_to(tmp_path)), path.read_bytes())
-    whole = enabled.read.parquet(f"{url}/lake")
-    check_predicates(whole, random.Random("predicates of other stores"), examples(40, deep=1_000))
+    seed, number = "predicates of other stores", examples(40, deep=1_000)
+    check_random_predicates(enabled, *store, tmp_path, seed, number)
 
 
 def test_partition_columns(store, enabled, files):
-    server, url = store
-    for ordinal, data in enumerate(files):
-        server.put(f"lake/day={ordinal % 4}/part of {ordinal}.parquet", data)
-    frame = enabled.read.parquet(f"{url}/lake")
-    found = compare(enabled, lambda: frame.where(f"day = 1 AND code = '{code_of(5, 5)}'"))
-    assert (len(found.rows), found.files, found.scanned) == (1, 1, 1)
+    check_partition_columns(enabled, *store, files)
 
 
 @pytest.mark.parametrize("ordinal", [3, 5])
 @pytest.mark.parametrize("moment", ["listed", "planned", "run"])
 def test_a_replaced_object(store, enabled, lake, files, tmp_path, ordinal, moment):
     new = replacement(files, ordinal, tmp_path)
-    frame = enabled.read.parquet(lake)
-    narrow = frame.where(f"user = {user_of(3, 77)}")
-    if moment == "planned":
-        narrow._jdf.queryExecution().executedPlan()
-    elif moment == "run":
-        assert len(narrow.collect()) == 1
-    store[0].put(f"lake/{NAMES[ordinal]}.parquet", new)
-    assert len(narrow.collect()) == ROWS + (ordinal != 3)
+    key = f"lake/{NAMES[ordinal]}.parquet"
+    check_replaced_object(enabled, store[0], lake, key, new, moment, is_excluded=ordinal != 3)
 
 
 def test_a_lake_index(store, enabled, lake):

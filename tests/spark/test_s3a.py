@@ -1,7 +1,6 @@
 """Enabled sessions on s3a://: the planner reads with the settings and the credentials of Spark."""
 
 import json
-import random
 import time
 
 import pyarrow as pa
@@ -15,10 +14,16 @@ from tests.effort import examples
 from tests.lake.index.lakes import write
 from tests.object_stores.s3_server import REGION, S3Server
 from tests.object_stores.store_server import BUCKET, Fault
-from tests.spark import lakes
-from tests.spark.random_queries import check_predicates
-from tests.spark.skipping import FILES, ROWS, SWITCH, code_of, compare, make_lake, rows_of_file, user_of
-from tests.spark.test_lake_index import attach
+from tests.spark.object_lakes import (
+    check_needle,
+    check_partition_columns,
+    check_random_predicates,
+    check_replaced_object,
+    lake_files,
+    put_lake,
+    replacement,
+)
+from tests.spark.skipping import FILES, ROWS, SWITCH, code_of, compare, rows_of_file, user_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -90,16 +95,13 @@ def asked(store, enabled):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    return [
-        path.read_bytes() for path in sorted(make_lake(tmp_path_factory.mktemp("lake")).glob("*.parquet"))
-    ]
+    return lake_files(tmp_path_factory.mktemp("lake"))
 
 
 @pytest.fixture
 def lake(store, files):
     """A lake whose keys have characters with a meaning in URLs."""
-    for name, data in zip(NAMES, files, strict=True):
-        store.put(f"lake/{name}.parquet", data)
+    put_lake(store, NAMES, files)
     return f"s3a://{BUCKET}/lake"
 
 
@@ -107,45 +109,21 @@ def key_of(ordinal):
     return f"lake/{NAMES[ordinal]}.parquet"
 
 
-def replacement(files, ordinal, tmp_path):
-    """Return a file of the same length as another one, with the rows of a third."""
-    path = tmp_path / "new.parquet"
-    rows = rows_of_file(ordinal).set_column(1, "user", pa.array([user_of(3, 77)] * ROWS, pa.int32()))
-    write(path, rows, (), row_group_size=ROWS, compression="none")
-    data, length = path.read_bytes(), len(files[ordinal])
-    assert len(data) <= length
-    # a footer may be preceded by any bytes
-    footer = int.from_bytes(data[-8:-4], "little") + 8
-    return data[:-footer] + b"\0" * (length - len(data)) + data[-footer:]
-
-
 # --- files and rows are skipped
 
 
 @pytest.mark.parametrize("ordinal", range(FILES))
 def test_files_and_rows_are_skipped(enabled, lake, ordinal):
-    found = compare(enabled, lambda: enabled.read.parquet(lake).where(f"code = '{code_of(ordinal, 5)}'"))
-    assert len(found.rows) == 1
-    assert found.plain_files == FILES
-    assert (found.files, found.scanned) == (1, 1)
+    check_needle(enabled, lake, ordinal)
 
 
 def test_random_predicates(store, enabled, tmp_path):
-    local = lakes.write_with_pyarrow(tmp_path / "lake", rows=60, row_group_size=30, max_rows_per_page=6)
-    attach(local)
-    ia.attach(local, [ia.PageIndex()])
-    for path in sorted(tmp_path.rglob("*.parquet")):
-        store.put(str(path.relative_to(tmp_path)), path.read_bytes())
-    whole = enabled.read.parquet(f"s3a://{BUCKET}/lake")
-    check_predicates(whole, random.Random("predicates of s3a"), examples(100, deep=2_000))
+    number = examples(100, deep=2_000)
+    check_random_predicates(enabled, store, f"s3a://{BUCKET}", tmp_path, "predicates of s3a", number)
 
 
 def test_partition_columns(store, enabled, files):
-    for ordinal, data in enumerate(files):
-        store.put(f"lake/day={ordinal % 4}/part of {ordinal}.parquet", data)
-    frame = enabled.read.parquet(f"s3a://{BUCKET}/lake")
-    found = compare(enabled, lambda: frame.where(f"day = 1 AND code = '{code_of(5, 5)}'"))
-    assert (len(found.rows), found.files) == (1, 1)
+    check_partition_columns(enabled, store, f"s3a://{BUCKET}", files)
 
 
 def test_a_stream(store, enabled, lake):
@@ -285,14 +263,7 @@ def test_requests_with_a_lake_index(store, enabled, asked, tmp_path, monkeypatch
 @pytest.mark.parametrize("moment", ["listed", "planned", "run"])
 def test_a_replaced_object(store, enabled, lake, files, tmp_path, ordinal, moment):
     new = replacement(files, ordinal, tmp_path)
-    frame = enabled.read.parquet(lake)
-    narrow = frame.where(f"user = {user_of(3, 77)}")
-    if moment == "planned":
-        narrow._jdf.queryExecution().executedPlan()
-    elif moment == "run":
-        assert len(narrow.collect()) == 1
-    store.put(key_of(ordinal), new)
-    assert len(narrow.collect()) == ROWS + (ordinal != 3)
+    check_replaced_object(enabled, store, lake, key_of(ordinal), new, moment, is_excluded=ordinal != 3)
 
 
 def test_folders_with_many_other_objects_between_them(store, enabled, files, tmp_path):
