@@ -58,12 +58,14 @@ def decode_compiled(
     handle = schema.handle
     if handle is None or positions.is_empty:
         return {}
-    leaves: dict[int, list[list[_Chunk]]] = {}
+    by_root: dict[int, list[LeafPlan]] = {}
     for plan in plans:
-        if plan.leaf.root_ordinal in schema.compiled:
-            leaves.setdefault(plan.leaf.root_ordinal, []).append(_chunks(plan, fetched, num_rows))
-    # a struct is decoded as a whole
-    fields = [(root, found) for root, found in leaves.items() if len(found) == schema.compiled[root]]
+        by_root.setdefault(plan.leaf.root_ordinal, []).append(plan)
+    fields = [
+        (root, [_chunks(plan, fetched, num_rows) for plan in leaves])
+        for root, leaves in by_root.items()
+        if len(leaves) == schema.compiled.get(root)  # a struct is decoded as a whole
+    ]
     if not fields:
         return {}
     starts, stops = positions.starts.tobytes(), positions.stops.tobytes()
