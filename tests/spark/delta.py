@@ -22,7 +22,7 @@ from intarsia.spark.registering import DeltaLog
 from tests.lake.index.lakes import age
 from tests.spark import lakes
 from tests.spark.comparing import rows_with_matches, settings
-from tests.spark.killing import Job, changes_of, check_kills, descendants
+from tests.spark.killing import Job, changes_of, descendants, kills_of
 from tests.spark.mapping import assert_files, assert_pages, check_map, matching_rows
 from tests.spark.random_queries import check_plans, check_predicates
 from tests.spark.skipping import SWITCH, scans
@@ -657,31 +657,46 @@ def check_writers(spark):
     assert _contents(spark, "busy").total() == _contents(spark, "alone").total()
 
 
-def check_killed(spark, kills):
-    """A job that registers lengths is killed: versions have their rows, and lengths are those of files."""
+@functools.cache
+def _kills(spark, kills):
     source = "to-be-killed"
     write(spark, source, partition_by=["bo"], enableDeletionVectors="true")
     spark.sql(f"DELETE FROM {named(source)} WHERE u = 16000")
     versions = [_contents(spark, source, version) for version in (0, 1)]
+    for path in data_files(source)[1:]:  # most of the changes are those of the log
+        ia.attach(path, [ia.PageIndex(), ia.Bloom("u")])
 
     def prepare():
         shutil.rmtree("killed", ignore_errors=True)
         shutil.copytree(source, "killed")
+        spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
     def check():
         for version, rows in enumerate(versions):
             assert _contents(spark, "killed", version) == rows
         assert _contents(spark, "killed") == versions[-1]
-        return _has_indexes("killed")
+        return f"version {deltalake.DeltaTable('killed').version()}, {sum(_has_indexes('killed'))} files"
 
     def check_done():
-        assert all(check())
+        check()
+        assert all(_has_indexes("killed"))
         sizes = {add["path"]: add["size_bytes"] for add in _adds("killed")}
         assert sizes == {path: os.path.getsize(Path("killed", unquote(path))) for path in sizes}
 
     indexes = "[ia.PageIndex(), ia.Bloom('u')]"
     program = f"ias.index(spark, {named('killed')!r}, {indexes}, register=True, progress=False)"
-    check_kills(spark, Job(program, changes_of("killed"), prepare, check, check_done), kills)
+    names = ["spark.jars", "spark.sql.extensions"]
+    settings_of = {**SESSION, **{name: spark.conf.get(name) for name in names}}
+    job = Job(program, changes_of("killed"), prepare, check, check_done, settings_of)
+    return kills_of(spark, job, kills)
+
+
+def check_killed(spark, kills):
+    """A job that registers lengths is killed: versions have their rows, and lengths are those of files.
+
+    Each call kills one; the last one checks how many were killed.
+    """
+    print(next(_kills(spark, kills)))
 
 
 def check_jobs(spark):

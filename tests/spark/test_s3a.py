@@ -17,7 +17,7 @@ from tests.object_stores.store_server import BUCKET, Fault
 from tests.spark.object_lakes import (
     check_needle,
     check_partition_columns,
-    check_random_predicates,
+    check_random,
     check_replaced_object,
     lake_files,
     put_lake,
@@ -117,9 +117,9 @@ def test_files_and_rows_are_skipped(enabled, lake, ordinal):
     check_needle(enabled, lake, ordinal)
 
 
-def test_random_predicates(store, enabled, tmp_path):
-    number = examples(100, deep=2_000)
-    check_random_predicates(enabled, store, f"s3a://{BUCKET}", tmp_path, "predicates of s3a", number)
+def test_random_queries(store, enabled, tmp_path):
+    numbers = examples(100, deep=2_000), examples(0, deep=300)
+    check_random(enabled, store, f"s3a://{BUCKET}", tmp_path, *numbers)
 
 
 def test_partition_columns(store, enabled, files):
