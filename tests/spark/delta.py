@@ -657,42 +657,62 @@ def check_writers(spark):
     assert _contents(spark, "busy").total() == _contents(spark, "alone").total()
 
 
+#: Registers lengths in tables at the same time.
+REGISTERING = """
+import concurrent.futures
+from intarsia.spark.registering import DeltaLog
+with concurrent.futures.ThreadPoolExecutor() as pool:
+    list(pool.map(lambda table: DeltaLog(spark, table[0]).register(table[1]), {}))
+"""
+
+#: One JVM, whose start takes many seconds, is killed for so many tables.
+TABLES_AT_ONCE = 5
+
+
 @functools.cache
 def _kills(spark, kills):
-    source = "to-be-killed"
+    source, killed = "to-be-killed", Path("killed")
     write(spark, source, partition_by=["bo"], enableDeletionVectors="true")
+    attach(source)
     spark.sql(f"DELETE FROM {named(source)} WHERE u = 16000")
     versions = [_contents(spark, source, version) for version in (0, 1)]
-    for path in data_files(source)[1:]:  # most of the changes are those of the log
-        ia.attach(path, [ia.PageIndex(), ia.Bloom("u")])
+    folders = [killed / str(ordinal) for ordinal in range(TABLES_AT_ONCE)]
 
     def prepare():
-        shutil.rmtree("killed", ignore_errors=True)
-        shutil.copytree(source, "killed")
+        shutil.rmtree(killed, ignore_errors=True)
+        for folder in folders:
+            shutil.copytree(source, folder)
         spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
+    def check_current():
+        """Return for each table whether its log has the new lengths, of all files or of none."""
+        for folder in folders:
+            assert _contents(spark, folder) == versions[1]
+            assert len(set(_has_indexes(folder))) == 1
+        return [all(_has_indexes(folder)) for folder in folders]
+
     def check():
-        for version, rows in enumerate(versions):
-            assert _contents(spark, "killed", version) == rows
-        assert _contents(spark, "killed") == versions[-1]
-        return f"version {deltalake.DeltaTable('killed').version()}, {sum(_has_indexes('killed'))} files"
+        assert all(_contents(spark, folder, 0) == versions[0] for folder in folders)
+        return check_current()
 
     def check_done():
-        check()
-        assert all(_has_indexes("killed"))
-        sizes = {add["path"]: add["size_bytes"] for add in _adds("killed")}
-        assert sizes == {path: os.path.getsize(Path("killed", unquote(path))) for path in sizes}
+        assert all(check_current())
+        for folder in folders:
+            sizes = {add["path"]: add["size_bytes"] for add in _adds(folder)}
+            assert sizes == {path: os.path.getsize(folder / unquote(path)) for path in sizes}
 
-    indexes = "[ia.PageIndex(), ia.Bloom('u')]"
-    program = f"ias.index(spark, {named('killed')!r}, {indexes}, register=True, progress=False)"
+    tables = [
+        (named(folder), [str(folder.absolute() / path.relative_to(source)) for path in data_files(source)])
+        for folder in folders
+    ]
     names = ["spark.jars", "spark.sql.extensions"]
     settings_of = {**SESSION, **{name: spark.conf.get(name) for name in names}}
-    job = Job(program, changes_of("killed"), prepare, check, check_done, settings_of)
+    job = Job(REGISTERING.format(tables), changes_of(killed), prepare, check, check_done, settings_of)
     return kills_of(spark, job, kills)
 
 
 def check_killed(spark, kills):
-    """A job that registers lengths is killed: versions have their rows, and lengths are those of files.
+    """A JVM that registers lengths is killed: versions have their rows, and lengths are those of files.
 
     Each call kills one; the last one checks how many were killed.
     """
