@@ -104,33 +104,36 @@ def kills_of(spark, job, kills) -> Iterator[str]:
     Yields:
         A line about each kill, and one about all.
     """
-
-    def run():
-        exec(job.program, {"spark": spark, "ia": ia, "ias": ias})
-        job.check_done()
-
     job.prepare()
-    instants = []
-    with job.watch(lambda: instants.append(None)):
-        run()
+    _, instants = _driven(spark, job, 0)
+    job.check_done()
     rng = random.Random(job.program)
     killed = 0
     for kill in range(kills):
         job.prepare()
-        started, instant = time.monotonic(), 1 + int(_SHARE * len(instants) * (kill + rng.random()) / kills)
-        is_killed = (_killed if job.settings is None else _killed_with_jvm)(spark, job, instant)
+        started, instant = time.monotonic(), 1 + int(_SHARE * instants * (kill + rng.random()) / kills)
+        is_killed, _ = _driven(spark, job, instant)
         killed += is_killed
         found = job.check()
-        run()
+        exec(job.program, {"spark": spark, "ia": ia, "ias": ias})
+        job.check_done()
         took = time.monotonic() - started
         what = "killed" if is_killed else "not killed"
-        yield f"{what} at instant {instant} of {len(instants)}, left {found}; {took:.0f} s"
-    assert killed >= kills / 2, (killed, kills, len(instants))
-    yield f"killed {killed} of {kills} times, at {len(instants)} instants"
+        yield f"{what} at instant {instant} of {instants}, left {found}; {took:.0f} s"
+    assert killed >= kills / 2, (killed, kills, instants)
+    yield f"killed {killed} of {kills} times, at {instants} instants"
 
 
-def _killed(spark, job, instant):
-    """Run a job in a driver that is killed at one of the observed instants; return whether it was."""
+def _driven(spark, job, instant):
+    """Run a job in a driver that is killed at an observed instant, if it is not 0.
+
+    Returns:
+        Whether it was killed, and the number of observed instants.
+    """
+    return (_in_same_jvm if job.settings is None else _in_other_jvm)(spark, job, instant)
+
+
+def _in_same_jvm(spark, job, instant):
     client = spark.sparkContext._jvm._gateway_client
     parameters = client.java_parameters
     gateway = {"PYSPARK_GATEWAY_PORT": str(parameters.port), "PYSPARK_GATEWAY_SECRET": parameters.auth_token}
@@ -151,9 +154,7 @@ def _killed(spark, job, instant):
         spark.sparkContext.cancelAllJobs()
 
 
-def _killed_with_jvm(_, job, instant):
-    """Do the same in a driver with a JVM of its own."""
-
+def _in_other_jvm(_, job, instant):
     def kill(driver):
         os.killpg(driver.pid, signal.SIGKILL)
         for entry in Path("/proc").iterdir():  # the workers have another group
@@ -191,7 +192,7 @@ def _run(job, instant, arguments, environment, kill):
         driver.wait()
     assert begun == "ready\n", errors
     assert driver.returncode in (0, -signal.SIGKILL), errors
-    return driver.returncode != 0
+    return driver.returncode != 0, len(seen)
 
 
 def changes_of(folder):
