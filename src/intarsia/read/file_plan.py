@@ -110,7 +110,7 @@ def plan_file(query: FileQuery, *, reads: bool = True) -> FilePlan:
         pruned = prune(
             file,
             predicate,
-            constants=query.constants_by_file,
+            constants=query.constants_by_file if query.constants else None,
             group_bytes=query.estimated_bytes_by_group,
             embedded=query.embedded,
             reads=reads,
