@@ -10,7 +10,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from urllib.parse import unquote
 
 from intarsia.errors import UnsupportedFeatureError
@@ -58,15 +58,14 @@ def lock_file(fd: int, *, wait: bool) -> bool:
     return True
 
 
-def _read_at(fd: int, num_bytes: int, offset: int) -> bytes:
+def read_at(fd: int, num_bytes: int, offset: int) -> bytes:
+    """Read up to a number of bytes of an open file at an offset."""
+    if IS_POSIX:
+        return os.pread(fd, num_bytes, offset)
     # files are read by several threads, and the position belongs to the descriptor
     with _POSITION:
         os.lseek(fd, offset, os.SEEK_SET)
         return os.read(fd, num_bytes)
-
-
-#: Reads up to a number of bytes of an open file at an offset.
-read_at: Callable[[int, int, int], bytes] = os.pread if IS_POSIX else _read_at
 
 
 #: The coarsest resolution of modification times among common file systems.
