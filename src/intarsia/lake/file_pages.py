@@ -101,7 +101,8 @@ def _some(rows: RowSelection) -> list[int]:
     return found
 
 
-Int64s = npt.NDArray[np.int64]
+# --- the parts that are not data pages -----------------------------------------------------------------------
+
 
 #: The most parts of a file that a picture shows one by one.
 _MAX_PARTS = 500
