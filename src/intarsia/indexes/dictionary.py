@@ -308,7 +308,10 @@ class Dictionaries:
                 while kept and total >= budget:
                     total -= costs[kept.pop()]
                 if len(kept) == len(costs):
-                    chosen += [probe._replace(is_decoded=probe.location in decoded) for probe in together]
+                    chosen += [
+                        probe if probe.location in decoded else probe._replace(is_decoded=False)
+                        for probe in together
+                    ]
                 else:  # the rest may no longer exclude the row group
                     probes += [probe for probe in together if probe.location in kept]
         return chosen
