@@ -21,7 +21,7 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunks import DictionaryUse
 from intarsia.file.joined import JoinedInput
 from intarsia.format.footer import Leaf
-from intarsia.indexes.registry import indexed_columns
+from intarsia.indexes.registry import has_indexes
 from intarsia.lake.axes import AxisPlan
 from intarsia.lake.data_file import DataFile
 from intarsia.read.ahead import ahead, done
@@ -75,7 +75,7 @@ class PlannedPart:
     @property
     def has_indexes(self) -> bool:
         """Whether the file has embedded indexes."""
-        return indexed_columns(self.axis.joined.parts[self.position].metadata) != frozenset()
+        return has_indexes(self.axis.joined.parts[self.position].metadata)
 
     def plan_of(self, query: FileQuery) -> FilePlan:
         """Return the plan of the opened file, which may have been replaced since."""
