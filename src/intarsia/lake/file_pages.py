@@ -101,7 +101,7 @@ def _some(rows: RowSelection) -> list[int]:
     return found
 
 
-# --- the parts that are not data pages -----------------------------------------------------------------------
+# --- the parts that are not data pages --------------------------------------------------------------
 
 
 #: The most parts of a file that a picture shows one by one.
