@@ -149,6 +149,7 @@ def test_lengths_in_the_log(delta, name):
 @pytest.mark.parametrize("version", versions("delta sessions"))
 def test_configured_sessions(tmp_path, version, order):
     conf = ias.spark_conf()
+    conf["spark.intarsia.timeoutMillis"] = "60000"  # the start of the planner is part of the first plan
     extensions = [conf.pop("spark.sql.extensions"), EXTENSION]
     if order == "delta first":
         extensions.reverse()
