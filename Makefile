@@ -25,6 +25,9 @@ NATIVE_TESTS := tests/native $(addprefix tests/reading/,test_corpus.py test_coun
 TABLE_TESTS := tests/spark/test_delta.py tests/spark/test_iceberg.py
 # Those of Delta for which CI has no time: on Spark 4.1, and variants of others.
 LONG_TABLE_TESTS := [4.1 or 2-name] or 2-registered or 2-delta or command_registers or killed_while or random_deletions
+# Those that compare random predicates and plans.
+RANDOM_TESTS := $(addprefix tests/spark/,test_skipping_random.py test_s3a.py test_abfs_and_gs.py) $(TABLE_TESTS)
+RANDOM_NAMES := random or predicates or plans or pages_and_rows or deleted_rows or other_names
 
 # The development environment includes the demo's, so the demo uses it if it exists.
 DEMO_READY := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.demo)
@@ -66,8 +69,8 @@ test-spark-versions: test-tables  ## Run these, and the tests of Delta and of en
 			$(BIN)/pytest $(ENABLED_TESTS) $(PROGRAM_TESTS) $(ARGS) || exit 1; \
 	done
 
-nightly-spark: $(VENV)/.dev  ## Compare 12,000 random predicates and 960 random plans of enabled sessions with plain Spark
-	@HYPOTHESIS_PROFILE=deep $(BIN)/pytest tests/spark/test_skipping_random.py $(ARGS)
+nightly-spark: $(OLDER_SPARK:%=$(VENV)/spark-%)  ## Compare random predicates and plans of enabled sessions with plain Spark: 12,000 and 960 on files, 300 and more on each kind of store and table
+	@HYPOTHESIS_PROFILE=deep INTARSIA_TEST_PROGRAMS=1 $(BIN)/pytest $(RANDOM_TESTS) -k '$(RANDOM_NAMES)' $(ARGS)
 
 check: lint test  ## Run lint and all tests; both must pass before a change lands
 

@@ -72,7 +72,7 @@ impl Columns {
 const RESERVED_BYTES: usize = 1 << 24;
 
 /// From this size on, columns are decoded in parallel.
-const THREADED_BYTES: usize = 1 << 20;
+const THREADED_BYTES: usize = 1 << 18;
 
 /// Decodes the same rows of several columns.
 ///

@@ -22,7 +22,7 @@ from intarsia.file.trust import Claim
 from intarsia.indexes.bloom import filter_exists
 from intarsia.indexes.statistics import statistics_bounds
 from intarsia.storage import ByteRange, LocalFile
-from tests.counting import python_calls
+from tests.counting import calls, python_calls
 from tests.embed.test_trust import written_by
 from tests.lake.index.lakes import age, write
 
@@ -108,6 +108,20 @@ def test_a_dictionary_page_is_read_once(lake):
     data = sum(file.row_group(row_group).column(leaf).total_compressed_size for leaf in range(4))
     of_dictionary = chunks[row_group].data_page_offset - chunks[row_group].dictionary_page_offset
     assert report.bytes_read == dictionaries + data - of_dictionary
+
+
+def test_indexes_are_not_opened_if_dictionary_pages_cost_less(tmp_path):
+    """Opening an index takes longer than searching a small page, so it may not make a lake slower."""
+    folders = [tmp_path / "plain", tmp_path / "attached"]
+    for folder, indexes in zip(folders, ([], [ia.Distinct("name"), ia.Ngram("name")]), strict=True):
+        make_lake(folder, 20, indexes)
+    where = f"name = '{min(names_of(4))}x'"
+    for folder in folders:
+        scan = ia.open(folder).scan(where)
+        assert scan.to_arrow().num_rows == 0
+        assert {index for index, _ in scan.report.pruned_by} == {"statistics", "dictionary"}
+    plain, attached = (calls(lambda folder=folder: ia.open(folder).count(where)) for folder in folders)
+    assert attached < 1.1 * plain
 
 
 def test_bloom_filters_of_all_files_are_asked_together(tmp_path):

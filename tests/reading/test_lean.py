@@ -20,7 +20,7 @@ ROWS = 100_000
 
 #: Python functions called by one lookup with a new `ia.open`, and with a table that has been queried before.
 COLD_CALLS = 3_020
-WARM_CALLS = 1_880
+WARM_CALLS = 1_800
 
 
 @pytest.fixture(scope="module")

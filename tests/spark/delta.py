@@ -22,7 +22,7 @@ from intarsia.spark.registering import DeltaLog
 from tests.lake.index.lakes import age
 from tests.spark import lakes
 from tests.spark.comparing import rows_with_matches, settings
-from tests.spark.killing import Job, changes_of, check_kills, descendants
+from tests.spark.killing import Job, changes_of, descendants, kills_of
 from tests.spark.mapping import assert_files, assert_pages, check_map, matching_rows
 from tests.spark.random_queries import check_plans, check_predicates
 from tests.spark.skipping import SWITCH, scans
@@ -657,31 +657,68 @@ def check_writers(spark):
     assert _contents(spark, "busy").total() == _contents(spark, "alone").total()
 
 
-def check_killed(spark, kills):
-    """A job that registers lengths is killed: versions have their rows, and lengths are those of files."""
-    source = "to-be-killed"
+#: Registers lengths in tables at the same time.
+REGISTERING = """
+import concurrent.futures
+from intarsia.spark.registering import DeltaLog
+with concurrent.futures.ThreadPoolExecutor() as pool:
+    list(pool.map(lambda table: DeltaLog(spark, table[0]).register(table[1]), {}))
+"""
+
+#: One JVM, whose start takes many seconds, is killed for so many tables.
+TABLES_AT_ONCE = 5
+
+
+@functools.cache
+def _kills(spark, kills):
+    source, killed = "to-be-killed", Path("killed")
     write(spark, source, partition_by=["bo"], enableDeletionVectors="true")
+    attach(source)
     spark.sql(f"DELETE FROM {named(source)} WHERE u = 16000")
     versions = [_contents(spark, source, version) for version in (0, 1)]
+    folders = [killed / str(ordinal) for ordinal in range(TABLES_AT_ONCE)]
 
     def prepare():
-        shutil.rmtree("killed", ignore_errors=True)
-        shutil.copytree(source, "killed")
+        shutil.rmtree(killed, ignore_errors=True)
+        for folder in folders:
+            shutil.copytree(source, folder)
+        spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+    def check_current():
+        """Return for each table whether the lengths of its files are registered, those of all or of none."""
+        for folder in folders:
+            assert _contents(spark, folder) == versions[1]
+            assert len(set(_has_indexes(folder))) == 1
+        return [any(_has_indexes(folder)) for folder in folders]
 
     def check():
-        for version, rows in enumerate(versions):
-            assert _contents(spark, "killed", version) == rows
-        assert _contents(spark, "killed") == versions[-1]
-        return _has_indexes("killed")
+        assert all(_contents(spark, folder, 0) == versions[0] for folder in folders)
+        return "registered: {}, recorded: {}".format(
+            check_current(), [Path(folder, "_intarsia_lengths").exists() for folder in folders]
+        )
 
     def check_done():
-        assert all(check())
-        sizes = {add["path"]: add["size_bytes"] for add in _adds("killed")}
-        assert sizes == {path: os.path.getsize(Path("killed", unquote(path))) for path in sizes}
+        assert all(check_current())
+        for folder in folders:
+            sizes = {add["path"]: add["size_bytes"] for add in _adds(folder)}
+            assert sizes == {path: os.path.getsize(folder / unquote(path)) for path in sizes}
 
-    indexes = "[ia.PageIndex(), ia.Bloom('u')]"
-    program = f"ias.index(spark, {named('killed')!r}, {indexes}, register=True, progress=False)"
-    check_kills(spark, Job(program, changes_of("killed"), prepare, check, check_done), kills)
+    tables = [
+        (named(folder), [str(folder.absolute() / path.relative_to(source)) for path in data_files(source)])
+        for folder in folders
+    ]
+    names = ["spark.jars", "spark.sql.extensions"]
+    settings_of = {**SESSION, **{name: spark.conf.get(name) for name in names}}
+    job = Job(REGISTERING.format(tables), changes_of(killed), prepare, check, check_done, settings_of)
+    return kills_of(spark, job, kills)
+
+
+def check_killed(spark, kills):
+    """A JVM that registers lengths is killed: versions have their rows, and lengths are those of files.
+
+    Each call kills one; the last one checks how many were killed.
+    """
+    print(next(_kills(spark, kills)))
 
 
 def check_jobs(spark):

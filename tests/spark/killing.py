@@ -2,17 +2,20 @@
 
 The driver of a killed job is a Python process of its own in the JVM of the session, because starting a JVM
 takes seconds. It is killed together with the Python workers, and these two change the files. The JVM may
-still work for the job during the next one.
+still work for the job during the next one. Where the JVM changes files, the driver starts one of its own, and
+both are killed with their workers.
 """
 
 import contextlib
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +30,7 @@ _SECONDS = 200
 #: The share of the instants of a run at which it is killed.
 _SHARE = 0.8
 
-#: Starts a driver in a JVM that has a session, with a copy of that session, and runs a program.
+#: Starts a driver and runs a program, in a JVM that has a session, with a copy of that session.
 _DRIVER = """
 import sys
 from pyspark import SparkConf, SparkContext
@@ -52,6 +55,18 @@ sys.stdin.readline()
 exec(sys.argv[1])
 """
 
+#: Starts a driver and runs a program, in a JVM of its own.
+_LONE_DRIVER = """
+import json, sys
+from pyspark.sql import SparkSession
+from intarsia import spark as ias
+import intarsia as ia
+spark = SparkSession.builder.config(map=json.loads(sys.argv[2])).getOrCreate()
+print("ready", flush=True)
+sys.stdin.readline()
+exec(sys.argv[1])
+"""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -63,6 +78,8 @@ class Job:
         prepare: Restores the state before the job.
         check: Compares what a killed job has left with the states before and after the job.
         check_done: Compares what a job that was not killed has left.
+        settings: Those of a session with a JVM of its own, which is killed as well; None for the JVM of the
+            test.
     """
 
     program: str
@@ -70,58 +87,101 @@ class Job:
     prepare: Callable[[], object]
     check: Callable[[], object]
     check_done: Callable[[], object]
+    settings: Mapping[str, str] | None = None
 
 
 def check_kills(spark, job, kills):
+    """Kill a job at random instants; see `kills_of`."""
+    for line in kills_of(spark, job, kills):
+        print(line, flush=True)
+
+
+def kills_of(spark, job, kills) -> Iterator[str]:
     """Kill a job at random instants, one in each of as many parts of its run, and run it again after each.
 
     The instants are those of a run that is not killed. Other runs may have fewer, so the last are left out.
+
+    Yields:
+        A line about each kill, and one about all.
     """
-
-    def run():
-        exec(job.program, {"spark": spark, "ia": ia, "ias": ias})
-        job.check_done()
-
     job.prepare()
-    instants = []
-    with job.watch(lambda: instants.append(None)):
-        run()
+    _, instants = _driven(spark, job, 0)
+    job.check_done()
     rng = random.Random(job.program)
     killed = 0
     for kill in range(kills):
         job.prepare()
-        killed += _killed(spark, job, 1 + int(_SHARE * len(instants) * (kill + rng.random()) / kills))
-        job.check()
-        run()
-    assert killed >= kills / 2, (killed, kills, len(instants))
-    print(f"killed {killed} of {kills} times, at {len(instants)} instants")
+        started, instant = time.monotonic(), 1 + int(_SHARE * instants * (kill + rng.random()) / kills)
+        is_killed, _ = _driven(spark, job, instant)
+        killed += is_killed
+        found = job.check()
+        exec(job.program, {"spark": spark, "ia": ia, "ias": ias})
+        job.check_done()
+        took = time.monotonic() - started
+        what = "killed" if is_killed else "not killed"
+        yield f"{what} at instant {instant} of {instants}, left {found}; {took:.0f} s"
+    assert killed >= kills / 2, (killed, kills, instants)
+    yield f"killed {killed} of {kills} times, at {instants} instants"
 
 
-def _killed(spark, job, instant):
-    """Run a job in a driver that is killed at one of the observed instants; return whether it was."""
+def _driven(spark, job, instant):
+    """Run a job in a driver that is killed at an observed instant, if it is not 0.
+
+    Returns:
+        Whether it was killed, and the number of observed instants.
+    """
+    return (_in_same_jvm if job.settings is None else _in_other_jvm)(spark, job, instant)
+
+
+def _in_same_jvm(spark, job, instant):
     client = spark.sparkContext._jvm._gateway_client
     parameters = client.java_parameters
     gateway = {"PYSPARK_GATEWAY_PORT": str(parameters.port), "PYSPARK_GATEWAY_SECRET": parameters.auth_token}
     server = JavaObject("GATEWAY_SERVER", client)
     called = server.getCallbackClient().getAddress(), server.getCallbackClient().getPort()
+
+    def kill(driver):
+        driver.kill()
+        found = descendants("pyspark.daemon")
+        for worker in (pid for pid, parent in found.items() if parent in found):  # Spark needs the first
+            with contextlib.suppress(ProcessLookupError):  # it has ended
+                os.kill(worker, signal.SIGKILL)
+
+    try:
+        return _run(job, instant, [_DRIVER, job.program], gateway, kill)
+    finally:
+        server.resetCallbackClient(*called)  # the driver let the JVM call it
+        spark.sparkContext.cancelAllJobs()
+
+
+def _in_other_jvm(_, job, instant):
+    def kill(driver):
+        os.killpg(driver.pid, signal.SIGKILL)
+        for entry in Path("/proc").iterdir():  # the workers have another group
+            with contextlib.suppress(ValueError, ProcessLookupError):
+                if os.getsid(int(entry.name)) == driver.pid:
+                    os.kill(int(entry.name), signal.SIGKILL)
+
+    return _run(job, instant, [_LONE_DRIVER, job.program, json.dumps(job.settings)], {}, kill)
+
+
+def _run(job, instant, arguments, environment, kill):
+    """Run a job in a process of its own, to which ``kill`` is applied at an instant."""
     driver = subprocess.Popen(
-        [sys.executable, "-c", _DRIVER, job.program],
-        env={**os.environ, **gateway, "PYTHONPATH": os.pathsep.join(sys.path)},
+        [sys.executable, "-c", *arguments],
+        env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
     seen = []
 
     def happened():
         seen.append(None)
         if len(seen) == instant:
-            driver.kill()
-            found = descendants("pyspark.daemon")
-            for worker in (pid for pid, parent in found.items() if parent in found):  # Spark needs the first
-                with contextlib.suppress(ProcessLookupError):  # it has ended
-                    os.kill(worker, signal.SIGKILL)
+            kill(driver)
 
     try:
         begun = driver.stdout.readline()
@@ -130,11 +190,9 @@ def _killed(spark, job, instant):
     finally:
         driver.kill()
         driver.wait()
-        server.resetCallbackClient(*called)  # the driver let the JVM call it
-        spark.sparkContext.cancelAllJobs()
     assert begun == "ready\n", errors
     assert driver.returncode in (0, -signal.SIGKILL), errors
-    return driver.returncode != 0
+    return driver.returncode != 0, len(seen)
 
 
 def changes_of(folder):

@@ -7,8 +7,17 @@ import pyarrow as pa
 import intarsia as ia
 from tests.lake.index.lakes import write
 from tests.spark import lakes
-from tests.spark.random_queries import check_predicates
-from tests.spark.skipping import FILES, ROWS, code_of, compare, make_lake, rows_of_file, user_of
+from tests.spark.random_queries import check_plans, check_predicates
+from tests.spark.skipping import (
+    FILES,
+    ROWS,
+    code_of,
+    compare,
+    make_lake,
+    rows_of_file,
+    saved_files,
+    user_of,
+)
 from tests.spark.test_lake_index import attach
 
 
@@ -42,14 +51,17 @@ def check_needle(enabled, lake, ordinal):
     assert (found.files, found.scanned) == (1, 1)
 
 
-def check_random_predicates(enabled, store, bucket, folder, seed, number):
-    """Rows are those of plain Spark."""
+def check_random(enabled, store, bucket, folder, predicates, plans):
+    """Compare random predicates and random plans with plain Spark."""
     local = lakes.write_with_pyarrow(folder / "lake", rows=60, row_group_size=30, max_rows_per_page=6)
     attach(local)
     ia.attach(local, [ia.PageIndex()])
     for path in sorted(folder.rglob("*.parquet")):
         store.put(str(path.relative_to(folder)), path.read_bytes())
-    check_predicates(enabled.read.parquet(f"{bucket}/lake"), random.Random(seed), number)
+    whole = enabled.read.parquet(f"{bucket}/lake")
+    check_predicates(whole, random.Random(f"predicates {bucket}"), predicates)
+    if plans:
+        check_plans(whole, random.Random(f"plans {bucket}"), plans, lambda query: saved_files(enabled, query))
 
 
 def check_partition_columns(enabled, store, bucket, files):

@@ -113,6 +113,12 @@ def compare(spark, make, *, may_fail=False):
     return Compared(found, plain, scans(frame))
 
 
+def saved_files(spark, query):
+    """Compare the rows of a query in SQL, and return the number of files that skipping leaves out."""
+    found = compare(spark, lambda: spark.sql(query))
+    return found.plain_files - found.files
+
+
 def scans(frame):
     """Return the number of files, and the number of rows that came out, of each scan of a frame that ran."""
     return metrics_of(frame, ("FileSourceScanExec", "SkippingScan"), "numFiles", "numOutputRows")

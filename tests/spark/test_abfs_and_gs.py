@@ -9,7 +9,7 @@ from tests.object_stores.cloud_servers import AzureServer, GoogleServer
 from tests.spark.object_lakes import (
     check_needle,
     check_partition_columns,
-    check_random_predicates,
+    check_random,
     check_replaced_object,
     lake_files,
     put_lake,
@@ -61,9 +61,8 @@ def test_files_and_rows_are_skipped(enabled, lake, ordinal):
     check_needle(enabled, lake, ordinal)
 
 
-def test_random_predicates(store, enabled, tmp_path):
-    seed, number = "predicates of other stores", examples(40, deep=1_000)
-    check_random_predicates(enabled, *store, tmp_path, seed, number)
+def test_random_queries(store, enabled, tmp_path):
+    check_random(enabled, *store, tmp_path, examples(40, deep=1_000), examples(0, deep=160))
 
 
 def test_partition_columns(store, enabled, files):

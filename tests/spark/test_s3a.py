@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 
 import pyarrow as pa
 import pytest
@@ -14,10 +15,11 @@ from tests.effort import examples
 from tests.lake.index.lakes import write
 from tests.object_stores.s3_server import REGION, S3Server
 from tests.object_stores.store_server import BUCKET, Fault
+from tests.spark.comparing import settings
 from tests.spark.object_lakes import (
     check_needle,
     check_partition_columns,
-    check_random_predicates,
+    check_random,
     check_replaced_object,
     lake_files,
     put_lake,
@@ -117,9 +119,9 @@ def test_files_and_rows_are_skipped(enabled, lake, ordinal):
     check_needle(enabled, lake, ordinal)
 
 
-def test_random_predicates(store, enabled, tmp_path):
-    number = examples(100, deep=2_000)
-    check_random_predicates(enabled, store, f"s3a://{BUCKET}", tmp_path, "predicates of s3a", number)
+def test_random_queries(store, enabled, tmp_path):
+    numbers = examples(100, deep=2_000), examples(0, deep=300)
+    check_random(enabled, store, f"s3a://{BUCKET}", tmp_path, *numbers)
 
 
 def test_partition_columns(store, enabled, files):
@@ -254,6 +256,22 @@ def test_requests_with_a_lake_index(store, enabled, asked, tmp_path, monkeypatch
         assert found.methods["LIST"] <= 2  # the excluded objects are compared together
         assert found.methods["GET"] <= 5
     assert len(found.requests) <= 6  # of the second query
+
+
+def test_requests_where_nothing_can_be_skipped(store, enabled, asked, lake):
+    """After a plan that excludes nothing, they are those of plain Spark, as without a condition."""
+    frame = enabled.read.parquet(lake)
+    for conditions in (["id >= 0", "id >= -1"], ["true", "true"]):
+        first, second = map(frame.where, conditions)
+        first.collect()
+        found = []
+        for value in ("false", "true"):
+            with settings(enabled, {SWITCH: value}), store.recording() as recording:
+                assert len(second.collect()) == FILES * ROWS
+            found.append(Counter((one.method, one.key, one.start, one.stop) for one in recording.requests))
+        plain, skipping = found
+        assert plain == skipping
+    assert len(asked.requests) == 2
 
 
 # --- objects that change

@@ -13,7 +13,7 @@ from tests.lake.index.lakes import age
 from tests.spark import lakes
 from tests.spark.comparing import settings
 from tests.spark.random_queries import check_plans, check_predicates
-from tests.spark.skipping import compare
+from tests.spark.skipping import saved_files
 from tests.spark.test_lake_index import attach
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -54,9 +54,5 @@ def test_predicates(enabled, lake_paths, lake, ansi, zone):
 
 
 def test_plans(enabled, lake_paths):
-    def saved_files(query):
-        found = compare(enabled, lambda: enabled.sql(query))
-        return found.plain_files - found.files
-
-    whole = enabled.read.parquet(lake_paths["indexed"])
-    check_plans(whole, random.Random("plans"), examples(40, deep=960), saved_files)
+    whole, number = enabled.read.parquet(lake_paths["indexed"]), examples(40, deep=960)
+    check_plans(whole, random.Random("plans"), number, lambda query: saved_files(enabled, query))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import accumulate
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -182,7 +183,7 @@ class ChunkPlan:
     total_pages: int
     whole: bool = False
     has_dictionary_within: bool = False
-    page_ordinals: Sequence[int] = ()
+    page_ordinals: npt.ArrayLike = ()
 
 
 class LeafPlan(NamedTuple):
@@ -282,14 +283,14 @@ def plan_chunk(
     if locations is not None:
         total_pages = len(locations.offsets)
         chosen = chooser.choose(locations.rows)
-        starts = locations.offsets[chosen.ordinals]
-        sizes = locations.sizes_bytes[chosen.ordinals]
+        starts: list[int] = locations.offsets[chosen.ordinals].tolist()
+        sizes: list[int] = locations.sizes_bytes[chosen.ordinals].tolist()
         merged: list[ByteRange] = []
-        for start, stop in zip(starts.tolist(), (starts + sizes).tolist(), strict=True):
+        for start, size in zip(starts, sizes, strict=True):
             if merged and merged[-1].stop == start:
-                merged[-1] = ByteRange(merged[-1].start, stop)
+                merged[-1] = ByteRange(merged[-1].start, start + size)
             else:
-                merged.append(ByteRange(start, stop))
+                merged.append(ByteRange(start, start + size))
         first_page = int(locations.offsets[0])
         has_dictionary = chunk_start < first_page <= chunk_stop
         dictionary = ByteRange(chunk_start, first_page) if has_dictionary else None
@@ -303,14 +304,14 @@ def plan_chunk(
             return ChunkPlan(
                 leaf,
                 tuple(merged),
-                int(np.add.reduce(sizes)),
-                (sizes.cumsum() - sizes).tolist(),
+                sum(sizes),
+                [0, *accumulate(sizes[:-1])],
                 chosen.num_rows,
                 chosen.covered,
                 dictionary,
                 use,
                 total_pages,
-                page_ordinals=chosen.ordinals.tolist(),
+                page_ordinals=chosen.ordinals,
             )
     return ChunkPlan(
         leaf,

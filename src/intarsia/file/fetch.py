@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from operator import itemgetter
 
 from intarsia.storage import ByteRange, ByteSource, CachedRanges, CountedSource, coalesce
+
+_LOCATION = itemgetter(0)
 
 
 class FetchedBytes:
@@ -80,23 +84,21 @@ class PageCache:
         Args:
             join: Return a single part. If not, a range has several parts if it was read in several.
         """
-        wanted = coalesce(ranges, 0)
         pieces: list[tuple[ByteRange, bytes | memoryview | None]] = []
-        gaps: list[ByteRange] = []
-        for location in wanted:
-            for piece in self._kept.pieces(location):
-                pieces.append(piece)
-                if piece[1] is None:
-                    gaps.append(piece[0])
-        read = self._source.read_ranges(gaps) if gaps else []
-        added: list[tuple[ByteRange, bytes | memoryview]] = list(zip(gaps, read, strict=True))
-        unused = iter(read)
-        parts = [next(unused) if data is None else data for _, data in pieces]
-        if not join or len(parts) == 1:
-            found = FetchedBytes([location for location, _ in pieces], list(map(bytes, parts)))
+        for wanted in coalesce(ranges, 0):
+            pieces += self._kept.pieces(wanted)
+        gaps = [location for location, data in pieces if data is None]
+        read = iter(self._source.read_ranges(gaps) if gaps else ())
+        parts = [next(read) if data is None else data for _, data in pieces]
+        locations = list(map(_LOCATION, pieces))
+        if join and len(parts) > 1:
+            whole = b"".join(parts)
+            view, edges = memoryview(whole), accumulate(map(len, parts), initial=0)
+            parts = [view[start:stop] for start, stop in pairwise(edges)]  # what was joined is not kept twice
+            found = FetchedBytes(locations, [whole])
         else:
-            found = FetchedBytes(wanted, [b"".join(parts)])
-            view = memoryview(found.parts[0])  # what was joined is not kept twice
-            added = [(gap, view[(at := found.position(gap.start)) : at + gap.length]) for gap in gaps]
-        self._kept.add_apart(added)
+            found = FetchedBytes(locations, list(map(bytes, parts)))
+        self._kept.add_apart(
+            (location, part) for (location, data), part in zip(pieces, parts, strict=True) if data is None
+        )
         return found

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -26,6 +27,8 @@ from intarsia.format.row_groups import chunks_of_leaf
 from intarsia.format.structs import ColumnChunk, ColumnIndex
 
 _Derived = TypeVar("_Derived")
+
+_ORDINAL = attrgetter("ordinal")
 
 #: Memory of parsed structs and of pyarrow's structs, as multiples of the serialized size.
 _PARSED_PER_SERIALIZED = 16
@@ -185,7 +188,7 @@ class FileMetadata:
     def outlines(self, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
         """Return offsets and counts of the chunks of some leaves in all row groups."""
         try:
-            return [self._outlines[leaf.ordinal] for leaf in leaves]
+            return list(map(self._outlines.__getitem__, map(_ORDINAL, leaves)))
         except KeyError:
             unknown = [leaf for leaf in leaves if leaf.ordinal not in self._outlines]
             for leaf, of_leaf in zip(unknown, self._outlined(unknown), strict=True):

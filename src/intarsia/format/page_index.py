@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -144,25 +146,40 @@ def _decode(bodies: list[_Body], tables: list[LocationTable | None]) -> None:
         return
     numbers, num_bytes = found
     byte_edges = np.concatenate([[0], np.cumsum(num_bytes)])
-    body_edges = np.cumsum([0, *[len(body.data) for body in bodies]])
+    body_edges = list(accumulate([len(body.data) for body in bodies], initial=0))
     edges = np.searchsorted(byte_edges, body_edges).tolist()
-    for body, body_start, start, stop in zip(bodies, body_edges.tolist(), edges, edges[1:], strict=False):
-        end = start + body.num_pages * _NUMBERS_PER_LOCATION
-        if end >= stop:
-            continue
-        framed = numbers[start:end].reshape(-1, _NUMBERS_PER_LOCATION)
-        lengths = num_bytes[start:end].reshape(-1, _NUMBERS_PER_LOCATION)
-        if _any(framed[:, ::2] != _LOCATION_FRAME, None) or _any(lengths[:, ::2] != 1, None):
-            continue
-        table = zigzag(framed[:, 1::2])
-        sizes = table[:, 1]
-        rest = int(byte_edges[end]) - body_start  # the bytes after the locations
-        if _max(sizes) > _INT32_MAX or _min(sizes) < -_INT32_MAX:
-            continue
+    ends = [
+        start + body.num_pages * _NUMBERS_PER_LOCATION for body, start in zip(bodies, edges, strict=False)
+    ]
+    table = None
+    if all(map(operator.lt, ends, edges[1:])):
+        spans = list(map(slice, edges, ends))
+        table = _table(
+            np.concatenate([numbers[one] for one in spans]), np.concatenate([num_bytes[one] for one in spans])
+        )
+    if table is None:
+        for body in bodies if len(bodies) > 1 else ():
+            _decode([body], tables)
+        return
+    first = 0
+    for body, start, end in zip(bodies, body_edges, byte_edges[ends].tolist(), strict=False):
+        rest = end - start  # the bytes after the locations
         with contextlib.suppress(CorruptFileError):  # else they are not further fields and the struct's end
             if body.data[rest:] != b"\0":
                 thrift.parse(Empty, body.data, rest)
-            tables[body.ordinal] = table
+            tables[body.ordinal] = table[first : first + body.num_pages]
+        first += body.num_pages
+
+
+def _table(numbers: npt.NDArray[np.uint64], num_bytes: npt.NDArray[np.int64]) -> LocationTable | None:
+    """Return a table of page locations; None if they have another form."""
+    framed = numbers.reshape(-1, _NUMBERS_PER_LOCATION)
+    lengths = num_bytes.reshape(-1, _NUMBERS_PER_LOCATION)
+    if _any(framed[:, ::2] != _LOCATION_FRAME, None) or _any(lengths[:, ::2] != 1, None):
+        return None
+    table = zigzag(framed[:, 1::2])
+    sizes = table[:, 1]
+    return None if _max(sizes) > _INT32_MAX or _min(sizes) < -_INT32_MAX else table
 
 
 Int64s = npt.NDArray[np.int64]

@@ -15,12 +15,10 @@ from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.errors import FormatError, PredicateError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.chunks import dictionary_range
 from intarsia.format.footer import Leaf
 from intarsia.format.pages import Page
 from intarsia.indexes.bloom import filter_exists
@@ -44,7 +42,7 @@ from intarsia.indexes.proof import (
     evaluate_conditions,
     split_batches,
 )
-from intarsia.indexes.statistics import chances_of_absence, column_statistics
+from intarsia.indexes.statistics import Counts, chances_of_absence, column_statistics
 from intarsia.predicate.bound import BoundCompare, BoundNull, Condition
 from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.bounds import Bools
@@ -93,6 +91,7 @@ class _Probe(NamedTuple):
     """A condition on one column chunk, and the chunk's dictionary page.
 
     Attributes:
+        codec: The chunk's `CompressionCodec`.
         sought: What the page contains if a value matches; None if that is unknown.
         chance: The probability that the chunk has none of the values, if it lacks one of them.
         is_decoded: Whether the page is decoded if it contains it; else only its bytes are searched.
@@ -102,6 +101,7 @@ class _Probe(NamedTuple):
     leaf: Leaf
     row_group: int
     location: ByteRange
+    codec: int
     sought: SoughtBytes | None
     chance: float
     is_decoded: bool = True
@@ -164,8 +164,13 @@ class Dictionaries:
 
     def cost(self, wanted: Wanted) -> ProofCost:
         """Return the cost of the dictionary pages. Without an OffsetIndex their lengths may be estimates."""
-        lengths = [location.length if location else 0 for location in self._locate(wanted).values()]
-        return ProofCost(sum(lengths), len(lengths), pages=len(lengths), part_bytes=min(lengths))
+        of_leaves: dict[Leaf, Bools] = {}
+        for condition, row_groups in wanted.items():
+            leaf = self._leaf(condition)
+            of_leaves[leaf] = of_leaves.get(leaf, False) | row_groups
+        lengths = np.concatenate([self._lengths(leaf)[among] for leaf, among in of_leaves.items()])
+        count = len(lengths)
+        return ProofCost(int(lengths.sum()), count, pages=count, part_bytes=int(lengths.min()))
 
     def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
         """Evaluate conditions on the dictionary pages that cost less than they could save."""
@@ -217,46 +222,54 @@ class Dictionaries:
 
     # --- choosing pages ----------------------------------------------------------------------------
 
-    def _locate(self, wanted: Wanted) -> dict[ChunkKey, ByteRange | None]:
-        """Return the location of the dictionary page of each chunk, None if it is unknown."""
-        found: dict[ChunkKey, ByteRange | None] = {}
-        for condition, row_groups in wanted.items():
-            leaf = self._file.schema.leaves_by_path[condition.path]
-            for row_group in row_groups.nonzero()[0].tolist():
-                key = ChunkKey(row_group, leaf.ordinal)
-                meta = self._file.footer.chunk_metadata(row_group, leaf)
-                found[key] = dictionary_range(meta, self._file.locations(key))
-        return found
+    def _leaf(self, condition: Condition) -> Leaf:
+        return self._file.schema.leaves_by_path[condition.path]
+
+    def _lengths(self, leaf: Leaf) -> Counts:
+        """Return the length of the dictionary page of each chunk, 0 if it is unknown."""
+        (outlines,) = self._file.metadata.outlines([leaf])
+        lengths = outlines.first_pages - outlines.starts
+        # some writers do not record the end of the dictionary page; the OffsetIndex has it
+        for row_group in np.flatnonzero(lengths <= 0).tolist():
+            locations = self._file.locations(ChunkKey(row_group, leaf.ordinal))
+            if locations is not None:
+                lengths[row_group] = locations.offsets[0] - outlines.starts[row_group]
+        is_inside = (lengths > 0) & (lengths <= outlines.stops - outlines.starts)
+        return np.where(is_inside, lengths, 0)
 
     def _probes(self, wanted: Wanted) -> list[_Probe]:
         """Return the dictionary pages to consider, if their locations are known."""
-        locations = self._locate(wanted)
-        missing = [key for key, location in locations.items() if location is None]
-        if missing:  # some writers do not record the end of the dictionary page; the OffsetIndex has it
-            self._file.load_page_index(missing)
-            locations = self._locate(wanted)
+        self._file.load_page_index(
+            ChunkKey(row_group, leaf.ordinal)
+            for condition, row_groups in wanted.items()
+            for leaf in (self._leaf(condition),)
+            for row_group in np.flatnonzero(row_groups & (self._lengths(leaf) == 0)).tolist()
+        )
         probes = []
         for condition, row_groups in wanted.items():
-            leaf = self._file.schema.leaves_by_path[condition.path]
+            leaf = self._leaf(condition)
+            (outlines,), lengths = self._file.metadata.outlines([leaf]), self._lengths(leaf)
+            usable = row_groups & (lengths > 0) & (lengths <= self._limits.page_bytes)
             sought = sought_bytes(leaf, self._file.leaf_types[leaf.ordinal], condition)
-            found: dict[int, ByteRange] = {}
-            num_distinct = np.zeros(len(row_groups), dtype=np.int64)
-            for row_group in row_groups.nonzero()[0].tolist():
-                location = locations[ChunkKey(row_group, leaf.ordinal)]
-                if location is not None and location.length <= self._limits.page_bytes:
-                    found[row_group] = location
-                    num_distinct[row_group] = location.length // value_bytes(leaf)
+            num_distinct = np.where(usable, lengths // value_bytes(leaf), 0)
             chances = chances_of_absence(self._file, condition, num_distinct)
-            for row_group, location in found.items():
-                chance = 1 / num_lookup_values(condition) if chances is None else float(chances[row_group])
-                probes.append(_Probe(condition, leaf, row_group, location, sought, max(chance, MIN_CHANCE)))
+            if chances is None:
+                chances = np.full(len(lengths), 1 / num_lookup_values(condition))
+            starts, chances = outlines.starts, np.maximum(chances, MIN_CHANCE)
+            columns = (np.arange(len(usable)), starts, starts + lengths, outlines.codec, chances)
+            numbers = zip(*(column[usable].tolist() for column in columns), strict=True)
+            probes += [
+                _Probe(condition, leaf, row_group, ByteRange(start, stop), codec, sought, chance)
+                for row_group, start, stop, codec, chance in numbers
+            ]
         return probes
 
     def _worthwhile(self, probes: Sequence[_Probe], savings: Savings) -> list[_Probe]:
         """Drop the most expensive probes of each row group until the rest costs less than it could save."""
         edges = self._file.footer.row_group_starts
         page_cost = max(self._limits.page_cost_bytes, self._file.source.coalesce_bytes)
-        scanned: dict[int, npt.NDArray[np.int64]] = {}
+        rows_of = np.diff(edges).tolist()
+        scanned: dict[int, list[int]] = {}
         chosen: list[_Probe] = []
         while probes:
             denied: dict[Condition, Bools] = {}
@@ -272,14 +285,14 @@ class Dictionaries:
                 if not excluded[row_group]:
                     continue
                 num_rows = savings.rows_of(row_group)
-                min_rows = MIN_EXCLUDED_SHARE * int(edges[row_group + 1] - edges[row_group])
+                min_rows = MIN_EXCLUDED_SHARE * rows_of[row_group]
                 doubt = DICTIONARY_GAIN if num_rows < min_rows else 1
                 budget = min(self._limits.scan_cost_bytes, SCAN_BYTES + SCAN_ROW_BYTES * num_rows)
                 leaves = {probe.leaf.ordinal: probe.leaf for probe in together}
                 for ordinal, leaf in leaves.items():
                     if ordinal not in scanned:
-                        scanned[ordinal] = savings.column_bytes(leaf)
-                    budget += int(scanned[ordinal][row_group])
+                        scanned[ordinal] = savings.column_bytes(leaf).tolist()
+                    budget += scanned[ordinal][row_group]
                 costs: dict[ByteRange, int] = {}
                 decoded: set[ByteRange] = set()
                 for probe in together:
@@ -295,7 +308,10 @@ class Dictionaries:
                 while kept and total >= budget:
                     total -= costs[kept.pop()]
                 if len(kept) == len(costs):
-                    chosen += [probe._replace(is_decoded=probe.location in decoded) for probe in together]
+                    chosen += [
+                        probe if probe.location in decoded else probe._replace(is_decoded=False)
+                        for probe in together
+                    ]
                 else:  # the rest may no longer exclude the row group
                     probes += [probe for probe in together if probe.location in kept]
         return chosen
@@ -319,8 +335,7 @@ class Dictionaries:
             page = parse_dictionary_page(data, leaf, self._limits.page_bytes)
             if self._file.page_checksums:
                 page.check_checksum(data)
-            meta = self._file.footer.chunk_metadata(row_group, leaf)
-            lacks = lacks_bytes(page, data, leaf, meta.codec, [probe.sought for probe in probes])
+            lacks = lacks_bytes(page, data, leaf, probes[0].codec, [probe.sought for probe in probes])
             if page.num_values == 0:  # all values of the chunk are null
                 return [_Verdict(False, False)] * len(probes)
             if not probes[0].is_decoded or all(
@@ -328,6 +343,7 @@ class Dictionaries:
                 for is_absent, probe in zip(lacks, probes, strict=True)
             ):
                 return [_Verdict(not is_absent, False) for is_absent in lacks]
+            meta = self._file.footer.chunk_metadata(row_group, leaf)
             values = dictionary_values(self._file, page, data, leaf, meta)
             masks = [_mask(probe.condition, values) for probe in probes]
         except (FormatError, pa.ArrowException) as error:

@@ -174,6 +174,20 @@ class EmbeddedIndexes:
             return None
         return call_or_ignore(self.file, entry.name, partial(_checked_sample, index, self.file))
 
+    def is_open(self, entry: Entry) -> bool:
+        """Return whether an index is in memory."""
+        return self._opened.get(entry.name) is not None or self._is_kept(self.file.metadata, entry)
+
+    def keeps(self, metadata: FileMetadata, paths: frozenset[Path]) -> bool:
+        """Return whether the cache has the indexes of some columns of a joined file."""
+        if "directory" not in metadata.__dict__:
+            return False
+        entries = () if metadata.directory is None else metadata.directory.entries
+        return all(self._is_kept(metadata, one) for one in entries if not paths.isdisjoint(one.columns))
+
+    def _is_kept(self, metadata: FileMetadata, entry: Entry) -> bool:
+        return self._kept is not None and self._kept.get(metadata, entry.name) is not None
+
     def read(self, entry: Entry) -> bytes:
         """Read the payload of an entry.
 

@@ -17,13 +17,13 @@ from intarsia.indexes.base import OpenIndex
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.lookups import num_lookup_values
 from intarsia.indexes.proof import Proof, ProofCost, Savings, Verdict, Wanted, evaluate_conditions
-from intarsia.indexes.registry import indexed_columns
+from intarsia.indexes.registry import may_index
 from intarsia.indexes.statistics import column_statistics
 from intarsia.predicate import Path
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection, union
-from intarsia.tuning import PROBE_BYTES, PROBED_VALUE_BYTES
+from intarsia.tuning import OPENED_BYTES, PROBE_BYTES, PROBED_VALUE_BYTES
 
 #: Testing this many integers takes less time than decoding a row group, which it may save.
 TRIED_VALUES_PER_ROW_GROUP = 1 << 15
@@ -35,40 +35,35 @@ class EntryProofs:
 
     Args:
         embedded: Its embedded indexes; if several files are joined, the budget and the cache for theirs.
-        candidates: The relevant rows; of joined files without any of them, no directory is parsed.
     """
 
-    def __init__(
-        self,
-        file: ParquetInput,
-        embedded: EmbeddedIndexes,
-        paths: frozenset[Path],
-        candidates: RowSelection,
-    ) -> None:
+    def __init__(self, file: ParquetInput, embedded: EmbeddedIndexes, paths: frozenset[Path]) -> None:
         self._file = file
         self._embedded = embedded
         self._paths = paths
-        self._candidates = candidates
+        self._parts: list[_Part] = []
 
-    @cached_property
-    def _parts(self) -> list[_Part]:
-        """The file, or each joined file that has any of the columns, or unusable indexes."""
-        footer = self._file.footer
+    def least_price(self, candidates: RowSelection) -> int:
+        """Return the price of opening an index of each joined file with candidates; 0 for a single file."""
         if not isinstance(self._file, JoinedInput):
-            return [_Part(self._embedded, slice(None), 0, footer.num_rows)]
-        joined = self._file.joined
-        groups, rows = joined.group_edges.tolist(), joined.row_edges.tolist()
-        found = []
-        for part in np.flatnonzero(joined.files_with(self._candidates)).tolist():
-            columns = indexed_columns(joined.parts[part].metadata)
-            if columns is None or not columns.isdisjoint(self._paths):
-                embedded = self._embedded.of_part(self._file.part(part))
-                found.append(_Part(embedded, slice(*groups[part : part + 2]), *rows[part : part + 2]))
-        return found
+            return 0
+        return OPENED_BYTES * int((self._are_unopened & self._file.joined.files_with(candidates)).sum())
 
     @cached_property
-    def proofs(self) -> list[Proof]:
-        """The proofs."""
+    def _may_index(self) -> Bools:
+        """Which of the joined files may have indexes of the columns."""
+        assert isinstance(self._file, JoinedInput)
+        return np.array([may_index(part.metadata, self._paths) for part in self._file.joined.parts])
+
+    @cached_property
+    def _are_unopened(self) -> Bools:
+        assert isinstance(self._file, JoinedInput)
+        parts = zip(self._file.joined.parts, self._may_index.tolist(), strict=True)
+        return np.array([may and not self._embedded.keeps(part.metadata, self._paths) for part, may in parts])
+
+    def proofs(self, candidates: RowSelection) -> list[Proof]:
+        """Return the proofs about the files with candidates; no directory of the others is parsed."""
+        self._parts = self._parts_with(candidates)
         by_name: dict[tuple[str, bool], list[tuple[_Part, Entry]]] = {}
         for part in self._parts:
             for entry in part.embedded.entries:
@@ -77,8 +72,20 @@ class EntryProofs:
                     by_name.setdefault(key, []).append((part, entry))
         return [EntryProof(self._file, *key, parts) for key, parts in by_name.items()]
 
+    def _parts_with(self, candidates: RowSelection) -> list[_Part]:
+        """Return the file, or each joined file with candidates that may have an index of the columns."""
+        if not isinstance(self._file, JoinedInput):
+            return [_Part(self._embedded, slice(None), 0, self._file.footer.num_rows)]
+        joined = self._file.joined
+        groups, rows = joined.group_edges.tolist(), joined.row_edges.tolist()
+        found = []
+        for part in np.flatnonzero(self._may_index & joined.files_with(candidates)).tolist():
+            embedded = self._embedded.of_part(self._file.part(part))
+            found.append(_Part(embedded, slice(*groups[part : part + 2]), *rows[part : part + 2]))
+        return found
+
     def lists_values(self, condition: Condition) -> Bools:
-        """Return where an index has all distinct values, so that dictionary pages cannot exclude more."""
+        """Return where an index of `proofs` has all distinct values, so that dictionaries exclude no more."""
         found = np.zeros(len(self._file.footer.row_group_starts) - 1, dtype=bool)
         for part in self._parts:
             found[part.groups] = part.embedded.lists_values(condition)
@@ -126,9 +133,11 @@ class EntryProof:
 
     def cost(self, wanted: Wanted) -> ProofCost:
         """Return the cost of the indexes of all files; each can be evaluated separately."""
-        costs = [self._cost(entry, own) for _, entry, own in self._wanted(wanted)]
+        files = list(self._wanted(wanted))
+        costs = [self._cost(entry, own) for _, entry, own in files]
         num_bytes, requests = (sum(numbers) for numbers in zip(*costs, strict=True))
-        return ProofCost(num_bytes, requests, part_bytes=min(costs)[0])
+        opened = sum(not part.embedded.is_open(entry) for part, entry, _ in files) if self._is_joined else 0
+        return ProofCost(num_bytes, requests, opened=opened, part_bytes=min(costs)[0])
 
     def _cost(self, entry: Entry, own: Wanted) -> tuple[int, int]:
         """Return the bytes and requests of the payload in a file, or of probing it for each value."""

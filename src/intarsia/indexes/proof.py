@@ -33,6 +33,7 @@ class ProofCost(NamedTuple):
         num_bytes: The number of bytes to read, 0 for metadata in the footer.
         requests: The number of requests, before storage coalesces them.
         pages: The number of pages to decode.
+        opened: The number of files with embedded indexes to open; 0 for a single file.
         part_bytes: The size of the smallest part that can be evaluated separately. None if there is only
             the whole.
     """
@@ -40,6 +41,7 @@ class ProofCost(NamedTuple):
     num_bytes: int
     requests: int
     pages: int = 0
+    opened: int = 0
     part_bytes: int | None = None
 
     @property

@@ -14,9 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
 from intarsia.file import FileMetadata
-from intarsia.file.schema import INDEX_KEYS
 from intarsia.format.blob import DATAFUSION_KEY
-from intarsia.format.directory import Entry
+from intarsia.format.directory import KEY, Entry
 from intarsia.indexes.base import Index
 from intarsia.predicate.bound import Path
 
@@ -169,16 +168,20 @@ def _constructed(
     return FoundIndex(index)
 
 
-def indexed_columns(metadata: FileMetadata) -> frozenset[Path] | None:
-    """Return the columns of the embedded indexes of a file; None if some of these cannot be used."""
-    return metadata.derived("indexed columns", lambda: _find_indexed_columns(metadata))
-
-
-def _find_indexed_columns(metadata: FileMetadata) -> frozenset[Path] | None:
+def may_index(metadata: FileMetadata, paths: frozenset[Path]) -> bool:
+    """Return whether a file may have embedded indexes of some columns, without parsing its directory."""
     keys = metadata.footer.key_values
-    if not any(key in keys for key in INDEX_KEYS):
-        return frozenset()
-    directory = None if DATAFUSION_KEY in keys else metadata.directory
-    if directory is None or any(find_index(entry).index is None for entry in directory.entries):
-        return None
-    return frozenset(path for entry in directory.entries for path in entry.columns)
+    raw = keys.get(KEY, b"")
+    if DATAFUSION_KEY in keys or b"\\" in raw or not raw.isascii():  # the names may be escaped
+        return True
+    return any(name in raw for name in _quoted_names(paths))
+
+
+def has_indexes(metadata: FileMetadata) -> bool:
+    """Return whether a file may have embedded indexes, without parsing its directory."""
+    return may_index(metadata, frozenset({("columns",)}))  # a field of each entry
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _quoted_names(paths: frozenset[Path]) -> list[bytes]:
+    return [json.dumps(path[-1]).encode() for path in paths]

@@ -21,14 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from intarsia.errors import FormatError, ObjectStoreError, QueryTimeoutError
-from intarsia.file import FileMetadata
 from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
 from intarsia.format.directory import KEY
 from intarsia.format.enums import Type
-from intarsia.indexes.registry import indexed_columns
+from intarsia.indexes.registry import may_index
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.snapshot import Snapshot
-from intarsia.predicate import Path
 from intarsia.read.ahead import ahead
 from intarsia.read.counts import PagesRead
 from intarsia.read.file_plan import FilePlan, JoinedRows, without_deleted
@@ -178,14 +176,14 @@ class AxisPlan:
         return found
 
     def has_indexes(self, among: Bools) -> Bools:
-        """Return which files have embedded indexes of the predicate's columns, or any that cannot be used.
+        """Return which files may have embedded indexes of the predicate's columns.
 
         Args:
-            among: The files that matter, because parsing a directory takes time.
+            among: The files that matter.
         """
-        paths = self.query.predicate_paths
+        paths = frozenset(self.query.predicate_paths)
         parts = zip(among.tolist(), self.parts.values(), strict=True)
-        return np.array([matters and _has_indexes(part.metadata, paths) for matters, part in parts])
+        return np.array([matters and may_index(part.metadata, paths) for matters, part in parts])
 
     @cached_property
     def is_planned(self) -> Bools:
@@ -246,8 +244,3 @@ class AxisPlan:
             part = joined.part_at(offset)
             found.setdefault(part, {})[offset - joined.starts[part]] = page
         return found
-
-
-def _has_indexes(metadata: FileMetadata, paths: Sequence[Path]) -> bool:
-    indexed = indexed_columns(metadata)
-    return indexed is None or not indexed.isdisjoint(paths)

@@ -142,8 +142,7 @@ class TableBinder:
         Raises:
             PredicateError: If this file's types cannot be compared with the predicate's literals.
         """
-        with file.named_errors():
-            binding = self._bind(file.path, file.schema)
+        binding = self._bind(file.path, file.schema)
         constants: dict[Path, pa.Scalar] = {}
         if self._replacing or binding.missing:
             one = self._constants(binding, [self._table.ordinals[entry.path]])

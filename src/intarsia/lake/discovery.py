@@ -34,6 +34,7 @@ from intarsia.storage import (
     QueryReads,
     StorageOptions,
     Stores,
+    counting,
     find_store,
     local_path,
     split_url,
@@ -353,7 +354,7 @@ def _choose(
         lambda path: begins_as_parquet(files[path]), uncertain, MAX_CONCURRENT_REQUESTS if is_remote else 1
     )
     reads = QueryReads()
-    with reads.counting():
+    with counting(reads):
         for path, future in begins:
             if not future.result():
                 others.add(path)

@@ -1,15 +1,19 @@
-"""The facts of one file of a traced query."""
+"""The facts of one file of a traced query: its pages, its other parts, and how much of each was read."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from intarsia.file import ParquetInput
-from intarsia.lake.file_parts import file_parts, merged
+from intarsia.format.footer import MAGIC, TRAILER_BYTES, Leaf
 from intarsia.lake.lanes import Lanes, TracedRows, joined_steps
 from intarsia.picture.facts import (
     FilePages,
+    FilePart,
+    Look,
     Step,
     look_of,
     name_of,
@@ -95,3 +99,79 @@ def _some(rows: RowSelection) -> list[int]:
     ranges = np.searchsorted(before, numbers, side="right") - 1
     found: list[int] = (rows.starts[ranges] + numbers - before[ranges]).tolist() if len(numbers) else []
     return found
+
+
+# --- the parts that are not data pages --------------------------------------------------------------
+
+
+#: The most parts of a file that a picture shows one by one.
+_MAX_PARTS = 500
+
+
+def merged(ranges: Int64s) -> Int64s:
+    """Return ranges as ascending ranges that neither touch nor overlap.
+
+    Example:
+        >>> merged(np.array([[8, 9], [0, 4], [2, 6], [6, 7]])).tolist()
+        [[0, 7], [8, 9]]
+    """
+    if not len(ranges):
+        return np.zeros((0, 2), dtype=np.int64)
+    ranges = ranges[np.argsort(ranges[:, 0], kind="stable")]
+    stops = np.maximum.accumulate(ranges[:, 1])
+    first = np.flatnonzero(np.r_[True, ranges[1:, 0] > stops[:-1]])
+    return np.stack([ranges[first, 0], np.r_[stops[first[1:] - 1], stops[-1:]]], axis=1)
+
+
+def file_parts(file: ParquetInput, leaves: Sequence[Leaf], reads: Int64s) -> list[FilePart]:
+    """Return the parts of a file that are not data pages, and how much of each was read.
+
+    Args:
+        leaves: The columns whose page indexes and Bloom filters are included.
+        reads: The ranges that were read, as ascending ranges that neither touch nor overlap.
+    """
+    found: list[tuple[int, int, Look, str]] = []
+    for of_leaf in file.metadata.outlines(leaves):
+        for begins, lengths, label in (
+            (of_leaf.offset_indexes, of_leaf.offset_index_bytes, "OffsetIndexes"),
+            (of_leaf.column_indexes, of_leaf.column_index_bytes, "ColumnIndexes"),
+        ):
+            has = (begins > 0) & (lengths > 0)
+            for start, length in zip(begins[has].tolist(), lengths[has].tolist(), strict=True):
+                found.append((start, start + length, "page_index", label))
+    for leaf in leaves:
+        for chunk in file.metadata.chunks_of(leaf):
+            meta = chunk.meta_data
+            if meta is not None and meta.bloom_filter_offset and meta.bloom_filter_length:
+                start = meta.bloom_filter_offset
+                found.append((start, start + meta.bloom_filter_length, "bloom", "Bloom filters"))
+    end, directory = file.footer.file_length, file.metadata.directory
+    found += [
+        (entry.offset, entry.offset + entry.length, "embedded", entry.name)
+        for entry in (() if directory is None else directory.entries)
+        if entry.inline is None
+    ]
+    found.append((file.footer.start, end, "footer", "footer"))
+    if directory is not None:
+        stop = directory.original_length
+        trailer = file.source.read(stop - TRAILER_BYTES, stop)
+        if trailer[4:] == MAGIC:
+            num_bytes = int.from_bytes(trailer[:4], "little") + TRAILER_BYTES
+            found.append((stop - num_bytes, stop, "footer", "footer of the original file"))
+    gap, joined = 64, _joined_parts(found, 64)
+    while len(joined) > _MAX_PARTS and gap < end:
+        gap *= 8
+        joined = _joined_parts(joined, gap)
+    read = RowSelection(*reads.T)
+    return [FilePart(*part, read.clip(part[0], part[1]).num_rows) for part in joined]
+
+
+def _joined_parts(parts: Sequence[tuple[int, int, Look, str]], gap: int) -> list[tuple[int, int, Look, str]]:
+    """Return parts in order; neighbours of one kind with less than a number of bytes between them are one."""
+    joined: list[tuple[int, int, Look, str]] = []
+    for start, stop, look, label in sorted(parts):
+        if joined and joined[-1][2:] == (look, label) and start - joined[-1][1] < gap:
+            joined[-1] = (joined[-1][0], max(stop, joined[-1][1]), look, label)
+        else:
+            joined.append((start, stop, look, label))
+    return joined

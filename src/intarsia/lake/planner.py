@@ -125,16 +125,16 @@ class Planner:
         known = self._known = self._snapshot.known
         answers: list[FileAnswers] = []
         faults = [*table.lake_index.ignored]
-        with reading_indexes():
-            for files in known.families if known is not None else ():
-                relevant = keep[files.files]
-                if relevant.any():
+        for files in known.families if known is not None else ():
+            relevant = keep[files.files]
+            if relevant.any():
+                with reading_indexes():
                     found, answered, ignored = self._family(files, relevant, questions)
-                    faults += ignored
-                    keep[files.files] &= found
-                    if answered is not None:
-                        answers.append(answered)
-                        keep[files.files[np.isin(files.within, answered.files)]] = False
+                faults += ignored
+                keep[files.files] &= found
+                if answered is not None:
+                    answers.append(answered)
+                    keep[files.files[np.isin(files.within, answered.files)]] = False
         report.add_ignored(dict.fromkeys(faults))
         return Survivors(np.flatnonzero(keep).tolist(), answers)
 

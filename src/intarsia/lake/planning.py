@@ -1,6 +1,7 @@
 """Open and plan files in threads, a little ahead of the caller, and read small ones there.
 
 Consecutive files of one axis whose rows take little memory are a stretch: they are opened and read as one.
+The pages that objects need are fetched together.
 """
 
 from __future__ import annotations
@@ -15,20 +16,24 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from intarsia.errors import IntarsiaError, ObjectStoreError, QueryTimeoutError
-from intarsia.file import ParquetInput
+from intarsia.errors import FormatError, IntarsiaError, ObjectStoreError, QueryTimeoutError
+from intarsia.file import ChunkKey, ParquetInput
+from intarsia.file.chunks import DictionaryUse
 from intarsia.file.joined import JoinedInput
-from intarsia.indexes.registry import indexed_columns
+from intarsia.format.footer import Leaf
+from intarsia.indexes.registry import has_indexes
 from intarsia.lake.axes import AxisPlan
 from intarsia.lake.data_file import DataFile
 from intarsia.read.ahead import ahead, done
-from intarsia.read.file_plan import FilePlan, plan_file, with_estimates, without_deleted
-from intarsia.read.file_query import FileQuery
+from intarsia.read.file_plan import FilePlan, plan_chunks, plan_file, with_estimates, without_deleted
+from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.file_rows import Piece, read_rows
-from intarsia.read.prefetch import prefetch
 from intarsia.rows.bounds import Bools
+from intarsia.rows.selection import RowSelection
+from intarsia.storage import ByteRange, IoCounts, ObjectStoreFile, coalesce
 from intarsia.tuning import (
     MAX_PREFETCHED_BYTES,
+    MAX_PREFETCHED_CHUNKS,
     OBJECTS_AT_ONCE,
     SMALL_FILE_BYTES,
     STRETCH_BYTES,
@@ -70,7 +75,7 @@ class PlannedPart:
     @property
     def has_indexes(self) -> bool:
         """Whether the file has embedded indexes."""
-        return indexed_columns(self.axis.joined.parts[self.position].metadata) != frozenset()
+        return has_indexes(self.axis.joined.parts[self.position].metadata)
 
     def plan_of(self, query: FileQuery) -> FilePlan:
         """Return the plan of the opened file, which may have been replaced since."""
@@ -126,7 +131,7 @@ class Stretch:
         query, plan = self.axis.of_files(among, self.entries)
         query = replace(query, file=JoinedInput(self.axis.joined))  # what it keeps is dropped with it
         if query.file.source.coalesce_bytes:
-            plan = prefetch(query, plan)
+            plan = _prefetch(query, plan)
         is_counted = counts_certain and not plan.certain.is_empty
         pieces = list(read_rows(query, plan)) if does is Ahead.READ and not is_counted else None
         return OpenPlan(self.entries[0].path, query, plan, pieces, among)
@@ -226,7 +231,7 @@ def plan_files(
                 if does is Ahead.PLAN:
                     return OpenPlan(entry.path, query, planned)
                 if file.source.coalesce_bytes:
-                    planned = prefetch(query, planned)
+                    planned = _prefetch(query, planned)
                 is_counted = counts_certain and not planned.certain.is_empty
                 reads = does is Ahead.READ and query.predicate is not None and not is_counted
                 return OpenPlan(entry.path, query, planned, _read_small(query, planned) if reads else None)
@@ -288,3 +293,72 @@ def _read_small(query: FileQuery, plan: FilePlan) -> Iterable[Piece] | None:
 def _then_raise(pieces: Sequence[Piece], error: Exception) -> Iterator[Piece]:
     yield from pieces
     raise error
+
+
+# --- the pages of objects -----------------------------------------------------------------------------------
+
+
+def _prefetch(query: FileQuery, plan: FilePlan) -> FilePlan:
+    """Read the pages that a plan needs and keep them in the query's file, which is remote, if they are few.
+
+    Otherwise, an object costs three round trips after planning: the locations of the predicate's pages, these
+    pages, and the pages of the other columns. A prefetch takes at most two, and several files are prefetched
+    concurrently.
+
+    Pages of columns that the predicate does not use are read although none of their rows may match, if this
+    takes less time than another request.
+
+    Returns:
+        The plan, with the bytes that were read from the page index.
+    """
+    file = query.file
+    if query.predicate is None or plan.candidates.is_empty:
+        return plan
+    if len(query.groups_with(plan.candidates)) * len(query.leaves) > MAX_PREFETCHED_CHUNKS:
+        return plan
+    # count() does not read certain rows, and a scan does not apply the predicate to proven rows
+    known = plan.proven if query.output_leaves else plan.certain
+    doubtful, of_predicate = plan.candidates - known, leaves_under(file, query.predicate_paths)
+    index = IoCounts()
+    # damaged metadata is reported, or replaced, when the rows are read
+    with contextlib.suppress(FormatError):
+        index.add(0, _load_offset_indexes(query, plan.candidates))
+        needed = _locations(query, of_predicate, doubtful)
+        everything = [*needed, *_locations(query, query.output_leaves, plan.candidates)]
+        gap_bytes = file.source.coalesce_bytes
+        is_cheap = _num_bytes(everything, 0) <= ObjectStoreFile.coalesce_bytes
+        for locations in (everything, needed) if is_cheap else (needed,):
+            if _num_bytes(locations, gap_bytes) <= MAX_PREFETCHED_BYTES:
+                file.source.keep(locations)
+                break
+    return replace(plan, index_bytes=plan.index_bytes + index.bytes)
+
+
+def _load_offset_indexes(query: FileQuery, rows: RowSelection) -> int:
+    """Read the OffsetIndexes that some rows need, and return their bytes."""
+    outlines = query.file.metadata.outlines(query.leaves)
+    return query.file.load_page_index(
+        [
+            ChunkKey(group, leaf.ordinal)
+            for group in query.groups_with(rows)
+            for leaf, of_leaf in zip(query.leaves, outlines, strict=True)
+            if not of_leaf.pages[group].is_single
+        ]
+    )
+
+
+def _num_bytes(locations: Sequence[ByteRange], gap_bytes: int) -> int:
+    """Return the bytes of the requests for some ranges."""
+    return sum(request.length for request in coalesce(locations, gap_bytes))
+
+
+def _locations(query: FileQuery, leaves: Sequence[Leaf], rows: RowSelection) -> list[ByteRange]:
+    """Return the byte ranges of the pages of some rows."""
+    locations: list[ByteRange] = []
+    for group, wanted in query.row_groups(rows) if leaves else ():
+        plans, _ = plan_chunks(query, group, list(leaves), wanted)
+        for plan in plans:
+            locations += plan.pages
+            if plan.dictionary is not None and plan.dictionary_use is not DictionaryUse.NEVER:
+                locations.append(plan.dictionary)
+    return locations

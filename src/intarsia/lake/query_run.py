@@ -240,7 +240,8 @@ class QueryRun:
         """Yield the files to open; with a limit, first those that may suffice, one by one."""
         table = self._table
         files, known = planner.planned(survivors, reads=not self._is_limited)
-        table.cache.drop_tails()
+        if table.has_objects:
+            table.cache.drop_tails()
         if self._is_limited:
             num_first = len(files) if self._binder.predicate is None else FIRST_FILES
             yield _Portion([table.files[ordinal] for ordinal in files[:num_first]], known, 1, Ahead.PLAN)

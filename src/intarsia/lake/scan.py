@@ -105,8 +105,10 @@ class Scan(QueryResult):
             refuse_repeated(table_schema, table_schema.names, table.name)
         self.columns = output_columns(table_schema, columns)
         self._binder = TableBinder(table, predicate, self.columns)
-        fields = [column.field(table_schema) for column in self.columns]
-        self.schema = pa.schema(fields, metadata=table_schema.metadata)
+        self.schema = table_schema
+        if columns is not None:
+            fields = [column.field(table_schema) for column in self.columns]
+            self.schema = pa.schema(fields, metadata=table_schema.metadata)
         self._key = None if order_by is None else parse_order(order_by, table_schema)
         self._run = self._new_run(self._snapshot)
 
@@ -118,6 +120,8 @@ class Scan(QueryResult):
         if snapshot is None:
             snapshot = self._snapshot or self._table.new_snapshot(is_traced=self._is_traced)
             self._snapshot = None
+            if self._run.snapshot is snapshot and not fields:
+                return self._run  # it was made for the report of a scan that has not run
         ranges, trace = snapshot.reads.ranges, None
         if self._is_traced and ranges is not None:
             names = None if self._arguments[2] is None else [column.name for column in self.columns]

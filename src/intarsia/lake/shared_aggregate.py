@@ -18,6 +18,7 @@ from intarsia.read.aggregate import Aggregate, Totals
 from intarsia.read.aggregate.result import ROWS
 from intarsia.read.output_columns import output_columns
 from intarsia.read.report import ScanReport, warn_of_failed, warn_of_ignored
+from intarsia.storage import counting
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class SharedAggregate:
     ) -> None:
         self._started = time.perf_counter()
         self.report = ScanReport(files_total=len(table.files), files_other=len(table.other_files))
-        with self.report.reads.counting():
+        with counting(self.report.reads):
             predicate = parse_predicate(where, lambda: table.dataset().schema)
             columns = output_columns(table.schema, [name for name in functions if name != ROWS])
             self._totals = Totals(functions, columns)

@@ -23,7 +23,7 @@ from intarsia.lake.data_file import DataFile
 from intarsia.lake.index.of_table import KnownFiles, TableLakeIndex
 from intarsia.storage import ByteRange, ByteSource, CountedSource, QueryReads, identity_of
 from intarsia.storage.memory_cache import MAX_CACHE_BYTES, MemoryCache
-from intarsia.storage.running_query import Deadline, applied
+from intarsia.storage.running_query import Deadline, applied, counting
 
 #: The ends of objects take at most this part of a cache.
 _TAIL_PART = 8
@@ -161,11 +161,11 @@ class Snapshot:
 
     def running(self) -> contextlib.AbstractContextManager[None]:
         """Count the reads within the block, and end it at the deadline."""
-        return self.reads.counting() if self._deadline is None else self._running_until(self._deadline)
+        return counting(self.reads) if self._deadline is None else self._running_until(self._deadline)
 
     @contextlib.contextmanager
     def _running_until(self, deadline: Deadline) -> Iterator[None]:
-        with applied(deadline), self.reads.counting():
+        with applied(deadline), counting(self.reads):
             yield
 
     def in_steps(self, items: Generator[_Item, None, None]) -> Generator[_Item, None, None]:
@@ -201,14 +201,15 @@ class Snapshot:
 
         def read(source: ByteSource, known: FileMetadata | None) -> ParquetInput:
             file = entry.input_of(source, known)
-            tail = None if known is None else self._cache.take_tail(entry.path, source.identity)
-            if tail is not None:
-                file.source.keep_known({ByteRange(tail.start, tail.start + len(tail.data)): tail.data})
+            if known is None:
+                self.remember(entry, file)
+            elif source.coalesce_bytes:
+                tail = self._cache.take_tail(entry.path, source.identity)
+                if tail is not None:
+                    file.source.keep_known({ByteRange(tail.start, tail.start + len(tail.data)): tail.data})
             return file
 
-        file = self._read(entry, read)
-        self.remember(entry, file)
-        return file
+        return self._read(entry, read)
 
     def remember(self, entry: DataFile, file: ParquetInput) -> None:
         """Cache the metadata that was parsed from a file that `open` returned."""

@@ -110,7 +110,7 @@ def plan_file(query: FileQuery, *, reads: bool = True) -> FilePlan:
         pruned = prune(
             file,
             predicate,
-            constants=query.constants_by_file,
+            constants=query.constants_by_file if query.constants else None,
             group_bytes=query.estimated_bytes_by_group,
             embedded=query.embedded,
             reads=reads,
@@ -123,11 +123,12 @@ def plan_file(query: FileQuery, *, reads: bool = True) -> FilePlan:
         pruned.proven,
         stages_of(query, predicate, pruned.candidates),
         pruned.steps,
-        dictionary_pages=pruned.dictionary_pages,
+        file.source.counts.bytes - before,
+        pruned.dictionary_pages,
         contradictions=wrong,
         has_all=pruned.has_all,
     )
-    return replace(without_deleted(query, plan), index_bytes=file.source.counts.bytes - before)
+    return without_deleted(query, plan)
 
 
 def with_estimates(query: FileQuery, plan: FilePlan) -> FilePlan:

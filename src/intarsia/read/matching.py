@@ -45,7 +45,7 @@ class _Found:
         return _Found(self.rows.head(num_rows), values)
 
 
-_PATHS, _PATH, _FIELD = methodcaller("paths"), attrgetter("path"), attrgetter("name", "type")
+_PATHS, _PATH, _NAME = methodcaller("paths"), attrgetter("path"), attrgetter("name")
 
 
 class RowReader:
@@ -204,7 +204,7 @@ def select_columns(
         arrays.append(array if array.type == column.type else _cast(query, array, column.name, column.type))
     if not arrays:
         return rows_without_columns(num_rows)
-    return pa.Table.from_arrays(arrays, schema=pa.schema(list(map(_FIELD, query.columns))))
+    return pa.Table.from_arrays(arrays, names=list(map(_NAME, query.columns)))
 
 
 def _field(

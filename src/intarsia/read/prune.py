@@ -96,13 +96,18 @@ def prune(
     pages: Mapping[int, bytes] = {}
     has_all = pruner.candidates.is_empty
     if reads and not has_all:
-        entries = EntryProofs(file, embedded or EmbeddedIndexes(file), predicate.paths(), pruner.candidates)
+        entries = EntryProofs(file, embedded or EmbeddedIndexes(file), predicate.paths())
         dictionaries = Dictionaries(file, entries.lists_values)
-        has_all = not _is_remote(file)
         proofs: list[Proof] = [BloomFilters(file), dictionaries]
+        has_all = not _is_remote(file)
         if has_all:
-            proofs = [ColumnIndexes(file), *proofs, *entries.proofs]
-        if has_all or _num_files(file, pruner.candidates) >= _MIN_OBJECTS:
+            proofs = [ColumnIndexes(file), *proofs]
+            # the directories of joined files are parsed one by one, so proofs that cost less are used first
+            pruner.use_all(proofs, entries.least_price)
+        of_entries = entries.proofs(pruner.candidates)
+        if has_all:
+            pruner.use_all([*proofs, *of_entries])
+        elif _num_files(file, pruner.candidates) >= _MIN_OBJECTS:
             pruner.use_all(proofs)
         pages = dictionaries.pages
     return Pruned(

@@ -9,6 +9,7 @@ The contract of every proof: a row is excluded only if it provably does not matc
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,7 +28,7 @@ from intarsia.predicate import Bound, BoundConstant, BoundNull, Condition, Path,
 from intarsia.read.formula import Formula, all_of, any_of, combine, conditions_of, where_exclusion_matters
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection, intersection, union
-from intarsia.tuning import LOCAL_REQUEST_BYTES, PAGE_BYTES
+from intarsia.tuning import LOCAL_REQUEST_BYTES, OPENED_BYTES, PAGE_BYTES
 
 #: More bytes than any index has; the sum over all row groups of a file fits into 64 bits.
 UNLIMITED_BYTES = 1 << 40
@@ -108,7 +109,7 @@ class _Offer(NamedTuple):
 
     Attributes:
         wanted: The conditions to disprove, with the granules.
-        price: The cost in bytes; requests and decoded pages are converted to bytes.
+        price: The cost in bytes; requests, decoded pages and opened indexes are converted to bytes.
     """
 
     proof: Proof
@@ -211,11 +212,19 @@ class Pruner:
         """Use a proof that costs nothing."""
         self._apply(proof, self._wanted(self._reach(proof), self._groups))
 
-    def use_all(self, proofs: Sequence[Proof]) -> None:
-        """Use the cheapest proof that saves more than it costs, until there is none."""
+    def use_all(
+        self, proofs: Sequence[Proof], below: Callable[[RowSelection], int] = lambda _: sys.maxsize
+    ) -> None:
+        """Use the cheapest proof that saves more than it costs, until there is none.
+
+        Args:
+            below: Returns the price that a proof must be below, given the candidates.
+        """
         reaches = [(proof, reach) for proof in proofs if (reach := self._reach(proof))]
         while offers := self._offers(reaches):
             best = min(offers, key=_PRICE)
+            if best.price >= below(self.candidates):
+                return
             reaches = [one for one in reaches if one[0] is not best.proof]
             self._apply(best.proof, best.wanted)
 
@@ -246,7 +255,8 @@ class Pruner:
                 cost = proof.cost(wanted)
                 least = cost.min_bytes
                 if least == 0 or least < self._bytes_in(any_of(list(wanted.values()))):
-                    price = cost.num_bytes + cost.requests * self._request_bytes + cost.pages * PAGE_BYTES
+                    price = cost.num_bytes + cost.requests * self._request_bytes
+                    price += cost.pages * PAGE_BYTES + cost.opened * OPENED_BYTES
                     offers.append(_Offer(proof, wanted, price))
         return offers
 

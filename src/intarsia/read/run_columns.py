@@ -79,15 +79,28 @@ class RunColumns:
             plans = self._whole_chunks(leaves, touched)
         else:
             plans = self._chosen_pages(leaves, touched, rows)
-        ranges = list(map(LeafPlan.ranges, plans))
-        fetched = self._pages.fetch(itertools.chain.from_iterable(ranges), join=_is_joined(run, ranges))
+        fetched = self._fetched(plans)
         if self._has_undecided:
             # only the headers of pages show which of them need a dictionary page
             with self._naming_wrong_index():
                 plans = [self._with_needed(plan, fetched) for plan in plans]
-            ranges = list(map(LeafPlan.ranges, plans))
-            fetched = self._pages.fetch(itertools.chain.from_iterable(ranges), join=_is_joined(run, ranges))
+            fetched = self._fetched(plans)
         return plans, fetched
+
+    def _fetched(self, plans: Sequence[LeafPlan]) -> FetchedBytes:
+        """Return the bytes of plans, in one buffer if pyarrow decodes pages that are not adjacent.
+
+        Those of one row group, which may be large, are copied only then. The extension takes pages of one
+        row group from any buffers.
+        """
+        ranges = list(map(LeafPlan.ranges, plans))
+        compiled, is_joined = self._query.file.schema.compiled, len(self._run.groups) > 1
+        if not is_joined:
+            is_joined = any(
+                plan.leaf.root_ordinal not in compiled and len(coalesce(own, 0)) > 1
+                for plan, own in zip(plans, ranges, strict=True)
+            )
+        return self._pages.fetch(itertools.chain.from_iterable(ranges), join=is_joined)
 
     def _whole_chunks(self, leaves: list[Leaf], touched: Int64s) -> list[LeafPlan]:
         """Plan to read chunks without their page index."""
@@ -232,11 +245,3 @@ class RunColumns:
             if num_rows[last] == num_rows[-1]:
                 return
             start, needed = stop, 2 * int(num_rows[last])
-
-
-def _is_joined(run: Run, ranges: Sequence[Sequence[ByteRange]]) -> bool:
-    """Return whether the bytes of the leaves are copied into one buffer.
-
-    Those of one row group, which may be large, are copied only if pages between others are not read.
-    """
-    return len(run.groups) > 1 or any(len(coalesce(own, 0)) > 1 for own in ranges)

@@ -89,7 +89,8 @@ def might_match(leaf: Condition, bounds: Bounds) -> Bools:
         return possible
     if leaf.or_nan:  # bounds ignore NaN
         return _as_bools(possible & (inside | ~bounds.known | (bounds.nan_counts != 0)))
-    return _as_bools(possible & (inside | ~bounds.known) & ~_no_numbers(bounds))
+    possible = _as_bools(possible & (inside | ~bounds.known))
+    return possible & ~_no_numbers(bounds) if bounds.ordering.is_float else possible
 
 
 def certainly_matches(leaf: Condition, bounds: Bounds) -> Bools:

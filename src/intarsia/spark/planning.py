@@ -25,7 +25,7 @@ from intarsia.read.report import LAKE_INDEX, FileOutcome, ScanReport
 from intarsia.read.trace import QueryTrace
 from intarsia.rows.selection import RowSelection
 from intarsia.spark.binding import SparkBinder
-from intarsia.storage import QueryReads
+from intarsia.storage import QueryReads, counting
 
 #: Files that are planned before it is decided whether to plan the others.
 _SAMPLED = 16
@@ -121,7 +121,7 @@ class FilePlanner:
         reads = QueryReads()
         self.failure = None
         self.report = self._new_report(table, reads)
-        with reads.counting():
+        with counting(reads):
             return self._remaining(table, snapshot or table.new_snapshot(), most)
 
     def _new_report(self, table: TableFiles, reads: QueryReads) -> ScanReport:

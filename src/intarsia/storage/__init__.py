@@ -13,7 +13,13 @@ from intarsia.storage.objects import (
     split_url,
 )
 from intarsia.storage.ranges import ByteRange, CachedRanges, SparseBytes, coalesce, joined
-from intarsia.storage.running_query import QueryReads, ReadRange, current_reads, reading_indexes
+from intarsia.storage.running_query import (
+    QueryReads,
+    ReadRange,
+    counting,
+    current_reads,
+    reading_indexes,
+)
 from intarsia.storage.source import (
     BufferedSource,
     ByteSource,
@@ -41,6 +47,7 @@ __all__ = [
     "StorageOptions",
     "Stores",
     "coalesce",
+    "counting",
     "current_options",
     "current_reads",
     "find_store",

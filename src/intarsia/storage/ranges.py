@@ -132,6 +132,8 @@ class CachedRanges:
         ordinal = max(0, bisect_right(ranges, position, key=_START) - 1)
         while ordinal < len(ranges) and position < end:
             start, data = ranges[ordinal]
+            if start >= end:
+                break
             stop = min(start + len(data), end)
             if position < start:
                 found.append((ByteRange(position, min(start, end)), None))
@@ -141,7 +143,7 @@ class CachedRanges:
                 position = stop
             ordinal += 1
         if position < end:
-            found.append((ByteRange(position, end), None))
+            found.append((location if position == location.start else ByteRange(position, end), None))
         return found
 
 

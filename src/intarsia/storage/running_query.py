@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple, TypeVar
 
@@ -54,7 +54,7 @@ class QueryReads:
         >>> with open(path, "wb") as file:
         ...     _ = file.write(b"abcdef")
         >>> reads = QueryReads()
-        >>> with reads.counting():
+        >>> with counting(reads):
         ...     LocalFile(path).read_ranges([ByteRange(1, 3), ByteRange(4, 5)])
         [b'bc', b'e']
         >>> reads.requests, reads.bytes
@@ -98,13 +98,9 @@ class QueryReads:
         if self.ranges is not None:
             self.ranges.append(ReadRange(path, start, start + num_bytes))
 
-    def counting(self) -> AbstractContextManager[None]:
-        """Count the reads within the block."""
-        return _Counting(self)
 
-
-class _Counting:
-    """A block whose reads are counted; a generator would cost several times as much."""
+class counting:  # noqa: N801  used like a function; a generator would cost several times as much
+    """A context manager that counts the reads within the block."""
 
     __slots__ = ("_reads", "_token")
 
@@ -142,7 +138,7 @@ def reading_indexes() -> Iterator[None]:
     if reads is None:
         yield
         return
-    with _IndexReads(reads).counting():
+    with counting(_IndexReads(reads)):
         yield
 
 
