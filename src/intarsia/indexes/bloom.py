@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.arrow.hashing import Hashes, xxh64
@@ -67,6 +68,7 @@ class BloomFilters:
         # a header is read once
         self._bits: dict[ChunkKey, ByteRange | None] = file.metadata.derived("locations of filters", dict)
         self._known_hashes: dict[Condition, Hashes] = {}
+        self._known_ordinals: dict[tuple[Condition, int], npt.NDArray[np.int64]] = {}
 
     def reach(self, condition: Condition) -> Bools | None:
         """Return the row groups in which the condition's column has a filter, if it is a lookup."""
@@ -175,25 +177,38 @@ class BloomFilters:
         found = iter(self._file.source.read_ranges(ranges))
         for key, location in heads.items():
             self._keep_header(key, location, next(found))
-        elsewhere = []
+        elsewhere, probed, blocks = [], [], []
         for (probe, bits), of_probe in zip(locations, parts, strict=True):
-            blocks = blocks_of(b"".join([next(found) for _ in of_probe]))
+            data = b"".join([next(found) for _ in of_probe])
             if bits != self._bits[probe.key]:
                 elsewhere.append(probe)
                 continue
             if of_probe == [bits]:
-                blocks = blocks[block_ordinals(probe.hashes, len(blocks))]
-            may_match = bool(blocks_may_contain(blocks, probe.hashes).any())
-            self._verdicts.setdefault(probe.condition, {})[probe.key.row_group] = may_match
+                data = blocks_of(data)[self._ordinals(probe, bits)].tobytes()
+            probed.append(probe)
+            blocks.append(data)
+        if probed:  # one block for each hash of each probe
+            hashes = [probe.hashes for probe in probed]
+            might = blocks_may_contain(blocks_of(b"".join(blocks)), np.concatenate(hashes))
+            firsts = np.cumsum([0, *map(len, hashes[:-1])])
+            for probe, may_match in zip(probed, np.logical_or.reduceat(might, firsts).tolist(), strict=True):
+                self._verdicts.setdefault(probe.condition, {})[probe.key.row_group] = may_match
         return elsewhere
+
+    def _ordinals(self, probe: _Probe, bits: ByteRange) -> npt.NDArray[np.int64]:
+        """Return the ordinal of the block of each hash; filters of many files have the same size."""
+        key = probe.condition, bits.length // BLOCK_BYTES
+        if key not in self._known_ordinals:
+            self._known_ordinals[key] = block_ordinals(probe.hashes, key[1])
+        return self._known_ordinals[key]
 
     def _ranges(self, probe: _Probe, bits: ByteRange) -> list[ByteRange]:
         """Return the location of the block of each hash, or of all blocks if one request costs less."""
         gap_bytes = max(self._file.source.coalesce_bytes, LOCAL_REQUEST_BYTES)
         if bits.length <= BLOCK_BYTES + (len(probe.hashes) - 1) * (BLOCK_BYTES + gap_bytes):
             return [bits]
-        starts = bits.start + BLOCK_BYTES * block_ordinals(probe.hashes, bits.length // BLOCK_BYTES)
-        return [ByteRange(start, start + BLOCK_BYTES) for start in starts.tolist()]
+        starts = [bits.start + BLOCK_BYTES * ordinal for ordinal in self._ordinals(probe, bits).tolist()]
+        return [ByteRange(start, start + BLOCK_BYTES) for start in starts]
 
     def _load_headers(self, probes: Sequence[_Probe]) -> None:
         locations = {probe.key: probe.location for probe in probes if probe.key not in self._bits}
