@@ -136,7 +136,7 @@ def true_positions(mask: pa.BooleanArray) -> npt.NDArray[np.int64]:
     first = mask.offset // 8
     stop = (mask.offset + len(mask) + 7) // 8
     octets = np.frombuffer(mask.buffers()[1], np.uint8)[first:stop]
-    places = np.flatnonzero(octets)
+    places = octets.nonzero()[0]
     flags = np.unpackbits(octets[places], bitorder="little").reshape(-1, 8).view(bool)
     found = (places[:, np.newaxis] * 8 + _BITS)[flags] - mask.offset % 8
     # the bits before and after the values are undefined

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -164,11 +163,18 @@ def _decode(bodies: list[_Body], tables: list[LocationTable | None]) -> None:
     first = 0
     for body, start, end in zip(bodies, body_edges, byte_edges[ends].tolist(), strict=False):
         rest = end - start  # the bytes after the locations
-        with contextlib.suppress(CorruptFileError):  # else they are not further fields and the struct's end
-            if body.data[rest:] != b"\0":
-                thrift.parse(Empty, body.data, rest)
+        if body.data[rest:] == b"\0" or _has_fields(body.data, rest):
             tables[body.ordinal] = table[first : first + body.num_pages]
         first += body.num_pages
+
+
+def _has_fields(data: bytes, offset: int) -> bool:
+    """Return whether bytes are further fields and the end of a struct."""
+    try:
+        thrift.parse(Empty, data, offset)
+    except CorruptFileError:
+        return False
+    return True
 
 
 def _table(numbers: npt.NDArray[np.uint64], num_bytes: npt.NDArray[np.int64]) -> LocationTable | None:

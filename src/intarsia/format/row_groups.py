@@ -173,8 +173,8 @@ def _places(columns: Sequence[ColumnChunks]) -> list[tuple[bytes, int, int]]:
 
 
 def _keep_chunks(columns: Sequence[ColumnChunks], ordinal: int, chunks: Sequence[ColumnChunk]) -> None:
-    for one, chunk in zip(columns, chunks, strict=True):
-        with contextlib.suppress(CorruptFileError):
+    with contextlib.suppress(CorruptFileError):  # access parses the damaged chunk and those after it
+        for one, chunk in zip(columns, chunks, strict=True):
             one._check_and_keep(ordinal, chunk)
 
 

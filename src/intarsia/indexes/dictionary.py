@@ -230,7 +230,7 @@ class Dictionaries:
         (outlines,) = self._file.metadata.outlines([leaf])
         lengths = outlines.first_pages - outlines.starts
         # some writers do not record the end of the dictionary page; the OffsetIndex has it
-        for row_group in np.flatnonzero(lengths <= 0).tolist():
+        for row_group in (lengths <= 0).nonzero()[0].tolist():
             locations = self._file.locations(ChunkKey(row_group, leaf.ordinal))
             if locations is not None:
                 lengths[row_group] = locations.offsets[0] - outlines.starts[row_group]
@@ -243,7 +243,7 @@ class Dictionaries:
             ChunkKey(row_group, leaf.ordinal)
             for condition, row_groups in wanted.items()
             for leaf in (self._leaf(condition),)
-            for row_group in np.flatnonzero(row_groups & (self._lengths(leaf) == 0)).tolist()
+            for row_group in (row_groups & (self._lengths(leaf) == 0)).nonzero()[0].tolist()
         )
         probes = []
         for condition, row_groups in wanted.items():

@@ -121,7 +121,7 @@ class Planner:
         for step in self._query.exclude_unopened(keep):
             keep &= ~self._add_unopened(step)
         if self._query.predicate is None and questions is None:
-            return Survivors(np.flatnonzero(keep).tolist())
+            return Survivors(keep.nonzero()[0].tolist())
         known = self._known = self._snapshot.known
         answers: list[FileAnswers] = []
         faults = [*table.lake_index.ignored]
@@ -136,7 +136,7 @@ class Planner:
                     answers.append(answered)
                     keep[files.files[np.isin(files.within, answered.files)]] = False
         report.add_ignored(dict.fromkeys(faults))
-        return Survivors(np.flatnonzero(keep).tolist(), answers)
+        return Survivors(keep.nonzero()[0].tolist(), answers)
 
     def _add_unopened(self, step: PruneStep) -> Bools:
         """Add files that were excluded without opening them to the report, and return them."""

@@ -231,7 +231,7 @@ class FileQuery:
     def groups_with(self, rows: RowSelection) -> list[int]:
         """Return the row groups that contain some of the rows."""
         edges = self.file.footer.row_group_starts
-        groups: list[int] = np.flatnonzero(rows.overlaps(edges[:-1], edges[1:])).tolist()
+        groups: list[int] = rows.overlaps(edges[:-1], edges[1:]).nonzero()[0].tolist()
         return groups
 
     def row_groups(self, rows: RowSelection) -> Iterator[tuple[int, RowSelection]]:

@@ -117,6 +117,9 @@ class _Offer(NamedTuple):
     price: int
 
 
+# without the Python function behind numpy's method `any`
+_any = np.logical_or.reduce
+
 _REACH = itemgetter(1)
 _PRICE = attrgetter("price")
 
@@ -232,7 +235,7 @@ class Pruner:
         found: _Reach = {}
         for ordinal, condition in self._conditions.items():
             reach = proof.reach(condition)
-            if reach is not None and reach.any():
+            if reach is not None and _any(reach):
                 found[ordinal] = reach
         return found
 
@@ -268,7 +271,7 @@ class Pruner:
             mask = within & known.is_open & groups
             if matters is not None:
                 mask = mask & matters[ordinal]
-            if mask.any():
+            if _any(mask):
                 wanted[self._conditions[ordinal]] = mask
         return wanted
 

@@ -53,7 +53,7 @@ class Runs:
 
     def __init__(self, query: FileQuery, plan: FilePlan, rows: RowSelection) -> None:
         self._edges = query.file.footer.row_group_starts
-        self.groups: Int64s = np.flatnonzero(rows.overlaps(self._edges[:-1], self._edges[1:]))
+        self.groups: Int64s = rows.overlaps(self._edges[:-1], self._edges[1:]).nonzero()[0]
         self._query = query
         self._plan = plan
         self._rows = rows

@@ -156,8 +156,8 @@ def _between(bounds: Bounds, low: Any, high: Any, op: str) -> Bools:
         return inside
     if bounds.order == BoundaryOrder.DESCENDING:
         minima, maxima = minima[::-1], maxima[::-1]
-    first = 0 if low is None else int(np.searchsorted(maxima, low, side=after))  # type: ignore[call-overload]
-    last = len(bounds) if high is None else int(np.searchsorted(minima, high, side=before))  # type: ignore[call-overload]
+    first = 0 if low is None else int(maxima.searchsorted(low, side=after))  # type: ignore[call-overload]
+    last = len(bounds) if high is None else int(minima.searchsorted(high, side=before))  # type: ignore[call-overload]
     inside = np.zeros(len(bounds), dtype=bool)
     inside[first:last] = True
     return inside[::-1] if bounds.order == BoundaryOrder.DESCENDING else inside
