@@ -107,6 +107,7 @@ def make_objects(spark: SparkSession, folder: Path, files: int) -> list[Data]:
     about = (
         f"{files:,} objects of {ROWS_PER_FILE:,} rows on an S3 server (moto) on this machine, which delays "
         f"each response by {LATENCY_SECONDS * 1000:.0f} ms; five indexes and a lake index beside the objects"
+        ". An object that is read takes two requests in all modes, a HEAD and a GET of all its bytes"
     )
     return [Data("S3A", about, *places[:2], COLUMNS, lake_queries(files, _AIM), one_row=places[2])]
 

@@ -30,29 +30,30 @@ pub fn expansion(codec: i32) -> Read<usize> {
 }
 
 pub fn decompress(codec: i32, body: Bytes, raw_bytes: usize) -> Read<Bytes> {
+    let mut out = Vec::new();
+    if decompress_into(codec, &body, raw_bytes, &mut out)? { Ok(Bytes::from(out)) } else { Ok(body) }
+}
+
+/// Decompresses into the first bytes of memory that may be used again; returns false if nothing is compressed.
+pub fn decompress_into(codec: i32, body: &[u8], raw_bytes: usize, out: &mut Vec<u8>) -> Read<bool> {
     if codec == UNCOMPRESSED {
-        return if body.len() == raw_bytes { Ok(body) } else { Err(Refusal("a page has another size")) };
-    }
-    if raw_bytes == 0 {
-        return Ok(Bytes::new());
+        return if body.len() == raw_bytes { Ok(false) } else { Err(Refusal("a page has another size")) };
     }
     if raw_bytes > MAX_BYTES || raw_bytes / expansion(codec)? > body.len() {
         return Err(Refusal("a page claims to be larger than its bytes can expand to"));
     }
-    let mut out = Vec::new();
-    out.try_reserve_exact(raw_bytes).map_err(|_| Refusal("there is too little memory for a page"))?;
+    let missing = raw_bytes.saturating_sub(out.len());
+    out.try_reserve_exact(missing).map_err(|_| Refusal("there is too little memory for a page"))?;
     out.resize(raw_bytes, 0);
     let found = match codec {
-        SNAPPY => snap::raw::Decoder::new().decompress(&body, &mut out).ok(),
-        GZIP => gzip(&body, &mut out),
-        LZ4_HADOOP => hadoop(&body, &mut out),
-        ZSTD => zstd::bulk::decompress_to_buffer(&body, &mut out).ok(),
-        _ => lz4_flex::block::decompress_into(&body, &mut out).ok(),
+        _ if raw_bytes == 0 => Some(0),
+        SNAPPY => snap::raw::Decoder::new().decompress(body, out).ok(),
+        GZIP => gzip(body, out),
+        LZ4_HADOOP => hadoop(body, out),
+        ZSTD => zstd::bulk::decompress_to_buffer(body, out.as_mut_slice()).ok(),
+        _ => lz4_flex::block::decompress_into(body, out).ok(),
     };
-    if found != Some(raw_bytes) {
-        return Err(Refusal("a page does not decompress to its size"));
-    }
-    Ok(Bytes::from(out))
+    if found == Some(raw_bytes) { Ok(true) } else { Err(Refusal("a page does not decompress to its size")) }
 }
 
 /// Decompresses the first member, as pyarrow does.

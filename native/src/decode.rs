@@ -16,6 +16,7 @@ use pyo3::types::{PyBytes, PyCapsule, PyTuple};
 
 use crate::guard;
 use crate::pages::{Chunk, Pages};
+use crate::plain::plain_numbers;
 use crate::schema::{Field, fields, times};
 use crate::thrift::{Read, Refusal};
 
@@ -160,12 +161,17 @@ pub fn column(
             return Err(Refusal("INT96 is in an encoding that it cannot have"));
         }
         let raw_bytes: usize = of_leaf.iter().map(|pages| pages.raw_bytes).sum();
-        num_bytes = num_bytes.saturating_add(raw_bytes + 2 * leaf.plain_bytes.max(8) * total_rows);
+        num_bytes = num_bytes.saturating_add(raw_bytes + 3 * leaf.plain_bytes.max(8) * total_rows);
         pages.push(of_leaf);
     }
     // allocations inside arrow-rs that fail end the process
     if num_bytes > RESERVED_BYTES && Vec::<u8>::new().try_reserve_exact(num_bytes).is_err() {
         return Err(Refusal("there is too little memory"));
+    }
+    if field.are_numbers
+        && let Some(array) = plain_numbers(&pages[0], ranges, field.arrow.data_type())?
+    {
+        return Ok(array);
     }
     let selection = (num_rows < total_rows)
         .then(|| RowSelection::from_consecutive_ranges(ranges.iter().cloned(), total_rows));

@@ -6,6 +6,7 @@ pub mod deltas;
 pub mod footers;
 pub mod headers;
 pub mod pages;
+pub mod plain;
 pub mod schema;
 pub mod search;
 pub mod structs;

@@ -7,7 +7,7 @@ use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 
-use crate::codecs::{decompress, expansion};
+use crate::codecs::{decompress, decompress_into, expansion};
 use crate::deltas::check;
 use crate::headers::{Kind, PageHeader, parse};
 use crate::schema::Leaf;
@@ -45,8 +45,9 @@ impl Chunk {
 const MAX_VALUES: usize = 1 << 22;
 const MAX_VALUES_PER_BYTE: usize = 1 << 10;
 
-struct CheckedPage {
-    header: PageHeader,
+/// A page whose header agrees with its bytes.
+pub struct CheckedPage {
+    pub header: PageHeader,
     body: Bytes,
 }
 
@@ -122,8 +123,39 @@ impl Pages {
 
     /// Returns whether all values are in PLAIN or a dictionary.
     pub fn are_plain(&self) -> bool {
-        let mut pages = self.next.iter().chain(self.pages.as_slice());
-        pages.all(|page| matches!(page.header.encoding, 0 | 2 | 8))
+        self.all().all(|page| matches!(page.header.encoding, 0 | 2 | 8))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &CheckedPage> {
+        self.next.iter().chain(self.pages.as_slice())
+    }
+
+    /// Returns the data pages that are left.
+    pub fn data(&self) -> impl Iterator<Item = &CheckedPage> {
+        self.all().filter(|page| page.header.kind != Kind::Dictionary)
+    }
+
+    /// Returns the definition levels of a data page and its values in PLAIN.
+    ///
+    /// Args:
+    ///     raw: Memory to decompress the page into.
+    pub fn plain<'a>(
+        &self,
+        page: &'a CheckedPage,
+        raw: &'a mut Vec<u8>,
+    ) -> Read<(Option<&'a [u8]>, &'a [u8])> {
+        let CheckedPage { header, body } = page;
+        let is_v2 = header.kind == Kind::DataV2;
+        let (levels, body) = body.split_at(if is_v2 { header.levels.definition_bytes } else { 0 });
+        let is_compressed = !is_v2 || header.levels.is_compressed;
+        let raw_bytes = header.raw_bytes - levels.len();
+        let is_copied = is_compressed && decompress_into(self.codec, body, raw_bytes, raw)?;
+        let values = if is_copied { raw.as_slice() } else { body };
+        if is_v2 || !self.has_levels {
+            return Ok((self.has_levels.then_some(levels), values));
+        }
+        let behind = behind_levels(values, true, Encoding::RLE)?;
+        Ok((Some(&values[4..values.len() - behind.len()]), behind))
     }
 }
 
@@ -150,6 +182,12 @@ fn page_at(data: &Bytes, start: usize, stop: usize, checksums: bool) -> Read<(Ch
 }
 
 impl CheckedPage {
+    /// Returns whether its values are in PLAIN, and its levels in RLE.
+    pub fn is_plain(&self) -> bool {
+        self.header.encoding == 0
+            && (self.header.kind == Kind::DataV2 || self.header.definition_encoding == 3)
+    }
+
     fn decoded(self, codec: i32, has_levels: bool) -> Read<Page> {
         let CheckedPage { header, body } = self;
         let encoding = encoding_of(header.encoding)?;
