@@ -44,9 +44,10 @@ LOCAL_REQUEST_BYTES = 1 << 12
 PAGE_BYTES = 1 << 14
 
 #: The cost of opening the embedded index of one of many files, in bytes that could be read in that time: its
-#: directory is parsed, its fingerprint compared, its payload checked and decompressed. This takes 0.5 to
-#: 1 ms, as long as reading and searching two dictionary pages of 118 kB.
-OPENED_BYTES = 1 << 18
+#: directory is parsed, its fingerprint compared, its payload checked and decompressed. The first time, this
+#: takes as long as searching several small dictionary pages; later queries use the opened index. So one such
+#: page is preferred to an index, and an index to several pages or a large one.
+OPENED_BYTES = 1 << 15
 
 #: An index is read for estimates only if its size is at most 1/8 of the candidates' bytes.
 ESTIMATE_PART = 8
