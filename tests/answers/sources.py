@@ -142,8 +142,10 @@ def lake(data, folder, *, least_edges=1, most_files=5, lake_index=False):
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             pq.write_table(rows, path)
         attach(path, some_indexes)
-        if chosen.random() < 0.8:  # files of the last seconds are in no lake index and no cache
+        if chosen.random() < 0.8:
             age(path)
+        else:  # like a file of the last seconds, but it does not age: in no lake index and no cache
+            os.utime(path, (FUTURE_SECONDS, FUTURE_SECONDS))
         if lake_index and chosen.random() < 0.2:
             late.append(path)
         files.append(path)
