@@ -168,6 +168,11 @@ def check_deleted(spark, predicates, plans):
     skips, saved = compare(spark, f"SELECT * FROM {table} WHERE u = 18400")
     assert saved > 0
     assert skips[0].report["rows"]["candidates"] < ROWS
+    # Delta adds the deleted rows of a subquery to its plan together with those of the scan that it belongs to
+    below = f"SELECT i FROM {table} WHERE i >= (SELECT max(i) - 6000 FROM {table} WHERE u = 18400)"
+    skips, saved = compare(spark, below)
+    assert saved > 0
+    assert spark.sql(below).collect()
     frame = spark.table(table).where("u = 18400")
     plan = frame._jdf.queryExecution().executedPlan().toString()
     assert "__delta_internal_is_row_deleted" in plan

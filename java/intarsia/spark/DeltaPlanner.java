@@ -2,9 +2,13 @@ package intarsia.spark;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
@@ -77,7 +81,7 @@ final class DeltaPlanner {
       if (condition == null || !skipping.isOn() || ScanPlanner.isReadByOthers() || isInTransaction(files)) {
         return null;
       }
-      ObjectNode node = new ExpressionJson(Scala.iterable(relation.output())).write(condition);
+      ObjectNode node = new ExpressionJson(columns(relation, files)).write(condition);
       if (!ExpressionJson.canExclude(node) || !isSupported(files, condition.sql())) {
         return null;
       }
@@ -92,13 +96,41 @@ final class DeltaPlanner {
     return null;
   }
 
-  /** Returns the condition on the relation below; null if there is none. */
+  /** Returns the conditions on the relation below; null if there is none. */
   private static Expression condition(LogicalPlan plan) {
     Expression found = null;
     for (LogicalPlan at = plan; !(at instanceof LogicalRelation); at = at.children().head()) {
-      found = at instanceof Filter filter ? filter.condition() : null;
+      for (Expression expression : Scala.iterable(at.expressions())) {
+        found = expression.deterministic() ? found : null; // it may have other values if there are fewer rows
+      }
+      if (at instanceof Filter filter) {
+        found = found == null ? filter.condition() : new And(found, filter.condition());
+      }
     }
     return found;
+  }
+
+  /**
+   * Returns the columns of a table.
+   *
+   * <p>Delta plans the subqueries of a scan with it. Then their relations also have the columns that Delta adds, which
+   * are in no file, and must not be taken for columns that are null.
+   */
+  private static List<AttributeReference> columns(LogicalRelation relation, HadoopFsRelation files)
+      throws ReflectiveOperationException {
+    Set<String> names = new HashSet<>(Arrays.asList(schema(files).fieldNames()));
+    List<AttributeReference> found = new ArrayList<>();
+    for (AttributeReference column : Scala.iterable(relation.output())) {
+      if (names.contains(column.name())) {
+        found.add(column);
+      }
+    }
+    return found;
+  }
+
+  private static StructType schema(HadoopFsRelation files) throws ReflectiveOperationException {
+    Object format = files.fileFormat();
+    return (StructType) format.getClass().getMethod("referenceSchema").invoke(format);
   }
 
   /** Returns whether a command is changing a table: what it reads decides what it removes. */
@@ -175,8 +207,7 @@ final class DeltaPlanner {
     Object mapping = format.getClass().getMethod("columnMappingMode").invoke(format);
     String mode = (String) mapping.getClass().getMethod("name").invoke(mapping);
     if (!mode.equals("none")) {
-      StructType schema = (StructType) format.getClass().getMethod("referenceSchema").invoke(format);
-      request.putObject("delta").put("mode", mode).put("schema", schema.json());
+      request.putObject("delta").put("mode", mode).put("schema", schema(files).json());
     }
   }
 
