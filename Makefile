@@ -22,7 +22,7 @@ JARS := s3a-3.5 s3a-3.4 azure-3.5 google-3.1 delta-4.2 delta-4.1 iceberg-4.1
 PROGRAM_TESTS := tests/spark/test_programs.py
 NATIVE_TESTS := tests/native $(addprefix tests/reading/,test_corpus.py test_counting.py test_mutated_files.py \
 	test_little_memory.py) tests/lake/test_joined_files.py tests/indexes/test_dictionary.py tests/format/test_row_groups.py
-TABLE_TESTS := tests/spark/test_delta.py tests/spark/test_iceberg.py
+TABLE_TESTS := $(addprefix tests/spark/,test_delta.py test_delta_on_s3a.py test_iceberg.py test_iceberg_on_s3a.py)
 # Those of Delta for which CI has no time: on Spark 4.1, and variants of others.
 LONG_TABLE_TESTS := [4.1 or 2-name] or 2-registered or 2-delta or command_registers or killed_while or random_deletions
 # Those that compare random predicates and plans.

@@ -15,10 +15,10 @@ from tests.object_stores.store_server import Fault
 from tests.spark.delta import EXTENSION, SESSION
 from tests.spark.delta_on_s3a import FILES, ROWS
 from tests.spark.hosts import SparkHost
-from tests.spark.jars import jars_of, spark_of
+from tests.spark.jars import jars_of, only_everything, spark_of
 from tests.spark.test_s3a import SECRET, s3a_settings
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [only_everything, pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "delta-on-s3.md"
 

@@ -8,10 +8,10 @@ import pytest
 
 from tests.object_stores.s3_server import S3Server
 from tests.spark.hosts import SparkHost
-from tests.spark.jars import jars_of, spark_of
+from tests.spark.jars import jars_of, only_everything, spark_of
 from tests.spark.test_s3a import SECRET, s3a_settings
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("iceberg")]
+pytestmark = [only_everything, pytest.mark.spark, pytest.mark.xdist_group("iceberg")]
 
 
 @pytest.fixture(scope="module")
