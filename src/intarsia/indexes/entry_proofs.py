@@ -44,9 +44,8 @@ class EntryProofs:
         self._parts: list[_Part] = []
 
     def least_price(self, candidates: RowSelection) -> int:
-        """Return the price of opening an index of each joined file with candidates; 0 for a single file."""
-        if not isinstance(self._file, JoinedInput):
-            return 0
+        """Return the price of opening an index of each joined file with candidates."""
+        assert isinstance(self._file, JoinedInput)
         return OPENED_BYTES * int((self._are_unopened & self._file.joined.files_with(candidates)).sum())
 
     @cached_property

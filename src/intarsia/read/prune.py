@@ -102,13 +102,12 @@ def prune(
         has_all = not _is_remote(file)
         if has_all:
             proofs = [ColumnIndexes(file), *proofs]
-            # the directories of joined files are parsed one by one, so proofs that cost less are used first
-            pruner.use_all(proofs, entries.least_price)
-        of_entries = entries.proofs(pruner.candidates)
-        if has_all:
-            pruner.use_all([*proofs, *of_entries])
-        elif _num_files(file, pruner.candidates) >= _MIN_OBJECTS:
-            pruner.use_all(proofs)
+            if isinstance(file, JoinedInput):
+                # their directories are parsed one by one, so proofs that cost less are used first
+                pruner.use_all(proofs, entries.least_price)
+        if has_all or _num_files(file, pruner.candidates) >= _MIN_OBJECTS:
+            of_entries = entries.proofs(pruner.candidates)
+            pruner.use_all([*proofs, *of_entries] if has_all else proofs)
         pages = dictionaries.pages
     return Pruned(
         pruner.candidates,
