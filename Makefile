@@ -62,12 +62,12 @@ test-tables: $(OLDER_SPARK:%=$(VENV)/spark-%)  ## Run most tests of Delta tables
 	@INTARSIA_TEST_PROGRAMS=1 $(PYTEST) $(TABLE_TESTS) $(PROGRAM_TESTS) -k 'not ($(LONG_TABLE_TESTS))' $(ARGS)
 
 test-spark-versions: test-tables  ## Run these, and the tests of Delta and of enabled sessions on the older versions of Spark
-	INTARSIA_TEST_PROGRAMS=1 $(PYTEST) tests/spark/test_delta.py -k '$(LONG_TABLE_TESTS)' $(ARGS)
-	@for version in $(OLDER_SPARK); do \
-		echo "Spark $$version"; \
-		INTARSIA_TEST_PROGRAMS=1 PYTHONPATH=$(CURDIR)/$(VENV)/spark-$$version \
-			$(BIN)/pytest $(ENABLED_TESTS) $(PROGRAM_TESTS) $(ARGS) || exit 1; \
-	done
+	@INTARSIA_TEST_PROGRAMS=1 $(PYTEST) tests/spark/test_delta.py -k '$(LONG_TABLE_TESTS)' $(ARGS)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(OLDER_SPARK:%=test-spark-%)
+
+test-spark-%: $(VENV)/spark-%
+	@echo "Spark $*"
+	@INTARSIA_TEST_PROGRAMS=1 PYTHONPATH=$(CURDIR)/$(VENV)/spark-$* $(BIN)/pytest $(ENABLED_TESTS) $(PROGRAM_TESTS) $(ARGS)
 
 nightly-spark: $(OLDER_SPARK:%=$(VENV)/spark-%)  ## Compare random predicates and plans of enabled sessions with plain Spark: 12,000 and 960 on files, 300 and more on each kind of store and table
 	@HYPOTHESIS_PROFILE=deep INTARSIA_TEST_PROGRAMS=1 $(BIN)/pytest $(RANDOM_TESTS) -k '$(RANDOM_NAMES)' $(ARGS)
