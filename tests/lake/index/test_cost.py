@@ -51,6 +51,16 @@ def test_a_condition_reads_the_parts_of_the_lake_index_that_it_needs(lake, where
         assert report.requests <= 6
 
 
+def test_filters_that_are_unlikely_to_exclude_a_long_list_are_not_read(lake):
+    table = ia.open(lake)
+    assert table.schema.names  # opens the lake index
+    users = range(0, 40 * 3100, 155)
+    scan = table.scan(f"user IN ({', '.join(map(str, users))})", ["user"])
+    assert scan.to_arrow()["user"].to_pylist() == list(users)
+    assert {name for name, _ in scan.report.pruned_by} <= {"statistics"}
+    assert scan.report.bytes_index < 5000
+
+
 def test_what_was_read_of_the_lake_index_is_not_read_again(lake):
     table = ia.open(lake)
     first, second = table.scan("day = 1000"), table.scan("day = 1001")
