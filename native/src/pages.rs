@@ -3,7 +3,7 @@
 use std::vec::IntoIter;
 
 use bytes::Bytes;
-use parquet::basic::Encoding;
+use parquet::basic::{Encoding, Type};
 use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 
@@ -126,10 +126,14 @@ impl Pages {
         self.all().all(|page| matches!(page.header.encoding, 0 | 2 | 8))
     }
 
-    /// Returns whether the values are in PLAIN or a dictionary, and levels in RLE, so that `plain` finds them.
-    pub fn are_copied(&self) -> bool {
-        let is_rle = |page: &CheckedPage| page.header.kind != Kind::Data || page.header.definition_encoding == 3;
-        self.are_plain() && self.all().all(is_rle) && self.dictionary().is_none_or(|page| page.header.encoding != 8)
+    /// Returns whether `plain` finds values in PLAIN or a dictionary, texts only in a dictionary, and levels in RLE.
+    pub fn are_copied(&self, physical: Type) -> bool {
+        let is_rle =
+            |page: &CheckedPage| page.header.kind != Kind::Data || page.header.definition_encoding == 3;
+        let is_coded = |page: &CheckedPage| page.header.encoding != 0;
+        self.are_plain()
+            && self.data().all(|page| is_rle(page) && (is_coded(page) || physical != Type::BYTE_ARRAY))
+            && self.dictionary().is_none_or(|page| page.header.encoding != 8)
     }
 
     fn all(&self) -> impl Iterator<Item = &CheckedPage> {

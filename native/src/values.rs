@@ -1,4 +1,4 @@
-//! Selected numbers and texts of pages in PLAIN, or with codes of a dictionary in PLAIN, without arrow-rs.
+//! Selected numbers in PLAIN, and numbers and texts with codes of a dictionary in PLAIN, without arrow-rs.
 //!
 //! The pages of a column are decompressed into the same memory, and only selected values are copied.
 
@@ -18,35 +18,34 @@ use crate::thrift::{Read, Reader, Refusal};
 const TOO_FEW: Refusal = Refusal("a page has fewer values");
 const NO_MEMORY: Refusal = Refusal("there is too little memory");
 
-/// The code of a null.
-const NULL: u32 = u32::MAX;
-
 /// Returns the selected values of a column; None if arrow-rs is to decode them.
 pub fn selected(field: &Field, chunks: &[Pages], ranges: &[Range<usize>]) -> Read<Option<ArrayRef>> {
     let kind = field.arrow.data_type();
-    let Some(physical) = field.physical.filter(|_| chunks.iter().all(Pages::are_copied)) else {
-        return Ok(None);
-    };
+    let is_copied = |physical: &Type| chunks.iter().all(|chunk| chunk.are_copied(*physical));
+    let Some(physical) = field.physical.filter(is_copied) else { return Ok(None) };
+    let length = ranges.iter().map(Range::len).sum();
+    let given = (chunks, ranges, length, kind);
     let array = match (physical, kind, kind.primitive_width()) {
-        (Type::INT32 | Type::FLOAT, _, Some(4)) => {
-            collect(Numbers(vec![], u32::from_le_bytes), chunks, ranges, kind)
-        }
+        (Type::INT32 | Type::FLOAT, _, Some(4)) => collect(Numbers(room(length)?, u32::from_le_bytes), given),
         (Type::INT64 | Type::DOUBLE, _, Some(8)) => {
-            collect(Numbers(vec![], u64::from_le_bytes), chunks, ranges, kind)
+            collect(Numbers(room(length)?, u64::from_le_bytes), given)
         }
         (Type::INT64, DataType::Decimal128(..), _) => {
-            let wide = |value| i128::from(i64::from_le_bytes(value));
-            collect(Numbers(vec![], wide), chunks, ranges, kind)
+            collect(Numbers(room(length)?, |value| i128::from(i64::from_le_bytes(value))), given)
         }
-        (Type::BYTE_ARRAY, DataType::Utf8 | DataType::Binary, _) => {
-            collect(Texts(vec![0i32], vec![]), chunks, ranges, kind)
-        }
+        (Type::BYTE_ARRAY, DataType::Utf8 | DataType::Binary, _) => collect(Texts::<i32>::of(length)?, given),
         (Type::BYTE_ARRAY, DataType::LargeUtf8 | DataType::LargeBinary, _) => {
-            collect(Texts(vec![0i64], vec![]), chunks, ranges, kind)
+            collect(Texts::<i64>::of(length)?, given)
         }
         _ => return Ok(None),
     };
     array.map(Some)
+}
+
+fn room<T>(length: usize) -> Read<Vec<T>> {
+    let mut found = Vec::new();
+    found.try_reserve_exact(length).map_err(|_| NO_MEMORY)?;
+    Ok(found)
 }
 
 /// The values of an array.
@@ -54,10 +53,9 @@ trait Values {
     /// A value in a page.
     type Stored<'a>: Copy;
 
-    fn null<'a>() -> Self::Stored<'a>;
     fn plain(bytes: &[u8], count: usize) -> Read<Cow<'_, [Self::Stored<'_>]>>;
-    fn reserve(&mut self, length: usize) -> Read<()>;
-    fn append<'a>(&mut self, values: impl Iterator<Item = Self::Stored<'a>>) -> Read<()>;
+    /// Appends values and nulls.
+    fn append<'a>(&mut self, values: impl Iterator<Item = Option<Self::Stored<'a>>>) -> Read<()>;
     fn buffers(self) -> Vec<Buffer>;
 }
 
@@ -66,20 +64,12 @@ struct Numbers<const WIDTH: usize, T, F: Fn([u8; WIDTH]) -> T>(Vec<T>, F);
 impl<const WIDTH: usize, T: ArrowNativeType, F: Fn([u8; WIDTH]) -> T> Values for Numbers<WIDTH, T, F> {
     type Stored<'a> = [u8; WIDTH];
 
-    fn null<'a>() -> Self::Stored<'a> {
-        [0; WIDTH]
-    }
-
     fn plain(bytes: &[u8], count: usize) -> Read<Cow<'_, [Self::Stored<'_>]>> {
         bytes.as_chunks().0.get(..count).map(Cow::Borrowed).ok_or(TOO_FEW)
     }
 
-    fn reserve(&mut self, length: usize) -> Read<()> {
-        self.0.try_reserve_exact(length).map_err(|_| NO_MEMORY)
-    }
-
-    fn append<'a>(&mut self, values: impl Iterator<Item = Self::Stored<'a>>) -> Read<()> {
-        self.0.extend(values.map(&self.1));
+    fn append<'a>(&mut self, values: impl Iterator<Item = Option<Self::Stored<'a>>>) -> Read<()> {
+        self.0.extend(values.map(|value| value.map_or(T::default(), &self.1)));
         Ok(())
     }
 
@@ -91,16 +81,19 @@ impl<const WIDTH: usize, T: ArrowNativeType, F: Fn([u8; WIDTH]) -> T> Values for
 /// The ends of the texts, after a zero, and their bytes.
 struct Texts<O>(Vec<O>, Vec<u8>);
 
+impl<O: OffsetSizeTrait> Texts<O> {
+    fn of(length: usize) -> Read<Self> {
+        let mut ends = room(length + 1)?;
+        ends.push(O::usize_as(0));
+        Ok(Texts(ends, Vec::new()))
+    }
+}
+
 impl<O: OffsetSizeTrait> Values for Texts<O> {
     type Stored<'a> = &'a [u8];
 
-    fn null<'a>() -> Self::Stored<'a> {
-        &[]
-    }
-
     fn plain(mut bytes: &[u8], count: usize) -> Read<Cow<'_, [Self::Stored<'_>]>> {
-        let mut texts = Vec::new();
-        texts.try_reserve_exact(count.min(bytes.len() / 4)).map_err(|_| NO_MEMORY)?;
+        let mut texts = room(count.min(bytes.len() / 4))?;
         for _ in 0..count {
             let (length, rest) = bytes.split_first_chunk().ok_or(TOO_FEW)?;
             let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(TOO_FEW)?;
@@ -110,12 +103,8 @@ impl<O: OffsetSizeTrait> Values for Texts<O> {
         Ok(Cow::Owned(texts))
     }
 
-    fn reserve(&mut self, length: usize) -> Read<()> {
-        self.0.try_reserve_exact(length).map_err(|_| NO_MEMORY)
-    }
-
-    fn append<'a>(&mut self, values: impl Iterator<Item = Self::Stored<'a>>) -> Read<()> {
-        for text in values {
+    fn append<'a>(&mut self, values: impl Iterator<Item = Option<Self::Stored<'a>>>) -> Read<()> {
+        for text in values.map(Option::unwrap_or_default) {
             let length = self.1.len() + text.len();
             if length > i32::MAX as usize || self.1.try_reserve(text.len()).is_err() {
                 return Err(NO_MEMORY);
@@ -132,14 +121,10 @@ impl<O: OffsetSizeTrait> Values for Texts<O> {
     }
 }
 
-fn collect<V: Values>(
-    mut values: V,
-    chunks: &[Pages],
-    mut ranges: &[Range<usize>],
-    kind: &DataType,
-) -> Read<ArrayRef> {
-    let length = ranges.iter().map(Range::len).sum();
-    values.reserve(length)?;
+/// What is selected: the pages of chunks, ranges of their rows, the number of these, and the type.
+type Given<'a> = (&'a [Pages], &'a [Range<usize>], usize, &'a DataType);
+
+fn collect<V: Values>(mut values: V, (chunks, mut ranges, length, kind): Given<'_>) -> Read<ArrayRef> {
     let (mut raw, mut raw_dictionary, mut codes) = (Vec::new(), Vec::new(), Vec::new());
     let mut nulls: Option<BooleanBufferBuilder> = None;
     let (mut first, mut num_found) = (0, 0);
@@ -162,33 +147,34 @@ fn collect<V: Values>(
             let num_valid = |rows: Range<usize>| {
                 valid.as_ref().map_or(rows.len(), |valid| valid[rows].iter().filter(|one| **one).count())
             };
-            let is_coded = page.header.encoding != 0;
-            let plain = if is_coded { None } else { Some(V::plain(bytes, num_valid(0..num_values))?) };
-            let mut runs = Runs::of_dictionary(bytes);
-            let (mut row, mut at) = (0, 0);
+            let is_plain = page.header.encoding == 0;
+            let plain = is_plain.then(|| V::plain(bytes, num_valid(0..num_values))).transpose()?;
+            if valid.is_some() && nulls.is_none() {
+                let mut before = BooleanBufferBuilder::new(length);
+                before.append_n(num_found, true);
+                nulls = Some(before);
+            }
+            let (mut runs, mut row, mut at) = (Runs::of_dictionary(bytes), 0, 0);
             for range in within {
                 let rows = range.start.max(start) - start..range.end.min(first) - start;
-                at += num_valid(row..rows.start);
-                let places = at..at + num_valid(rows.clone());
-                (row, at) = (rows.end, places.end);
-                let valid_rows = valid.as_ref().map(|valid| &valid[rows.clone()]);
-                match (&plain, &dictionary) {
-                    (Some(plain), _) => append(&mut values, plain, places, None, valid_rows, &mut codes)?,
-                    (None, Some(values_of)) => {
-                        append(&mut values, values_of, places, Some(&mut runs), valid_rows, &mut codes)?;
-                    }
-                    _ => return Err(Refusal("a page lacks its dictionary")),
-                }
-                if valid.is_some() && nulls.is_none() {
-                    let mut before = BooleanBufferBuilder::new(length);
-                    before.append_n(num_found, true);
-                    nulls = Some(before);
-                }
                 num_found += rows.len();
-                match (&mut nulls, valid_rows) {
+                let here = valid.as_ref().map(|valid| &valid[rows.clone()]);
+                match (&mut nulls, here) {
                     (Some(nulls), Some(valid)) => nulls.append_slice(valid),
                     (Some(nulls), None) => nulls.append_n(rows.len(), true),
                     _ => (),
+                }
+                if let (Some(plain), None) = (&plain, here) {
+                    values.append(plain[rows].iter().map(|value| Some(*value)))?;
+                    continue;
+                }
+                at += num_valid(row..rows.start);
+                let places = at..at + num_valid(rows.clone());
+                (row, at) = (rows.end, places.end);
+                match (&plain, &dictionary) {
+                    (Some(plain), _) => append(&mut values, plain, places, None, here, &mut codes)?,
+                    (None, Some(all)) => append(&mut values, all, places, Some(&mut runs), here, &mut codes)?,
+                    _ => return Err(Refusal("a page lacks its dictionary")),
                 }
             }
         }
@@ -208,24 +194,20 @@ fn append<V: Values>(
     codes: &mut Vec<u32>,
 ) -> Read<()> {
     codes.clear();
-    match (runs, valid) {
-        (None, None) => return values.append(stored[places].iter().copied()),
-        (None, _) => codes.extend(places.map(|place| place as u32)),
-        (Some(runs), _) => runs.read(places, stored.len(), codes)?,
+    match runs {
+        None => codes.extend(places.map(|place| place as u32)),
+        Some(runs) => runs.read(places, stored.len(), codes)?,
     }
-    if let Some(valid) = valid {
-        let mut from = codes.len();
-        codes.resize(valid.len(), NULL);
-        for (row, is_valid) in valid.iter().enumerate().rev() {
-            from -= usize::from(*is_valid);
-            codes[row] = if *is_valid { codes[from] } else { NULL };
-        }
+    let mut each = codes.iter();
+    let mut next = || stored.get(*each.next()? as usize).copied();
+    match valid {
+        None => values.append(codes.iter().map(|code| stored.get(*code as usize).copied())),
+        Some(valid) => values.append(valid.iter().map(|is_valid| if *is_valid { next() } else { None })),
     }
-    values.append(codes.iter().map(|code| stored.get(*code as usize).copied().unwrap_or(V::null())))
 }
 
 /// Numbers in the RLE and bit-packing hybrid of Parquet, which are read in ascending order.
-struct Runs<'a> {
+pub struct Runs<'a> {
     rest: &'a [u8],
     width: usize,
     /// The bits of the current run, or its only number.
@@ -235,12 +217,10 @@ struct Runs<'a> {
 }
 
 impl<'a> Runs<'a> {
-    fn of(rest: &'a [u8], width: usize) -> Self {
-        Runs { rest, width, run: Err(0), at: 0..0 }
-    }
-
-    fn of_dictionary(bytes: &'a [u8]) -> Self {
-        bytes.split_first().map_or(Runs::of(bytes, 0), |(width, rest)| Runs::of(rest, usize::from(*width)))
+    /// Returns the codes of a page.
+    pub fn of_dictionary(bytes: &'a [u8]) -> Self {
+        let (width, rest) = bytes.split_first().unwrap_or((&0, bytes));
+        Runs { rest, width: usize::from(*width), run: Err(0), at: 0..0 }
     }
 
     fn advance(&mut self) -> Read<()> {
@@ -265,9 +245,8 @@ impl<'a> Runs<'a> {
         Ok(())
     }
 
-    /// Appends the numbers at some positions, which are behind those read before; they are below a limit.
-    fn read(&mut self, mut range: Range<usize>, limit: usize, numbers: &mut Vec<u32>) -> Read<()> {
-        let first = numbers.len();
+    /// Appends the numbers at some positions, which are behind those read before. All are below a limit.
+    pub fn read(&mut self, mut range: Range<usize>, limit: usize, numbers: &mut Vec<u32>) -> Read<()> {
         while !range.is_empty() {
             while self.at.end <= range.start {
                 self.advance()?;
@@ -276,11 +255,12 @@ impl<'a> Runs<'a> {
             match self.run {
                 Ok(bits) => {
                     let mask = (1u64 << self.width) - 1;
-                    let places = range.start - self.at.start..stop - self.at.start;
-                    numbers.extend(places.map(|place| {
-                        let (from, shift) = (place * self.width / 8, place * self.width % 8);
-                        let word = bits[from..].first_chunk().map_or_else(
-                            || bits[from..].iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+                    let mut bit = (range.start - self.at.start) * self.width;
+                    numbers.extend((range.start..stop).map(|_| {
+                        let (rest, shift) = (&bits[bit / 8..], bit % 8);
+                        bit += self.width;
+                        let word = rest.first_chunk().map_or_else(
+                            || rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
                             |word| u64::from_le_bytes(*word),
                         );
                         (word >> shift & mask) as u32
@@ -290,7 +270,7 @@ impl<'a> Runs<'a> {
             }
             range.start = stop;
         }
-        if numbers[first..].iter().any(|number| *number as usize >= limit) {
+        if numbers.iter().max().is_some_and(|most| *most as usize >= limit) {
             return Err(Refusal("a code or level is too large"));
         }
         Ok(())
@@ -298,8 +278,8 @@ impl<'a> Runs<'a> {
 }
 
 /// Returns which values of a page have the definition level 1, and not 0; None if all have.
-fn validity(levels: &[u8], num_values: usize) -> Read<Option<Vec<bool>>> {
-    let mut runs = Runs::of(levels, 1);
+pub fn validity(levels: &[u8], num_values: usize) -> Read<Option<Vec<bool>>> {
+    let mut runs = Runs { rest: levels, width: 1, run: Err(0), at: 0..0 };
     runs.advance()?;
     if runs.run == Err(1) && runs.at.end >= num_values {
         return Ok(None);
@@ -307,39 +287,4 @@ fn validity(levels: &[u8], num_values: usize) -> Read<Option<Vec<bool>>> {
     let mut found = Vec::new();
     runs.read(0..num_values, 2, &mut found)?;
     Ok(Some(found.into_iter().map(|level| level == 1).collect()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn levels_are_runs_and_bits() {
-        assert_eq!(validity(&[10, 1], 5), Ok(None));
-        assert_eq!(validity(&[4, 0, 3, 0b101, 2, 1], 5), Ok(Some(vec![false, false, true, false, true])));
-        assert_eq!(validity(&[2, 1, 2, 0], 2), Ok(Some(vec![true, false])));
-        assert!(validity(&[2, 1], 2).is_err());
-        assert!(validity(&[4, 2], 2).is_err());
-        assert!(validity(&[5, 1], 12).is_err());
-        assert!(validity(&[0, 0, 0], 1).is_err());
-    }
-
-    #[test]
-    fn codes_are_read_at_their_places() {
-        // 7 times 260, then the numbers from 0 on in 9 bits, of which the last group lacks its end
-        let mut bytes = vec![9, 14, 4, 1, 5];
-        let bits = (0..12u128).fold(0, |bits, number| bits | number << (9 * number));
-        bytes.extend(&bits.to_le_bytes()[..14]);
-        let read = |ranges: &[Range<usize>], limit| {
-            let (mut runs, mut found) = (Runs::of_dictionary(&bytes), Vec::new());
-            ranges.iter().try_for_each(|range| runs.read(range.clone(), limit, &mut found)).map(|()| found)
-        };
-        let all: Vec<u32> = [260; 7].into_iter().chain(0..12).collect();
-        assert_eq!(read(&[0..19], 261), Ok(all));
-        assert_eq!(read(&[6..9, 12..13, 18..19], 261), Ok(vec![260, 0, 1, 5, 11]));
-        assert!(read(&[0..1], 260).is_err());
-        assert!(read(&[18..20], 261).is_err());
-        assert!(Runs::of_dictionary(&[]).read(0..1, 1, &mut vec![]).is_err());
-        assert_eq!(Runs::of_dictionary(&[0, 6]).read(1..3, 1, &mut vec![]), Ok(()));
-    }
 }
