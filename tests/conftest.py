@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import itertools
 import os
 import shutil
 import sys
@@ -222,6 +223,18 @@ def pytest_collection_finish():
 def pytest_unconfigure():
     """Let modules be collected again, whose extensions complain of leaks otherwise."""
     gc.unfreeze()
+
+
+_ordinals = itertools.count()
+
+
+@pytest.fixture
+def tmp_path(request, tmp_path_factory):
+    """An empty folder. To find a number, pytest's own fixture lists the folders of all earlier tests."""
+    name = f"{request.function.__name__[:40]}-{next(_ordinals)}"
+    folder = tmp_path_factory.getbasetemp() / "tests" / name
+    folder.mkdir(parents=True)
+    return folder
 
 
 def _shared_folder(name):

@@ -275,13 +275,13 @@ def test_requests_nothing(lakes):
 
 @pytest.mark.slow
 def test_many_row_groups_and_columns(tmp_path):
-    """1,000 row groups x 100 columns."""
+    """250 row groups x 100 columns: more chunks than are located, and more pages than cells."""
     path, names = tmp_path / "wide.parquet", [f"c{ordinal}" for ordinal in range(100)]
-    rows = pa.table({name: np.arange(1000) for name in names})
+    rows = pa.table({name: np.arange(250) for name in names})
     pq.write_table(rows, path, row_group_size=1, use_dictionary=False)
-    for where in ("c7 = 500", None):
+    for where in ("c7 = 125", None):
         found = ia.open(path).scan(where).map()
-        assert sum(lane.num_pages for lane in found.facts.files[0].lanes) == 100_000
+        assert sum(lane.num_pages for lane in found.facts.files[0].lanes) == 25_000
         assert len(found.html()) < MOST_BYTES
         assert len(found.svg()) < MOST_BYTES // 4
 
