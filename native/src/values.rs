@@ -228,8 +228,8 @@ impl<'a> Runs<'a> {
         let head = reader.varint()?;
         let count = usize::try_from(head >> 1).unwrap_or(usize::MAX).min(u32::MAX as usize);
         let (mut length, num_left) = (count, self.rest.len() - reader.position());
-        if self.width > 32 {
-            return Err(Refusal("codes have more than 32 bits"));
+        if self.width > 32 || count == 0 {
+            return Err(Refusal("codes have more than 32 bits, or a run is empty"));
         }
         if head & 1 == 1 {
             // some writers omit the bits behind the last value
