@@ -89,6 +89,9 @@ def compiling_modules() -> Iterator[dict[str, str]]:
 
     The environment of this process may prevent Python from writing compiled modules.
     """
+    if not sys.dont_write_bytecode:
+        yield dict(os.environ)
+        return
     with tempfile.TemporaryDirectory() as compiled:
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": compiled}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)

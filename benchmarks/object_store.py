@@ -42,7 +42,7 @@ def object_store_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
         StoredLake("S3", with_index, about.format("with")),
         StoredLake("S3, no lake index", without_index, about.format("without")),
     ]
-    queries = lookup_queries(files, max(2, repetitions // 3))
+    queries = lookup_queries(files, max(min(2, repetitions), repetitions // 3))
     return [Case(name, found, asked) for found in lakes for name, asked in queries.items()]
 
 

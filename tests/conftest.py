@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import itertools
 import os
 import shutil
 import sys
@@ -57,7 +58,14 @@ def _replace_hadoop_defaults(folder):
         (folder / f"{service}-default.xml").write_text(f"<configuration>{settings}</configuration>")
 
 
-_replace_hadoop_defaults(_folder_of_this_process("SPARK_CONF_DIR", "intarsia-spark-"))
+_SPARK_SETTINGS = _folder_of_this_process("SPARK_CONF_DIR", "intarsia-spark-")
+_replace_hadoop_defaults(_SPARK_SETTINGS)
+
+# Spark starts Python workers for each session, again when they were idle for a minute, and when they died.
+(_SPARK_SETTINGS / "spark-defaults.conf").write_text("spark.python.daemon.module tests.spark.daemon\n")
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")])
+)
 
 
 #: Modules whose tests take more than about two seconds together, so that `make test-fast` leaves them out.
@@ -222,6 +230,18 @@ def pytest_collection_finish():
 def pytest_unconfigure():
     """Let modules be collected again, whose extensions complain of leaks otherwise."""
     gc.unfreeze()
+
+
+_ordinals = itertools.count()
+
+
+@pytest.fixture
+def tmp_path(request, tmp_path_factory):
+    """An empty folder. To find a number, pytest's own fixture lists the folders of all earlier tests."""
+    name = f"{request.function.__name__[:40]}-{next(_ordinals)}"
+    folder = tmp_path_factory.getbasetemp() / "tests" / name
+    folder.mkdir(parents=True)
+    return folder
 
 
 def _shared_folder(name):

@@ -26,7 +26,7 @@ def test_chosen_benchmarks_as_json(pytestconfig, tmp_path):
         pytestconfig.rootpath,
         *chosen,
         "--small",
-        "--rows=4000",
+        "--rows=1000",
         "--repetitions=1",
         "--json",
         f"--dir={tmp_path}",
@@ -104,7 +104,7 @@ def test_a_lake_in_an_object_store(pytestconfig, tmp_path):
     done = run(
         pytestconfig.rootpath,
         "s3",
-        "--rows=30000",
+        "--rows=20000",
         "--repetitions=1",
         "--engines=intarsia,polars,datafusion",
         "--json",

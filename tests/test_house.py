@@ -15,7 +15,7 @@ from intarsia import indexes, testing
 
 PACKAGE = Path(intarsia.__file__).parent
 TESTS = Path(__file__).parent
-SETTERS = ("setattr", "delattr", "object.__setattr__")
+SETTERS = ("setattr", "delattr", "__setattr__")
 NAMES_THAT_SAY_NOTHING = re.compile(r"utils?|helpers?|managers?|common|core|misc|base_.*|.*_base")
 
 
@@ -275,7 +275,7 @@ def assigned_attributes(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, (ast.Store, ast.Del)):
             yield ast.unparse(node.value), node.attr
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in SETTERS:
+        if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in SETTERS:
             yield ast.unparse(node.args[0]), ast.unparse(node.args[1])
 
 

@@ -16,9 +16,9 @@ use pyo3::types::{PyBytes, PyCapsule, PyTuple};
 
 use crate::guard;
 use crate::pages::{Chunk, Pages};
-use crate::plain::plain_numbers;
 use crate::schema::{Field, fields, times};
 use crate::thrift::{Read, Refusal};
+use crate::values::selected;
 
 /// The schema of files: which of their top-level fields are decoded here.
 #[pyclass(frozen)]
@@ -168,8 +168,8 @@ pub fn column(
     if num_bytes > RESERVED_BYTES && Vec::<u8>::new().try_reserve_exact(num_bytes).is_err() {
         return Err(Refusal("there is too little memory"));
     }
-    if field.are_numbers
-        && let Some(array) = plain_numbers(&pages[0], ranges, field.arrow.data_type())?
+    if let [chunks] = pages.as_slice()
+        && let Some(array) = selected(field, chunks, ranges)?
     {
         return Ok(array);
     }

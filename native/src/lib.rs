@@ -6,11 +6,11 @@ pub mod deltas;
 pub mod footers;
 pub mod headers;
 pub mod pages;
-pub mod plain;
 pub mod schema;
 pub mod search;
 pub mod structs;
 pub mod thrift;
+pub mod values;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -3,7 +3,7 @@
 use std::vec::IntoIter;
 
 use bytes::Bytes;
-use parquet::basic::Encoding;
+use parquet::basic::{Encoding, Type};
 use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 
@@ -126,6 +126,16 @@ impl Pages {
         self.all().all(|page| matches!(page.header.encoding, 0 | 2 | 8))
     }
 
+    /// Returns whether `plain` finds values in PLAIN or a dictionary, texts only in a dictionary, and levels in RLE.
+    pub fn are_copied(&self, physical: Type) -> bool {
+        let is_rle =
+            |page: &CheckedPage| page.header.kind != Kind::Data || page.header.definition_encoding == 3;
+        let is_coded = |page: &CheckedPage| page.header.encoding != 0;
+        self.are_plain()
+            && self.data().all(|page| is_rle(page) && (is_coded(page) || physical != Type::BYTE_ARRAY))
+            && self.dictionary().is_none_or(|page| page.header.encoding != 8)
+    }
+
     fn all(&self) -> impl Iterator<Item = &CheckedPage> {
         self.next.iter().chain(self.pages.as_slice())
     }
@@ -135,7 +145,12 @@ impl Pages {
         self.all().filter(|page| page.header.kind != Kind::Dictionary)
     }
 
-    /// Returns the definition levels of a data page and its values in PLAIN.
+    /// Returns the dictionary page, if it is left.
+    pub fn dictionary(&self) -> Option<&CheckedPage> {
+        self.next.as_ref().filter(|page| page.header.kind == Kind::Dictionary)
+    }
+
+    /// Returns the definition levels of a page, and its values in PLAIN or its codes.
     ///
     /// Args:
     ///     raw: Memory to decompress the page into.
@@ -146,13 +161,14 @@ impl Pages {
     ) -> Read<(Option<&'a [u8]>, &'a [u8])> {
         let CheckedPage { header, body } = page;
         let is_v2 = header.kind == Kind::DataV2;
+        let has_levels = self.has_levels && header.kind != Kind::Dictionary;
         let (levels, body) = body.split_at(if is_v2 { header.levels.definition_bytes } else { 0 });
         let is_compressed = !is_v2 || header.levels.is_compressed;
         let raw_bytes = header.raw_bytes - levels.len();
         let is_copied = is_compressed && decompress_into(self.codec, body, raw_bytes, raw)?;
         let values = if is_copied { raw.as_slice() } else { body };
-        if is_v2 || !self.has_levels {
-            return Ok((self.has_levels.then_some(levels), values));
+        if is_v2 || !has_levels {
+            return Ok((has_levels.then_some(levels), values));
         }
         let behind = behind_levels(values, true, Encoding::RLE)?;
         Ok((Some(&values[4..values.len() - behind.len()]), behind))
@@ -182,12 +198,6 @@ fn page_at(data: &Bytes, start: usize, stop: usize, checksums: bool) -> Read<(Ch
 }
 
 impl CheckedPage {
-    /// Returns whether its values are in PLAIN, and its levels in RLE.
-    pub fn is_plain(&self) -> bool {
-        self.header.encoding == 0
-            && (self.header.kind == Kind::DataV2 || self.header.definition_encoding == 3)
-    }
-
     fn decoded(self, codec: i32, has_levels: bool) -> Read<Page> {
         let CheckedPage { header, body } = self;
         let encoding = encoding_of(header.encoding)?;

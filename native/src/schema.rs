@@ -21,8 +21,8 @@ pub struct Field {
     pub arrow: FieldRef,
     /// Whether it is read as INT96: as 12 bytes, from which `times` makes what pyarrow makes.
     pub is_int96: bool,
-    /// Whether its values have the same bytes in pages in PLAIN and in arrays.
-    pub are_numbers: bool,
+    /// The type of its values in pages, unless it is a struct.
+    pub physical: Option<PhysicalType>,
     levels: FieldLevels,
     pub leaves: Vec<Leaf>,
     /// arrow-rs asks for the metadata of a file, of which it uses nothing.
@@ -53,7 +53,7 @@ pub fn of_field(root: &Arc<Type>, arrow: &FieldRef) -> Read<Option<Field>> {
     }
     let is_int96 = is_int96(root);
     let (root, read) = if is_int96 { as_bytes(root, arrow)? } else { (root.clone(), arrow.clone()) };
-    let root_type = root.is_primitive().then(|| root.get_physical_type());
+    let physical = root.is_primitive().then(|| root.get_physical_type());
     let one = Type::group_type_builder("schema").with_fields(vec![root]).build()?;
     let schema = Arc::new(SchemaDescriptor::new(Arc::new(one)));
     let hint = Fields::from(vec![read.clone()]);
@@ -69,13 +69,7 @@ pub fn of_field(root: &Arc<Type>, arrow: &FieldRef) -> Read<Option<Field>> {
     });
     let leaves = leaves.collect();
     let metadata = ParquetMetaData::new(FileMetaData::new(2, 0, None, None, schema, None), vec![]);
-    let width = match root_type {
-        Some(PhysicalType::INT32 | PhysicalType::FLOAT) => Some(4),
-        Some(PhysicalType::INT64 | PhysicalType::DOUBLE) => Some(8),
-        _ => None,
-    };
-    let are_numbers = width.is_some() && arrow.data_type().primitive_width() == width;
-    let field = Field { arrow: arrow.clone(), is_int96, are_numbers, levels, leaves, metadata };
+    let field = Field { arrow: arrow.clone(), is_int96, physical, levels, leaves, metadata };
     let found = field.reader(vec![], 0, 1, None)?.schema();
     Ok((found.field(0).data_type() == read.data_type()).then_some(field))
 }

@@ -59,7 +59,8 @@ fn has_any(values: &[u8], width: Option<usize>, alternatives: &Sought) -> Read<b
     Ok(false)
 }
 
-fn contains(values: &[u8], width: Option<usize>, sought: &[u8]) -> Read<bool> {
+/// Returns whether values in PLAIN contain one: numbers of a width, or other bytes.
+pub fn contains(values: &[u8], width: Option<usize>, sought: &[u8]) -> Read<bool> {
     Ok(match width {
         None => memmem::find(values, sought).is_some(),
         Some(8) => has_number::<8>(values, sought)?,
@@ -73,19 +74,4 @@ fn has_number<const WIDTH: usize>(values: &[u8], sought: &[u8]) -> Read<bool> {
     let (numbers, _) = values.as_chunks::<WIDTH>();
     // without an early exit, so that it is compiled to vector instructions
     Ok(numbers.iter().fold(false, |found, one| found | (one == sought)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_compared_at_their_places() {
-        let values = [0, 0, 0, 1, 2, 0, 0, 0, 9, 9];
-        assert_eq!(contains(&values, Some(4), &[2, 0, 0, 0]), Ok(true));
-        assert_eq!(contains(&values, Some(4), &[0, 0, 1, 2]), Ok(false));
-        assert_eq!(contains(&values, None, &[0, 0, 1, 2]), Ok(true));
-        assert_eq!(contains(&values, Some(4), &[9, 9]), Err(Refusal("a value has another size")));
-        assert!(contains(&values, Some(2), &[9, 9]).is_err());
-    }
 }

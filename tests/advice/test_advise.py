@@ -79,52 +79,6 @@ def run(command):
     assert main(shlex.split(command)[1:]) == 0
 
 
-def read(path, where):
-    scan = ia.open(path).scan(where, ["user", "note"])
-    scan.to_arrow()
-    return scan.report
-
-
-#: Predicates, and the indexes; one of them is expected.
-QUERIES = {
-    "user = 3021": {"bloom(user)", "bloom_granule(user)", "row_map(user)"},
-    "user IN (3, 33, 333)": {"bloom(user)", "bloom_granule(user)", "row_map(user)"},
-    "ts BETWEEN 100 AND 200": {"page_index"},
-    "country <> 'country 1' AND country > 'country 0' AND country < 'country 11'": {
-        "distinct(country)",
-        "page_index",
-    },
-    "country IN ('country 7', 'country 31')": {"bloom(country)", "distinct(country)", "page_index"},
-    "note LIKE '%1f3a-%'": {"distinct(note)", "ngram(note)"},
-    "user = 3 OR group = 77": {"bloom_granule(group)", "row_map(group)"},
-    "nested.a = 7": {"page_index"},
-}
-
-
-@pytest.mark.parametrize("where", QUERIES)
-def test_the_predicted_reading_is_what_happens_after_the_command(file, where):
-    advice = ia.advise(file, where, columns=["user", "note"])
-    query = advice.queries[0]
-    assert advice.sample.is_whole
-    assert advice.command is not None
-    assert names(advice) & QUERIES[where]
-    assert query.advised.bytes < query.now.bytes
-    report = read(file, where)
-    assert query.now.pages == sum(counts.read for counts in report.pages.values())
-    assert query.now.rows == report.rows_candidate
-    before = file.stat().st_size
-    run(advice.command)
-    table, report = ia.open(file), read(file, where)
-    assert query.advised.pages == sum(counts.read for counts in report.pages.values())
-    assert query.advised.rows == report.rows_candidate
-    assert query.advised.row_groups == report.row_groups_read
-    assert query.rows_matched == table.count(where)
-    assert query.least.bytes <= query.advised.bytes
-    # sizes are without the footer
-    weight = sum(index.bytes for index in advice.measured if index.is_advised)
-    assert 0 <= file.stat().st_size - before - weight < 60_000
-
-
 def test_the_minimum_is_never_above_what_is_read(file):
     """Also where the page index would cost more than the pages that it excludes."""
     for query in ia.advise(file, ["user > 5", "user % 3 = 1", "user = 3021"]).queries:
@@ -182,7 +136,7 @@ def test_one_page_per_row_group(rows, tmp_path):
     path = write(rows, tmp_path / "t.parquet", max_rows_per_page=1 << 20, data_page_size=1 << 30)
     query = ia.advise(path, "flag = 1", columns=["flag"]).queries[0]
     assert codes(query) in (["one-page-per-row-group"], ["small-file"])
-    table = pa.concat_tables([rows.select(["flag", "user"])] * 10)
+    table = pa.concat_tables([rows.select(["flag", "user"])] * 4)
     wide = write(table, tmp_path / "u.parquet", max_rows_per_page=1 << 20, data_page_size=1 << 30)
     query = ia.advise(wide, "flag = 1 AND user > 5").queries[0]
     assert "one-page-per-row-group" in codes(query)
@@ -408,7 +362,7 @@ def test_a_row_map_of_the_whole_file_omits_frequent_values(tmp_path):
 
 def test_one_query_is_helped_beside_one_that_cannot_be(shared):
     advice = ia.advise(shared, ["user = 3021", "flag = 1", "flag = 2"])
-    assert names(advice) & QUERIES["user = 3021"]
+    assert names(advice) & {"bloom(user)", "bloom_granule(user)", "row_map(user)"}
     assert [codes(query) for query in advice.queries] == [
         [],
         ["values-on-every-page"],

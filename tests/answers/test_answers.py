@@ -66,8 +66,9 @@ def rows_of_source(source):
         return full_read(source, schema)
     except pa.ArrowInvalid as error:  # a date that the unit of another file cannot express
         event(str(error)[:50])
-        with pytest.raises(ia.IntarsiaError):
-            source.open().scan().to_arrow()
+        if not source.deleted:  # the date may be in a deleted row
+            with pytest.raises(ia.IntarsiaError):
+                source.open().scan().to_arrow()
         return None
 
 

@@ -9,6 +9,7 @@ import shlex
 
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import settings
 
 import intarsia as ia
 from tests.authoring.conftest import EXAMPLE, ROOT, pages
@@ -39,6 +40,9 @@ def test_it_has_about_50_lines():
 
 def test_it_passes_the_contract(with_hosts, tmp_path):
     (tmp_path / "test_hosts.py").write_bytes((EXAMPLE / "test_hosts.py").read_bytes())
+    profile = f"settings.register_profile('these', max_examples={settings().max_examples})"
+    lines = ["from hypothesis import settings", profile, "settings.load_profile('these')"]
+    (tmp_path / "conftest.py").write_text("\n".join(lines))
     options = ["-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", tmp_path]
     done = with_hosts.run_alone("-m", "pytest", *options, tmp_path / "test_hosts.py", cwd=tmp_path)
     assert done.returncode == 0, done.stdout

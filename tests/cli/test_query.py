@@ -137,7 +137,7 @@ class TestTable:
 
     def test_later_blocks_are_wider_if_they_must_be(self, run, tmp_path):
         """A table of any length is written in blocks, so it needs little memory."""
-        num_rows = 20 * BLOCK_ROWS
+        num_rows = 4 * BLOCK_ROWS
         texts = ["b" * (5 + row // BLOCK_ROWS) for row in range(num_rows)]
         path = tmp_path / "long.parquet"
         rows = pa.table({"text": texts, "n": pa.array(range(num_rows))})

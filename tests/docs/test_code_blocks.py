@@ -97,11 +97,21 @@ def test_page(page):
     run_page(blocks(page), {})
 
 
+@pytest.fixture
+def compiling(spark):  # noqa: F811
+    """The session with compiled projections, which pays for the rows of a year."""
+    mode = "spark.sql.codegen.factoryMode"
+    before = spark.conf.get(mode)
+    spark.conf.set(mode, "FALLBACK")
+    yield spark
+    spark.conf.set(mode, before)
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("page", SPARK_PAGES, ids=named)
-def test_page_with_spark(page, folder, spark):  # noqa: F811
-    run_page(blocks(page), {"spark": spark}, lake=str(folder / "lake"))
+def test_page_with_spark(page, folder, compiling):
+    run_page(blocks(page), {"spark": compiling}, lake=str(folder / "lake"))
 
 
 def run_page(page, names, lake=None):

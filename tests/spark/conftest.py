@@ -169,9 +169,9 @@ class Dies(Index):
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server():
-    """A server of S3, for tests with the jars of S3A."""
+    """A server of S3, for tests with the jars of S3A, whose file systems Hadoop keeps."""
     jars_of("s3a-3.5")
     server = S3Server()
     yield server

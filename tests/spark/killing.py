@@ -99,24 +99,31 @@ def check_kills(spark, job, kills):
 def kills_of(spark, job, kills) -> Iterator[str]:
     """Kill a job at random instants, one in each of as many parts of its run, and run it again after each.
 
-    The instants are those of a run that is not killed. Other runs may have fewer, so the last are left out.
+    The instants are those of a run in the session, which is not killed. Other runs may have fewer, so the
+    last are left out.
 
     Yields:
         A line about each kill, and one about all.
     """
+
+    def run():
+        exec(job.program, {"spark": spark, "ia": ia, "ias": ias})
+        job.check_done()
+
     job.prepare()
-    _, instants = _driven(spark, job, 0)
-    job.check_done()
+    seen = []
+    with job.watch(lambda: seen.append(None)):
+        run()
+    instants = len(seen)
     rng = random.Random(job.program)
     killed = 0
     for kill in range(kills):
         job.prepare()
         started, instant = time.monotonic(), 1 + int(_SHARE * instants * (kill + rng.random()) / kills)
-        is_killed, _ = _driven(spark, job, instant)
+        is_killed = _killed(spark, job, instant)
         killed += is_killed
         found = job.check()
-        exec(job.program, {"spark": spark, "ia": ia, "ias": ias})
-        job.check_done()
+        run()
         took = time.monotonic() - started
         what = "killed" if is_killed else "not killed"
         yield f"{what} at instant {instant} of {instants}, left {found}; {took:.0f} s"
@@ -124,12 +131,8 @@ def kills_of(spark, job, kills) -> Iterator[str]:
     yield f"killed {killed} of {kills} times, at {instants} instants"
 
 
-def _driven(spark, job, instant):
-    """Run a job in a driver that is killed at an observed instant, if it is not 0.
-
-    Returns:
-        Whether it was killed, and the number of observed instants.
-    """
+def _killed(spark, job, instant):
+    """Run a job in a driver that is killed at an observed instant; return whether there was one."""
     return (_in_same_jvm if job.settings is None else _in_other_jvm)(spark, job, instant)
 
 
@@ -142,7 +145,7 @@ def _in_same_jvm(spark, job, instant):
 
     def kill(driver):
         driver.kill()
-        found = descendants("pyspark.daemon")
+        found = descendants("daemon pyspark.worker")
         for worker in (pid for pid, parent in found.items() if parent in found):  # Spark needs the first
             with contextlib.suppress(ProcessLookupError):  # it has ended
                 os.kill(worker, signal.SIGKILL)
@@ -192,7 +195,7 @@ def _run(job, instant, arguments, environment, kill):
         driver.wait()
     assert begun == "ready\n", errors
     assert driver.returncode in (0, -signal.SIGKILL), errors
-    return driver.returncode != 0, len(seen)
+    return driver.returncode != 0
 
 
 def changes_of(folder):

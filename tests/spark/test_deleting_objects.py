@@ -30,7 +30,7 @@ def store(server, spark, monkeypatch):
     for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
         monkeypatch.delenv(name, raising=False)
     server.reset()
-    values = {**s3a_settings(server), "fs.s3a.impl.disable.cache": "true"}
+    values = s3a_settings(server)
     for key, value in values.items():
         spark.conf.set(key, value)
     yield server

@@ -22,7 +22,7 @@ INDEXES = [ia.PageIndex(), ia.Distinct("s"), ia.ZoneMap("x")]
 @contextlib.contextmanager
 def full_disk():
     """Let the Python processes of Spark write only small files."""
-    workers = descendants("pyspark.daemon")
+    workers = descendants("daemon pyspark.worker")
     assert workers
     before = {pid: resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in workers}
     for pid, (_, most) in before.items():
@@ -30,7 +30,7 @@ def full_disk():
     try:
         yield
     finally:
-        for pid in descendants("pyspark.daemon"):
+        for pid in descendants("daemon pyspark.worker"):
             resource.prlimit(pid, resource.RLIMIT_FSIZE, next(iter(before.values())))
 
 

@@ -124,10 +124,15 @@ def grid(tmp_path_factory):
     return str(folder)
 
 
+@pytest.fixture(scope="module")
+def grid_rows(spark, grid):
+    return rows(spark.read.parquet(grid))
+
+
 @pytest.mark.parametrize("curve", ["zorder_by", "hilbert_by"])
-def test_a_curve_serves_conditions_on_each_column(spark, grid, tmp_path, curve):
+def test_a_curve_serves_conditions_on_each_column(spark, grid, grid_rows, tmp_path, curve):
     report = quietly(spark, grid, tmp_path / "out", partition_by=(), rows_per_page=100, **{curve: ["x", "y"]})
-    assert rows(spark.read.parquet(report.destination)) == rows(spark.read.parquet(grid))
+    assert rows(spark.read.parquet(report.destination)) == grid_rows
     assert report.files_after == 1
     table = ia.open(report.destination)
     for where in ("x BETWEEN 500 AND 510", "y BETWEEN 'k500' AND 'k510'"):
@@ -135,7 +140,7 @@ def test_a_curve_serves_conditions_on_each_column(spark, grid, tmp_path, curve):
         assert pages["read"] < pages["total"] / 3
 
 
-def test_partitions_are_kept(spark, grid, tmp_path):
+def test_partitions_are_kept(spark, grid, grid_rows, tmp_path):
     """Their names are those that Spark writes, and files are divided by size within them."""
     report = quietly(spark, grid, tmp_path / "out", sort_by="x")
     spark.read.parquet(grid).write.partitionBy("p").parquet(str(tmp_path / "plain"))
@@ -143,7 +148,7 @@ def test_partitions_are_kept(spark, grid, tmp_path):
     assert set(os.listdir(report.destination)) == folders
     assert len(folders) == 3
     found = spark.read.parquet(report.destination)
-    assert rows(found) == rows(spark.read.parquet(grid))
+    assert rows(found) == grid_rows
     assert found.schema == spark.read.parquet(grid).schema
     small = quietly(spark, grid, tmp_path / "small", partition_by="dotted.name", target_file_size=10_000)
     assert small.files_after == 6
@@ -334,7 +339,9 @@ def test_a_source_that_changes_is_compared_again(spark, tmp_path, phase, change)
     assert os.listdir(tmp_path) == ["lake"]
 
 
-def test_files_of_a_killed_run_are_removed_and_those_of_a_running_one_are_kept(spark, grid, tmp_path):
+def test_files_of_a_killed_run_are_removed_and_those_of_a_running_one_are_kept(
+    spark, grid, grid_rows, tmp_path
+):
     killed = tmp_path / ".out.intarsia-0123456789abcdef"
     (killed / "data").mkdir(parents=True)
     (killed / "lock").touch()
@@ -352,7 +359,7 @@ def test_files_of_a_killed_run_are_removed_and_those_of_a_running_one_are_kept(s
     assert len(listed) == 1
     assert killed.name not in listed
     assert os.listdir(tmp_path) == ["out"]
-    assert rows(spark.read.parquet(str(tmp_path / "out"))) == rows(spark.read.parquet(grid))
+    assert rows(spark.read.parquet(str(tmp_path / "out"))) == grid_rows
 
 
 DIES = """

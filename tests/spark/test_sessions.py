@@ -1,15 +1,17 @@
 """A session as a newcomer starts it, and the Python of its workers."""
 
+import gc
 import json
 import os
 import subprocess
 import sys
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
 from intarsia import spark as ias
-from intarsia.spark.sessions import worker_python
+from intarsia.spark.sessions import map_in_arrow, worker_python
 
 PROGRAM = """
 import json, os, sys
@@ -47,7 +49,8 @@ def test_a_virtual_environment_that_is_not_active(tmp_path):
     other.parent.mkdir()
     other.write_text("#!/bin/sh\necho 'a Python without intarsia' >&2\nexit 1\n")
     other.chmod(0o755)
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYSPARK")}
+    ours = ("PYSPARK", "SPARK_CONF_DIR")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
     environment |= {"PATH": f"{other.parent}:{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, tmp_path],
@@ -75,6 +78,18 @@ def test_functions_of_the_user_keep_their_python(spark, monkeypatch, tmp_path):
     frame = spark.read.format("intarsia").option("path", lake).option("where", "id = 7").load()
     assert [row.id for row in frame.collect()] == [7]
     assert spark.sparkContext.pythonExec == "/no/such/python"
+
+
+def test_modules_are_no_part_of_the_garbage_collections_of_workers(spark):
+    """PySpark starts one after each task; with those of all modules, it takes longer than most tasks."""
+
+    def frozen(batches):
+        for _ in batches:
+            yield pa.record_batch({"n": [gc.get_freeze_count()]})
+
+    frame = map_in_arrow(spark.range(0, 8, 1, 8), frozen, "n long")
+    frame.collect()
+    assert max(row.n for row in frame.collect()) > 10_000
 
 
 @pytest.mark.parametrize(

@@ -256,10 +256,12 @@ def given(spark):
     class_path = spark._jvm.java.lang.System.getProperty("java.class.path").split(os.pathsep)
     folder = next(filter(Path.is_dir, map(Path, class_path)))
     jars = [folder_of_jars("azure-3.5"), folder_of_jars("google-3.1"), Path(pyspark.__file__).parent / "jars"]
-    for name, source in PROVIDERS.items():
-        (folder / f"{name}.java").write_text(source)
-        path = os.pathsep.join(f"{one}/*" for one in jars)
-        subprocess.run([javac, "-cp", path, "-d", folder, folder / f"{name}.java"], check=True)
+    sources = {folder / f"{name}.java": source for name, source in PROVIDERS.items()}
+    for path, source in sources.items():
+        path.write_text(source)
+    options = ["-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-proc:none", "-d", folder]
+    options += ["-cp", os.pathsep.join(f"{one}/*" for one in jars)]
+    subprocess.run([javac, *options, *sources], check=True)
 
 
 @pytest.fixture

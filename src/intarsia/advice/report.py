@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 from intarsia.amounts import count, size
 from intarsia.embed.structures import Attachable
@@ -33,11 +33,11 @@ class QueryCost(JsonObject):
     index_bytes: float = 0
 
     def __add__(self, other: QueryCost) -> QueryCost:
-        return QueryCost(*map(operator.add, astuple(self), astuple(other)))
+        return QueryCost(*map(operator.add, vars(self).values(), vars(other).values()))
 
     def scaled(self, factor: float) -> QueryCost:
         """Return the cost of this many times the data."""
-        return QueryCost(*(value * factor for value in astuple(self)))
+        return QueryCost(*(value * factor for value in vars(self).values()))
 
     def to_dict(self) -> dict[str, int]:
         """Return the cost as a JSON object of integers."""

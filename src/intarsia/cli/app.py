@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -201,8 +202,9 @@ def _root(
 app.callback(invoke_without_command=True, **describe(_root))(_root)
 
 
+@cache
 def build() -> Any:
-    """Build the command; ``--debug`` is allowed before and after the name of a subcommand."""
+    """Build the command, once; ``--debug`` is allowed before and after the name of a subcommand."""
     root: Any = typer.main.get_command(app)
     debug = next(option for option in root.params if option.name == "debug")
     for command in _leaves(root):

@@ -308,7 +308,7 @@ def _segments(schema: SyntheticSchema, fetched: FetchedBytes, plan: LeafPlan) ->
     stops = list(map(add, starts, lengths))
     if not chunks and len(starts) > 1:
         # pyarrow detects a wrong number of values only for all row groups together
-        check_value_counts(fetched.parts[0], list(zip(starts, stops, strict=True)), num_values)
+        check_value_counts(b"".join(fetched.parts), list(zip(starts, stops, strict=True)), num_values)
     else:
         for at, codec in enumerate(codecs):
             if chunks and not chunks[at].whole:

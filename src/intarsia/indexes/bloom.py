@@ -38,7 +38,7 @@ from intarsia.tuning import LOCAL_REQUEST_BYTES
 
 #: The false-positive rate for which filters are usually sized. The number of distinct values is unknown, so a
 #: filter for values that repeat looks too small for its chunk.
-_USUAL_FPP = 0.01
+USUAL_FPP = 0.01
 
 
 class _Probe(NamedTuple):
@@ -126,7 +126,7 @@ class BloomFilters:
                 if location is None:
                     continue
                 num_blocks = (location.stop - location.start) // BLOCK_BYTES
-                fpp = min(_USUAL_FPP, expected_fpp(num_blocks, int(num_values[row_group])))
+                fpp = min(USUAL_FPP, expected_fpp(num_blocks, int(num_values[row_group])))
                 # a long list is rarely excluded: one present value, or one false positive, is enough
                 chance = float((1 - fpp) ** len(hashes)) * (1.0 if chances is None else chances[row_group])
                 probes.append(_Probe(condition, key, location, hashes, chance))

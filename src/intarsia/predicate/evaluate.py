@@ -92,10 +92,10 @@ def _table_of(leaf: BoundIn) -> tuple[npt.NDArray[np.bool_], np.uint64, npt.NDAr
     return table, shift, among
 
 
-def _slots(numbers: npt.NDArray[np.integer], shift: np.uint64) -> npt.NDArray[np.uint64]:
+def _slots(numbers: npt.NDArray[np.integer], shift: np.uint64) -> npt.NDArray[np.int64]:
     slots = numbers.astype(np.uint64) * _SPREAD
     slots >>= shift
-    return slots
+    return slots.view(np.int64)  # NumPy would convert other integers to index a table
 
 
 #: The comparisons of pyarrow.

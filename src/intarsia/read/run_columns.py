@@ -90,16 +90,14 @@ class RunColumns:
     def _fetched(self, plans: Sequence[LeafPlan]) -> FetchedBytes:
         """Return the bytes of plans, in one buffer if pyarrow decodes pages that are not adjacent.
 
-        Those of one row group, which may be large, are copied only then. The extension takes pages of one
-        row group from any buffers.
+        They are copied only then: the extension takes pages from any buffers.
         """
         ranges = list(map(LeafPlan.ranges, plans))
-        compiled, is_joined = self._query.file.schema.compiled, len(self._run.groups) > 1
-        if not is_joined:
-            is_joined = any(
-                plan.leaf.root_ordinal not in compiled and len(coalesce(own, 0)) > 1
-                for plan, own in zip(plans, ranges, strict=True)
-            )
+        compiled, are_many = self._query.file.schema.compiled, len(self._run.groups) > 1
+        is_joined = any(
+            plan.leaf.root_ordinal not in compiled and (are_many or len(coalesce(own, 0)) > 1)
+            for plan, own in zip(plans, ranges, strict=True)
+        )
         return self._pages.fetch(itertools.chain.from_iterable(ranges), join=is_joined)
 
     def _whole_chunks(self, leaves: list[Leaf], touched: Int64s) -> list[LeafPlan]:

@@ -30,6 +30,9 @@ SKIP_RULE: Final = "intarsia.spark.SkipRule"
 #: The class loader of the jar in each JVM, so that enabling again gives the same classes.
 _LOADERS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
+#: The static methods of its classes that were called, because finding one takes a request for each method.
+_METHODS: WeakKeyDictionary[Any, dict[tuple[str, str], Any]] = WeakKeyDictionary()
+
 
 @dataclass(frozen=True)
 class ScanSkip:
@@ -157,8 +160,11 @@ class RuleLoader:
         return self.classes.loadClass(name).getConstructors()[0].newInstance(items.toArray())
 
     def call(self, name: str, method: str, *arguments: Any) -> Any:
-        """Call a static method of a class."""
-        return call_static(self._gateway.jvm, self.classes.loadClass(name), method, *arguments)
+        """Call a static method of a class that alone has its name."""
+        known = _METHODS.setdefault(self._gateway, {})
+        if (name, method) not in known:
+            known[name, method] = _static_method(self.classes.loadClass(name), method)
+        return known[name, method].invoke(None, java_list(self._gateway.jvm, arguments).toArray())
 
     def new_planner(self) -> Any:
         """Create an object of the class ``SharedPlanner``, without a planner."""
@@ -281,8 +287,12 @@ def java_class(jvm: Any, name: str) -> Any:
 
 def call_static(jvm: Any, java: Any, method: str, *arguments: Any) -> Any:
     """Call the static method of a class that alone has its name."""
+    return _static_method(java, method).invoke(None, java_list(jvm, arguments).toArray())
+
+
+def _static_method(java: Any, method: str) -> Any:
     (found,) = [one for one in java.getMethods() if one.getName() == method]
-    return found.invoke(None, java_list(jvm, arguments).toArray())
+    return found
 
 
 def java_list(jvm: Any, items: Iterable[Any]) -> Any:

@@ -7,12 +7,14 @@ virtual environment starts, that is often another Python, without this package.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from intarsia.spark.java import ensure_java
@@ -71,8 +73,23 @@ def map_in_arrow(
         function: As for ``mapInArrow``.
         schema: The types of the result, as for ``mapInArrow``.
     """
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from function(batches)
+        keep_modules()
+
     with using_worker_python(frame.sparkSession):
-        return frame.mapInArrow(function, schema)
+        return frame.mapInArrow(run, schema)
+
+
+@cache
+def keep_modules() -> None:
+    """Keep modules out of the garbage collections that PySpark's workers run after each task.
+
+    Each would look at all objects of all modules, which takes longer than most tasks.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def setting(spark: SparkSession, key: str) -> str:

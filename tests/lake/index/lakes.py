@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 import intarsia as ia
+from intarsia.predicate import bind, evaluate, parse_sql
 
 #: Modification times in the past, because files written in the last two seconds are not indexed. All differ.
 _SECONDS = itertools.count(1_600_000_000, 10)
@@ -77,30 +78,33 @@ def rows(table, where, columns=None):
     return table.scan(where, columns).to_arrow().to_pylist()
 
 
-#: Answers of single files, which have no lake index, by content.
-_ANSWERS = {}
-
-
-def _of_each_file(folder, ask, *question):
-    """Ask each file of a lake; files with the same content are asked once."""
-    found = []
-    for path in sorted(folder.rglob("*.parquet")):
-        if "_intarsia" not in path.parts:
-            key = (xxhash.xxh3_128_digest(path.read_bytes()), ask, question)
-            if key not in _ANSWERS:
-                _ANSWERS[key] = ask(ia.open(path), *question)
-            found.append(_ANSWERS[key])
-    return found
+#: The matching rows of single files, by content.
+_MATCHING = {}
 
 
 def expected_rows(folder, where):
-    """Return the rows of a scan, without a lake index."""
-    return [row for found in _of_each_file(folder, rows, where) for row in found]
+    """Return the rows that match, by full reads of all files with pyarrow."""
+    found = []
+    for path in sorted(folder.rglob("*.parquet")):
+        if "_intarsia" not in path.parts:
+            key = (xxhash.xxh3_128_digest(path.read_bytes()), where)
+            if key not in _MATCHING:
+                _MATCHING[key] = _matching(pq.ParquetFile(path).read(), where)
+            found += _MATCHING[key]
+    return found
+
+
+def _matching(table, where):
+    if where is not None:
+        bound = bind(parse_sql(where), table.schema)
+        columns = {path: table.column(".".join(path)) for path in bound.paths()}
+        table = table.filter(evaluate(bound, columns, len(table)))
+    return table.to_pylist()
 
 
 def expected_totals(folder, where=None):
     """Return the totals of ``amount`` in the matching rows, without a lake index."""
-    amounts = [row["amount"] for found in _of_each_file(folder, rows, where) for row in found]
+    amounts = [row["amount"] for row in expected_rows(folder, where)]
     present = [amount for amount in amounts if amount is not None]
     return {
         "amount": {"sum": sum(present), "min": min(present), "max": max(present), "count": len(present)},

@@ -28,10 +28,8 @@ CONDITIONS = (
     "user = 620",
     "id IN (7919, 1, 2)",
     "country = 'country 7'",
-    "country LIKE '%ry 1'",
     "url LIKE '%/001/1%'",
     "amount > 6 OR day = 0",
-    "amount <= 2.5",
     "user IS NULL",
 )
 TOTALS = {"amount": ["sum", "min", "max", "count"], "country": ["min", "max"], "*": "count"}

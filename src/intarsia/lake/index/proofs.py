@@ -11,6 +11,7 @@ from functools import cache, partial
 from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.arrow.comparison import compares_alike, comparison_type
@@ -18,16 +19,17 @@ from intarsia.errors import IndexPayloadError, IntarsiaError
 from intarsia.file import Ignored
 from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf
+from intarsia.indexes.bloom import USUAL_FPP
 from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, call_index
 from intarsia.indexes.summaries import sum_type, summary_schema
 from intarsia.lake.index.folder import ignored_segment
 from intarsia.lake.index.segment import Family, FileBounds, Gathered
 from intarsia.lake.unopened import FileProof
-from intarsia.predicate import Condition, Path
+from intarsia.predicate import BoundIn, Condition, Path
 from intarsia.read.aggregate.answers import Needs, as_data_type, summarize_bounds
 from intarsia.read.aggregate.result import Question
 from intarsia.read.output_columns import FileNames
-from intarsia.rows.bounds import Bools, Bounds, certainly_matches, might_match
+from intarsia.rows.bounds import Bools, Bounds, certainly_matches, chance_of_absence, might_match
 from intarsia.rows.selection import RowSelection
 
 _Result = TypeVar("_Result")
@@ -48,9 +50,10 @@ class FamilyProofs:
     @property
     def bounds(self) -> FileProof:
         """The bounds of the columns."""
-        return FileProof("statistics", self._bounds_of, lambda *asked: self.call(partial(_judge, *asked)))
+        return FileProof("statistics", self.bounds_of, lambda *asked: self.call(partial(_judge, *asked)))
 
-    def _bounds_of(self, condition: Condition) -> Bounds | None:
+    def bounds_of(self, condition: Condition) -> Bounds | None:
+        """Return the bounds of the column of a condition; None if it has none."""
         found: FileBounds | None = self._bounds(condition.path)
         return None if found is None else found.bounds
 
@@ -105,11 +108,22 @@ class GatheredProof:
         return ProofCost(sum(costs), 0, part_bytes=min(costs))
 
     def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
-        """Evaluate the conditions that cost less than reading the files that they could exclude."""
+        """Evaluate the conditions that cost less than reading the files that they are likely to exclude."""
         for condition, files in wanted.items():
-            cost = self._cost_of(condition) or 0
-            if cost < sum(map(savings.bytes_of, np.flatnonzero(files).tolist())):
+            saved = np.array(list(map(savings.bytes_of, np.flatnonzero(files).tolist())))
+            if (self._cost_of(condition) or 0) < (saved * self._chances(condition)[files]).sum():
                 yield self._evaluated(condition)
+
+    def _chances(self, condition: Condition) -> npt.NDArray[np.float64]:
+        """Estimate the probability that each file is excluded, if it lacks the first value of a list."""
+        num_rows = self._proofs.family.num_rows
+        if not isinstance(condition, BoundIn) or condition.negated:
+            return np.ones(len(num_rows))
+        bounds = self._proofs.bounds_of(condition)
+        chances = None if bounds is None else chance_of_absence(condition, bounds, num_rows)
+        # a long list is rarely excluded: one present value, or one false positive, is enough
+        likely = (1 - USUAL_FPP) ** (len(condition.values) - 1)
+        return np.full(len(num_rows), likely) * (1 if chances is None else chances)
 
     def _evaluated(self, condition: Condition) -> Verdict:
         index = self._structure.index
