@@ -64,7 +64,7 @@ pub struct Pages {
 impl Pages {
     /// Parses and checks the headers of a leaf's pages.
     pub fn of(chunk: &Chunk, leaf: &Leaf, checksums: bool) -> Read<Pages> {
-        expansion(chunk.codec)?;
+        let most = expansion(chunk.codec)?;
         let (data, start, stop) = &chunk.span;
         let num_rows = chunk.num_rows();
         if *stop > data.len() || start > stop || num_rows > MAX_VALUES + MAX_VALUES_PER_BYTE * (stop - start)
@@ -109,11 +109,13 @@ impl Pages {
                 pages.push(page);
             }
         }
-        // one of arrow-rs's readers allocates memory for as many values as a dictionary page claims
-        let is_false =
-            |page: &&CheckedPage| page.header.num_values > page.header.raw_bytes / leaf.plain_bytes;
-        if pages.iter().filter(|page| page.header.kind == Kind::Dictionary).any(|page| is_false(&page)) {
-            return Err(Refusal("a dictionary page claims more values than it can have"));
+        // memory is reserved for what pages claim, and by one of arrow-rs's readers for the values of dictionaries
+        let is_false = |PageHeader { kind, num_values, raw_bytes, body_bytes, .. }: &PageHeader| {
+            raw_bytes / most > *body_bytes
+                || *kind == Kind::Dictionary && *num_values > raw_bytes / leaf.plain_bytes
+        };
+        if pages.iter().any(|page| is_false(&page.header)) {
+            return Err(Refusal("a page claims more than its bytes can hold"));
         }
         let raw_bytes = pages.iter().map(|page| page.header.raw_bytes).sum();
         let mut pages = pages.into_iter();
@@ -150,10 +152,7 @@ impl Pages {
         self.next.as_ref().filter(|page| page.header.kind == Kind::Dictionary)
     }
 
-    /// Returns the definition levels of a page, and its values in PLAIN or its codes.
-    ///
-    /// Args:
-    ///     raw: Memory to decompress the page into.
+    /// Returns the definition levels of a page, and its values in PLAIN or its codes, decompressed into `raw`.
     pub fn plain<'a>(
         &self,
         page: &'a CheckedPage,
