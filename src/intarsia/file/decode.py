@@ -308,7 +308,11 @@ def _segments(schema: SyntheticSchema, fetched: FetchedBytes, plan: LeafPlan) ->
     stops = list(map(add, starts, lengths))
     if not chunks and len(starts) > 1:
         # pyarrow detects a wrong number of values only for all row groups together
-        check_value_counts(b"".join(fetched.parts), list(zip(starts, stops, strict=True)), num_values)
+        first = min(starts)
+        data, place = fetched.between(first, max(stops))
+        shift = place - first
+        spans = [(start + shift, stop + shift) for start, stop in zip(starts, stops, strict=True)]
+        check_value_counts(data, spans, num_values)
     else:
         for at, codec in enumerate(codecs):
             if chunks and not chunks[at].whole:
