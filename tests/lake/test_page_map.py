@@ -288,13 +288,13 @@ def test_many_row_groups_and_columns(tmp_path):
 
 @pytest.mark.slow
 def test_many_files(tmp_path):
-    """6,000 files whose names cannot be compressed."""
+    """10,000 files whose names cannot be compressed."""
     numbers = random.Random(1)
     pq.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "first")
     os.utime(tmp_path / "first", (SETTLED, SETTLED))
-    for _ in range(6_000):
+    for _ in range(10_000):
         os.link(tmp_path / "first", tmp_path / f"{uuid.UUID(int=numbers.getrandbits(128))}.parquet")
     (tmp_path / "first").unlink()
     found = ia.open(tmp_path).scan("x = 2", limit=3).map()
-    assert len(found.facts.lake.state) == 6_000
+    assert len(found.facts.lake.state) == 10_000
     assert len(found.html()) < MOST_BYTES

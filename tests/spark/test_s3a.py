@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 SECRET = "a secret that must not be seen"
 
-MANY = 400
+MANY = 1_000
 
 #: Names whose characters have a meaning in URLs.
 NAMES = ("a b", "100%", "%41", "1+1", "x=1", "ü", "a#b", "a&b")
