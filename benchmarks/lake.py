@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import intarsia as ia
 from benchmarks.data import File
 from benchmarks.measure import Case
-from benchmarks.queries import Query
+from benchmarks.queries import Query, fewer
 
 FILES = 1_000
 ROWS_PER_FILE = 10_000
@@ -51,7 +51,7 @@ INDEXES = (
 def lake_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
     """Query a lake as it was written, with attached indexes, and with a lake index of these."""
     files = max(1, rows // ROWS_PER_FILE)
-    turns = max(min(2, repetitions), repetitions // 3)  # each repetition is slow
+    turns = fewer(repetitions, 3)
     random = np.random.default_rng(5)
     hours = [
         dt.datetime.fromtimestamp(FIRST_SECOND + 3600 * hour, dt.timezone.utc).replace(tzinfo=None)
@@ -74,7 +74,7 @@ def top_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
     """
     files = max(1, rows // ROWS_PER_FILE)
     queries = {
-        f"top {TOP} by {column}{name}": [query] * max(min(2, repetitions), repetitions // 4)
+        f"top {TOP} by {column}{name}": [query] * fewer(repetitions, 4)
         for name, condition in (("", {}), (", 5% of the rows", {"column": "country", "contains": "y 13"}))
         for column in ("ts", "user", "amount")
         for query in [Query(**condition, top=column, limit=TOP)]
@@ -98,7 +98,7 @@ def among_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
     random = np.random.default_rng(6)
     queries = [
         Query("user", among=tuple(random.integers(0, files * ROWS_PER_FILE * 2, AMONG).tolist()))
-        for _ in range(max(min(2, repetitions), repetitions // 2))
+        for _ in range(fewer(repetitions, 2))
     ]
     return [Case(f"IN {AMONG:,} values", lake, queries) for lake in make_lakes(folder, files)]
 

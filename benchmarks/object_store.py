@@ -13,6 +13,7 @@ import intarsia as ia
 from benchmarks.data import File
 from benchmarks.lake import ROWS_PER_FILE, lookup_queries, make_lakes
 from benchmarks.measure import Case
+from benchmarks.queries import fewer
 
 #: The delay of each response.
 LATENCY_SECONDS = 0.02
@@ -42,7 +43,7 @@ def object_store_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
         StoredLake("S3", with_index, about.format("with")),
         StoredLake("S3, no lake index", without_index, about.format("without")),
     ]
-    queries = lookup_queries(files, max(min(2, repetitions), repetitions // 3))
+    queries = lookup_queries(files, fewer(repetitions, 3))
     return [Case(name, found, asked) for found in lakes for name, asked in queries.items()]
 
 

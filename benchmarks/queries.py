@@ -67,3 +67,8 @@ class Query:
 
 def _literal(value: int | dt.datetime | None) -> str:
     return f"TIMESTAMP '{value}'" if isinstance(value, dt.datetime) else str(value)
+
+
+def fewer(repetitions: int, part: int) -> int:
+    """Return how often a slow query is repeated: a part of the repetitions, but twice if there are two."""
+    return max(min(2, repetitions), repetitions // part)
