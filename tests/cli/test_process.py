@@ -53,6 +53,23 @@ def test_version(run):
     assert outcome.out.startswith("intarsia ")
 
 
+COLLECTED = """
+import gc
+from intarsia.cli import main
+main(["--version"])
+first, cycle = gc.get_freeze_count(), []
+cycle.append(cycle)
+main(["--version"])
+print(gc.isenabled(), first > 10_000, gc.get_freeze_count() == first)
+"""
+
+
+def test_modules_are_no_part_of_garbage_collections():
+    """But what a process creates between two commands is."""
+    done = subprocess.run([sys.executable, "-c", COLLECTED], capture_output=True, check=True, text=True)
+    assert done.stdout.splitlines()[-1] == "True True True"
+
+
 def test_help_names_every_command(run):
     for arguments in ([], ["--help"]):
         outcome = run(*arguments)
