@@ -6,6 +6,7 @@ Python driver; ``writes`` adds indexes to a file that a task has written, before
 
 from __future__ import annotations
 
+import gc
 import os
 import struct
 import sys
@@ -75,6 +76,7 @@ def serve_standard_streams(answer: Callable[[str], str], *, at_once: bool = Fals
     # other output must not mix with the replies
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    gc.freeze()  # so that no collection during a request looks at all modules
     serve(answer, sys.stdin.buffer, replies, at_once=at_once)
 
 
