@@ -165,11 +165,17 @@ def _remove(folder: Path) -> None:
 
 def _cpu_seconds() -> float:
     """Return the CPU time of this process and of all processes below it, the ended ones included."""
-    return sum(_times(psutil.Process()))
+    process = psutil.Process()
+    while True:
+        children = process.children(recursive=True)
+        found = sum(_times([process, *children]))
+        # one that ended meanwhile may be counted in its parent as well, or in neither
+        if process.children(recursive=True) == children:
+            return found
 
 
-def _times(process: psutil.Process) -> Iterator[float]:
-    for one in (process, *process.children(recursive=True)):
-        with contextlib.suppress(psutil.NoSuchProcess):  # it ended, and is included in its parent
+def _times(processes: Sequence[psutil.Process]) -> Iterator[float]:
+    for one in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
             times = one.cpu_times()
             yield times.user + times.system + times.children_user + times.children_system

@@ -100,7 +100,7 @@ def kills_of(spark, job, kills) -> Iterator[str]:
     """Kill a job at random instants, one in each of as many parts of its run, and run it again after each.
 
     The instants are those of a run in the session, which is not killed. Other runs may have fewer, so the
-    last are left out.
+    last are left out, and a run that ends before its instant is followed by one with an earlier instant.
 
     Yields:
         A line about each kill, and one about all.
@@ -120,7 +120,10 @@ def kills_of(spark, job, kills) -> Iterator[str]:
     for kill in range(kills):
         job.prepare()
         started, instant = time.monotonic(), 1 + int(_SHARE * instants * (kill + rng.random()) / kills)
-        is_killed = _killed(spark, job, instant)
+        while not (is_killed := _killed(spark, job, instant)) and instant > 1:
+            job.check_done()
+            job.prepare()
+            instant //= 2
         killed += is_killed
         found = job.check()
         run()
