@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 
 __all__ = ["main"]
 
@@ -22,18 +23,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _import_app()(arguments)
 
 
+@cache
 def _import_app() -> Callable[[Sequence[str] | None], int]:
     """Import the command, whose modules are left out of garbage collections.
 
     They have most objects of the process, and collections of them took a seventh of the CPU time of a query.
     """
-    is_first, was_enabled = "intarsia.cli.app" not in sys.modules, gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         from intarsia.cli.app import run
     finally:
-        if is_first:
-            gc.freeze()
+        gc.freeze()
         if was_enabled:
             gc.enable()
     return run
