@@ -14,13 +14,19 @@ def profiling(profile):
     """Call ``profile(frame, event, argument)`` for each call and return within the block.
 
     Calls in threads that start within the block are included. Garbage is not collected within it: the
-    finalizers of earlier objects, those of Py4J for example, would be counted.
+    finalizers of earlier objects, those of Py4J for example, would be counted. Calls within the module
+    ``threading`` are left out: whether a thread has to wait for another one is chance.
     """
+
+    def outside_threading(frame, event, argument):
+        if frame.f_code.co_filename != threading.__file__:
+            profile(frame, event, argument)
+
     before, before_in_threads = sys.getprofile(), threading.getprofile()
     collects = gc.isenabled()
     gc.disable()
-    threading.setprofile(profile)
-    sys.setprofile(profile)
+    threading.setprofile(outside_threading)
+    sys.setprofile(outside_threading)
     try:
         yield
     finally:

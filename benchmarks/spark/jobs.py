@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,7 +40,7 @@ class Job:
         aim: The maximum CPU time relative to that job; None if there is no target.
         num_bytes: Size of the files that it reads.
         wall_s: Seconds of each timed run.
-        cpu_s: CPU seconds of this process and of all processes below it, of each timed run.
+        cpu_s: CPU seconds of this process and of the processes below it, of each timed run.
     """
 
     name: str
@@ -95,11 +95,11 @@ def measure_jobs(
             for job in jobs:
                 show_progress(f"job: {job.name}")
                 job.prepare()
-                cpu, started = _cpu_seconds(), time.perf_counter()
+                before, started = _cpu_seconds(), time.perf_counter()
                 job.run()
                 if turn >= 0:
                     job.wall_s.append(time.perf_counter() - started)
-                    job.cpu_s.append(_cpu_seconds() - cpu)
+                    job.cpu_s.append(_cpu_seconds_since(before))
         return jobs
     finally:
         _remove(target)
@@ -163,19 +163,21 @@ def _remove(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def _cpu_seconds() -> float:
-    """Return the CPU time of this process and of all processes below it, the ended ones included."""
+def _cpu_seconds() -> dict[psutil.Process, float]:
+    """Return the CPU time of this process and of each process below it."""
     process = psutil.Process()
-    while True:
-        children = process.children(recursive=True)
-        found = sum(_times([process, *children]))
-        # one that ended meanwhile may be counted in its parent as well, or in neither
-        if process.children(recursive=True) == children:
-            return found
-
-
-def _times(processes: Sequence[psutil.Process]) -> Iterator[float]:
-    for one in processes:
+    found = {}
+    for one in [process, *process.children(recursive=True)]:
         with contextlib.suppress(psutil.NoSuchProcess):
             times = one.cpu_times()
-            yield times.user + times.system + times.children_user + times.children_system
+            found[one] = times.user + times.system
+    return found
+
+
+def _cpu_seconds_since(before: Mapping[psutil.Process, float]) -> float:
+    """Return the CPU time since then of the processes that still run.
+
+    Processes that a job needs outlive it: the JVM, its Python workers and the planner. The time of one that
+    ended is not known: it is added to that of a parent only if the parent asks for it.
+    """
+    return sum(seconds - before.get(process, 0) for process, seconds in _cpu_seconds().items())
