@@ -43,6 +43,7 @@ SESSION = {
     "spark.sql.files.openCostInBytes": "1000",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "1",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",  # of tasks that VACUUM starts
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
