@@ -23,9 +23,6 @@ PROGRAM_TESTS := tests/spark/test_programs.py
 NATIVE_TESTS := tests/native $(addprefix tests/reading/,test_corpus.py test_counting.py test_mutated_files.py \
 	test_little_memory.py) tests/lake/test_joined_files.py tests/indexes/test_dictionary.py tests/format/test_row_groups.py
 TABLE_TESTS := $(addprefix tests/spark/,test_delta.py test_delta_on_s3a.py test_iceberg.py test_iceberg_on_s3a.py)
-# Those of Delta that test-tables leaves out: it runs most of them on Spark 4.2, and two on 4.1 instead.
-LONG_TABLE_TESTS := [4.1] or 1-name or 1-registered or 1-versions or 1-refused or 1-intarsia or 1-delta or 2-id or \
-	2-writers or 2-name or 2-registered or 2-delta or command_registers or killed_while or random_deletions
 # Those that compare random predicates and plans.
 RANDOM_TESTS := $(addprefix tests/spark/,test_skipping_random.py test_s3a.py test_abfs_and_gs.py) $(TABLE_TESTS)
 RANDOM_NAMES := random or predicates or plans or pages_and_rows or deleted_rows or other_names
@@ -35,7 +32,7 @@ DEMO_READY := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.demo)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-fast test-deep test-native test-tables test-spark-versions test-older-spark test-long-tables older-spark nightly-spark check lint house site dist fmt jar jars js native bench bench-spark clean
+.PHONY: help venv demo test test-fast test-deep test-native test-tables test-spark-versions test-older-spark older-spark nightly-spark check lint house site dist fmt jar jars js native bench bench-spark clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,15 +56,14 @@ test-native: native  ## Run the tests of reading with the native extension, and 
 	INTARSIA_NATIVE=require $(PYTEST) $(NATIVE_TESTS) $(ARGS) && \
 	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo test --quiet --locked --profile $(PROFILE) --manifest-path native/Cargo.toml; fi
 
-test-tables: older-spark  ## Run most tests of Delta tables on Spark 4.2, some on 4.1, and those of Iceberg tables, spark-sql, spark-shell and the Thrift server
-	@INTARSIA_TEST_PROGRAMS=1 $(PYTEST) $(TABLE_TESTS) $(PROGRAM_TESTS) -k 'not ($(LONG_TABLE_TESTS))' $(ARGS)
+test-tables: older-spark  ## Run the tests of Delta tables on Spark 4.2 and 4.1, and those of Iceberg tables, spark-sql, spark-shell and the Thrift server
+	@INTARSIA_TEST_PROGRAMS=1 $(PYTEST) $(TABLE_TESTS) $(PROGRAM_TESTS) $(ARGS)
 
-test-spark-versions: test-tables test-older-spark  ## Run these, and the tests of Delta and of enabled sessions on the older versions of Spark
+test-spark-versions: test-tables test-older-spark  ## Run these, and the tests of enabled sessions and of these programs on older versions of Spark
 
-# What test-tables leaves out; the shortest first, because CI may have no time for all.
+# one version beside the other
 test-older-spark:
-	@$(MAKE) --no-print-directory --jobs=2 $(OLDER_SPARK:%=test-enabled-%) $(OLDER_SPARK:%=test-programs-%) \
-	test-long-tables
+	@$(MAKE) --no-print-directory --jobs=2 $(OLDER_SPARK:%=test-enabled-%) test-programs-$(firstword $(OLDER_SPARK))
 
 test-enabled-%: $(VENV)/spark-%
 	@echo "Enabled sessions on Spark $*"
@@ -77,12 +73,8 @@ test-programs-%: $(VENV)/spark-%
 	@echo "Programs of Spark $*"
 	@INTARSIA_TEST_PROGRAMS=1 PYTHONPATH=$(CURDIR)/$(VENV)/spark-$* $(BIN)/pytest $(PROGRAM_TESTS) $(ARGS)
 
-test-long-tables: older-spark
-	@echo "The rest of the tests of Delta"
-	@INTARSIA_TEST_PROGRAMS=1 $(BIN)/pytest tests/spark/test_delta.py -k '$(LONG_TABLE_TESTS)' $(ARGS)
-
 nightly-spark: older-spark  ## Compare random predicates and plans of enabled sessions with plain Spark: 12,000 and 960 on files, 300 and more on each kind of store and table
-	@HYPOTHESIS_PROFILE=deep INTARSIA_TEST_PROGRAMS=1 $(BIN)/pytest $(RANDOM_TESTS) -k '$(RANDOM_NAMES)' $(ARGS)
+	@HYPOTHESIS_PROFILE=deep INTARSIA_TEST_PROGRAMS=all $(BIN)/pytest $(RANDOM_TESTS) -k '$(RANDOM_NAMES)' $(ARGS)
 
 check: lint test  ## Run lint and all tests; both must pass before a change lands
 

@@ -8,8 +8,13 @@ import pytest
 
 _REQUIRED = "INTARSIA_REQUIRE_JARS"
 
+_TESTED = os.environ.get("INTARSIA_TEST_PROGRAMS")
+
 #: Whether the slow tests of older versions and of other programs run, as in `make test-spark-versions`.
-EVERYTHING = bool(os.environ.get("INTARSIA_TEST_PROGRAMS"))
+EVERYTHING = bool(_TESTED)
+
+#: Whether each of them runs with all versions, as in `make nightly-spark`.
+ALL_VERSIONS = _TESTED == "all"
 
 only_everything = pytest.mark.skipif(not EVERYTHING, reason="run by make test-spark-versions")
 only_briefly = pytest.mark.skipif(EVERYTHING, reason="the other tests check more of the same")

@@ -1,6 +1,8 @@
 """Delta tables in enabled sessions, in processes with a Spark that Delta supports.
 
-`make test` runs one test, which shows the main promises; `make test-spark-versions` runs all others.
+`make test` runs one test, which shows the main promises; `make test-spark-versions` runs all others. Those
+that depend on classes of Delta and Spark run on both versions. Each of the rest runs on one, or on both if
+the environment variable INTARSIA_TEST_PROGRAMS is ``all``.
 """
 
 import json
@@ -17,7 +19,7 @@ from intarsia import spark as ias
 from tests.effort import examples
 from tests.spark.delta import EXTENSION, SESSION
 from tests.spark.hosts import SparkHost
-from tests.spark.jars import EVERYTHING, jars_of, only_briefly, only_everything, spark_of
+from tests.spark.jars import ALL_VERSIONS, jars_of, only_briefly, only_everything, spark_of
 
 pytestmark = pytest.mark.spark
 
@@ -27,12 +29,22 @@ beside = pytest.mark.xdist_group("beside")
 _PROGRAM = "from tests.spark import delta; delta.{}(spark, {})"
 
 
-def versions(group):
-    """Return parameters for the versions of Delta, whose tests in a group run in the same worker."""
-    return [
-        pytest.param(version, marks=pytest.mark.xdist_group(f"{group} {version}"))
-        for version in (("4.2", "4.1") if EVERYTHING else ("4.2",))
+def _group(name, version):
+    """Let tests with a version of Spark run in the same worker."""
+    return pytest.mark.xdist_group(f"{name} {version}")
+
+
+def on(*chosen):
+    """Run a test with these versions of Spark: one, or both if it depends on Delta's or Spark's classes."""
+    versions = [
+        pytest.param(version, marks=_group("delta", version))
+        for version in (("4.2", "4.1") if ALL_VERSIONS else chosen)
     ]
+
+    def on(test):
+        return only_everything(pytest.mark.parametrize("delta", versions, indirect=True)(test))
+
+    return on
 
 
 def host(folder, version, extensions, more_jars=(), **more):
@@ -41,7 +53,7 @@ def host(folder, version, extensions, more_jars=(), **more):
     return SparkHost(folder, {**SESSION, **own, **more}, site=str(spark_of(version)))
 
 
-@pytest.fixture(scope="module", params=versions("delta"))
+@pytest.fixture(scope="module")
 def delta(request, tmp_path_factory):
     session = host(tmp_path_factory.mktemp("delta"), request.param, EXTENSION)
     try:
@@ -56,97 +68,120 @@ def check(session, name, *arguments):
 
 
 @only_briefly
+@pytest.mark.parametrize("delta", ["4.2"], indirect=True)
 def test_promises(delta):
     check(delta, "check_promises", examples(165, deep=2_000))
 
 
-@only_everything
+@on("4.2", "4.1")
 def test_files_row_groups_pages_and_rows(delta):
     check(delta, "check_plain", examples(300, deep=4_000), examples(30, deep=400))
 
 
-@only_everything
+@on("4.2", "4.1")
 def test_deleted_rows(delta):
     check(delta, "check_deleted", examples(300, deep=4_000), examples(30, deep=400))
 
 
-@beside
-@only_everything
-@pytest.mark.parametrize("mode", ["name", "id"])
-def test_columns_with_other_names_in_files(delta, mode):
-    check(delta, "check_mapped", repr(mode), examples(100, deep=2_000), examples(10, deep=200))
+def check_mapped(session, mode):
+    check(session, "check_mapped", repr(mode), examples(100, deep=2_000), examples(10, deep=200))
 
 
 @beside
-@only_everything
+@on("4.2")
+def test_columns_with_other_names_in_files(delta):
+    check_mapped(delta, "name")
+
+
+@beside
+@on("4.1")
+def test_columns_with_other_names_by_id(delta):
+    check_mapped(delta, "id")
+
+
+@beside
+@on("4.2", "4.1")
 def test_commands(delta):
     check(delta, "check_changes")
 
 
 @beside
-@only_everything
+@on("4.1")
 def test_streams(delta):
     check(delta, "check_streams")
 
 
-@only_everything
+@on("4.2")
 def test_older_versions_clones_and_changed_files(delta):
     check(delta, "check_history")
 
 
 @beside
-@only_everything
+@on("4.2")
 def test_jobs(delta):
     check(delta, "check_jobs")
 
 
-@only_everything
+@on("4.1")
 def test_procedures(delta):
     check(delta, "check_procedures")
 
 
-@only_everything
+@on("4.2")
 def test_deleting(delta):
     check(delta, "check_deleting")
 
 
-@only_everything
+@on("4.1")
 def test_random_deletions(delta):
     check(delta, "check_random_deletions", examples(1, deep=100))
 
 
-@only_everything
+@on("4.2")
 def test_killed_while_lengths_are_registered(delta):
     kills = examples(1, deep=6)  # of several registrations each
     for _ in range(kills + 1):
         check(delta, "check_killed", kills)
 
 
-@only_everything
+@on("4.1")
 def test_faults(delta):
     check(delta, "check_faults")
 
 
-@only_everything
+@on("4.1")
 def test_few_files_that_the_log_has_left(delta):
     check(delta, "check_left_by_the_log")
 
 
-@only_everything
+@on("4.2")
 def test_changed_files(delta):
     check(delta, "check_changed_files")
 
 
 @beside
-@only_everything
-@pytest.mark.parametrize("name", ["registered", "versions_of_registered", "refused", "writers"])
+@on("4.2")
+@pytest.mark.parametrize("name", ["registered", "refused"])
 def test_lengths_in_the_log(delta, name):
     check(delta, f"check_{name}")
 
 
+@beside
+@on("4.1")
+@pytest.mark.parametrize("name", ["versions_of_registered", "writers"])
+def test_lengths_beside_other_transactions(delta, name):
+    check(delta, f"check_{name}")
+
+
+_ORDERS = [("4.2", "intarsia first"), ("4.1", "delta first")]
+if ALL_VERSIONS:
+    _ORDERS += [("4.2", "delta first"), ("4.1", "intarsia first")]
+
+
 @only_everything
-@pytest.mark.parametrize("order", ["intarsia first", "delta first"])
-@pytest.mark.parametrize("version", versions("delta sessions"))
+@pytest.mark.parametrize(
+    ("version", "order"), [pytest.param(*one, marks=_group("delta sessions", one[0])) for one in _ORDERS]
+)
 def test_configured_sessions(tmp_path, version, order):
     conf = ias.spark_conf()
     conf["spark.intarsia.timeoutMillis"] = "60000"  # the start of the planner is part of the first plan
@@ -161,7 +196,7 @@ def test_configured_sessions(tmp_path, version, order):
 
 
 @only_everything
-@pytest.mark.xdist_group("delta sessions 4.2")
+@_group("delta sessions", "4.2")
 def test_the_command_registers_lengths(tmp_path):
     """In the session of `spark-defaults.conf`."""
     rows = pa.table({"id": range(1_000)})
