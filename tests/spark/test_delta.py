@@ -29,22 +29,24 @@ beside = pytest.mark.xdist_group("beside")
 _PROGRAM = "from tests.spark import delta; delta.{}(spark, {})"
 
 
-def _group(name, version):
-    """Let tests with a version of Spark run in the same worker."""
-    return pytest.mark.xdist_group(f"{name} {version}")
+def cases(group, chosen):
+    """Return parameters, first a version of Spark; the tests of a group with a version run in one worker."""
+    if ALL_VERSIONS:
+        others = dict.fromkeys(one[1:] for one in chosen)
+        chosen = [(version, *other) for version in ("4.2", "4.1") for other in others]
+    return [pytest.param(*one, marks=pytest.mark.xdist_group(f"{group} {one[0]}")) for one in chosen]
 
 
-def on(*chosen):
-    """Run a test with these versions of Spark: one, or both if it depends on Delta's or Spark's classes."""
-    versions = [
-        pytest.param(version, marks=_group("delta", version))
-        for version in (("4.2", "4.1") if ALL_VERSIONS else chosen)
-    ]
+def on(*chosen, names=()):
+    """Run a test with versions of Spark: one, or both if it depends on Delta's or Spark's classes.
 
-    def on(test):
-        return only_everything(pytest.mark.parametrize("delta", versions, indirect=True)(test))
-
-    return on
+    Args:
+        *chosen: The versions, each in a tuple with its values of other parameters if there are any.
+        names: The names of the other parameters.
+    """
+    chosen = [(one,) if isinstance(one, str) else one for one in chosen]
+    chooses = pytest.mark.parametrize(("delta", *names), cases("delta", chosen), indirect=["delta"])
+    return lambda test: only_everything(chooses(test))
 
 
 def host(folder, version, extensions, more_jars=(), **more):
@@ -83,20 +85,10 @@ def test_deleted_rows(delta):
     check(delta, "check_deleted", examples(300, deep=4_000), examples(30, deep=400))
 
 
-def check_mapped(session, mode):
-    check(session, "check_mapped", repr(mode), examples(100, deep=2_000), examples(10, deep=200))
-
-
 @beside
-@on("4.2")
-def test_columns_with_other_names_in_files(delta):
-    check_mapped(delta, "name")
-
-
-@beside
-@on("4.1")
-def test_columns_with_other_names_by_id(delta):
-    check_mapped(delta, "id")
+@on(("4.2", "name"), ("4.1", "id"), names=["mode"])
+def test_columns_with_other_names_in_files(delta, mode):
+    check(delta, "check_mapped", repr(mode), examples(100, deep=2_000), examples(10, deep=200))
 
 
 @beside
@@ -160,27 +152,20 @@ def test_changed_files(delta):
 
 
 @beside
-@on("4.2")
-@pytest.mark.parametrize("name", ["registered", "refused"])
+@on(
+    ("4.2", "registered"),
+    ("4.1", "versions_of_registered"),
+    ("4.2", "refused"),
+    ("4.1", "writers"),
+    names=["name"],
+)
 def test_lengths_in_the_log(delta, name):
     check(delta, f"check_{name}")
 
 
-@beside
-@on("4.1")
-@pytest.mark.parametrize("name", ["versions_of_registered", "writers"])
-def test_lengths_beside_other_transactions(delta, name):
-    check(delta, f"check_{name}")
-
-
-_ORDERS = [("4.2", "intarsia first"), ("4.1", "delta first")]
-if ALL_VERSIONS:
-    _ORDERS += [("4.2", "delta first"), ("4.1", "intarsia first")]
-
-
 @only_everything
 @pytest.mark.parametrize(
-    ("version", "order"), [pytest.param(*one, marks=_group("delta sessions", one[0])) for one in _ORDERS]
+    ("version", "order"), cases("delta sessions", [("4.2", "intarsia first"), ("4.1", "delta first")])
 )
 def test_configured_sessions(tmp_path, version, order):
     conf = ias.spark_conf()
@@ -196,7 +181,7 @@ def test_configured_sessions(tmp_path, version, order):
 
 
 @only_everything
-@_group("delta sessions", "4.2")
+@pytest.mark.xdist_group("delta sessions 4.2")
 def test_the_command_registers_lengths(tmp_path):
     """In the session of `spark-defaults.conf`."""
     rows = pa.table({"id": range(1_000)})
