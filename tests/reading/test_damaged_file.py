@@ -27,7 +27,7 @@ from tests.reading.surgery import Patient
 
 NAME = "damaged.parquet"
 ROWS = 300
-SECONDS = 5  # much longer than any of these takes
+SECONDS = 5  # of the CPU, much longer than any of these takes
 
 
 class FileInMemory(DataFile):
@@ -47,7 +47,7 @@ def scan(data, where=None, columns=None):
 
 def survives(data, where=None):
     """The rows, or None after an Intarsia error, within the time limit."""
-    started = time.monotonic()
+    started = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ia.IntarsiaWarning)
         try:
@@ -55,7 +55,7 @@ def survives(data, where=None):
         except ia.IntarsiaError:
             return None
         finally:
-            assert time.monotonic() - started < SECONDS
+            assert time.process_time() - started < SECONDS
 
 
 def make_table():
@@ -246,13 +246,13 @@ def test_hostile_thrift_is_refused(files, tail):
     body, footer = footer_of(files["v1"])
     for start in (b"", footer[:-1]):
         data = with_footer(body, start + HOSTILE_TAILS[tail])
-        started = time.monotonic()
+        started = time.process_time()
         with pytest.raises(ia.CorruptFileError) as caught:
             scan(data)
         assert caught.value.path == NAME
         with pytest.raises(ia.CorruptFileError):
             thrift.parse_tree(start + HOSTILE_TAILS[tail])
-        assert time.monotonic() - started < SECONDS
+        assert time.process_time() - started < SECONDS
 
 
 @pytest.mark.parametrize("children", [2**31 - 1, -1, 0, 5])
