@@ -9,7 +9,7 @@ in object stores are read concurrently.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -219,6 +219,22 @@ class JoinedMetadata(FileMetadata):
         part.drop_bounds(own)
         with self._changing:
             self.contradictions |= {Contradiction(*key)}
+
+    def without_nan(self, leaf: Leaf) -> frozenset[int]:
+        """See `FileMetadata`."""
+        if leaf.ordinal not in self._without_nan:
+            own = zip(self._first_groups, self.parts, strict=True)
+            found = (first + group for first, part in own for group in part.metadata.without_nan(leaf))
+            self._without_nan[leaf.ordinal] = frozenset(found)
+        return self._without_nan[leaf.ordinal]
+
+    def add_without_nan(self, leaf: Leaf, row_groups: Iterable[int]) -> None:
+        """See `FileMetadata`."""
+        row_groups = list(row_groups)
+        for row_group in row_groups:
+            part, own, _ = self.part_of(row_group)
+            part.add_without_nan(leaf, [own])
+        super().add_without_nan(leaf, row_groups)
 
     def located_counts(self) -> dict[ChunkKey, int]:
         """See `FileMetadata`."""

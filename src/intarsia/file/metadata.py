@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -138,6 +138,7 @@ class FileMetadata:
         self._trust: dict[tuple[int, pa.DataType | None], Trust] = {}
         self._page_index_bytes = 0
         self.contradictions: frozenset[Contradiction] = frozenset()
+        self._without_nan: dict[int, frozenset[int]] = {}
         self._changing = threading.RLock()
 
     def part_of(self, row_group: int) -> tuple[FileMetadata, int, int]:
@@ -273,7 +274,16 @@ class FileMetadata:
         found: _Derived = self._derived[key]
         return found
 
-    # --- the page index ----------------------------------------------------------------------------
+    # --- what is learnt by reading -----------------------------------------------------------------
+
+    def without_nan(self, leaf: Leaf) -> frozenset[int]:
+        """Return the row groups in which no value of a leaf is NaN, as was found by reading all of them."""
+        return self._without_nan.get(leaf.ordinal, frozenset())
+
+    def add_without_nan(self, leaf: Leaf, row_groups: Iterable[int]) -> None:
+        """Record row groups in which no value of a leaf is NaN."""
+        with self._changing:
+            self._without_nan[leaf.ordinal] = self.without_nan(leaf).union(row_groups)
 
     def distrust(self, index: str, reason: str, code: str) -> None:
         """Record that an index is ignored, and why: in words, and as a code."""
@@ -281,6 +291,8 @@ class FileMetadata:
         with self._changing:
             if note not in self.ignored:
                 self.ignored.append(note)
+
+    # --- the page index ----------------------------------------------------------------------------
 
     def distrust_page_index(self, row_group: int, reason: str) -> None:
         """Ignore the page index of a row group whose pages contradict it."""

@@ -123,9 +123,12 @@ class ColumnIndexes:
         """Return the bounds of a chunk's pages from its loaded ColumnIndex."""
         if self._file.column_index(key) is None:
             return None
-        return self._file.metadata.derived(("column index", key), partial(self._read_bounds, key))
+        metadata = self._file.metadata
+        has_no_nan = key.row_group in metadata.without_nan(self._file.footer.leaves[key.leaf])
+        read = partial(self._read_bounds, key, has_no_nan=has_no_nan)
+        return metadata.derived(("column index", key, has_no_nan), read)
 
-    def _read_bounds(self, key: ChunkKey) -> Bounds | None:
+    def _read_bounds(self, key: ChunkKey, *, has_no_nan: bool) -> Bounds | None:
         index, locations = self._file.column_index(key), self._file.locations(key)
         assert index is not None
         if locations is None:
@@ -136,6 +139,8 @@ class ColumnIndexes:
             index = index._replace(null_counts=None)
         if leaf.max_definition_level == 0:  # a required column has no nulls
             index = index._replace(null_counts=[0] * len(locations))
+        if has_no_nan and index.nan_counts is None:
+            index = index._replace(nan_counts=[0] * len(locations))
         try:
             found = column_index_bounds(
                 index, locations, ordering, int(self._file.footer.row_group_starts[key.row_group])

@@ -67,7 +67,7 @@ def column_statistics(file: ParquetInput, path: Path) -> Bounds | None:
     if leaf is None or not leaf.is_flat:
         return None
     return file.metadata.derived(
-        ("statistics", leaf.ordinal, file.metadata.contradictions),
+        ("statistics", leaf.ordinal, file.metadata.contradictions, file.metadata.without_nan(leaf)),
         lambda: statistics_bounds(file, leaf, file.schema.ordering(leaf)),
     )
 
@@ -120,6 +120,8 @@ def statistics_bounds(file: ParquetInput, leaf: Leaf, ordering: Ordering | None)
             bounded.append(ordinal)
             lows.append(pair[0])
             highs.append(pair[1])
+    for ordinal in file.metadata.without_nan(leaf):
+        nan_counts[ordinal] = max(nan_counts[ordinal], 0)
     edges = footer.row_group_starts
     minima = maxima = np.empty(0, dtype=object)
     if ordering is not None:

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.indexes.column_index import ColumnIndexes
@@ -78,6 +79,7 @@ class AxisSearch:
     done: RowSelection = field(default_factory=RowSelection.none)
     excluded: dict[tuple[str, str], RowSelection] = field(default_factory=dict)
     counts: ReadCounts = field(default_factory=ReadCounts)
+    _with_nan: set[int] = field(default_factory=set)
 
     @property
     def file(self) -> ParquetInput:
@@ -101,9 +103,11 @@ class AxisSearch:
             if self.plan.contradictions != self.file.metadata.contradictions:
                 self.plan = plan_file(self.query, reads=False)
             self.done, self.excluded = RowSelection.none(), {}
+            self._with_nan = set()
             self._search(key, top)
 
         retry_without_wrong_index(self.file, search)
+        self._learn_of_nan(key)
         self.counts = replace(self.counts, row_groups=len(self.query.groups_with(self.done)), rows_matched=0)
 
     def _search(self, key: SortKey, top: TopRows) -> None:
@@ -131,10 +135,32 @@ class AxisSearch:
                 numbers = piece.numbers.rows()
                 if better is None:
                     self.groups.add(matching=len(self.query.groups_with(piece.numbers)))
-                files = self.files_of(numbers)
-                top.add(self._values(key, piece), self.ordinals[files], numbers - self.edges[files])
+                values, files = self._values(key, piece), self.files_of(numbers)
+                self._note_nan(values["key0"], numbers)
+                top.add(values, self.ordinals[files], numbers - self.edges[files])
             self.done, left = self.done | rows, left - rows
             least = FIRST_ROWS_GROWTH * max(least, rows.num_rows)
+
+    def _note_nan(self, values: pa.ChunkedArray, numbers: Rows) -> None:
+        """Keep the row groups of the rows whose value is NaN."""
+        if pa.types.is_floating(values.type):
+            is_nan = pc.fill_null(pc.is_nan(values), False).to_numpy()
+            self._with_nan.update(self.query.groups_with(RowSelection.from_rows(numbers[is_nan])))
+
+    def _learn_of_nan(self, key: SortKey) -> None:
+        """Record in which row groups no value is NaN, for which a file may have no count.
+
+        In a descending order, NaN is the greatest value, so that no threshold excludes it.
+        """
+        leaf = self.file.schema.leaves_by_path.get(self.query.own(key.column).path)
+        ordering = None if leaf is None else self.file.schema.ordering(leaf)
+        if leaf is None or ordering is None or not ordering.is_float:
+            return
+        if not key.descending or self.query.predicate is not None:
+            return
+        edges = self.file.footer.row_group_starts
+        is_read = self.done.count_between(edges) == np.diff(edges)
+        self.file.metadata.add_without_nan(leaf, set(np.flatnonzero(is_read).tolist()) - self._with_nan)
 
     def _with_indexes(self, rows: RowSelection) -> RowSelection:
         """Return those of some rows that might match the condition of the scan, by all indexes."""
