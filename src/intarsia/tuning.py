@@ -146,14 +146,11 @@ MERGED_SUMMARIES = 1_024
 
 # --- Many files --------------------------------------------------------------------------------------
 
-#: Number of files opened concurrently in an object store, where each needs a request.
+#: Number of files read concurrently from an object store, where each needs a request.
 REMOTE_FILES_AT_ONCE = 32
 
-#: Number of files opened concurrently on a local disk.
+#: Number of files read concurrently from a local disk.
 LOCAL_FILES_AT_ONCE = 2
-
-#: Number of local footers that a thread reads at a time: passing one to a thread takes as long as reading it.
-LOCAL_FILES_PER_TASK = 64
 
 #: The maximum number of files in an axis, and of bytes of their metadata in memory.
 AXIS_FILES = 1_024

@@ -255,7 +255,7 @@ class Planner:
             return
         makes_requests = reads if makes_requests is None else makes_requests  # the first files may suffice
         footers = read_footers(
-            self._snapshot, files, self._table.files_at_once, makes_requests=makes_requests
+            self._snapshot, files, self._table.footers_at_once, makes_requests=makes_requests
         )
         waiting: dict[tuple[str, Hashable], Tail] = {}
         with contextlib.suppress(ObjectStoreError), contextlib.closing(footers):  # raised when they are read

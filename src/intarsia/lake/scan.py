@@ -335,7 +335,7 @@ class Scan(QueryResult):
         table, columns = self._table, {column.path[0] for column in self.columns}
         # the run of the rows continues with this snapshot, so its report has these reads
         snapshot = self._snapshot = self._snapshot or table.new_snapshot()
-        schemas = ahead(snapshot.cached_schema, table.files, table.files_at_once)
+        schemas = ahead(snapshot.cached_schema, table.files, table.footers_at_once)
         with snapshot.running(), contextlib.closing(schemas):
             for entry, future in schemas:
                 try:
@@ -483,7 +483,7 @@ class Scan(QueryResult):
         table = self._table
         sizes = []
         with self._running() as run:
-            opened = ahead(run.snapshot.open, table.files, table.files_at_once, ParquetInput.close)
+            opened = ahead(run.snapshot.open, table.files, table.footers_at_once, ParquetInput.close)
             with contextlib.closing(opened):
                 for entry, future in opened:
                     with future.result() as file:

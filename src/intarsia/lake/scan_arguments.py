@@ -156,7 +156,7 @@ def _by_number(table: TableFiles, numbers: Rows, snapshot: Snapshot) -> Mapping[
     if not len(numbers):
         return {}
     counts = [0]
-    opened = ahead(snapshot.open, table.files, table.files_at_once, ParquetInput.close)
+    opened = ahead(snapshot.open, table.files, table.footers_at_once, ParquetInput.close)
     with contextlib.closing(opened):
         for _, future in opened:
             with future.result() as file:

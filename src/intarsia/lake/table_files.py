@@ -28,7 +28,7 @@ from intarsia.read.output_columns import FileNames
 from intarsia.read.report import warn_caller
 from intarsia.storage import IoCounts, ObjectIdentity, QueryReads, current_reads
 from intarsia.storage.running_query import Deadline
-from intarsia.tuning import LOCAL_FILES_AT_ONCE, LOCAL_FILES_PER_TASK, REMOTE_FILES_AT_ONCE
+from intarsia.tuning import LOCAL_FILES_AT_ONCE, REMOTE_FILES_AT_ONCE
 
 _Files = TypeVar("_Files", bound="TableFiles")
 
@@ -116,8 +116,7 @@ class TableFiles:
             self.files,
             self.root,
             lambda entry: self.new_snapshot().open(entry),
-            # Python parses footers: threads took 1.7 times as long for local files
-            self.files_at_once if self.has_objects else 1,
+            self.footers_at_once,
             segments=self._segments,
             is_part=self._is_part,
             has_all=self._has_all,
@@ -162,9 +161,17 @@ class TableFiles:
 
     @cached_property
     def files_at_once(self) -> int:
-        """Number of files opened concurrently."""
+        """Number of files read concurrently."""
         at_once = REMOTE_FILES_AT_ONCE if self.has_objects else LOCAL_FILES_AT_ONCE
         return min(at_once, max(1, len(self.files)))
+
+    @property
+    def footers_at_once(self) -> int:
+        """Number of footers read concurrently: two threads take longer for local files than one.
+
+        A thread that has read a few bytes waits for the other one, which runs Python.
+        """
+        return self.files_at_once if self.has_objects else 1
 
     def new_snapshot(self, of: Snapshot | None = None, *, is_traced: bool = False) -> Snapshot:
         """Begin a run of a query.
@@ -283,16 +290,15 @@ class TableFiles:
         for files in snapshot.known.families if snapshot.known is not None else ():
             schemas |= dict.fromkeys(files.files.tolist(), files.family.schema)
 
-        def read(ordinals: Sequence[int]) -> None:
-            for ordinal in ordinals:
-                try:
-                    schemas[ordinal] = snapshot.schema(self.files[ordinal])
-                except (FormatError, FileNotFoundError) as error:  # noqa: PERF203  each file is opened
-                    errors[ordinal] = error
+        def read(ordinal: int) -> None:
+            try:
+                schemas[ordinal] = snapshot.schema(self.files[ordinal])
+            except (FormatError, FileNotFoundError) as error:
+                errors[ordinal] = error
 
         # the table has the metadata of the first file, and its family may have that of another file
         for first in range(len(self.files)):
-            read([first])
+            read(first)
             if first not in errors:
                 break
             schemas.pop(first, None)
@@ -301,9 +307,7 @@ class TableFiles:
         if len(schemas) == len(self.files):
             return schemas
         others = [ordinal for ordinal in range(first + 1, len(self.files)) if ordinal not in schemas]
-        size = 1 if self.has_objects else LOCAL_FILES_PER_TASK
-        tasks = [others[start : start + size] for start in range(0, len(others), size)]
-        with contextlib.closing(ahead(read, tasks, self.files_at_once)) as done:
+        with contextlib.closing(ahead(read, others, self.footers_at_once)) as done:
             for _, future in done:
                 future.result()
         return schemas

@@ -142,7 +142,7 @@ class FilePlanner:
             possible, known = planner.planned(batch)
             found |= dict.fromkeys(batch)
             files = [table.files[ordinal] for ordinal in possible]
-            plans = plan_files(files, self._binder, snapshot.open, table.files_at_once, known=known)
+            plans = plan_files(files, self._binder, snapshot.open, table.footers_at_once, known=known)
             with closing(plans):
                 for ordinal, (entry, future) in zip(possible, plans, strict=True):
                     found[ordinal] = self._planned(ordinal, entry, future, snapshot)
