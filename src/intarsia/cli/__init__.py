@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 
+from intarsia.garbage import no_collections
+
 __all__ = ["main"]
 
 
@@ -29,14 +31,10 @@ def _import_app() -> Callable[[Sequence[str] | None], int]:
 
     They have most objects of the process, and collections of them took a seventh of the CPU time of a query.
     """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
+    with no_collections():
         from intarsia.cli.app import run
-    finally:
+
         gc.freeze()
-        if was_enabled:
-            gc.enable()
     return run
 
 

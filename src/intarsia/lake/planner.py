@@ -23,6 +23,7 @@ from intarsia.errors import FormatError, ObjectStoreError, PredicateError, Query
 from intarsia.file import Ignored
 from intarsia.file.joined import JoinedInput
 from intarsia.file.schema import FileSchema
+from intarsia.garbage import no_collections
 from intarsia.lake.axes import AxisPlan, Members, axes, read_footers
 from intarsia.lake.index.of_table import FamilyFiles, KnownFiles
 from intarsia.lake.index.proofs import FamilyProofs, FileAnswers, answer_files
@@ -322,7 +323,7 @@ class Planner:
         predicate, constants = self._query.bind_family(joined.schema, first.path, ordinals)
         query = self._query.query(replace(first, deletes=None), file)
         query = replace(query, predicate=predicate, constants=constants)
-        with contextlib.closing(query.embedded):
+        with contextlib.closing(query.embedded), no_collections():
             plan = plan_file(query, reads=reads)
         is_left = joined.files_with(plan.candidates)
         self._report.add_index_bytes(file.source.counts.bytes)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from intarsia.errors import FormatError
 from intarsia.file.schema import FileSchema
+from intarsia.garbage import no_collections
 from intarsia.indexes.embedded import KeptIndexes
 from intarsia.lake.data_file import DataFile, FileList, has_deletes, has_objects, sizes_of
 from intarsia.lake.definition import TableDefinition
@@ -28,7 +29,7 @@ from intarsia.read.output_columns import FileNames
 from intarsia.read.report import warn_caller
 from intarsia.storage import IoCounts, ObjectIdentity, QueryReads, current_reads
 from intarsia.storage.running_query import Deadline
-from intarsia.tuning import LOCAL_FILES_AT_ONCE, REMOTE_FILES_AT_ONCE
+from intarsia.tuning import AXIS_FILES, LOCAL_FILES_AT_ONCE, REMOTE_FILES_AT_ONCE
 
 _Files = TypeVar("_Files", bound="TableFiles")
 
@@ -307,7 +308,9 @@ class TableFiles:
         if len(schemas) == len(self.files):
             return schemas
         others = [ordinal for ordinal in range(first + 1, len(self.files)) if ordinal not in schemas]
-        with contextlib.closing(ahead(read, others, self.footers_at_once)) as done:
-            for _, future in done:
-                future.result()
+        for start in range(0, len(others), AXIS_FILES):
+            some = others[start : start + AXIS_FILES]
+            with no_collections(), contextlib.closing(ahead(read, some, self.footers_at_once)) as done:
+                for _, future in done:
+                    future.result()
         return schemas
