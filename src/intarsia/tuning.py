@@ -152,6 +152,9 @@ REMOTE_FILES_AT_ONCE = 32
 #: Number of files read concurrently from a local disk.
 LOCAL_FILES_AT_ONCE = 2
 
+#: Local files of which fewer bytes are read are read one by one: threads that run Python wait for each other.
+SERIAL_FILES_BYTES = 8 << 20
+
 #: The maximum number of files in an axis, and of bytes of their metadata in memory.
 AXIS_FILES = 1_024
 AXIS_BYTES = 64 << 20

@@ -6,6 +6,7 @@ import gc
 import os
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -18,8 +19,8 @@ from intarsia.lake.table import Table
 from intarsia.read.ahead import ahead
 from intarsia.read.matching import RowReader
 from intarsia.storage import LocalFile
-from intarsia.tuning import LOCAL_FILES_AT_ONCE, REMOTE_FILES_AT_ONCE, SMALL_FILE_BYTES
-from tests.counting import profiling
+from intarsia.tuning import LOCAL_FILES_AT_ONCE, REMOTE_FILES_AT_ONCE, SERIAL_FILES_BYTES, SMALL_FILE_BYTES
+from tests.counting import calls, profiling
 from tests.lake.index.lakes import age, write
 
 FAILING = ("x", "y")
@@ -118,13 +119,24 @@ def reads_in_main_thread(work):
         return work(), found
 
 
-def test_small_files_are_read_by_the_threads_that_plan_them(many, tmp_path):
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    """Files of nearly `SMALL_FILE_BYTES`, of which threads read more than `SERIAL_FILES_BYTES`."""
+    folder = tmp_path_factory.mktemp("several")
+    num_rows = SMALL_FILE_BYTES // 10  # of 8 bytes
+    for ordinal in range(SERIAL_FILES_BYTES // SMALL_FILE_BYTES + 4):
+        values = pa.table({"a": range(ordinal * num_rows, (ordinal + 1) * num_rows)})
+        write(folder / f"{ordinal:02}.parquet", values, use_dictionary=False, compression="none")
+    return folder
+
+
+def test_small_files_are_read_by_the_threads_that_plan_them(several, tmp_path):
     """But not by those of an iterator, whose caller may stop early, and not large ones."""
-    table = ia.open(many)
+    table = ia.open(several)
     assert table.schema  # its footers are in no report
     scan = table.scan("a % 2 = 0")
     rows, in_main_thread = reads_in_main_thread(scan.to_arrow)
-    assert rows["a"].to_pylist() == list(range(0, 300, 2))
+    assert rows["a"].to_pylist() == list(range(0, 2 * rows.num_rows, 2))
     assert in_main_thread == {False}
     read = (scan.report.bytes_read, scan.report.rows_matched, scan.report.files_read)
     batches, in_main_thread = reads_in_main_thread(lambda: list(scan))
@@ -136,6 +148,18 @@ def test_small_files_are_read_by_the_threads_that_plan_them(many, tmp_path):
         write(tmp_path / f"{name}.parquet", values, use_dictionary=False, compression="none")
     rows, in_main_thread = reads_in_main_thread(ia.open(tmp_path).scan("a % 2 = 0").to_arrow)
     assert (rows.num_rows, in_main_thread) == (SMALL_FILE_BYTES // 4, {True})
+
+
+def test_few_bytes_are_read_without_threads(many, several):
+    """Starting a thread takes longer, and threads that run Python wait for each other."""
+
+    def tasks_of(table, where):
+        return calls(table.scan(where).to_arrow, of=ThreadPoolExecutor.submit)
+
+    few, more = ia.open(many), ia.open(several)
+    assert few.count("a = -1") == more.count("a = -1") == 0  # reads the footers
+    assert (tasks_of(few, "a % 2 = 0"), tasks_of(more, "a IN (7, 300007)")) == (0, 0)
+    assert tasks_of(more, "a % 2 = 0") > 1
 
 
 def test_an_error_of_reading_ahead_is_raised_after_the_rows_before_it(many, tmp_path):

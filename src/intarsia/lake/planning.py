@@ -68,6 +68,11 @@ class PlannedPart:
     position: int
 
     @property
+    def read_bytes(self) -> int:
+        """The estimated bytes to read of the file."""
+        return int(self.axis.read_bytes[self.position])
+
+    @property
     def has_certain(self) -> bool:
         """Whether rows of the file are certain to match."""
         return bool(self.axis.has_certain[self.position])
@@ -158,14 +163,14 @@ def stretches(
         at_once: The number of threads to which the files are given.
         is_alone: Returns whether a file is planned by itself.
     """
-    total = sum(int(part.axis.read_bytes[part.position]) for part in known.values())
+    total = sum(part.read_bytes for part in known.values())
     found: list[tuple[PlannedPart, DataFile]] = []
     num_bytes = 0
     for entry in files:
         part = known.get(entry.path)
         if part is not None and is_alone(part):
             part = None
-        own = 0 if part is None else int(part.axis.read_bytes[part.position])
+        own = 0 if part is None else part.read_bytes
         if found and (part is None or not _has_room(found, part, num_bytes + own, total // at_once)):
             yield _stretch_of(found)
             found, num_bytes = [], 0

@@ -24,7 +24,7 @@ from intarsia.read.finished_query import FinishedQuery, OnReport
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.report import FileOutcome, ScanReport, warn_caller, warn_of_failed, warn_of_ignored
 from intarsia.read.trace import QueryTrace
-from intarsia.tuning import FIRST_FILES
+from intarsia.tuning import FIRST_FILES, SERIAL_FILES_BYTES
 
 #: What happens to damaged and missing files: an error, or they are skipped with one warning.
 OnError: TypeAlias = Literal["raise", "skip"]
@@ -248,5 +248,8 @@ class QueryRun:
             files, known = planner.planned(files[num_first:])
         left = list(map(table.files.__getitem__, files))
         at_once = min(table.files_at_once, max(len(left), 1))
+        if not table.has_objects and len(known) == len(left):
+            num_bytes = sum(part.read_bytes for part in known.values())
+            at_once = 1 if num_bytes < SERIAL_FILES_BYTES else at_once
         items = left if is_alone is None or not known else stretches(left, known, at_once, is_alone)
         yield _Portion(items, known, at_once, does)
