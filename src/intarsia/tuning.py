@@ -131,10 +131,9 @@ ISLAND_BYTES = 1 << 12
 #: Maximum number of row groups, or runs of small ones, that are decoded concurrently (contract C7).
 RUNS_AT_ONCE = 2
 
-#: At most this many row groups, with fewer than this many bytes, are decoded serially, because starting a
-#: thread takes longer.
-SERIAL_ROW_GROUPS = 2
-CONCURRENT_BYTES = 1 << 20
+#: Runs, or local files, of which fewer bytes are read are read one by one: a thread takes time to start, and
+#: threads that run Python wait for each other.
+CONCURRENT_BYTES = 4 << 20
 
 #: Partial results are merged when they have more rows than this, and than twice the distinct values; or when
 #: there are many of them.
@@ -151,9 +150,6 @@ REMOTE_FILES_AT_ONCE = 32
 
 #: Number of files read concurrently from a local disk.
 LOCAL_FILES_AT_ONCE = 2
-
-#: Local files of which fewer bytes are read are read one by one: threads that run Python wait for each other.
-SERIAL_FILES_BYTES = 8 << 20
 
 #: The maximum number of files in an axis, and of bytes of their metadata in memory.
 AXIS_FILES = 1_024

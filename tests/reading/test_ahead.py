@@ -19,7 +19,7 @@ from intarsia.lake.table import Table
 from intarsia.read.ahead import ahead
 from intarsia.read.matching import RowReader
 from intarsia.storage import LocalFile
-from intarsia.tuning import LOCAL_FILES_AT_ONCE, REMOTE_FILES_AT_ONCE, SERIAL_FILES_BYTES, SMALL_FILE_BYTES
+from intarsia.tuning import CONCURRENT_BYTES, LOCAL_FILES_AT_ONCE, REMOTE_FILES_AT_ONCE, SMALL_FILE_BYTES
 from tests.counting import calls, profiling
 from tests.lake.index.lakes import age, write
 
@@ -121,10 +121,10 @@ def reads_in_main_thread(work):
 
 @pytest.fixture(scope="module")
 def several(tmp_path_factory):
-    """Files of nearly `SMALL_FILE_BYTES`, of which threads read more than `SERIAL_FILES_BYTES`."""
+    """Files of nearly `SMALL_FILE_BYTES`, of which threads read more than `CONCURRENT_BYTES`."""
     folder = tmp_path_factory.mktemp("several")
     num_rows = SMALL_FILE_BYTES // 10  # of 8 bytes
-    for ordinal in range(SERIAL_FILES_BYTES // SMALL_FILE_BYTES + 4):
+    for ordinal in range(CONCURRENT_BYTES // SMALL_FILE_BYTES + 4):
         values = pa.table({"a": range(ordinal * num_rows, (ordinal + 1) * num_rows)})
         write(folder / f"{ordinal:02}.parquet", values, use_dictionary=False, compression="none")
     return folder

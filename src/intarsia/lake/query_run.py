@@ -24,7 +24,7 @@ from intarsia.read.finished_query import FinishedQuery, OnReport
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.report import FileOutcome, ScanReport, warn_caller, warn_of_failed, warn_of_ignored
 from intarsia.read.trace import QueryTrace
-from intarsia.tuning import FIRST_FILES, SERIAL_FILES_BYTES
+from intarsia.tuning import CONCURRENT_BYTES, FIRST_FILES
 
 #: What happens to damaged and missing files: an error, or they are skipped with one warning.
 OnError: TypeAlias = Literal["raise", "skip"]
@@ -250,6 +250,6 @@ class QueryRun:
         at_once = min(table.files_at_once, max(len(left), 1))
         if not table.has_objects and len(known) == len(left):
             num_bytes = sum(part.read_bytes for part in known.values())
-            at_once = 1 if num_bytes < SERIAL_FILES_BYTES else at_once
+            at_once = 1 if num_bytes < CONCURRENT_BYTES else at_once
         items = left if is_alone is None or not known else stretches(left, known, at_once, is_alone)
         yield _Portion(items, known, at_once, does)

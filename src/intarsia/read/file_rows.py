@@ -29,7 +29,7 @@ from intarsia.read.matching import RowReader, select_columns
 from intarsia.read.run_columns import RunColumns
 from intarsia.read.runs import Run, Runs, run_of_group
 from intarsia.rows.selection import RowSelection
-from intarsia.tuning import CONCURRENT_BYTES, RUNS_AT_ONCE, SERIAL_ROW_GROUPS
+from intarsia.tuning import CONCURRENT_BYTES, RUNS_AT_ONCE
 
 _OUTDATED = "it contradicts the pages"
 
@@ -182,7 +182,7 @@ class PlanReader:
 
     def _at_once(self, runs: Runs, rows: RowSelection, most: int) -> int:
         most = min(most, len(runs.groups))
-        if most < 2 or self._query.file.source.coalesce_bytes or len(runs.groups) > SERIAL_ROW_GROUPS:
+        if most < 2 or self._query.file.source.coalesce_bytes:
             return most
         return most if self._query.estimated_bytes(rows) >= CONCURRENT_BYTES else 1
 
