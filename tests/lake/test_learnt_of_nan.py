@@ -79,6 +79,19 @@ def test_rows_that_were_not_read_prove_nothing(tmp_path):
     assert table.count("NOT x <= 1e9") == 1
 
 
+def test_nulls_that_come_first_hide_nan(tmp_path):
+    """The second file is read for its nulls only, as soon as the first one has given one."""
+    for file, values in enumerate(([None] * 9, [None, math.nan, 1.0])):
+        rows = pa.table(
+            {"x": pa.array(values, pa.float64()), "row": range(10 * file, 10 * file + len(values))}
+        )
+        write(tmp_path / f"{file}.parquet", rows, row_group_size=3)
+    for limit in range(1, 11):
+        table = ia.open(tmp_path)
+        table.scan(order_by="x DESC NULLS FIRST, row", limit=limit).to_arrow()
+        assert table.count("NOT x <= 1e9") == 1
+
+
 def test_a_new_file_in_place_of_one_that_was_read(tmp_path):
     table = ia.open(make_lake(tmp_path))
     table.scan(order_by="x DESC", limit=5).to_arrow()

@@ -150,13 +150,14 @@ class AxisSearch:
     def _learn_of_nan(self, key: SortKey) -> None:
         """Record in which row groups no value is NaN, for which a file may have no count.
 
-        In a descending order, NaN is the greatest value, so that no threshold excludes it.
+        In a descending order, NaN is the greatest value, so that no threshold excludes it, except a null if
+        nulls come first.
         """
         leaf = self.file.schema.leaves_by_path.get(self.query.own(key.column).path)
         ordering = None if leaf is None else self.file.schema.ordering(leaf)
         if leaf is None or ordering is None or not ordering.is_float:
             return
-        if not key.descending or self.query.predicate is not None:
+        if not key.descending or key.nulls_first or self.query.predicate is not None:
             return
         edges = self.file.footer.row_group_starts
         is_read = self.done.count_between(edges) == np.diff(edges)
