@@ -136,5 +136,7 @@ def test_random_queries_of_one_table(tmp_path_factory, files, type_, row_group_s
     table = ia.open(folder)
     for where, order, limit in scans:
         options = {} if order is None else {"order_by": order, "limit": limit}
-        found = table.scan(where, **options).to_arrow()
-        assert str(found) == str(ia.open(folder).scan(where, **options).to_arrow())
+        # among rows with equal values of the order, the choice is arbitrary
+        columns = ["x"] if order is not None and "row" not in order else None
+        found, expected = (one.scan(where, columns, **options) for one in (table, ia.open(folder)))
+        assert str(found.to_arrow()) == str(expected.to_arrow())
