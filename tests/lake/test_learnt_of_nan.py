@@ -16,14 +16,14 @@ from tests.lake.index.lakes import age, write
 NUM_FILES, NUM_ROWS, WITH_NAN = 30, 100, 17
 
 
-def make_lake(folder, *structures, **options):
+def make_lake(folder):
     """Write files of random numbers, one of which has NaN."""
     for file in range(NUM_FILES):
         values = [(file * NUM_ROWS + row) * 7919 % 100_003 / 7 for row in range(NUM_ROWS)]
         if file == WITH_NAN:
             values[3] = math.nan
         rows = pa.table({"x": values, "row": range(file * NUM_ROWS, (file + 1) * NUM_ROWS)})
-        write(folder / f"{file:02}.parquet", rows, *structures, **options)
+        write(folder / f"{file:02}.parquet", rows)
     return folder
 
 

@@ -231,9 +231,12 @@ class JoinedMetadata(FileMetadata):
     def add_without_nan(self, leaf: Leaf, row_groups: Iterable[int]) -> None:
         """See `FileMetadata`."""
         row_groups = list(row_groups)
+        of_parts: dict[int, list[int]] = {}
         for row_group in row_groups:
-            part, own, _ = self.part_of(row_group)
-            part.add_without_nan(leaf, [own])
+            part = self._part_of_group[row_group]
+            of_parts.setdefault(part, []).append(row_group - self._first_groups[part])
+        for part, own in of_parts.items():
+            self.parts[part].metadata.add_without_nan(leaf, own)
         super().add_without_nan(leaf, row_groups)
 
     def located_counts(self) -> dict[ChunkKey, int]:

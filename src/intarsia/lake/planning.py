@@ -153,17 +153,16 @@ Planned: TypeAlias = "tuple[DataFile, Future[OpenPlan]]"
 def stretches(
     files: Sequence[DataFile],
     known: Mapping[str, PlannedPart],
-    at_once: int,
+    share: int,
     is_alone: IsAlone,
 ) -> Iterator[Item]:
     """Combine consecutive files to stretches.
 
     Args:
         known: The plans of files that are parts of an axis, by path.
-        at_once: The number of threads to which the files are given.
+        share: The bytes that each thread reads of the files.
         is_alone: Returns whether a file is planned by itself.
     """
-    total = sum(part.read_bytes for part in known.values())
     found: list[tuple[PlannedPart, DataFile]] = []
     num_bytes = 0
     for entry in files:
@@ -171,7 +170,7 @@ def stretches(
         if part is not None and is_alone(part):
             part = None
         own = 0 if part is None else part.read_bytes
-        if found and (part is None or not _has_room(found, part, num_bytes + own, total // at_once)):
+        if found and (part is None or not _has_room(found, part, num_bytes + own, share)):
             yield _stretch_of(found)
             found, num_bytes = [], 0
         if part is None:

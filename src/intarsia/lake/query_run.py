@@ -248,8 +248,9 @@ class QueryRun:
             files, known = planner.planned(files[num_first:])
         left = list(map(table.files.__getitem__, files))
         at_once = min(table.files_at_once, max(len(left), 1))
-        if not table.has_objects and len(known) == len(left):
-            num_bytes = sum(part.read_bytes for part in known.values())
-            at_once = 1 if num_bytes < CONCURRENT_BYTES else at_once
-        items = left if is_alone is None or not known else stretches(left, known, at_once, is_alone)
+        num_bytes = sum(part.read_bytes for part in known.values())
+        if not table.has_objects and len(known) == len(left) and num_bytes < CONCURRENT_BYTES:
+            at_once = 1
+        share = num_bytes // at_once
+        items = left if is_alone is None or not known else stretches(left, known, share, is_alone)
         yield _Portion(items, known, at_once, does)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.file import ChunkKey, ParquetInput
+from intarsia.format.footer import Leaf
 from intarsia.indexes.column_index import ColumnIndexes
 from intarsia.indexes.statistics import RowGroupStatistics, column_statistics
 from intarsia.predicate import Bound, Path, Predicate
@@ -79,7 +80,6 @@ class AxisSearch:
     done: RowSelection = field(default_factory=RowSelection.none)
     excluded: dict[tuple[str, str], RowSelection] = field(default_factory=dict)
     counts: ReadCounts = field(default_factory=ReadCounts)
-    _with_nan: set[int] = field(default_factory=set)
 
     @property
     def file(self) -> ParquetInput:
@@ -96,21 +96,25 @@ class AxisSearch:
 
         If a page index is found to be wrong, the search begins again without it.
         """
-        rows_before = top.rows
+        rows_before, with_nan, leaf = top.rows, set[int](), self._leaf_that_shows_nan(key)
 
         def search() -> None:
             top.restore(rows_before)
             if self.plan.contradictions != self.file.metadata.contradictions:
                 self.plan = plan_file(self.query, reads=False)
             self.done, self.excluded = RowSelection.none(), {}
-            self._with_nan = set()
-            self._search(key, top)
+            with_nan.clear()
+            self._search(key, top, None if leaf is None else with_nan)
 
         retry_without_wrong_index(self.file, search)
-        self._learn_of_nan(key)
+        if leaf is not None:
+            edges = self.file.footer.row_group_starts
+            is_read = self.done.count_between(edges) == np.diff(edges)
+            self.file.metadata.add_without_nan(leaf, set(np.flatnonzero(is_read).tolist()) - with_nan)
         self.counts = replace(self.counts, row_groups=len(self.query.groups_with(self.done)), rows_matched=0)
 
-    def _search(self, key: SortKey, top: TopRows) -> None:
+    def _search(self, key: SortKey, top: TopRows, with_nan: set[int] | None) -> None:
+        """Search, and add the row groups of rows that were read and are NaN to a set, if there is one."""
         threshold, better, least = None, None, 1
         left = self.plan.candidates
         while True:
@@ -136,32 +140,24 @@ class AxisSearch:
                 if better is None:
                     self.groups.add(matching=len(self.query.groups_with(piece.numbers)))
                 values, files = self._values(key, piece), self.files_of(numbers)
-                self._note_nan(values["key0"], numbers)
+                if with_nan is not None:
+                    is_nan = pc.fill_null(pc.is_nan(values["key0"]), False).to_numpy()
+                    with_nan.update(self.query.groups_with(RowSelection.from_rows(numbers[is_nan])))
                 top.add(values, self.ordinals[files], numbers - self.edges[files])
             self.done, left = self.done | rows, left - rows
             least = FIRST_ROWS_GROWTH * max(least, rows.num_rows)
 
-    def _note_nan(self, values: pa.ChunkedArray, numbers: Rows) -> None:
-        """Keep the row groups of the rows whose value is NaN."""
-        if pa.types.is_floating(values.type):
-            is_nan = pc.fill_null(pc.is_nan(values), False).to_numpy()
-            self._with_nan.update(self.query.groups_with(RowSelection.from_rows(numbers[is_nan])))
+    def _leaf_that_shows_nan(self, key: SortKey) -> Leaf | None:
+        """Return the leaf of the order if each row group that is read shows whether it contains NaN.
 
-    def _learn_of_nan(self, key: SortKey) -> None:
-        """Record in which row groups no value is NaN, for which a file may have no count.
-
-        In a descending order, NaN is the greatest value, so that no threshold excludes it, except a null if
-        nulls come first.
+        A file may have no count of NaN. In a descending order, NaN is the greatest value, so that no
+        threshold excludes it, except a null if nulls come first. A condition may exclude it.
         """
         leaf = self.file.schema.leaves_by_path.get(self.query.own(key.column).path)
         ordering = None if leaf is None else self.file.schema.ordering(leaf)
-        if leaf is None or ordering is None or not ordering.is_float:
-            return
-        if not key.descending or key.nulls_first or self.query.predicate is not None:
-            return
-        edges = self.file.footer.row_group_starts
-        is_read = self.done.count_between(edges) == np.diff(edges)
-        self.file.metadata.add_without_nan(leaf, set(np.flatnonzero(is_read).tolist()) - self._with_nan)
+        is_float = ordering is not None and ordering.is_float and pa.types.is_floating(key.type)
+        is_hidden = not key.descending or key.nulls_first or self.query.predicate is not None
+        return leaf if is_float and not is_hidden else None
 
     def _with_indexes(self, rows: RowSelection) -> RowSelection:
         """Return those of some rows that might match the condition of the scan, by all indexes."""
