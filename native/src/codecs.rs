@@ -1,5 +1,6 @@
 //! Decompression of pages into exactly the size that their headers claim.
 
+use std::cell::Cell;
 use std::io::Read as _;
 
 use bytes::Bytes;
@@ -17,6 +18,9 @@ const LZ4_RAW: i32 = 7;
 /// The maximum size of a page.
 const MAX_BYTES: usize = 1 << 30;
 
+/// The maximum size of the memory that a thread keeps.
+const MAX_SCRATCH_BYTES: usize = 1 << 22;
+
 /// Returns the maximum size of a page of a codec, as a multiple of its compressed size.
 pub fn expansion(codec: i32) -> Read<usize> {
     match codec {
@@ -26,6 +30,27 @@ pub fn expansion(codec: i32) -> Read<usize> {
         ZSTD => Ok(1 << 15),
         LZ4_HADOOP | LZ4_RAW => Ok(255),
         _ => Err(Refusal("a codec is decoded by pyarrow")),
+    }
+}
+
+thread_local! {
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Memory of the thread for a page: new memory costs up to half as much as decompressing into it.
+pub struct Scratch(pub Vec<u8>);
+
+impl Scratch {
+    pub fn take() -> Self {
+        Scratch(SCRATCH.take())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if self.0.capacity() <= MAX_SCRATCH_BYTES {
+            SCRATCH.set(std::mem::take(&mut self.0));
+        }
     }
 }
 

@@ -114,7 +114,8 @@ fn in_threads<'a, T: Send>(
     fields: &'a [Leaves],
     work: impl Fn(&'a Leaves) -> Read<T> + Sync,
 ) -> Read<Vec<T>> {
-    let num_bytes: usize = fields.iter().flat_map(|(_, leaves)| leaves).flatten().map(Chunk::num_bytes).sum();
+    let num_bytes = |chunk: &Chunk| chunk.span.2.saturating_sub(chunk.span.1);
+    let num_bytes: usize = fields.iter().flat_map(|(_, leaves)| leaves).flatten().map(num_bytes).sum();
     let cores = if num_bytes < THREADED_BYTES { 1 } else { available_parallelism().map_or(1, usize::from) };
     let next = AtomicUsize::new(0);
     let run = || {

@@ -89,5 +89,5 @@ pub fn parse(bytes: &[u8], at: usize) -> Read<(PageHeader, usize)> {
         definition_encoding: if kind == Kind::Data { number(of_type[3])? } else { 0 },
         levels,
     };
-    Ok((header, reader.position()))
+    Ok((header, reader.position))
 }

@@ -35,10 +35,6 @@ impl Chunk {
     pub fn num_rows(&self) -> usize {
         self.page_rows.iter().sum()
     }
-
-    pub fn num_bytes(&self) -> usize {
-        self.span.2.saturating_sub(self.span.1)
-    }
 }
 
 /// A chunk claims at most this many values, and this many more for each byte.
@@ -306,10 +302,6 @@ impl PageReader for Pages {
     fn skip_next_page(&mut self) -> ParquetResult<()> {
         self.next = self.pages.next();
         Ok(())
-    }
-
-    fn at_record_boundary(&mut self) -> ParquetResult<bool> {
-        Ok(true)
     }
 }
 

@@ -5,7 +5,7 @@ use memchr::memmem;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
-use crate::codecs::decompress;
+use crate::codecs::{Scratch, decompress_into};
 use crate::guard;
 use crate::thrift::{Read, Refusal};
 
@@ -37,26 +37,19 @@ pub fn lacking(
             return Err(Refusal("a page is outside the bytes"));
         }
         let raw_bytes = usize::try_from(raw_bytes).map_err(|_| Refusal("a page has a negative size"))?;
-        let values = decompress(codec, data.slice(start..stop), raw_bytes)?;
+        let (body, mut raw) = (&data[start..stop], Scratch::take());
+        let values = if decompress_into(codec, body, raw_bytes, &mut raw.0)? { &raw.0 } else { body };
         let lacks = |sought: &Option<Sought>| match sought {
             None => Ok(false),
-            Some(alternatives) => has_any(&values, width, alternatives).map(|found| !found),
+            Some(alternatives) => has_any(values, width, alternatives).map(|found| !found),
         };
         sought.iter().map(lacks).collect()
     })
 }
 
 fn has_any(values: &[u8], width: Option<usize>, alternatives: &Sought) -> Read<bool> {
-    for strings in alternatives {
-        let mut has_all = true;
-        for one in strings {
-            has_all = has_all && contains(values, width, one)?;
-        }
-        if has_all {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    let has = |all, one: &PyBackedBytes| Read::Ok(all && contains(values, width, one)?);
+    alternatives.iter().try_fold(false, |any, strings| Read::Ok(any || strings.iter().try_fold(true, has)?))
 }
 
 /// Returns whether values in PLAIN contain one: numbers of a width, or other bytes.

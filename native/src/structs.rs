@@ -65,10 +65,7 @@ pub fn chunk<'a>(reader: &mut Reader<'a>) -> Read<Chunk<'a>> {
         match id {
             1 => found.file_path = Some(binary(reader, kind)?),
             2 => found.file_offset = long(reader, kind)?,
-            3 => {
-                expect(kind, STRUCT)?;
-                found.meta_data = Some(meta_data(reader)?);
-            }
+            3 => found.meta_data = Some(within(reader, kind, meta_data)?),
             4 => found.offset_index_offset = Some(long(reader, kind)?),
             5 => found.offset_index_length = Some(int(reader, kind)?),
             6 => found.column_index_offset = Some(long(reader, kind)?),
@@ -95,17 +92,11 @@ fn meta_data<'a>(reader: &mut Reader<'a>) -> Read<MetaData<'a>> {
             7 => found.compressed = long(reader, kind)?,
             9 => found.data_page = long(reader, kind)?,
             11 => found.dictionary_page = Some(long(reader, kind)?),
-            12 => {
-                expect(kind, STRUCT)?;
-                found.statistics = Some(statistics(reader)?);
-            }
+            12 => found.statistics = Some(within(reader, kind, statistics)?),
             13 => found.encoding_stats = Some(list(reader, kind, STRUCT, |one| page_stats(one).map(drop))?),
             14 => found.bloom_offset = Some(long(reader, kind)?),
             15 => found.bloom_length = Some(int(reader, kind)?),
-            16 => {
-                expect(kind, STRUCT)?;
-                found.sizes = Some(sizes(reader)?);
-            }
+            16 => found.sizes = Some(within(reader, kind, sizes)?),
             17 => return Err(Refusal("a column has geospatial statistics")),
             _ => return Ok(false),
         }
@@ -171,6 +162,11 @@ fn require(found: u32, ids: &[u32]) -> Read<()> {
     } else {
         Err(Refusal("a required field is absent"))
     }
+}
+
+fn within<'a, T>(reader: &mut Reader<'a>, kind: u8, read: fn(&mut Reader<'a>) -> Read<T>) -> Read<T> {
+    expect(kind, STRUCT)?;
+    read(reader)
 }
 
 fn binary<'a>(reader: &mut Reader<'a>, kind: u8) -> Read<&'a [u8]> {

@@ -24,7 +24,7 @@ const MAX_DEPTH: u32 = 32;
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     data: &'a [u8],
-    position: usize,
+    pub position: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -35,19 +35,13 @@ impl<'a> Reader<'a> {
         Ok(Self { data, position })
     }
 
-    pub fn position(&self) -> usize {
-        self.position
-    }
-
     /// Returns the bytes between two positions in the same data.
     pub fn until(&self, end: &Self) -> &'a [u8] {
         &self.data[self.position..end.position]
     }
 
     pub fn byte(&mut self) -> Read<u8> {
-        let byte = *self.data.get(self.position).ok_or(Refusal("the bytes end too early"))?;
-        self.position += 1;
-        Ok(byte)
+        Ok(self.take(1)?[0])
     }
 
     pub fn take(&mut self, length: usize) -> Read<&'a [u8]> {
@@ -148,21 +142,17 @@ impl<'a> Reader<'a> {
                 let (element, length) = self.any_list()?;
                 (0..length).try_for_each(|_| self.skip(element, true, depth - 1))
             }
-            STRUCT => self.skip_struct(depth - 1),
+            STRUCT => loop {
+                let head = self.byte()?;
+                if head == 0 {
+                    return Ok(());
+                }
+                if head >> 4 == 0 {
+                    self.i64()?;
+                }
+                self.skip(head & 0x0F, false, depth - 1)?;
+            },
             _ => Err(Refusal("a field has a type that Parquet does not use")),
-        }
-    }
-
-    fn skip_struct(&mut self, depth: u32) -> Read<()> {
-        loop {
-            let head = self.byte()?;
-            if head == 0 {
-                return Ok(());
-            }
-            if head >> 4 == 0 {
-                self.i64()?;
-            }
-            self.skip(head & 0x0F, false, depth)?;
         }
     }
 }

@@ -11,6 +11,7 @@ use arrow_data::ArrayData;
 use arrow_schema::DataType;
 use parquet::basic::Type;
 
+use crate::codecs::Scratch;
 use crate::pages::Pages;
 use crate::schema::Field;
 use crate::thrift::{Read, Reader, Refusal};
@@ -125,7 +126,8 @@ impl<O: OffsetSizeTrait> Values for Texts<O> {
 type Given<'a> = (&'a [Pages], &'a [Range<usize>], usize, &'a DataType);
 
 fn collect<V: Values>(mut values: V, (chunks, mut ranges, length, kind): Given<'_>) -> Read<ArrayRef> {
-    let (mut raw, mut raw_dictionary, mut codes) = (Vec::new(), Vec::new(), Vec::new());
+    // the first one keeps the memory, so that of the dictionary, which is larger
+    let (mut raw_dictionary, mut raw, mut codes) = (Scratch::take(), Scratch::take(), Vec::new());
     let mut nulls: Option<BooleanBufferBuilder> = None;
     let (mut first, mut num_found) = (0, 0);
     for chunk in chunks {
@@ -134,7 +136,7 @@ fn collect<V: Values>(mut values: V, (chunks, mut ranges, length, kind): Given<'
         let dictionary = chunk
             .dictionary()
             .filter(|_| is_selected)
-            .map(|page| V::plain(chunk.plain(page, &mut raw_dictionary)?.1, page.header.num_values))
+            .map(|page| V::plain(chunk.plain(page, &mut raw_dictionary.0)?.1, page.header.num_values))
             .transpose()?;
         for page in chunk.data() {
             let (start, num_values) = (first, page.header.num_values);
@@ -142,7 +144,7 @@ fn collect<V: Values>(mut values: V, (chunks, mut ranges, length, kind): Given<'
             let within = &ranges[..ranges.partition_point(|range| range.start < first)];
             let Some(last) = within.last().filter(|_| num_values > 0) else { continue };
             ranges = &ranges[within.len() - usize::from(last.end > first)..];
-            let (levels, bytes) = chunk.plain(page, &mut raw)?;
+            let (levels, bytes) = chunk.plain(page, &mut raw.0)?;
             let valid = levels.map_or(Ok(None), |levels| validity(levels, num_values))?;
             let num_valid = |rows: Range<usize>| {
                 valid.as_ref().map_or(rows.len(), |valid| valid[rows].iter().filter(|one| **one).count())
@@ -227,7 +229,7 @@ impl<'a> Runs<'a> {
         let mut reader = Reader::new(self.rest, 0)?;
         let head = reader.varint()?;
         let count = usize::try_from(head >> 1).unwrap_or(usize::MAX).min(u32::MAX as usize);
-        let (mut length, num_left) = (count, self.rest.len() - reader.position());
+        let (mut length, num_left) = (count, self.rest.len() - reader.position);
         if self.width > 32 || count == 0 {
             return Err(Refusal("codes have more than 32 bits, or a run is empty"));
         }
@@ -240,7 +242,7 @@ impl<'a> Runs<'a> {
             let bytes = reader.take(self.width.div_ceil(8))?;
             self.run = Err(bytes.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte)));
         }
-        self.rest = &self.rest[reader.position()..];
+        self.rest = &self.rest[reader.position..];
         self.at = self.at.end..self.at.end + length;
         Ok(())
     }

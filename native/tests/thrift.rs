@@ -49,7 +49,7 @@ fn unknown_fields_are_skipped() {
         Ok(id == 7)
     })
     .unwrap();
-    assert_eq!((found, one.position()), (Some(2), data.len()));
+    assert_eq!((found, one.position), (Some(2), data.len()));
     for stop in 0..data.len() {
         assert!(reader(&data[..stop]).fields(|_, _, _| Ok(false)).is_err());
     }

@@ -9,7 +9,7 @@ fuzz_target!(|data: &[u8]| {
     let mut reader = Reader::new(data, 0).unwrap();
     let mut start = 0;
     while let Ok(found) = chunk(&mut reader) {
-        let stop = reader.position();
+        let stop = reader.position;
         assert!(start < stop && stop <= data.len());
         let mut again = Reader::new(&data[..stop], start).unwrap();
         assert_eq!(format!("{:?}", chunk(&mut again).unwrap()), format!("{found:?}"));

@@ -8,7 +8,7 @@ from operator import attrgetter, methodcaller
 
 import pyarrow as pa
 
-from intarsia.arrow.comparison import comparison_array, comparison_type, true_positions
+from intarsia.arrow.comparison import comparison_array, comparison_type, flags_of, true_positions
 from intarsia.arrow.conforming import conform, rename_fields
 from intarsia.arrow.nested import field_type, field_values
 from intarsia.arrow.owned_rows import filter_values, own_rows
@@ -245,7 +245,7 @@ def _keep(rows: RowSelection, mask: pa.BooleanArray) -> RowSelection:
         positions = true_positions(mask)
         is_one = len(rows) == 1
         return RowSelection.from_rows(positions + rows.starts[0] if is_one else rows.rows()[positions])
-    flags = mask.to_numpy(zero_copy_only=False)
+    flags = flags_of(mask)
     if len(rows) == 1:
         return RowSelection.from_mask(flags, int(rows.starts[0]))
     return RowSelection.from_rows(rows.rows()[flags])
