@@ -73,6 +73,7 @@ def run_python(program):
 
 _CURSOR = "a cursor is moved by its parser"
 _LIBRARY = "the interface of another library"
+_METHOD = "a decorator adds methods to a class"
 _PROCESS = "the state of the process"
 
 #: Attributes and containers that are changed by others than the methods of their object, and why.
@@ -89,6 +90,9 @@ CHANGED_FROM_OUTSIDE = {
         "`update` is a method of `TableLakeIndex`"
     ),
     ("format/row_groups.py", "reader.position"): _CURSOR,
+    ("records.py", "made.__eq__"): _METHOD,
+    ("records.py", "made.__hash__"): _METHOD,
+    ("records.py", "made.__repr__"): _METHOD,
     ("predicate/sql_literals.py", "node.meta"): _LIBRARY,
     ("spark/java.py", "os.environ"): _PROCESS,
     ("spark/sessions.py", "context.pythonExec"): _LIBRARY,
@@ -170,6 +174,18 @@ def test_one_module_reads_the_headers_of_pages():
         if isinstance(node, ast.ImportFrom) and parsers & {name.name for name in node.names}
     }
     assert readers == {"format/pages.py"}
+
+
+def test_only_indexes_use_the_dataclasses_of_the_standard_library():
+    """They take five times as long to import; an index has to be frozen at run time."""
+    users = {
+        path
+        for path, tree in parsed_modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "dataclasses"
+        if any(name.name == "dataclass" for name in node.names)
+    }
+    assert {path for path in users if not path.startswith("indexes/")} == {"records.py"}
 
 
 #: Patches of the package in tests that nothing else can replace, and why.

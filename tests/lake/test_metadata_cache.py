@@ -7,7 +7,7 @@ import os
 import pickle
 import shutil
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,7 @@ from intarsia.indexes.sample import OpenSample
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.snapshot import TableCache
 from intarsia.lake.table import Table
+from intarsia.records import dataclass
 from intarsia.storage import CountedSource, LocalFile
 from intarsia.storage.memory_cache import MemoryCache
 from tests.counting import calls

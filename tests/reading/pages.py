@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from intarsia.format.footer import TRAILER_BYTES, chunk_range
 from intarsia.format.pages import walk_pages
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.table import Table
+from intarsia.records import dataclass
 from intarsia.storage import ByteRange, LocalFile
 
 ROWS = 6000

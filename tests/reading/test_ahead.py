@@ -7,7 +7,7 @@ import os
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +18,7 @@ from intarsia.lake.data_file import DataFile
 from intarsia.lake.table import Table
 from intarsia.read.ahead import ahead
 from intarsia.read.matching import RowReader
+from intarsia.records import dataclass
 from intarsia.storage import LocalFile
 from intarsia.tuning import CONCURRENT_BYTES, LOCAL_FILES_AT_ONCE, REMOTE_FILES_AT_ONCE, SMALL_FILE_BYTES
 from tests.counting import calls, profiling

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 
 import pyarrow as pa
@@ -38,6 +38,7 @@ from intarsia.read.file_rows import read_rows, rehearse
 from intarsia.read.locations import matching_rows
 from intarsia.read.output_columns import output_columns
 from intarsia.read.report import ScanReport
+from intarsia.records import dataclass
 from intarsia.rows.selection import RowSelection
 
 #: Row counts that are extrapolated from a sample may be too small by this factor.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from intarsia.errors import PredicateError
 from intarsia.predicate import Predicate, Where, parse_predicate, parse_sql
 from intarsia.predicate.sql import is_select, parse_select
+from intarsia.records import dataclass
 
 #: A file of queries with more characters is refused.
 MAX_CHARACTERS = 4_000_000

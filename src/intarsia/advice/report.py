@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
 
 from intarsia.amounts import count, size
 from intarsia.embed.structures import Attachable
+from intarsia.records import dataclass
 from intarsia.rows.values import JsonObject
 
 

@@ -9,7 +9,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -23,6 +22,7 @@ from intarsia.errors import IntarsiaError
 from intarsia.lake.table import Table
 from intarsia.predicate import Constant, Predicate
 from intarsia.predicate.nodes import dotted, innermost, leaves
+from intarsia.records import dataclass
 from intarsia.write import write_table
 from intarsia.write.rows import sort_keys
 

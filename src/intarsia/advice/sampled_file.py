@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 
 from intarsia.embed.attach import Attachment
@@ -19,6 +19,7 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.directory import KEY
 from intarsia.format.footer import chunk_range
 from intarsia.indexes.registry import find_index
+from intarsia.records import dataclass
 from intarsia.storage import BufferedSource, ByteRange
 
 #: The maximum number of files in a sample.

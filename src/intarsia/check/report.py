@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from intarsia.amounts import count, size
 from intarsia.file import Ignored
+from intarsia.records import dataclass
 from intarsia.rows.values import to_json
 
 

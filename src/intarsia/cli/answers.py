@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +26,7 @@ from intarsia.read.aggregate.result import (
 )
 from intarsia.read.output_columns import OutputColumn, output_columns
 from intarsia.read.report import ScanReport
+from intarsia.records import dataclass
 
 
 @dataclass(frozen=True)

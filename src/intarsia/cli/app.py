@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,6 +31,7 @@ from intarsia.cli.terminal import (
     report_error,
     say,
 )
+from intarsia.records import dataclass
 
 
 @dataclass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
@@ -29,6 +28,7 @@ from intarsia.format.structs import (
     PageLocation,
     Statistics,
 )
+from intarsia.records import dataclass
 from intarsia.storage import ByteRange
 
 Counts = npt.NDArray[np.int64]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,6 +33,7 @@ from intarsia.format.footer import Leaf
 from intarsia.indexes.layout import check_fpp
 from intarsia.predicate.columns import find_column
 from intarsia.predicate.nodes import ColumnName
+from intarsia.records import dataclass
 from intarsia.rows.ordering import Ordering
 from intarsia.storage import ByteRange
 

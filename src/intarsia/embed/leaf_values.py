@@ -7,7 +7,7 @@ order. So bounds are computed from the stored values, not from those of an Arrow
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from intarsia.file.synthetic import Segments, SyntheticSchema, decode
 from intarsia.format.enums import Type
 from intarsia.format.footer import Footer, Leaf, schema_leaves
 from intarsia.format.structs import ColumnMetaData, IntType, LogicalType, SchemaElement
+from intarsia.records import dataclass
 from intarsia.rows.ordering import Ordering, ordering_for
 
 #: Logical types of bytes whose stored form is their value; the others (DECIMAL, FLOAT16) are decoded.

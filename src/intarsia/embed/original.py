@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from intarsia.embed.chunk import LOCATED, ChunkState, Placed, chunks_of, without_bounds
@@ -17,6 +17,7 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.directory import Directory, layout_fingerprint
 from intarsia.format.footer import Footer
 from intarsia.format.structs import ColumnChunk
+from intarsia.records import dataclass
 from intarsia.storage import ByteRange, ByteSource, CountedSource, StorageOptions
 from intarsia.storage.target import find_target
 

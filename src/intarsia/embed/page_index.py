@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -28,6 +28,7 @@ from intarsia.format.footer import chunk_range
 from intarsia.format.page_index import parse_column_index, parse_offset_index
 from intarsia.format.structs import ColumnIndex, OffsetIndex, PageEncodingStats, Statistics
 from intarsia.predicate.nodes import ColumnName
+from intarsia.records import dataclass
 from intarsia.rows.bounds import boundary_order
 from intarsia.rows.int96 import Int96, Int96Values
 from intarsia.rows.ordering import Ordering

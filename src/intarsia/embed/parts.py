@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from intarsia.errors import IntarsiaError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.indexes.base import Index, PayloadPart
 from intarsia.indexes.layout import Layout
+from intarsia.records import dataclass
 from intarsia.storage import local_path
 from intarsia.storage.target import find_target
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from intarsia.amounts import count, first_lines, size
 from intarsia.errors import IntarsiaError
 from intarsia.lake.data_file import FileFailure
+from intarsia.records import dataclass
 from intarsia.rows.values import JsonObject
 
 if TYPE_CHECKING:

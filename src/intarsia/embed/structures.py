@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -28,6 +28,7 @@ from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.layout import Granularity, check_granularity, parameters
 from intarsia.indexes.registry import find_index
 from intarsia.predicate.nodes import render_column
+from intarsia.records import dataclass
 
 #: Number of chunks processed concurrently; each needs memory for its decoded values.
 _THREADS = 2

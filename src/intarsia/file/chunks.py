@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from itertools import accumulate
 from types import MappingProxyType
@@ -17,6 +17,7 @@ from intarsia.format.enums import DATA_PAGES, DICTIONARY_ENCODINGS, Encoding, Pa
 from intarsia.format.footer import Footer, Leaf, chunk_range
 from intarsia.format.page_index import PageLocations, PageRows
 from intarsia.format.structs import ColumnMetaData, PageEncodingStats
+from intarsia.records import dataclass
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Literal, TypeAlias, overload
@@ -30,6 +30,7 @@ from intarsia.format.footer import Footer, Leaf
 from intarsia.format.page_index import PageLocations
 from intarsia.format.row_groups import parse_chunks
 from intarsia.format.structs import ColumnChunk, ColumnIndex
+from intarsia.records import dataclass
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, ByteSource, CountedSource, ObjectStoreFile
 from intarsia.tuning import REQUESTS_AT_ONCE

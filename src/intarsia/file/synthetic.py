@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise, starmap
 from typing import Any, Literal, NamedTuple, NoReturn
@@ -31,6 +30,7 @@ from intarsia.format.structs import (
     RowGroup,
     SchemaElement,
 )
+from intarsia.records import dataclass
 from intarsia.storage import ByteRange, SparseBytes
 from intarsia.tuning import COPIED_BYTES, SEVERAL_COLUMNS, THREADED_BYTES
 

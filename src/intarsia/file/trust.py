@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from functools import cached_property, lru_cache
 from typing import Generic, NamedTuple, TypeVar
@@ -23,6 +23,7 @@ from intarsia.format.directory import Directory
 from intarsia.format.enums import Type
 from intarsia.format.footer import Footer, Leaf
 from intarsia.format.structs import ColumnChunk, ColumnMetaData, Statistics
+from intarsia.records import dataclass
 
 _T = TypeVar("_T")
 

@@ -6,7 +6,7 @@ import base64
 import json
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal, NoReturn, TypeVar
 
@@ -16,6 +16,7 @@ from intarsia.errors import IndexPayloadError, NewerDirectoryError
 from intarsia.format.blob import BLOB_ALIGNMENT_BYTES, BLOB_HEADER_BYTES
 from intarsia.format.footer import Footer
 from intarsia.format.structs import ColumnMetaData, FileMetaData, LogicalType, SchemaElement
+from intarsia.records import dataclass
 
 
 def layout_fingerprint(metadata: FileMetaData) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 
 import numpy as np
@@ -25,6 +24,7 @@ from intarsia.format.structs import (
     TimeUnit,
 )
 from intarsia.format.thrift import BINARY, LIST, List, parse_tree, serialize_tree
+from intarsia.records import dataclass
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"

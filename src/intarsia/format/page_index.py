@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from intarsia.errors import CorruptFileError
 from intarsia.format import thrift
 from intarsia.format.enums import BoundaryOrder
 from intarsia.format.structs import ColumnIndex, Empty, OffsetIndex
+from intarsia.records import dataclass
 
 # without the Python functions behind numpy's methods `any`, `max` and `min`
 _any, _max, _min = np.logical_or.reduce, np.maximum.reduce, np.minimum.reduce

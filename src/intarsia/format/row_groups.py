@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, islice
 from typing import Any, NamedTuple, cast, overload
@@ -26,6 +25,7 @@ from intarsia.format.structs import (
     SchemaElement,
 )
 from intarsia.native import NativeOutlines
+from intarsia.records import dataclass
 
 #: Headers of the fields of `FileMetaData` in the order of all known writers: version (i32), schema (a list),
 #: number of rows (i64), row groups (a list); and of the first field of `RowGroup`, the list of chunks.

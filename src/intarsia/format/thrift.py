@@ -10,7 +10,7 @@ Source: the Thrift compact protocol specification; field ids and types from ``pa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from io import BytesIO
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
@@ -19,6 +19,7 @@ from thrift.protocol import fastbinary
 from thrift.protocol.TProtocol import TProtocolException
 
 from intarsia.errors import CorruptFileError
+from intarsia.records import dataclass
 
 S = TypeVar("S")
 

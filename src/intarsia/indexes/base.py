@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -35,6 +34,7 @@ from intarsia.indexes.distinct_counter import DistinctCounter
 from intarsia.indexes.layout import ColumnData, Layout
 from intarsia.indexes.summaries import GranuleSummaries
 from intarsia.predicate.bound import BoundFunction, Condition
+from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import Rows, RowSelection
 from intarsia.storage import ByteRange

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import ColumnNotFoundError, IndexBuildError
+from intarsia.records import dataclass
 from intarsia.rows.selection import Rows
 
 #: The size of a granule: ``"file"``, ``"row_group"``, ``"page"``, or a number of rows.

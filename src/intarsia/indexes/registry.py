@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal
@@ -18,6 +17,7 @@ from intarsia.format.blob import DATAFUSION_KEY
 from intarsia.format.directory import KEY, Entry
 from intarsia.indexes.base import Index
 from intarsia.predicate.bound import Path
+from intarsia.records import dataclass
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -10,7 +10,6 @@ with an error of at most about ``log2(n)`` roundings of the sum of the absolute 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from decimal import Context, Decimal
 from functools import lru_cache
 from typing import Any
@@ -22,6 +21,7 @@ import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import sortable_type
 from intarsia.errors import IndexPayloadError
+from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import Rows
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TypeAlias
 
@@ -31,6 +31,7 @@ from intarsia.read.ahead import ahead
 from intarsia.read.counts import PagesRead
 from intarsia.read.file_plan import FilePlan, JoinedRows, without_deleted
 from intarsia.read.file_query import FileQuery, leaves_under
+from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import union
 from intarsia.tuning import AXIS_BYTES, AXIS_FILES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, overload, runtime_checkable
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 from intarsia.errors import IntarsiaError, RunInterrupted
 from intarsia.file import FileMetadata, ParquetInput
 from intarsia.file.joined import JoinedPart
+from intarsia.records import dataclass
 from intarsia.rows.selection import RowSelection
 from intarsia.rows.values import JsonObject
 from intarsia.storage import (

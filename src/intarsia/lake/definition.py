@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,6 +22,7 @@ from intarsia.lake.data_file import DataFile, DeletedRows
 from intarsia.lake.unopened import LogStatistics, Partitions
 from intarsia.predicate import Path
 from intarsia.read.output_columns import FileNames
+from intarsia.records import dataclass
 
 #: The key of the field id in the metadata of an Arrow field.
 FIELD_ID = b"PARQUET:field_id"

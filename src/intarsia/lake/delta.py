@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -25,6 +24,7 @@ from intarsia.lake.definition import (
 )
 from intarsia.lake.unopened import LogColumn, LogStatistics, Partitions
 from intarsia.predicate import Path
+from intarsia.records import dataclass
 from intarsia.rows.bounds import UNKNOWN
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import StorageOptions, local_path

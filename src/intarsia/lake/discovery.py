@@ -15,7 +15,7 @@ import re
 import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from functools import lru_cache, partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from intarsia.errors import ListingError, ObjectStoreError, SourceError
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.delta import open_delta_url
 from intarsia.read.ahead import ahead
+from intarsia.records import dataclass
 from intarsia.storage import (
     MAX_CONCURRENT_REQUESTS,
     CountedSource,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -42,6 +42,7 @@ from intarsia.read.first_rows import AxisSearch, MatchingGroups
 from intarsia.read.output_columns import OutputColumn, concat_rows
 from intarsia.read.report import FileOutcome, ScanReport
 from intarsia.read.sort_key import Ranks, SortKey, TopRows
+from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import reading_indexes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ from intarsia.lake.scan import Scan
 from intarsia.lake.table_files import TableFiles
 from intarsia.lake.unopened import LogColumn, LogStatistics, Partitions
 from intarsia.predicate import Comparison, Path
+from intarsia.records import dataclass
 from intarsia.rows.selection import Rows, RowSelection
 from intarsia.storage import ByteRange, StorageOptions
 

@@ -6,7 +6,6 @@ Only metadata is read for this: the page indexes of row groups in which pages we
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
@@ -34,6 +33,7 @@ from intarsia.picture.facts import (
 from intarsia.read.counts import PagesRead
 from intarsia.read.file_query import FileQuery
 from intarsia.read.pruner import PruneStep
+from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.rows.values import human_value, json_value, type_name

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -35,6 +35,7 @@ from intarsia.read.aggregate.result import Question
 from intarsia.read.file_plan import plan_file
 from intarsia.read.pruner import PruneStep, compares, over_files
 from intarsia.read.report import FileOutcome, ScanReport
+from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.storage import reading_indexes
 from intarsia.tuning import KEPT_DICTIONARY_BYTES

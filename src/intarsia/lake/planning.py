@@ -10,7 +10,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from typing import Protocol, TypeAlias
 
@@ -28,6 +28,7 @@ from intarsia.read.ahead import ahead, done
 from intarsia.read.file_plan import FilePlan, plan_chunks, plan_file, with_estimates, without_deleted
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.file_rows import Piece, read_rows
+from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, IoCounts, ObjectStoreFile, coalesce

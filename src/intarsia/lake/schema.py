@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
@@ -14,6 +13,7 @@ from intarsia.arrow.comparison import comparison_type
 from intarsia.arrow.conforming import repeats_names
 from intarsia.arrow.nested import with_children
 from intarsia.errors import UnsupportedFeatureError
+from intarsia.records import dataclass
 
 #: The fields of a struct that two files have in common types: those of both, or those of the first.
 FieldsOf: TypeAlias = Literal["union", "first"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from intarsia.read.aggregate import Aggregate, Totals
 from intarsia.read.aggregate.result import ROWS
 from intarsia.read.output_columns import output_columns
 from intarsia.read.report import ScanReport, warn_of_failed, warn_of_ignored
+from intarsia.records import dataclass
 from intarsia.storage import counting
 
 

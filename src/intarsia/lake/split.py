@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import itemgetter
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import read_rows
 from intarsia.read.output_columns import FileNames, OutputColumn, concat_rows
 from intarsia.read.report import warn_of_ignored
+from intarsia.records import dataclass
 from intarsia.rows.selection import RowSelection
 from intarsia.tuning import RUNS_AT_ONCE
 

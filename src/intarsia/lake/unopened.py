@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -28,6 +28,7 @@ from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted
 from intarsia.indexes.statistics import bounds_of_keys
 from intarsia.lake.data_file import DataFile, partitions_of
 from intarsia.predicate import BoundNull, Condition, Path
+from intarsia.records import dataclass
 from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, might_match
 from intarsia.rows.ordering import ArrowOrdering, Keys, arrow_ordering
 from intarsia.rows.selection import RowSelection

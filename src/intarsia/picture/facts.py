@@ -7,8 +7,10 @@ lists of starts and stops.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Literal
+
+from intarsia.records import dataclass
 
 #: The looks of states and parts. Those that are not read or proven are pale, and have their own hatching.
 Look = Literal[

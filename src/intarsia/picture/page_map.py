@@ -11,7 +11,6 @@ import json
 import os
 import re
 import zlib
-from dataclasses import dataclass
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -21,6 +20,7 @@ from typing import Any
 from intarsia.amounts import size
 from intarsia.picture.facts import QueryFacts
 from intarsia.picture.svg import draw_query, in_notebook, sentence
+from intarsia.records import dataclass
 
 
 @dataclass(frozen=True)

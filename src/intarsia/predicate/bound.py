@@ -21,7 +21,7 @@ Literals are never NaN or -0.0. Values in the data may be, and -0.0 equals 0.0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -40,6 +40,7 @@ from intarsia.predicate.nodes import (
     render_call,
     render_column,
 )
+from intarsia.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

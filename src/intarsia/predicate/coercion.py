@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import math
 import uuid
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
@@ -30,6 +29,7 @@ from intarsia.predicate.literals import (
     plain,
     render_literal,
 )
+from intarsia.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

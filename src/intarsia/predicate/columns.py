@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -10,6 +9,7 @@ import pyarrow as pa
 from intarsia.arrow.comparison import comparison_type
 from intarsia.errors import ColumnNotFoundError, PredicateError
 from intarsia.predicate.nodes import dotted
+from intarsia.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

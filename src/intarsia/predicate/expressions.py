@@ -12,7 +12,7 @@ import contextlib
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 import pyarrow as pa
@@ -44,6 +44,7 @@ from intarsia.predicate.nodes import (
     ends_with,
     starts_with,
 )
+from intarsia.records import dataclass
 
 _COMPARISONS: Final[dict[str, Op]] = {kernel: op for op, kernel in KERNELS.items()}
 _LIKES: Final[dict[str, Callable[[Operand, str], Like]]] = {

@@ -10,7 +10,6 @@ import datetime as dt
 import math
 import re
 import uuid
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Final, Literal, TypeAlias
@@ -19,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import PredicateError
+from intarsia.records import dataclass
 
 TemporalForm: TypeAlias = Literal["date", "timestamp", "time", "duration"]
 

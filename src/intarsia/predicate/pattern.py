@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ import pyarrow.compute as pc
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.nodes import Like, RegexpLike, dotted, escaped
+from intarsia.records import dataclass
 
 # Characters without another case, in any version of Unicode: ASCII other than letters, and the whole blocks
 # of Hebrew to Myanmar, the East Asian scripts and Hangul. They are not another case of any character either.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
@@ -33,6 +33,7 @@ from intarsia.read.matching import select_columns
 from intarsia.read.output_columns import OutputColumn, concat_rows
 from intarsia.read.pruner import PruneStep
 from intarsia.read.report import FileOutcome, ScanReport
+from intarsia.records import dataclass
 from intarsia.rows.selection import Rows, RowSelection
 
 #: A function that adds the outcome of one file to the report.

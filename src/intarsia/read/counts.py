@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +16,7 @@ from intarsia.file.chunks import UNKNOWN
 from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageRows
 from intarsia.read.pruner import PruneStep
+from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import Rows
 from intarsia.rows.values import JsonObject

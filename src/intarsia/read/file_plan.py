@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from intarsia.read.estimate import Estimates, order_conditions
 from intarsia.read.file_query import FileQuery
 from intarsia.read.prune import prune
 from intarsia.read.pruner import PruneStep
+from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.tuning import ESTIMATE_PART

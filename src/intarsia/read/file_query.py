@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from operator import attrgetter
 
@@ -23,6 +23,7 @@ from intarsia.predicate.bound import conditions
 from intarsia.read.counts import PagesRead, PageStates
 from intarsia.read.output_columns import FileNames, OutputColumn
 from intarsia.read.pruner import Constants
+from intarsia.records import dataclass
 from intarsia.rows.selection import RowSelection
 
 _NO_ROWS = RowSelection.none()

@@ -10,7 +10,7 @@ import contextlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -28,6 +28,7 @@ from intarsia.read.file_query import FileQuery
 from intarsia.read.matching import RowReader, select_columns
 from intarsia.read.run_columns import RunColumns
 from intarsia.read.runs import Run, Runs, run_of_group
+from intarsia.records import dataclass
 from intarsia.rows.selection import RowSelection
 from intarsia.tuning import CONCURRENT_BYTES, RUNS_AT_ONCE
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from intarsia.read.report import ScanReport
+from intarsia.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ which prunes what is left.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -29,6 +29,7 @@ from intarsia.read.file_rows import Piece, read_known_rows
 from intarsia.read.prune import prune
 from intarsia.read.pruner import Pruner, PruneStep, compares
 from intarsia.read.sort_key import SortKey, TopRows
+from intarsia.records import dataclass
 from intarsia.rows.bounds import Bounds
 from intarsia.rows.selection import Rows, RowSelection
 from intarsia.tuning import FIRST_ROWS_GROWTH

@@ -6,7 +6,6 @@ The sets of rows or row groups of all conditions are combined in one pass over t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, TypeVar, cast
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from intarsia.predicate import Bound, BoundConstant, Condition
 from intarsia.predicate.bound import fold
+from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 
 _Set = TypeVar("_Set")

@@ -7,11 +7,10 @@ index is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from intarsia.amounts import size
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
+from intarsia.records import dataclass
 from intarsia.rows.values import JsonObject
 
 #: A plan that reads fewer bytes gets no advice.

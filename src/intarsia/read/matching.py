@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from operator import attrgetter, methodcaller
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from intarsia.predicate import Bound, Path, evaluate
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.output_columns import rows_without_columns
 from intarsia.read.run_columns import RunColumns
+from intarsia.records import dataclass
 from intarsia.rows.selection import RowSelection
 from intarsia.tuning import FEW_MATCHES_PART
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from intarsia.arrow.nested import field_type
 from intarsia.errors import UnsupportedFeatureError
 from intarsia.predicate import Bound, Path, find_column
 from intarsia.predicate.bound import renamed
+from intarsia.records import dataclass
 
 
 @dataclass(frozen=True)

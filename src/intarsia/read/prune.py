@@ -7,7 +7,6 @@ then the cheapest index that can still save more bytes than it costs, until ther
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -24,6 +23,7 @@ from intarsia.indexes.proof import Proof
 from intarsia.indexes.statistics import RowGroupStatistics
 from intarsia.predicate import Bound
 from intarsia.read.pruner import Constants, Int64s, Pruner, PruneStep, compares
+from intarsia.records import dataclass
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ObjectStoreFile
 from intarsia.tuning import REMOTE_INDEX_BYTES

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeAlias
@@ -26,6 +26,7 @@ from intarsia.format.footer import Leaf
 from intarsia.indexes.proof import Proof, Wanted
 from intarsia.predicate import Bound, BoundConstant, BoundNull, Condition, Path, condition_mask
 from intarsia.read.formula import Formula, all_of, any_of, combine, conditions_of, where_exclusion_matters
+from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection, intersection, union
 from intarsia.tuning import LOCAL_REQUEST_BYTES, OPENED_BYTES, PAGE_BYTES

@@ -10,7 +10,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from intarsia.read.file_query import FileQuery
 from intarsia.read.hint import Hint
 from intarsia.read.pruner import PruneStep
 from intarsia.read.trace import QueryTrace, TracedFile, UnopenedFiles
+from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.rows.values import JsonObject

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 from intarsia.arrow.comparison import comparison_array, comparison_type, sortable_type
 from intarsia.predicate import Comparison, Constant, IsNull, Not, Op, Or, Predicate
 from intarsia.read.output_columns import OutputColumn
+from intarsia.records import dataclass
 from intarsia.rows.bounds import Bounds
 from intarsia.rows.selection import Rows
 

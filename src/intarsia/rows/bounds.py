@@ -11,7 +11,6 @@ There are two questions (as in DataFusion's pruning contract, *false only if pro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy.typing as npt
 
 from intarsia.format.enums import BoundaryOrder
 from intarsia.predicate.bound import BoundCompare, BoundIn, BoundMatch, BoundNull, BoundPrefix, Condition
+from intarsia.records import dataclass
 from intarsia.rows.ordering import ArrowOrdering, Keys, successor
 
 Bools = npt.NDArray[np.bool_]

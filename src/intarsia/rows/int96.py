@@ -9,7 +9,6 @@ all values do.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ import pyarrow as pa
 from intarsia.errors import CorruptFileError
 from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf
+from intarsia.records import dataclass
 from intarsia.rows.ordering import Keys, Ordering
 
 INT96_BYTES = 12

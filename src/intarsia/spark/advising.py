@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +26,7 @@ from intarsia.embed.structures import Attachable
 from intarsia.errors import PredicateError
 from intarsia.lake.opening import open as open_table
 from intarsia.predicate import Where
+from intarsia.records import dataclass
 from intarsia.rows.values import JsonObject
 from intarsia.spark.clustering import bits_per_column, curve_keys, hilbert, quantile_bounds
 from intarsia.spark.job import reporter, run_tasks

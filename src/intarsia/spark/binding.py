@@ -9,7 +9,7 @@ column has such values when they are built.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, field, replace
 from typing import Final
 
 import numpy as np
@@ -42,6 +42,7 @@ from intarsia.predicate.nodes import RegexpLike, fold_nodes, innermost
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.pruner import PruneStep
+from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.spark.conditions import spark_semantics

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from intarsia.records import dataclass
 from intarsia.spark.job import TaskProgress, collect_rows
 from intarsia.spark.spark_types import quoted
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, TypeAlias
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from intarsia.errors import IndexBuildError
 from intarsia.lake.data_file import DataFile
+from intarsia.records import dataclass
 from intarsia.spark.listing import LakeFiles
 
 #: All files, or those that were not indexed before.

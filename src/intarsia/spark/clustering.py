@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import comparison_array, comparison_type, sortable_type
 from intarsia.errors import ColumnNotFoundError, WriteError
+from intarsia.records import dataclass
 from intarsia.spark.checksums import free_name
 from intarsia.spark.spark_types import quoted
 from intarsia.write.rows import SortBy, SortKey, sort_keys

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from intarsia.amounts import count, first_lines, part, size
 from intarsia.lake.data_file import FileFailure
 from intarsia.lake.index.build import LakeIndexReport
+from intarsia.records import dataclass
 from intarsia.rows.values import JsonObject
 
 

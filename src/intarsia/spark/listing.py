@@ -13,7 +13,7 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
@@ -23,6 +23,7 @@ from intarsia.lake.definition import listed_file
 from intarsia.lake.discovery import HIVE_NULL, FileRole, find_files, role_of_name
 from intarsia.lake.opening import open as open_table
 from intarsia.lake.table import Table
+from intarsia.records import dataclass
 from intarsia.spark.sessions import changed_setting, is_connect, setting
 from intarsia.spark.spark_types import quoted
 from intarsia.storage import find_store, local_path, split_url

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from intarsia.amounts import count
@@ -14,6 +14,7 @@ from intarsia.lake.page_map import page_map
 from intarsia.lake.table_files import TableFiles
 from intarsia.picture import PageMap
 from intarsia.read.trace import QueryTrace
+from intarsia.records import dataclass
 from intarsia.spark.enabling import planning_with
 from intarsia.spark.planning import FilePlanner
 from intarsia.spark.requested_files import RequestedFiles

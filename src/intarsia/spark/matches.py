@@ -14,7 +14,6 @@ import time
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -23,6 +22,7 @@ import pyarrow as pa
 from intarsia.errors import ChangedMeanwhileError, IntarsiaError
 from intarsia.file import ParquetInput
 from intarsia.lake.data_file import DataFile
+from intarsia.records import dataclass
 from intarsia.rows.selection import Rows
 from intarsia.spark.delete_report import ErasedFile
 from intarsia.spark.job import collect_rows

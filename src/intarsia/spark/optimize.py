@@ -7,7 +7,7 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from intarsia.embed.report import Note, Progress, distinct_names
 from intarsia.embed.structures import Attachable, Attachables
 from intarsia.errors import UnsupportedFeatureError, WriteError
 from intarsia.file import ParquetInput
+from intarsia.records import dataclass
 from intarsia.rows.values import JsonObject
 from intarsia.spark.checksums import (
     Checksums,

@@ -9,7 +9,6 @@ import stat
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 
 from intarsia.errors import IntarsiaError, WriteError
 from intarsia.lake.discovery import HIVE_NULL
+from intarsia.records import dataclass
 from intarsia.spark.checksums import Checksums
 from intarsia.spark.in_place import States, check_exchange, finish, swap
 from intarsia.spark.job import pickled, unpickled

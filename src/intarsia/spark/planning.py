@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
-from dataclasses import dataclass
 
 from intarsia.errors import IntarsiaError, ObjectStoreError, ReplacedWhileReadError
 from intarsia.file import Ignored, ParquetInput
@@ -23,6 +22,7 @@ from intarsia.read.file_plan import count_planned
 from intarsia.read.file_query import FileQuery
 from intarsia.read.report import LAKE_INDEX, FileOutcome, ScanReport
 from intarsia.read.trace import QueryTrace
+from intarsia.records import dataclass
 from intarsia.rows.selection import RowSelection
 from intarsia.spark.binding import SparkBinder
 from intarsia.storage import QueryReads, counting

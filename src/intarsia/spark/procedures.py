@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from intarsia.check.inspection import inspect
@@ -21,6 +20,7 @@ from intarsia.embed.report import no_progress
 from intarsia.embed.structures import Attachable
 from intarsia.errors import IndexBuildError
 from intarsia.indexes.distinct import Distinct
+from intarsia.records import dataclass
 from intarsia.spark.advising import advise
 from intarsia.spark.deleting import delete
 from intarsia.spark.indexing import index

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from intarsia.embed.report import Progress
@@ -17,6 +16,7 @@ from intarsia.predicate import In, Where
 from intarsia.read.aggregate import Aggregate
 from intarsia.read.aggregate.result import Requested, requested_functions
 from intarsia.read.report import ScanReport
+from intarsia.records import dataclass
 from intarsia.spark.job import act_on_files, reporter
 from intarsia.spark.job_stores import with_stores_of_spark
 from intarsia.spark.listing import Source, list_lake

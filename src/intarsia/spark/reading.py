@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 from weakref import WeakKeyDictionary
 
@@ -16,6 +16,7 @@ from intarsia.file import Ignored
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import parse_expression
 from intarsia.read.report import ScanReport, warn_of_ignored
+from intarsia.records import dataclass
 from intarsia.spark.binding import SparkBinder
 from intarsia.spark.conditions import UNKNOWN, Node, is_trivial, weaken
 from intarsia.spark.listing import (

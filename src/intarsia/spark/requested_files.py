@@ -13,7 +13,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -28,6 +28,7 @@ from intarsia.lake.discovery import list_objects
 from intarsia.lake.index.facts import Stamps
 from intarsia.lake.index.folder import segments_beside, state_of_folders
 from intarsia.lake.index.of_table import locate
+from intarsia.records import dataclass
 from intarsia.spark.listing import python_path
 from intarsia.spark.spark_stores import SparkObjects
 from intarsia.storage import CLOCK_TICK_SECONDS, ObjectIdentity, ObjectStoreFile

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from intarsia.amounts import part
 from intarsia.errors import IntarsiaError, UnsupportedFeatureError
+from intarsia.records import dataclass
 from intarsia.spark.sessions import is_connect
 from intarsia.spark.skipping import SkippingPlanner
 

@@ -10,7 +10,6 @@ import contextlib
 import datetime as dt
 import re
 import struct
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_type
 from intarsia.predicate.bound import Path
+from intarsia.records import dataclass
 
 INTEGER_BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 INTEGERS: Final = frozenset(INTEGER_BITS)

@@ -17,9 +17,9 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Set
-from dataclasses import dataclass
 
 from intarsia.errors import ListingError
+from intarsia.records import dataclass
 from intarsia.storage.local import (
     CLOSE_ON_EXEC,
     IS_POSIX,

@@ -22,13 +22,14 @@ import zlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache, partial
 from itertools import count
 from typing import Any
 from urllib.parse import quote, unquote
 
 from intarsia.errors import IntarsiaError, ReplaceError
+from intarsia.records import dataclass
 from intarsia.storage.local import read_at
 from intarsia.storage.object_errors import object_errors
 

@@ -15,12 +15,13 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from intarsia.errors import ChangedMeanwhileError, IntarsiaError, ReplaceError
+from intarsia.records import dataclass
 from intarsia.storage import ByteRange, ObjectStoreFile, StorageOptions, find_store
 from intarsia.storage.hadoop_files import check_sink_log_of_object
 from intarsia.storage.object_errors import describe_failure, object_errors

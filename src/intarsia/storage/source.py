@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Protocol
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
+from intarsia.records import dataclass
 from intarsia.storage.ranges import ByteRange, CachedRanges, coalesce, cut, joined
 from intarsia.tuning import MAX_GAP_BYTES
 

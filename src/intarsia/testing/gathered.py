@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from intarsia.errors import CorruptFileError, IndexPayloadError
 from intarsia.indexes.base import GatheredPart, GatheredParts, Index, OpenIndex, defines
 from intarsia.indexes.summaries import summarize, summary_schema
 from intarsia.predicate import Condition
+from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import Rows
 from intarsia.testing.checks import (

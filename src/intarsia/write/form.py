@@ -11,7 +11,6 @@ Parameters that a footer does not contain, such as the level of a codec, are pya
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -32,6 +31,7 @@ from intarsia.format.enums import DICTIONARY_ENCODINGS, CompressionCodec, Encodi
 from intarsia.format.footer import MAGIC, Leaf, chunk_range
 from intarsia.format.structs import ColumnMetaData, PageHeader
 from intarsia.indexes.registry import find_index
+from intarsia.records import dataclass
 from intarsia.rows.int96 import INT96_BYTES
 from intarsia.write.output import WriteOptions
 

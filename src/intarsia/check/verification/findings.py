@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 from intarsia.amounts import count, first_lines
 from intarsia.lake.data_file import FileFailure
+from intarsia.records import dataclass
 from intarsia.rows.values import JsonObject
 
 Severity = Literal["error", "warning", "note"]

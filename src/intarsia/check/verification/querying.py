@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
 from typing import Literal, TypeAlias
@@ -44,6 +44,7 @@ from intarsia.predicate.bound import (
 )
 from intarsia.predicate.evaluate import condition_mask
 from intarsia.predicate.nodes import escaped
+from intarsia.records import dataclass
 from intarsia.rows.selection import RowSelection
 
 #: Number of queried values if the rebuilt index differs.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,6 +33,7 @@ from intarsia.lake.index.segment import (
 )
 from intarsia.read.ahead import ahead
 from intarsia.read.report import warn_caller
+from intarsia.records import dataclass
 from intarsia.rows.values import JsonObject
 from intarsia.storage.sections import MAX_READ_BYTES, ContentsTooLargeError, Section, serialize_sections
 

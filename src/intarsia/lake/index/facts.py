@@ -10,7 +10,6 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -38,6 +37,7 @@ from intarsia.indexes.registry import find_index
 from intarsia.indexes.statistics import exact_bounds, statistics_bounds
 from intarsia.lake.data_file import DataFile, FileList, paths_of, sizes_of
 from intarsia.lake.discovery import list_objects
+from intarsia.records import dataclass
 from intarsia.rows.bounds import UNKNOWN, Bools
 from intarsia.rows.ordering import MAX_BOUND_BYTES, Ordering, truncate_max, truncate_min
 from intarsia.storage import CLOCK_TICK_SECONDS, ByteRange

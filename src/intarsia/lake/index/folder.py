@@ -18,7 +18,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 import xxhash
@@ -30,6 +30,7 @@ from intarsia.lake.discovery import LAKE_INDEX_FOLDER, SEGMENT_SUFFIX, list_obje
 from intarsia.lake.index.segment import Segment
 from intarsia.read.ahead import ahead
 from intarsia.read.report import LAKE_INDEX
+from intarsia.records import dataclass
 from intarsia.storage import (
     MAX_CONCURRENT_REQUESTS,
     ByteRange,

@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +30,7 @@ from intarsia.lake.index.folder import (
 )
 from intarsia.lake.index.segment import Family, Segment
 from intarsia.read.report import LAKE_INDEX
+from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.storage import CountedSource, MemorySource, ObjectIdentity, local_path
 from intarsia.storage.guarded_folder import Readers

@@ -6,7 +6,6 @@ The facts are proofs whose granules are the files. Files in which all rows match
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import TypeVar
 
@@ -29,6 +28,7 @@ from intarsia.predicate import BoundIn, Condition, Path
 from intarsia.read.aggregate.answers import Needs, as_data_type, summarize_bounds
 from intarsia.read.aggregate.result import Question
 from intarsia.read.output_columns import FileNames
+from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools, Bounds, certainly_matches, chance_of_absence, might_match
 from intarsia.rows.selection import RowSelection
 

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -44,6 +43,7 @@ from intarsia.indexes.granules import batch_from_bytes, batch_to_bytes
 from intarsia.indexes.statistics import bounds_of_keys
 from intarsia.lake.index.facts import ColumnFacts, FileStamp, Stamps, index_of, key_of
 from intarsia.predicate import Path
+from intarsia.records import dataclass
 from intarsia.rows.bounds import UNKNOWN, Bools, Bounds
 from intarsia.rows.ordering import Keys, Ordering
 from intarsia.storage import CountedSource

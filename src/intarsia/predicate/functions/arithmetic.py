@@ -7,7 +7,6 @@ or is rounded. All other arithmetic is in 64-bit floats.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
@@ -36,6 +35,7 @@ from intarsia.predicate.functions import (
 )
 from intarsia.predicate.literals import plain
 from intarsia.predicate.nodes import MIRRORED, Call
+from intarsia.records import dataclass
 
 if TYPE_CHECKING:
     from intarsia.predicate.columns import Column

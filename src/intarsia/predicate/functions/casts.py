@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,6 +37,7 @@ from intarsia.predicate.functions import (
     refuse_type,
 )
 from intarsia.predicate.literals import plain
+from intarsia.records import dataclass
 
 if TYPE_CHECKING:
     from intarsia.predicate.columns import Column

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -18,6 +17,7 @@ from intarsia.predicate.nodes import ColumnName, render_column
 from intarsia.predicate.sql_dialect import column_name, dialect, fragment, short
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.report import ScanReport
+from intarsia.records import dataclass
 
 #: The functions of a column.
 FUNCTIONS = ("count", "sum", "min", "max", "avg")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import Piece, read_known_rows
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.report import FileOutcome
+from intarsia.records import dataclass
 from intarsia.rows.selection import RowSelection
 from intarsia.tuning import MERGED_SUMMARIES
 
