@@ -14,7 +14,7 @@ _INTRODUCTION = """\
 Written by `{command}`.
 
 {cpus} CPUs, Python {python}; {versions}.
-`import intarsia` takes {import_ms:.0f} ms of CPU time beyond pyarrow.
+`from intarsia import open` takes {import_ms:.0f} ms of CPU time beyond pyarrow.
 """
 
 _READERS = """

@@ -61,34 +61,6 @@ from intarsia.errors import (
     UnsupportedFeatureError,
     WriteError,
 )
-from intarsia.file import Ignored
-from intarsia.lake.data_file import DataFile, FileSource
-from intarsia.lake.opening import open
-from intarsia.lake.prepared import PreparedQuery
-from intarsia.lake.scan import Scan
-from intarsia.lake.split import Split
-from intarsia.lake.table import Table
-from intarsia.predicate import (
-    And,
-    Call,
-    Comparison,
-    Constant,
-    In,
-    IsNull,
-    Like,
-    Not,
-    Or,
-    Predicate,
-    RegexpLike,
-    contains,
-    ends_with,
-    starts_with,
-)
-from intarsia.read.aggregate import Aggregate
-from intarsia.read.approximate import ApproximateCount
-from intarsia.read.counts import PageCounts, PrunedBy
-from intarsia.read.finished_query import FinishedQuery
-from intarsia.read.report import ScanReport
 
 if TYPE_CHECKING:
     from intarsia.advice import Advice, advise
@@ -107,6 +79,7 @@ if TYPE_CHECKING:
         Statistics,
     )
     from intarsia.embed.many import attach, detach
+    from intarsia.file import Ignored
     from intarsia.indexes.bloom_granule import BloomGranule
     from intarsia.indexes.distinct import Distinct
     from intarsia.indexes.histogram import Histogram
@@ -115,6 +88,33 @@ if TYPE_CHECKING:
     from intarsia.indexes.rowmap import RowMap
     from intarsia.indexes.sample import Sample
     from intarsia.indexes.zonemap import ZoneMap
+    from intarsia.lake.data_file import DataFile, FileSource
+    from intarsia.lake.opening import open
+    from intarsia.lake.prepared import PreparedQuery
+    from intarsia.lake.scan import Scan
+    from intarsia.lake.split import Split
+    from intarsia.lake.table import Table
+    from intarsia.predicate import (
+        And,
+        Call,
+        Comparison,
+        Constant,
+        In,
+        IsNull,
+        Like,
+        Not,
+        Or,
+        Predicate,
+        RegexpLike,
+        contains,
+        ends_with,
+        starts_with,
+    )
+    from intarsia.read.aggregate import Aggregate
+    from intarsia.read.approximate import ApproximateCount
+    from intarsia.read.counts import PageCounts, PrunedBy
+    from intarsia.read.finished_query import FinishedQuery
+    from intarsia.read.report import ScanReport
     from intarsia.write import Writer, WriteReport, write_table
 
 __all__ = [
@@ -198,44 +198,46 @@ __all__ = [
     "write_table",
 ]
 
-# Imported on first use, so that programs that only read do not load the code that writes and verifies.
+# Imported on first use: `intarsia --help` does not need pyarrow, and few programs write or verify.
 _LOADED_WHEN_USED = {
-    "Advice": "intarsia.advice",
-    "AttachReport": "intarsia.embed",
-    "Bloom": "intarsia.embed",
-    "BloomGranule": "intarsia.indexes.bloom_granule",
-    "Distinct": "intarsia.indexes.distinct",
-    "Histogram": "intarsia.indexes.histogram",
-    "Hll": "intarsia.indexes.hll",
-    "Ngram": "intarsia.indexes.ngram",
-    "RowMap": "intarsia.indexes.rowmap",
-    "Sample": "intarsia.indexes.sample",
-    "ZoneMap": "intarsia.indexes.zonemap",
-    "DetachReport": "intarsia.embed",
-    "FileInspection": "intarsia.check.report",
-    "IndexReport": "intarsia.embed",
-    "IndexedFile": "intarsia.embed",
-    "PageIndex": "intarsia.embed",
-    "RestoreReport": "intarsia.embed",
-    "Note": "intarsia.embed",
-    "Statistics": "intarsia.embed",
-    "Finding": "intarsia.check.verification",
-    "VerifyReport": "intarsia.check.verification",
-    "WriteReport": "intarsia.write",
-    "Writer": "intarsia.write",
-    "advise": "intarsia.advice",
-    "attach": "intarsia.embed",
-    "detach": "intarsia.embed",
-    "inspect": "intarsia.check.inspection",
-    "verify": "intarsia.check.verification",
-    "write_table": "intarsia.write",
+    "intarsia.advice": "Advice advise",
+    "intarsia.check.inspection": "inspect",
+    "intarsia.check.report": "FileInspection",
+    "intarsia.check.verification": "Finding VerifyReport verify",
+    "intarsia.embed": "AttachReport Bloom DetachReport IndexedFile IndexReport Note PageIndex RestoreReport "
+    "Statistics",
+    "intarsia.embed.many": "attach detach",
+    "intarsia.file": "Ignored",
+    "intarsia.indexes.bloom_granule": "BloomGranule",
+    "intarsia.indexes.distinct": "Distinct",
+    "intarsia.indexes.histogram": "Histogram",
+    "intarsia.indexes.hll": "Hll",
+    "intarsia.indexes.ngram": "Ngram",
+    "intarsia.indexes.rowmap": "RowMap",
+    "intarsia.indexes.sample": "Sample",
+    "intarsia.indexes.zonemap": "ZoneMap",
+    "intarsia.lake.data_file": "DataFile FileSource",
+    "intarsia.lake.opening": "open",
+    "intarsia.lake.prepared": "PreparedQuery",
+    "intarsia.lake.scan": "Scan",
+    "intarsia.lake.split": "Split",
+    "intarsia.lake.table": "Table",
+    "intarsia.predicate": "And Call Comparison Constant In IsNull Like Not Or Predicate RegexpLike contains "
+    "ends_with starts_with",
+    "intarsia.read.aggregate": "Aggregate",
+    "intarsia.read.approximate": "ApproximateCount",
+    "intarsia.read.counts": "PageCounts PrunedBy",
+    "intarsia.read.finished_query": "FinishedQuery",
+    "intarsia.read.report": "ScanReport",
+    "intarsia.write": "Writer WriteReport write_table",
 }
+_MODULES = {name: module for module, names in _LOADED_WHEN_USED.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:
-    if name not in _LOADED_WHEN_USED:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_LOADED_WHEN_USED[name]), name)
+    value: object = getattr(import_module(_MODULES[name]), name)
     globals()[name] = value
     return value
 

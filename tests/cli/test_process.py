@@ -245,6 +245,18 @@ def test_a_simple_query_loads_neither_pandas_nor_sqlglot(file):
     assert out.splitlines()[-2:] == ["0", "1"]
 
 
+@pytest.mark.parametrize("threads", [None, "3"])
+def test_processes_that_the_command_starts_have_its_environment(threads):
+    """It starts without threads of OpenBLAS, which wait actively, but a program that it starts may need them."""
+    program = "import os, intarsia.cli; intarsia.cli.main(['--version']); print(os.environ.get(%r))"
+    name = "OPENBLAS_NUM_THREADS"
+    environment = {key: value for key, value in os.environ.items() if key != name}
+    environment |= {} if threads is None else {name: threads}
+    command = [sys.executable, "-c", program % name]
+    run = subprocess.run(command, capture_output=True, check=True, text=True, env=environment)
+    assert run.stdout.splitlines()[-1] == str(threads)
+
+
 def test_main_takes_arguments(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("intarsia ")
