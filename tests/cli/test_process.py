@@ -247,7 +247,7 @@ def test_a_simple_query_loads_neither_pandas_nor_sqlglot(file):
 
 @pytest.mark.parametrize("threads", [None, "3"])
 def test_processes_that_the_command_starts_have_its_environment(threads):
-    """It starts without threads of OpenBLAS, which wait actively, but a program that it starts may need them."""
+    """It starts without threads of OpenBLAS, which wait actively; a program that it starts may need them."""
     program = "import os, intarsia.cli; intarsia.cli.main(['--version']); print(os.environ.get(%r))"
     name = "OPENBLAS_NUM_THREADS"
     environment = {key: value for key, value in os.environ.items() if key != name}
