@@ -12,9 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.errors import FormatError, PredicateError
@@ -62,6 +63,8 @@ from intarsia.tuning import (
     TRIAL_DICTIONARIES,
 )
 
+Floats: TypeAlias = "npt.NDArray[np.float64]"
+
 #: Larger dictionary pages, in decompressed bytes, are not read.
 MAX_DICTIONARY_BYTES = 1 << 26
 
@@ -93,7 +96,6 @@ class _Probe(NamedTuple):
     Attributes:
         codec: The chunk's `CompressionCodec`.
         sought: What the page contains if a value matches; None if that is unknown.
-        chance: The probability that the chunk has none of the values, if it lacks one of them.
         is_decoded: Whether the page is decoded if it contains it; else only its bytes are searched.
     """
 
@@ -103,8 +105,47 @@ class _Probe(NamedTuple):
     location: ByteRange
     codec: int
     sought: SoughtBytes | None
-    chance: float
-    is_decoded: bool = True
+    is_decoded: bool
+
+
+class _Pages(NamedTuple):
+    """The dictionary pages of a condition's column, by row group.
+
+    Attributes:
+        usable: Whether the page could be read.
+        chances: The probability that the chunk has none of the values, if it lacks one of them.
+    """
+
+    leaf: Leaf
+    usable: Bools
+    starts: Counts
+    lengths: Counts
+    codecs: Counts
+    chances: Floats
+    sought: SoughtBytes | None
+
+    def cost(self, gain: float, least: int) -> Floats:
+        """Return the bytes that each page costs, divided by the chance that it excludes its row group."""
+        return np.asarray(np.maximum(gain * self.lengths, least) / self.chances)
+
+    def probes(self, condition: Condition, among: Bools, is_decoded: Bools) -> Iterator[_Probe]:
+        """Yield the probes of some row groups."""
+        columns = np.arange(len(among)), self.starts, self.starts + self.lengths, self.codecs, is_decoded
+        numbers = zip(*(column[among].tolist() for column in columns), strict=True)
+        for row_group, start, stop, codec, decoded in numbers:
+            yield _Probe(condition, self.leaf, row_group, ByteRange(start, stop), codec, self.sought, decoded)
+
+
+def _affordable(costs: Floats, budget: Floats) -> Bools:
+    """Return which of the pages of each row group, beginning with the cheapest, cost less than its budget.
+
+    Args:
+        costs: The cost of the page of each column (first axis) in each row group.
+    """
+    order = np.argsort(costs, axis=0, kind="stable")
+    kept = np.zeros(costs.shape, dtype=bool)
+    np.put_along_axis(kept, order, np.take_along_axis(costs, order, 0).cumsum(axis=0) < budget, 0)
+    return kept
 
 
 class _Verdict(NamedTuple):
@@ -175,7 +216,7 @@ class Dictionaries:
     def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
         """Evaluate conditions on the dictionary pages that cost less than they could save."""
         by_location: dict[ByteRange, list[_Probe]] = {}
-        for probe in self._worthwhile(self._probes(wanted), savings):
+        for probe in sorted(self._worthwhile(wanted, savings), key=attrgetter("row_group")):
             by_location.setdefault(probe.location, []).append(probe)
         if not by_location:
             return iter(())
@@ -237,84 +278,61 @@ class Dictionaries:
         is_inside = (lengths > 0) & (lengths <= outlines.stops - outlines.starts)
         return np.where(is_inside, lengths, 0)
 
-    def _probes(self, wanted: Wanted) -> list[_Probe]:
+    def _pages(self, condition: Condition, row_groups: Bools) -> _Pages:
         """Return the dictionary pages to consider, if their locations are known."""
+        leaf = self._leaf(condition)
+        is_unknown = row_groups & (self._lengths(leaf) == 0)
         self._file.load_page_index(
-            ChunkKey(row_group, leaf.ordinal)
-            for condition, row_groups in wanted.items()
-            for leaf in (self._leaf(condition),)
-            for row_group in (row_groups & (self._lengths(leaf) == 0)).nonzero()[0].tolist()
+            ChunkKey(row_group, leaf.ordinal) for row_group in is_unknown.nonzero()[0].tolist()
         )
-        probes = []
-        for condition, row_groups in wanted.items():
-            leaf = self._leaf(condition)
-            (outlines,), lengths = self._file.metadata.outlines([leaf]), self._lengths(leaf)
-            usable = row_groups & (lengths > 0) & (lengths <= self._limits.page_bytes)
-            sought = sought_bytes(leaf, self._file.leaf_types[leaf.ordinal], condition)
-            num_distinct = np.where(usable, lengths // value_bytes(leaf), 0)
-            chances = chances_of_absence(self._file, condition, num_distinct)
-            if chances is None:
-                chances = np.full(len(lengths), 1 / num_lookup_values(condition))
-            starts, chances = outlines.starts, np.maximum(chances, MIN_CHANCE)
-            columns = (np.arange(len(usable)), starts, starts + lengths, outlines.codec, chances)
-            numbers = zip(*(column[usable].tolist() for column in columns), strict=True)
-            probes += [
-                _Probe(condition, leaf, row_group, ByteRange(start, stop), codec, sought, chance)
-                for row_group, start, stop, codec, chance in numbers
-            ]
-        return probes
+        (outlines,), lengths = self._file.metadata.outlines([leaf]), self._lengths(leaf)
+        usable = row_groups & (lengths > 0) & (lengths <= self._limits.page_bytes)
+        num_distinct = np.where(usable, lengths // value_bytes(leaf), 0)
+        chances = chances_of_absence(self._file, condition, num_distinct)
+        if chances is None:
+            chances = np.full(len(lengths), 1 / num_lookup_values(condition))
+        sought = sought_bytes(leaf, self._file.leaf_types[leaf.ordinal], condition)
+        chances = np.maximum(chances, MIN_CHANCE)
+        return _Pages(leaf, usable, outlines.starts, lengths, outlines.codec, chances, sought)
 
-    def _worthwhile(self, probes: Sequence[_Probe], savings: Savings) -> list[_Probe]:
-        """Drop the most expensive probes of each row group until the rest costs less than it could save."""
-        edges = self._file.footer.row_group_starts
+    def _worthwhile(self, wanted: Wanted, savings: Savings) -> Iterator[_Probe]:
+        """Yield the probes of each row group that cost less than they could save together.
+
+        The most expensive pages are dropped first. The others may then no longer exclude the row group.
+        """
+        pages = {condition: self._pages(condition, among) for condition, among in wanted.items()}
+        num_rows = savings.num_rows()
+        is_rest = num_rows < MIN_EXCLUDED_SHARE * np.diff(self._file.footer.row_group_starts)
+        doubt = np.where(is_rest, DICTIONARY_GAIN, 1)
         page_cost = max(self._limits.page_cost_bytes, self._file.source.coalesce_bytes)
-        rows_of = np.diff(edges).tolist()
-        scanned: dict[int, list[int]] = {}
-        chosen: list[_Probe] = []
-        while probes:
-            denied: dict[Condition, Bools] = {}
-            by_row_group: dict[int, list[_Probe]] = {}
-            for probe in probes:
-                if probe.condition not in denied:
-                    denied[probe.condition] = np.zeros(len(edges) - 1, dtype=bool)
-                denied[probe.condition][probe.row_group] = True
-                by_row_group.setdefault(probe.row_group, []).append(probe)
-            excluded = savings.excluded_if(denied)
-            probes = []
-            for row_group, together in by_row_group.items():
-                if not excluded[row_group]:
-                    continue
-                num_rows = savings.rows_of(row_group)
-                min_rows = MIN_EXCLUDED_SHARE * rows_of[row_group]
-                doubt = DICTIONARY_GAIN if num_rows < min_rows else 1
-                budget = min(self._limits.scan_cost_bytes, SCAN_BYTES + SCAN_ROW_BYTES * num_rows)
-                leaves = {probe.leaf.ordinal: probe.leaf for probe in together}
-                for ordinal, leaf in leaves.items():
-                    if ordinal not in scanned:
-                        scanned[ordinal] = savings.column_bytes(leaf).tolist()
-                    budget += scanned[ordinal][row_group]
-                costs: dict[ByteRange, int] = {}
-                decoded: set[ByteRange] = set()
-                for probe in together:
-                    chance = probe.chance / doubt
-                    cost = int(max(DICTIONARY_GAIN * probe.location.length, page_cost) / chance)
-                    if cost < budget:
-                        decoded.add(probe.location)
-                    elif probe.sought is not None:
-                        cost = int(max(DICTIONARY_SEARCH * probe.location.length, page_cost) / chance)
-                    costs[probe.location] = min(cost, costs.get(probe.location, cost))
-                total = sum(costs.values())
-                kept = sorted(costs, key=costs.__getitem__)
-                while kept and total >= budget:
-                    total -= costs[kept.pop()]
-                if len(kept) == len(costs):
-                    chosen += [
-                        probe if probe.location in decoded else probe._replace(is_decoded=False)
-                        for probe in together
-                    ]
-                else:  # the rest may no longer exclude the row group
-                    probes += [probe for probe in together if probe.location in kept]
-        return chosen
+        of_scan = np.minimum(self._limits.scan_cost_bytes, SCAN_BYTES + SCAN_ROW_BYTES * num_rows)
+        column_bytes = {page.leaf: savings.column_bytes(page.leaf) for page in pages.values()}
+        live = {condition: page.usable for condition, page in pages.items() if page.usable.any()}
+        while live:
+            excluded = savings.excluded_if(live)
+            live = {condition: among & excluded for condition, among in live.items()}
+            by_leaf: dict[Leaf, Bools] = {}
+            for condition, among in live.items():
+                leaf = pages[condition].leaf
+                by_leaf[leaf] = among | by_leaf.get(leaf, False)
+            budget = of_scan + sum(np.where(among, column_bytes[leaf], 0) for leaf, among in by_leaf.items())
+            costs = {leaf: np.full(len(budget), np.inf) for leaf in by_leaf}
+            decoded = {leaf: np.zeros(len(budget), dtype=bool) for leaf in by_leaf}
+            for condition, among in live.items():
+                page = pages[condition]
+                cost = doubt * page.cost(DICTIONARY_GAIN, page_cost)
+                is_decoded = among & (cost < budget)
+                if page.sought is not None:
+                    cost = np.where(is_decoded, cost, doubt * page.cost(DICTIONARY_SEARCH, page_cost))
+                costs[page.leaf] = np.minimum(costs[page.leaf], np.where(among, cost, np.inf))
+                decoded[page.leaf] |= is_decoded
+            kept = dict(zip(by_leaf, _affordable(np.array(list(costs.values())), budget), strict=True))
+            is_whole = np.logical_and.reduce([kept[leaf] | ~among for leaf, among in by_leaf.items()])
+            for condition, among in live.items():
+                page = pages[condition]
+                yield from page.probes(condition, among & is_whole, decoded[page.leaf])
+                live[condition] = among & kept[page.leaf] & ~is_whole
+            live = {condition: among for condition, among in live.items() if among.any()}
 
     # --- evaluating pages --------------------------------------------------------------------------
 

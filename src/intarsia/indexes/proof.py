@@ -74,8 +74,8 @@ class Savings(Protocol):
         """Estimate the number of bytes of a leaf that a scan of the candidate rows reads, by row group."""
         ...
 
-    def rows_of(self, row_group: int) -> int:
-        """Return the number of candidate rows in a row group."""
+    def num_rows(self) -> npt.NDArray[np.int64]:
+        """Return the number of candidate rows in each row group."""
         ...
 
     def excluded_if(self, excluded: Wanted) -> Bools:

@@ -354,16 +354,11 @@ class Pruner:
         """See `Savings`."""
         if self._leaf_bytes is None:
             return self._unlimited(self.candidates)
-        shares = self._counts / np.maximum(1, np.diff(self._edges))
+        shares = self.num_rows() / np.maximum(1, np.diff(self._edges))
         return np.asarray(self._leaf_bytes(leaf) * shares, dtype=np.int64)
 
-    def rows_of(self, row_group: int) -> int:
+    def num_rows(self) -> Int64s:
         """See `Savings`."""
-        return int(self._counts[row_group])
-
-    @property
-    def _counts(self) -> Int64s:
-        """The number of candidate rows in each granule."""
         if self._rows_by_group is None:
             self._rows_by_group = self.candidates.count_between(self._edges)
         return self._rows_by_group
