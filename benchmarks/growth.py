@@ -96,7 +96,7 @@ def measure_growth(
     with tempfile.TemporaryDirectory() as empty, compiling_modules() as environment:
         processes = [
             Process("import pyarrow.parquet", "import pyarrow.parquet", [], empty),
-            Process("from intarsia import open", "from intarsia import open", [], empty),
+            Process("from intarsia import open", "import intarsia; intarsia.open", [], empty),
             *_lakes(folder, _up_to(rows, FILES, ROWS_PER_FILE), empty, progress),
             *_files(folder, rows, empty, progress),
         ]
