@@ -279,12 +279,8 @@ class Dictionaries:
         return np.where(is_inside, lengths, 0)
 
     def _pages(self, condition: Condition, row_groups: Bools) -> _Pages:
-        """Return the dictionary pages to consider, if their locations are known."""
+        """Return the dictionary pages of a condition's column."""
         leaf = self._leaf(condition)
-        is_unknown = row_groups & (self._lengths(leaf) == 0)
-        self._file.load_page_index(
-            ChunkKey(row_group, leaf.ordinal) for row_group in is_unknown.nonzero()[0].tolist()
-        )
         (outlines,), lengths = self._file.metadata.outlines([leaf]), self._lengths(leaf)
         usable = row_groups & (lengths > 0) & (lengths <= self._limits.page_bytes)
         num_distinct = np.where(usable, lengths // value_bytes(leaf), 0)
@@ -300,6 +296,12 @@ class Dictionaries:
 
         The most expensive pages are dropped first. The others may then no longer exclude the row group.
         """
+        self._file.load_page_index(
+            ChunkKey(row_group, leaf.ordinal)
+            for condition, row_groups in wanted.items()
+            for leaf in (self._leaf(condition),)
+            for row_group in (row_groups & (self._lengths(leaf) == 0)).nonzero()[0].tolist()
+        )
         pages = {condition: self._pages(condition, among) for condition, among in wanted.items()}
         num_rows = savings.num_rows()
         is_rest = num_rows < MIN_EXCLUDED_SHARE * np.diff(self._file.footer.row_group_starts)
