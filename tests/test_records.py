@@ -8,6 +8,7 @@ from dataclasses import field, replace
 import numpy as np
 import pytest
 
+import intarsia as ia
 from intarsia.records import dataclass
 
 MAKERS = [dataclasses.dataclass, dataclass]
@@ -126,3 +127,9 @@ class Plain:
 def test_instances_are_sent_to_other_processes(one):
     assert pickle.loads(pickle.dumps(one)) == one
     assert {one: 1}[pickle.loads(pickle.dumps(one))] == 1
+
+
+def test_what_users_make_is_frozen():
+    for one, name in ((ia.Comparison("x", "=", 3), "op"), (ia.ZoneMap("x"), "column")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(one, name, "y")

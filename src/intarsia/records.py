@@ -2,7 +2,7 @@
 
 It took half of the time of ``import intarsia``, which makes more than a hundred classes. This one compiles
 ``__init__``, and the other methods are shared. ``frozen`` is left to the type checker, so instances are made
-faster, too. The classes of indexes are checked at run time, and are made by the standard library.
+faster, too. The standard library makes what users make themselves, predicates and indexes: these are frozen.
 """
 
 from __future__ import annotations

@@ -11,13 +11,13 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from intarsia.errors import PredicateError
 from intarsia.predicate.literals import render_literal
-from intarsia.records import dataclass
 
 Op: TypeAlias = Literal["=", "<>", "<", "<=", ">", ">="]
 """The comparison operators."""
