@@ -89,9 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.json:
         print(f"{os.cpu_count()} CPUs, Python {platform.python_version()}", end="; ")
         print(", ".join(f"{engine} {version(engine)}" for engine in engines))
-        print(
-            f"from intarsia import open: {document['import_ms']:.0f} ms of CPU time, without pyarrow"
-        )
+        print(f"from intarsia import open: {document['import_ms']:.0f} ms of CPU time, without pyarrow")
     try:
         for name in chosen:
             missing = _missing(name) if not options.benchmarks else None
