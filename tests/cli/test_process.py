@@ -234,11 +234,11 @@ def test_help_loads_nothing_heavy():
     assert out.splitlines()[-1] == "0"
 
 
-def test_a_simple_query_loads_neither_pandas_nor_sqlglot(file):
+def test_a_simple_query_loads_neither_pandas_nor_sqlglot_nor_rich(file):
     program = (
         "import sys, intarsia.cli;"
         f"code = intarsia.cli.main(['query', {str(file)!r}, '--where', 'km = 5']);"
-        "print(code, *[n for n in ('pandas', 'pyspark', 'obstore', 'sqlglot') if n in sys.modules])"
+        "print(code, *[n for n in ('pandas', 'pyspark', 'obstore', 'sqlglot', 'rich.console') if n in sys.modules])"
         "; import pandas, pyarrow; print(pyarrow.table({'a': [1]}).to_pandas()['a'].sum())"
     )
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout

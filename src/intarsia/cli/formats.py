@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from intarsia.amounts import count
 from intarsia.arrow.nested import with_leaves
-from intarsia.cli.terminal import console, printable
+from intarsia.cli.terminal import PIPE_WIDTH, console, is_piped, printable
 
 #: Maximum characters of a table cell on a terminal.
 CELL_WIDTH = 48
@@ -157,7 +157,8 @@ class _TableWriter:
         self._block: list[pa.RecordBatch] = []
         self._rows = 0
         self._widths: list[int] | None = None
-        self._terminal = console()
+        # rich takes 30 ms to load
+        self._width = PIPE_WIDTH if is_piped(sys.stdout) else console().width
 
     def write(self, batch: pa.RecordBatch) -> None:
         shown = batch.slice(0, max(0, self._most - self._rows))
@@ -185,7 +186,7 @@ class _TableWriter:
             for column, array in zip(columns, batch.columns, strict=True):
                 column += table_cells(array)
         self._block = []
-        if self._terminal.is_terminal:
+        if sys.stdout.isatty():
             columns = [[_cut(cell, CELL_WIDTH) for cell in column] for column in columns]
         needed = [max(map(_cell_width, column), default=0) for column in columns]
         if self._widths is None:
@@ -204,7 +205,7 @@ class _TableWriter:
 
     def _fitting(self, widths: list[int]) -> list[int]:
         """Return the widths of the first columns that fit; at least one."""
-        room, fitting = self._terminal.width, list[int]()
+        room, fitting = self._width, list[int]()
         for width in widths:
             if fitting and width > room:
                 break
@@ -218,6 +219,8 @@ def _cut(cell: str, limit: int) -> str:
 
 
 def _cell_width(cell: str) -> int:
+    if cell.isascii():  # control characters are escaped
+        return len(cell)
     from rich.cells import cell_len
 
     return cell_len(cell)

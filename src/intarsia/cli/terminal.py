@@ -43,6 +43,11 @@ def _styled(text: str, code: str, stream: TextIO) -> str:
     return f"\x1b[{code}m{text}\x1b[0m"
 
 
+def is_piped(stream: TextIO) -> bool:
+    """Return whether lines have no given width, so that they are not wrapped."""
+    return not (stream.isatty() or "COLUMNS" in os.environ)
+
+
 def console(stream: TextIO | None = None) -> Console:
     """Return a console on stdout or another stream; without a terminal, lines are not wrapped."""
     from rich.console import Console
@@ -50,7 +55,7 @@ def console(stream: TextIO | None = None) -> Console:
     stream = stream or sys.stdout
     return Console(
         file=stream,
-        width=None if stream.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH,
+        width=PIPE_WIDTH if is_piped(stream) else None,
         highlight=False,
         emoji=False,
         markup=False,
