@@ -40,7 +40,7 @@ else:
         """
         if cls is None:
             return partial(dataclass, frozen=frozen, eq=eq, repr=repr, slots=slots)
-        own = vars(cls).copy()
+        own = vars(cls)
         made = dataclasses.dataclass(cls, eq=False, repr=False, slots=slots)
         fields = dataclasses.fields(made)
         if repr and "__repr__" not in own:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from intarsia.arrow.comparison import compares_alike
@@ -52,8 +51,8 @@ class OpenLines(OpenIndex):
             raise IndexPayloadError(
                 f"it contains text, and the column is {condition.type}", reason="type-mismatch"
             )
-        matches = np.asarray(condition_mask(condition, self.lines).to_numpy(zero_copy_only=False), dtype=bool)
-        return RowSelection.all(self.num_rows) if matches.any() else RowSelection.none()
+        has_match = condition_mask(condition, self.lines).true_count > 0
+        return RowSelection.all(self.num_rows) if has_match else RowSelection.none()
 
 
 def build_block(column: str, values: pa.Array) -> bytes:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.arrow.comparison import compares_alike, comparison_array, sortable_type
+from intarsia.arrow.comparison import compares_alike, comparison_array, flags_of, sortable_type
 from intarsia.errors import CorruptFileError, IndexBuildError, IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.format.blob import DATAFUSION_KEY
@@ -339,7 +339,7 @@ class OpenDistinct(OpenIndex):
             raise IndexPayloadError(
                 f"it contains values of type {self.values.type}, not {condition.type}", reason="type-mismatch"
             )
-        return np.asarray(condition_mask(condition, self.values).to_numpy(zero_copy_only=False), dtype=bool)
+        return flags_of(condition_mask(condition, self.values))
 
     def _granules_with(self, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         hit = np.zeros(len(self.edges) - 1, dtype=bool)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from intarsia.arrow.comparison import compares_alike
+from intarsia.arrow.comparison import compares_alike, flags_of
 from intarsia.file.schema import FileSchema
 from intarsia.format.footer import Leaf
 from intarsia.indexes.proof import Proof, Wanted
@@ -83,8 +83,7 @@ class Constants:
             return None
         # of many files, few have different values
         values = self.values[condition.path].cast(condition.type)
-        mask = condition_mask(condition, values)
-        matches = np.asarray(mask.to_numpy(zero_copy_only=False), dtype=bool)
+        matches = flags_of(condition_mask(condition, values))
         if condition.path not in self.is_known:
             rows = self._rows(matches)
             return rows, rows
