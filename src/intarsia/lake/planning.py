@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from enum import IntEnum
 from typing import Protocol, TypeAlias
@@ -24,7 +23,7 @@ from intarsia.format.footer import Leaf
 from intarsia.indexes.registry import has_indexes
 from intarsia.lake.axes import AxisPlan
 from intarsia.lake.data_file import DataFile
-from intarsia.read.ahead import ahead, done
+from intarsia.read.ahead import Outcome, ahead, done
 from intarsia.read.file_plan import FilePlan, plan_chunks, plan_file, with_estimates, without_deleted
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.file_rows import Piece, read_rows
@@ -148,7 +147,7 @@ IsAlone: TypeAlias = Callable[[PlannedPart], bool]
 
 #: A file or stretch to plan, and its plan.
 Item: TypeAlias = "DataFile | Stretch"
-Planned: TypeAlias = "tuple[DataFile, Future[OpenPlan]]"
+Planned: TypeAlias = "tuple[DataFile, Outcome[OpenPlan]]"
 
 
 def stretches(
@@ -219,7 +218,7 @@ def plan_files(
         known: The plans of files that are parts of an axis, by path.
 
     Yields:
-        Each file in order, or the first one of a stretch, and a future with its plan or an exception.
+        Each file in order, or the first one of a stretch, and a plan or an exception.
     """
     turns = _Turns(OBJECTS_AT_ONCE)
 

@@ -6,10 +6,23 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from typing import TypeVar
+from typing import Generic, NoReturn, Protocol, TypeVar
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+_Returned_co = TypeVar("_Returned_co", covariant=True)
+
+
+class Outcome(Protocol[_Returned_co]):
+    """The result of a call, or its exception: what a `concurrent.futures.Future` has."""
+
+    def result(self) -> _Returned_co:
+        """Return the result, or raise the exception."""
+        ...
+
+    def exception(self) -> BaseException | None:
+        """Return the exception; None if there is none."""
+        ...
 
 
 def ahead(
@@ -17,7 +30,7 @@ def ahead(
     items: Iterable[_Item],
     at_once: int,
     discard: Callable[[_Result], None] = lambda _: None,
-) -> Generator[tuple[_Item, Future[_Result]], None, None]:
+) -> Generator[tuple[_Item, Outcome[_Result]], None, None]:
     """Process items concurrently, and yield the results in the order of the items.
 
     At most ``at_once`` items are in progress or finished but not yet taken.
@@ -29,7 +42,7 @@ def ahead(
         discard: Called with each result that is not taken because the caller stops early.
 
     Yields:
-        The item, and a future with its result or exception.
+        The item, and its result or exception.
 
     Example:
         >>> [(item, future.result()) for item, future in ahead(str, [1, 2, 3], 2)]
@@ -54,11 +67,42 @@ def ahead(
                     discard(future.result())
 
 
-def done(work: Callable[[_Item], _Result], item: _Item) -> Future[_Result]:
-    """Return the result of a function, or its exception, as a future that is done."""
-    future: Future[_Result] = Future()
+def done(work: Callable[[_Item], _Result], item: _Item) -> Outcome[_Result]:
+    """Return the result of a function, or its exception."""
     try:
-        future.set_result(work(item))
+        return _Finished(work(item))
     except Exception as error:  # noqa: BLE001  raised when the result is taken
-        future.set_exception(error)
-    return future
+        return _Failed(error)
+
+
+class _Finished(Generic[_Result]):
+    """A result. A `Future` takes ten times as long, because several threads may wait for it."""
+
+    __slots__ = ("_result",)
+
+    def __init__(self, result: _Result) -> None:
+        self._result = result
+
+    def result(self) -> _Result:
+        return self._result
+
+    def exception(self) -> None:
+        return None
+
+
+class _Failed:
+    """An exception."""
+
+    __slots__ = ("_error",)
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def result(self) -> NoReturn:
+        try:
+            raise self._error
+        finally:
+            del self  # else the traceback of the error would contain the error
+
+    def exception(self) -> Exception:
+        return self._error
