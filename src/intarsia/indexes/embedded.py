@@ -93,7 +93,8 @@ class EmbeddedIndexes:
         """Estimate the number of bytes that an evaluation of the index reads."""
         if entry.inline is not None:
             return 0
-        return min(entry.length, PROBE_BYTES) if self.is_probed(entry) else entry.length
+        # a smaller one need not be constructed for this
+        return PROBE_BYTES if entry.length > PROBE_BYTES and self.is_probed(entry) else entry.length
 
     def is_probed(self, entry: Entry) -> bool:
         """Return whether the payload of an index is read in parts."""

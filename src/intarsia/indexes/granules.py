@@ -48,6 +48,7 @@ class GranulePayload:
     batch: pa.RecordBatch
     metadata: Mapping[bytes, bytes]
     num_granules: int
+    _page_edges: Rows | None
     _layout: Layout
     _granularity: Granularity
     _name: str
@@ -59,19 +60,14 @@ class GranulePayload:
         Raises:
             IndexPayloadError: If the payload describes other rows, or there are too many granules.
         """
-        if self._granularity == "page":
-            edges = _numbers(self.metadata, _EDGES)
-        else:
+        edges = self._page_edges
+        if edges is None:
             try:
                 edges = self._layout.edges(self._granularity, "")
             except IndexBuildError as error:
                 raise self.damaged(error) from error
-        if (
-            len(edges) < 1
-            or edges[0] != 0
-            or edges[-1] != self._layout.num_rows
-            or (np.diff(edges) < 0).any()
-        ):
+        is_ascending = len(edges) > 0 and not (edges[1:] < edges[:-1]).any()
+        if not is_ascending or edges[0] != 0 or edges[-1] != self._layout.num_rows:
             raise self.other_rows()
         return edges
 
@@ -157,6 +153,7 @@ def parse_granules(
     schema: pa.Schema | None = None,
     *,
     has_row_each: bool = False,
+    columns: Sequence[int] | None = None,
 ) -> GranulePayload:
     """Parse a payload from `serialize_granules`.
 
@@ -167,27 +164,27 @@ def parse_granules(
         name: The name of the index, for messages.
         schema: The schema of the batch, apart from metadata. None if it differs between files.
         has_row_each: Whether the batch has one row per granule.
+        columns: Ordinals of the columns to decompress; None for all.
 
     Raises:
         IndexPayloadError: If the payload is damaged, or describes other rows.
     """
     try:
         check_expanded(payload)
-        with open_stream(payload) as reader:
+        with open_stream(payload, columns) as reader:
             batch = reader.read_next_batch()
         batch.validate(full=True)
         if schema is not None and not batch.schema.equals(schema):
             raise ValueError("it has other columns")
-        metadata = batch.schema.metadata or {}
+        metadata, edges = batch.schema.metadata or {}, None
         if granularity == "page":
-            num_granules = len(_numbers(metadata, _EDGES)) - 1
-        else:
-            num_granules = layout.num_granules(granularity, "")
+            edges = _numbers(metadata, _EDGES)
+        num_granules = layout.num_granules(granularity, "") if edges is None else len(edges) - 1
     except (pa.ArrowException, ColumnNotFoundError, KeyError, ValueError, OSError, StopIteration) as error:
         raise IndexPayloadError(
             f"the payload of {name} is damaged: {error}", reason="damaged-payload"
         ) from error
-    found = GranulePayload(batch, metadata, num_granules, layout, granularity, name)
+    found = GranulePayload(batch, metadata, num_granules, edges, layout, granularity, name)
     if has_row_each and batch.num_rows != num_granules:
         raise found.other_rows()
     return found
@@ -370,13 +367,19 @@ def merge_rows_of_granules(parts: Sequence[PayloadPart], granularity: Granularit
 # --- record batches as bytes, in Arrow's IPC stream format ----------------------------------------------
 
 
-def open_stream(data: bytes) -> pa.ipc.RecordBatchStreamReader:
+def open_stream(data: bytes, columns: Sequence[int] | None = None) -> pa.ipc.RecordBatchStreamReader:
     """Open a stream, which may be compressed.
+
+    Args:
+        columns: Ordinals of the columns to read; None for all.
 
     Raises:
         pa.ArrowInvalid: If the bytes do not begin with a schema.
     """
-    options = pa.ipc.IpcReadOptions(use_threads=len(data) >= THREADED_STREAM_BYTES)
+    threads = len(data) >= THREADED_STREAM_BYTES
+    options = pa.ipc.IpcReadOptions(
+        use_threads=threads, included_fields=None if columns is None else list(columns)
+    )
     return pa.ipc.open_stream(data, options=options)
 
 

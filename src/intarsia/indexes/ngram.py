@@ -15,10 +15,10 @@ gram. ``docs/format.md`` specifies them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, ClassVar, TypeAlias
+from functools import cached_property, lru_cache, partial
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ from intarsia.format import bloom
 from intarsia.indexes.base import GatheredPart, GatheredParts, Index, OpenIndex, PayloadPart
 from intarsia.indexes.filter_matrix import MAX_FILTER_BYTES, FilterMatrix, GatheredFilters, gather_filters
 from intarsia.indexes.granules import (
+    GranulePayload,
     compared_batches,
     cut_at_edges,
     granule_rows,
@@ -77,7 +78,9 @@ MANY_GRAMS = 1 << 16
 #: The false-positive rate of a gram of a file in a lake index. A pattern has several grams.
 _FILE_FPP = 0.05
 
+#: The columns of the payload, and those that list the grams and the granules that contain them.
 _LISTS = ("gram_steps", "counts", "granule_steps")
+_GRAMS, _GRANULES = (0,), (1, 2)
 _LIST_TYPE = pa.list_(pa.field("item", pa.uint32(), nullable=False))
 
 
@@ -162,19 +165,23 @@ class Ngram(Index):
 
     def open(self, payload: bytes, layout: Layout) -> OpenNgram:
         """Open the grams and their granules."""
-        name = f"Ngram({self.column!r})"
-        granules = parse_granules(payload, layout, self.granularity, name)
-        try:
-            if granules.batch.num_rows != 1:
-                raise ValueError(f"it has {granules.batch.num_rows} rows")
-            gram_steps, counts, steps = (_numbers(granules.batch.column(name)) for name in _LISTS)
-        except (KeyError, ValueError) as error:
-            raise granules.damaged(error) from error
-        offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-        if len(counts) != len(gram_steps) or offsets[-1] != len(steps):
-            raise granules.damaged("the lengths of its lists do not agree")
+        granules = self._parsed(payload, layout, _GRAMS)
+        (gram_steps,) = _lists(granules, _GRAMS)
         grams = np.cumsum(gram_steps, dtype=np.int64)
-        return OpenNgram(self, granules.edges, grams, offsets, steps, granules.unlisted)
+        granules_of = partial(self._granules_of, payload, layout, len(grams))
+        return OpenNgram(self, granules.edges, grams, granules.unlisted, granules_of)
+
+    def _parsed(self, payload: bytes, layout: Layout, columns: Sequence[int]) -> GranulePayload:
+        return parse_granules(payload, layout, self.granularity, f"Ngram({self.column!r})", columns=columns)
+
+    def _granules_of(self, payload: bytes, layout: Layout, num_grams: int) -> _Granules:
+        granules = self._parsed(payload, layout, _GRANULES)
+        counts, steps = _lists(granules, _GRANULES)
+        if len(counts) != num_grams or counts.sum(dtype=np.int64) != len(steps):
+            raise granules.damaged("the lengths of its lists do not agree")
+        offsets = np.zeros(len(counts) + 1, dtype=np.int64)
+        np.cumsum(counts, dtype=np.int64, out=offsets[1:])
+        return _Granules(counts, offsets, steps)
 
     def digest(self, payload: bytes, layout: Layout) -> bytes | None:
         """Reduce the payload to a Bloom filter of the grams of the whole file.
@@ -239,26 +246,56 @@ def _gram_hashes(grams: npt.NDArray[Any]) -> Hashes:
     return xxh64(pa.array(grams.astype(np.uint64)))
 
 
+def _lists(granules: GranulePayload, columns: Sequence[int]) -> list[npt.NDArray[np.uint32]]:
+    """Return the numbers of some columns, each of which is one list.
+
+    Raises:
+        IndexPayloadError: If they are not.
+    """
+    try:
+        if granules.batch.num_rows != 1:
+            raise ValueError(f"it has {granules.batch.num_rows} rows")
+        return [_numbers(granules.batch.column(_LISTS[ordinal])) for ordinal in columns]
+    except (KeyError, ValueError) as error:
+        raise granules.damaged(error) from error
+
+
 def _numbers(lists: pa.Array) -> npt.NDArray[np.uint32]:
     """Return the numbers of the only list."""
     if not pa.types.is_list(lists.type) or lists.type.value_type != pa.uint32() or lists.null_count:
         raise ValueError(f"it contains {lists.type}, or null")
-    numbers = lists.flatten()
-    if numbers.null_count:
+    values, (start, stop) = lists.values, lists.offsets.to_pylist()
+    if values.null_count:
         raise ValueError("it contains null")
-    return np.asarray(numbers.to_numpy())
+    return np.asarray(values.to_numpy()[start:stop])  # `flatten` copies them
+
+
+class _Granules(NamedTuple):
+    """The granules that contain each gram ``i``: ``steps[offsets[i]:offsets[i + 1]]``, delta-encoded."""
+
+    counts: npt.NDArray[np.uint32]
+    offsets: npt.NDArray[np.int64]
+    steps: npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
 class OpenNgram(OpenIndex):
-    """The grams. The granules of gram ``i`` are delta-encoded in ``steps[offsets[i]:offsets[i + 1]]``."""
+    """The grams, and the granules that contain them, which are read if all grams of a text occur."""
 
     index: Ngram
     edges: Rows
     grams: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int64]
-    steps: npt.NDArray[np.uint32]
     unlisted: Rows
+    granules_of: Callable[[], _Granules]
+
+    @cached_property
+    def granules(self) -> _Granules:
+        """The granules that contain each gram.
+
+        Raises:
+            IndexPayloadError: If the payload is damaged.
+        """
+        return self.granules_of()
 
     def candidate_rows(self, condition: Condition) -> RowSelection | None:
         """Return the rows of the granules that have all grams of a queried value or pattern.
@@ -277,27 +314,23 @@ class OpenNgram(OpenIndex):
 
     def pairs(self) -> tuple[Grams, Rows]:
         """Return each gram of each granule, and the granule, in the order of granules and then of grams."""
-        counts = np.diff(self.offsets)
-        total = np.cumsum(self.steps, dtype=np.int64)
-        before = np.concatenate([[0], total])[self.offsets[:-1]]
+        counts, offsets, steps = self.granules
+        total = np.cumsum(steps, dtype=np.int64)
+        before = np.concatenate([[0], total])[offsets[:-1]]
         granules = total - np.repeat(before, counts)
         order = np.argsort(granules, kind="stable")
         return np.repeat(self.grams, counts)[order].astype(np.uint32), granules[order]
 
     def _granules_with_all(self, grams: Grams) -> npt.NDArray[np.bool_]:
         positions = np.searchsorted(self.grams, grams)
-        found = np.append(self.grams, -1)[positions] == grams
-        if not found.all():
+        if positions[-1] == len(self.grams) or (self.grams[positions] != grams).any():
             return np.zeros(len(self.edges) - 1, dtype=bool)
-        rarest_first = positions[
-            np.argsort(self.offsets[positions + 1] - self.offsets[positions], kind="stable")
-        ]
+        counts, offsets, steps = self.granules
+        rarest_first = positions[np.argsort(counts[positions], kind="stable")]
         hit = np.ones(len(self.edges) - 1, dtype=bool)
         for ordinal in rarest_first.tolist():
             has = np.zeros(len(hit), dtype=bool)
-            granules = np.cumsum(
-                self.steps[self.offsets[ordinal] : self.offsets[ordinal + 1]], dtype=np.int64
-            )
+            granules = np.cumsum(steps[offsets[ordinal] : offsets[ordinal + 1]], dtype=np.int64)
             if granules.max(initial=-1) >= len(hit):
                 raise IndexPayloadError(
                     f"the payload of Ngram({self.index.column!r}) describes other rows", reason="other-rows"
