@@ -58,8 +58,8 @@ SELECTIVE_SHARE = 0.25
 #: After each part, this many times as many rows are read.
 FIRST_ROWS_GROWTH = 2
 
-#: Number of dictionary pages that are decoded concurrently.
-DICTIONARIES_AT_ONCE = 2
+#: Number of tasks of dictionary pages in progress: two are searched while the pages of another one are read.
+DICTIONARIES_AT_ONCE = 3
 
 #: The maximum number of dictionary pages that a thread decodes at a time.
 DICTIONARIES_PER_TASK = 32

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
+from intarsia.ahead import ahead
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.table import Table
-from intarsia.read.ahead import ahead
 from intarsia.read.matching import RowReader
 from intarsia.records import dataclass
 from intarsia.storage import LocalFile

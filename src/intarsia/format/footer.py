@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property, lru_cache, partial
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -128,9 +129,8 @@ class Footer:
     @cached_property
     def row_group_starts(self) -> npt.NDArray[np.int64]:
         """First row of each row group, and the number of rows at the end."""
-        edges = np.zeros(len(self.metadata.row_groups) + 1, dtype=np.int64)
-        np.cumsum([group.num_rows for group in self.metadata.row_groups], dtype=np.int64, out=edges[1:])
-        return edges
+        counts = [group.num_rows for group in self.metadata.row_groups]
+        return np.fromiter(accumulate(counts, initial=0), dtype=np.int64, count=len(counts) + 1)
 
     @cached_property
     def num_rows(self) -> int:

@@ -7,10 +7,9 @@ rows of a row group match only if its null count is known to be 0.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from intarsia.ahead import ahead
 from intarsia.errors import FormatError, PredicateError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.footer import Leaf
@@ -106,6 +106,10 @@ class _Probe(NamedTuple):
     codec: int
     sought: SoughtBytes | None
     is_decoded: bool
+
+
+#: The probes of some chunks, and the dictionary page of each chunk.
+_Task: TypeAlias = "tuple[Sequence[Sequence[_Probe]], Sequence[bytes]]"
 
 
 class _Pages(NamedTuple):
@@ -220,20 +224,31 @@ class Dictionaries:
             by_location.setdefault(probe.location, []).append(probe)
         if not by_location:
             return iter(())
-        with ThreadPoolExecutor(DICTIONARIES_AT_ONCE) as pool:
-            for locations in self._batches(by_location):
-                batch = [by_location[location] for location in locations]
-                pages = self._file.source.read_ranges(locations)
-                # passing a page to another thread takes about as long as searching a small one
-                size = max(1, min(DICTIONARIES_PER_TASK, len(batch) // (2 * DICTIONARIES_AT_ONCE)))
-                starts = range(0, len(batch), size)
-                tasks = [(batch[start : start + size], pages[start : start + size]) for start in starts]
-                judge = pool.map if len(tasks) > 1 else map
-                results = chain.from_iterable(judge(self._judge_pages, tasks))
-                for found, data, judged in zip(batch, pages, results, strict=True):
-                    self._keep(found, data, judged)
+        for locations in self._batches(by_location):
+            batch = [by_location[location] for location in locations]
+            # passing a page to another thread takes about as long as searching a small one
+            size = max(1, min(DICTIONARIES_PER_TASK, len(batch) // (2 * DICTIONARIES_AT_ONCE)))
+            at_once = DICTIONARIES_AT_ONCE if size < len(batch) else 1
+            tasks = ahead(self._judge_pages, self._read(batch, locations, size), at_once)
+            with contextlib.closing(tasks):
+                for task, outcome in tasks:
+                    for probes, data, judged in zip(*task, outcome.result(), strict=True):
+                        self._keep(probes, data, judged)
         decided = [condition for condition in wanted if condition in self._verdicts]
         return evaluate_conditions(self._file, self.name, self._judge, decided)
+
+    def _read(
+        self, batch: Sequence[Sequence[_Probe]], locations: Sequence[ByteRange], size: int
+    ) -> Iterator[_Task]:
+        """Yield some chunks at a time with their pages, which are searched while those of others are read.
+
+        Objects are requested at once.
+        """
+        num_read = len(batch) if self._file.source.coalesce_bytes else size
+        for first in range(0, len(batch), num_read):
+            pages = self._file.source.read_ranges(locations[first : first + num_read])
+            for start in range(0, len(pages), size):
+                yield batch[first + start : first + start + size], pages[start : start + size]
 
     def _batches(self, by_location: Mapping[ByteRange, Sequence[_Probe]]) -> Iterator[list[ByteRange]]:
         """Yield the pages in batches; the last ones only if searching the first ones has paid."""
@@ -338,9 +353,7 @@ class Dictionaries:
 
     # --- evaluating pages --------------------------------------------------------------------------
 
-    def _judge_pages(
-        self, task: tuple[Sequence[Sequence[_Probe]], Sequence[bytes]]
-    ) -> list[list[_Verdict] | Exception]:
+    def _judge_pages(self, task: _Task) -> list[list[_Verdict] | Exception]:
         """Evaluate the conditions on several chunks; several threads call this."""
         return [self._judge_page(probes, data) for probes, data in zip(*task, strict=True)]
 

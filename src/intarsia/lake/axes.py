@@ -20,6 +20,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from intarsia.ahead import ahead
 from intarsia.errors import FormatError, ObjectStoreError, QueryTimeoutError
 from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
 from intarsia.format.directory import KEY
@@ -27,7 +28,6 @@ from intarsia.format.enums import Type
 from intarsia.indexes.registry import may_index
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.snapshot import Snapshot
-from intarsia.read.ahead import ahead
 from intarsia.read.counts import PagesRead
 from intarsia.read.file_plan import FilePlan, JoinedRows, without_deleted
 from intarsia.read.file_query import FileQuery, leaves_under

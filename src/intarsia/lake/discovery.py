@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
+from intarsia.ahead import ahead
 from intarsia.errors import ListingError, ObjectStoreError, SourceError
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.delta import open_delta_url
-from intarsia.read.ahead import ahead
 from intarsia.records import dataclass
 from intarsia.storage import (
     MAX_CONCURRENT_REQUESTS,

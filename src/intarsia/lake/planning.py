@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from intarsia.ahead import Completion, ahead, done
 from intarsia.errors import FormatError, IntarsiaError, ObjectStoreError, QueryTimeoutError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunks import DictionaryUse
@@ -23,7 +24,6 @@ from intarsia.format.footer import Leaf
 from intarsia.indexes.registry import has_indexes
 from intarsia.lake.axes import AxisPlan
 from intarsia.lake.data_file import DataFile
-from intarsia.read.ahead import Outcome, ahead, done
 from intarsia.read.file_plan import FilePlan, plan_chunks, plan_file, with_estimates, without_deleted
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.file_rows import Piece, read_rows
@@ -147,7 +147,7 @@ IsAlone: TypeAlias = Callable[[PlannedPart], bool]
 
 #: A file or stretch to plan, and its plan.
 Item: TypeAlias = "DataFile | Stretch"
-Planned: TypeAlias = "tuple[DataFile, Outcome[OpenPlan]]"
+Planned: TypeAlias = "tuple[DataFile, Completion[OpenPlan]]"
 
 
 def stretches(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from intarsia.ahead import ahead
 from intarsia.arrow.owned_rows import no_rows, to_batches
 from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
@@ -29,7 +30,6 @@ from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Predicate
 from intarsia.read.aggregate import Aggregate, Totals
 from intarsia.read.aggregate.result import ROWS, Requested, requested_functions
-from intarsia.read.ahead import ahead
 from intarsia.read.approximate import ApproximateCount, DistinctValues, FileSize, sample_rows
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import count_planned, estimate_rows

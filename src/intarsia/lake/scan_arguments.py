@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.ahead import ahead
 from intarsia.errors import PredicateError
 from intarsia.file import ParquetInput
 from intarsia.lake.data_file import RowsNotChosen
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import find_column, resolve_column
-from intarsia.read.ahead import ahead
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.sort_key import SortKey
 from intarsia.rows.selection import Rows, RowSelection

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from intarsia.ahead import ahead
 from intarsia.errors import FormatError
 from intarsia.file.schema import FileSchema
 from intarsia.garbage import no_collections
@@ -23,7 +24,6 @@ from intarsia.lake.index.of_table import TableLakeIndex
 from intarsia.lake.schema import SchemaOf, table_schema
 from intarsia.lake.snapshot import Snapshot, TableCache
 from intarsia.lake.unopened import LogStatistics, Partitions, PartitionTypes
-from intarsia.read.ahead import ahead
 from intarsia.read.finished_query import OnReport
 from intarsia.read.output_columns import FileNames
 from intarsia.read.report import warn_caller

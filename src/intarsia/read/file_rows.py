@@ -16,12 +16,12 @@ from functools import cached_property, partial
 import numpy as np
 import pyarrow as pa
 
+from intarsia.ahead import ahead
 from intarsia.arrow.owned_rows import own_rows
 from intarsia.errors import FormatError
 from intarsia.file.chunks import Bools, Int64s
 from intarsia.predicate import Bound
 from intarsia.predicate.bound import conjoin
-from intarsia.read.ahead import ahead
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, WrongPageIndexError, retry_without_wrong_index
 from intarsia.read.file_query import FileQuery

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 
+from intarsia.ahead import Completion
 from intarsia.errors import IntarsiaError, ObjectStoreError, ReplacedWhileReadError
 from intarsia.file import Ignored, ParquetInput
 from intarsia.file.trust import Claim
@@ -16,7 +17,6 @@ from intarsia.lake.planning import OpenPlan, plan_files
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.split import file_identity
 from intarsia.lake.table_files import TableFiles
-from intarsia.read.ahead import Outcome
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import count_planned
 from intarsia.read.file_query import FileQuery
@@ -188,7 +188,7 @@ class FilePlanner:
             yield rest[first : first + _BATCH]
 
     def _planned(
-        self, ordinal: int, entry: DataFile, future: Outcome[OpenPlan], snapshot: Snapshot
+        self, ordinal: int, entry: DataFile, future: Completion[OpenPlan], snapshot: Snapshot
     ) -> RemainingFile | None:
         """Return the rows to read of a file; None if there are none."""
         try:

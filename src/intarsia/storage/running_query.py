@@ -1,6 +1,6 @@
 """The query that runs in this thread: its reads, counted where they are made, and its deadline.
 
-Both apply to the code of a block, and to threads that `intarsia.read.ahead` starts for it. Reads in other
+Both apply to the code of a block, and to threads that `intarsia.ahead` starts for it. Reads in other
 threads are counted for the query that opened the file, so no caller can forget a read and none is counted
 twice.
 """

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import xxhash
 
+from intarsia.ahead import ahead
 from intarsia.amounts import part
 from intarsia.errors import IntarsiaError
 from intarsia.file import ParquetInput
@@ -31,7 +32,6 @@ from intarsia.lake.index.segment import (
     batch_of_rows,
     serialize_bounds,
 )
-from intarsia.read.ahead import ahead
 from intarsia.read.report import warn_caller
 from intarsia.records import dataclass
 from intarsia.rows.values import JsonObject

@@ -23,12 +23,12 @@ from typing import Any, Literal
 
 import xxhash
 
+from intarsia.ahead import ahead
 from intarsia.errors import FormatError, IntarsiaError, ObjectStoreError
 from intarsia.file import Ignored
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.discovery import LAKE_INDEX_FOLDER, SEGMENT_SUFFIX, list_objects
 from intarsia.lake.index.segment import Segment
-from intarsia.read.ahead import ahead
 from intarsia.read.report import LAKE_INDEX
 from intarsia.records import dataclass
 from intarsia.storage import (

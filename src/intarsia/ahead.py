@@ -13,7 +13,7 @@ _Result = TypeVar("_Result")
 _Returned_co = TypeVar("_Returned_co", covariant=True)
 
 
-class Outcome(Protocol[_Returned_co]):
+class Completion(Protocol[_Returned_co]):
     """The result of a call, or its exception: what a `concurrent.futures.Future` has."""
 
     def result(self) -> _Returned_co:
@@ -30,7 +30,7 @@ def ahead(
     items: Iterable[_Item],
     at_once: int,
     discard: Callable[[_Result], None] = lambda _: None,
-) -> Generator[tuple[_Item, Outcome[_Result]], None, None]:
+) -> Generator[tuple[_Item, Completion[_Result]], None, None]:
     """Process items concurrently, and yield the results in the order of the items.
 
     At most ``at_once`` items are in progress or finished but not yet taken.
@@ -67,7 +67,7 @@ def ahead(
                     discard(future.result())
 
 
-def done(work: Callable[[_Item], _Result], item: _Item) -> Outcome[_Result]:
+def done(work: Callable[[_Item], _Result], item: _Item) -> Completion[_Result]:
     """Return the result of a function, or its exception."""
     try:
         return _Finished(work(item))
