@@ -86,6 +86,37 @@ def test_help_has_examples(run, name):
     assert all(line.startswith(f"  intarsia {name} ") for line in examples)
 
 
+@pytest.mark.parametrize(("name", "usage"), [("query", "PATH..."), ("optimize", "[SOURCE]... [DESTINATION]")])
+def test_help_describes_arguments(run, name, usage):
+    out = run(name, "--help").out
+    assert out.splitlines()[0] == f"Usage: intarsia {name} [OPTIONS] {usage}"
+    arguments = out.partition("\nArguments:\n")[2].partition("\nOptions:\n")[0]
+    assert "Files, folders or globs" in arguments
+    assert out.count("Files, folders or globs") == 1
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_of_a_shell(run, shell):
+    outcome = run("--show-completion", shell)
+    assert outcome.code == 0
+    assert f"_INTARSIA_COMPLETE={shell}_complete" in outcome.out
+
+
+def test_words_that_complete_a_command(file):
+    """As the script of a shell asks for them."""
+
+    def completed(*words):
+        asked = {"COMP_WORDS": " ".join(("intarsia", *words)), "COMP_CWORD": str(len(words))}
+        environment = {**os.environ, "_INTARSIA_COMPLETE": "bash_complete", **asked}
+        done = subprocess.run(command(), capture_output=True, check=True, text=True, env=environment)
+        return done.stdout.splitlines()
+
+    assert completed("que") == ["plain,query"]
+    assert completed("query", "--lim") == ["plain,--limit"]
+    assert completed("query", "--format", "js") == ["plain,json", "plain,jsonl"]
+    assert completed("query", str(file)[:-3]) == [f"file,{str(file)[:-3]}"]
+
+
 @pytest.fixture(scope="module")
 def many(tmp_path_factory):
     """A file whose rows fill a pipe."""
@@ -238,7 +269,7 @@ def test_a_simple_query_loads_neither_pandas_nor_sqlglot_nor_rich(file):
     program = (
         "import sys, intarsia.cli;"
         f"code = intarsia.cli.main(['query', {str(file)!r}, '--where', 'km = 5']);"
-        "heavy = 'pandas', 'pyspark', 'obstore', 'sqlglot', 'rich.console';"
+        "heavy = 'pandas', 'pyspark', 'obstore', 'sqlglot', 'rich.console', 'pydantic';"
         "print(code, *[n for n in heavy if n in sys.modules])"
         "; import pandas, pyarrow; print(pyarrow.table({'a': [1]}).to_pandas()['a'].sum())"
     )

@@ -1,4 +1,4 @@
-"""The command ``intarsia``; only this package imports typer and rich."""
+"""The command ``intarsia``; only this package imports click and rich."""
 
 from __future__ import annotations
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-from typer.core import TyperCommand, TyperGroup
+import click
 
 from intarsia.cli import (
     advise_command,
@@ -21,7 +20,7 @@ from intarsia.cli import (
     inspect_command,
     query_command,
 )
-from intarsia.cli.options import check_combinations, describe
+from intarsia.cli.options import Argument, check_combinations, describe
 from intarsia.cli.terminal import (
     INTERRUPTED,
     UsageError,
@@ -46,48 +45,50 @@ _SPARK = "--spark"
 _MASTER = re.compile(r"local(\[.*\])?|yarn|(spark|k8s|sc)://.*")
 
 
-class _Command(TyperCommand):
+class _Command(click.Command):
     """A command whose epilog is a list of examples, shown verbatim; Ctrl-C ends it with one line."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         following = [*args, ""][1:]
         args = [
             f"{_SPARK}=" if arg == _SPARK and not _MASTER.fullmatch(after) else arg
             for arg, after in zip(args, following, strict=True)
         ]
-        try:
-            parsed: list[str] = super().parse_args(ctx, args)
-        except typer.BadParameter as error:
-            if getattr(error.param, "nargs", 1) != -1:
-                raise
-            # typer assigns paths from the right, and reports the list as missing, not the last argument
-            arguments: list[Any] = [param for param in self.params if param.param_type_name == "argument"]
-            raise type(error)("", ctx, arguments[-1]) from None
-        return parsed
+        return super().parse_args(ctx, args)
 
-    def invoke(self, ctx: Any) -> Any:
-        check_combinations(ctx.info_name, ctx.params)
+    def invoke(self, ctx: click.Context) -> Any:
+        check_combinations(ctx.info_name or "", ctx.params)
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt as stop:  # typer would exit without a message
+        except KeyboardInterrupt as stop:  # click would exit without a message
             say(str(stop) or "interrupted", red)
-            raise typer.Exit(INTERRUPTED) from None
+            raise click.exceptions.Exit(INTERRUPTED) from None
 
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        arguments = [param for param in self.params if isinstance(param, Argument)]
+        if arguments:
+            with formatter.section("Arguments"):
+                formatter.write_dl([(param.shown, param.description) for param in arguments])
+        super().format_options(ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         if self.epilog:
             with formatter.section("Examples"):
                 for line in self.epilog.strip().splitlines():
                     formatter.write(f"{'':{formatter.current_indent}}{line}\n")
 
 
-class _Group(TyperGroup):
-    """The command with its subcommands; it ends quietly if the reader of stdout has closed it."""
+class _Group(click.Group):
+    """A command with subcommands; it ends quietly if the reader of stdout has closed it."""
 
-    def make_context(self, *args: Any, **extra: Any) -> Any:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(self.commands)  # not sorted
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
         with quiet_if_closed():  # prints the help
             return super().make_context(*args, **extra)
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: click.Context) -> Any:
         with quiet_if_closed():
             return super().invoke(ctx)
 
@@ -120,7 +121,7 @@ def demo(dir: str | None = None, keep: bool = False) -> None:
         check=False,
         env={**os.environ, "PYTHONPATH": path},
     )
-    raise typer.Exit(done.returncode)
+    raise click.exceptions.Exit(done.returncode)
 
 
 def find_checkout() -> Path | None:
@@ -131,41 +132,7 @@ def find_checkout() -> Path | None:
     return None
 
 
-app = typer.Typer(
-    cls=_Group,
-    rich_markup_mode=None,  # plain help is fast and works in pipes
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
-_cache = typer.Typer(
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    help="List and delete the lake indexes in the user's cache folder.",
-    short_help="List and delete cached lake indexes.",
-)
-
-
-def _add(function: Callable[..., None], short_help: str, *, group: typer.Typer = app, name: str = "") -> None:
-    group.command(name or None, cls=_Command, short_help=short_help, **describe(function))(function)
-
-
-_add(inspect_command.inspect, "Show the structure of files.")
-_add(query_command.explain, "Show what a query would read, and why.")
-_add(query_command.query, "Print the rows that match.")
-_add(query_command.draw_map, "Draw which pages a query reads.", name="map")
-_add(advise_command.advise, "Measure which indexes would help.")
-_add(index_command.index, "Add indexes to existing files.")
-_add(index_command.lake_index, "Build or update the lake index of a lake.")
-_add(index_command.detach, "Remove attached indexes.")
-_add(inspect_command.verify, "Check indexes against the data.")
-_add(index_command.optimize, "Rewrite a lake, sorted and indexed, with Spark.")
-_add(index_command.delete, "Delete the rows that match with Spark, and keep the indexes.")
-_add(demo, "Try Intarsia on real data.")
-_add(index_command.list_cache, "Show cached lake indexes.", group=_cache, name="list")
-_add(index_command.clear_cache, "Delete cached lake indexes.", group=_cache, name="clear")
-app.add_typer(_cache, name="cache")
-
-
-def _print_version(requested: bool) -> None:
+def _print_version(ctx: click.Context, _param: click.Parameter, requested: bool) -> None:
     if requested:
         from importlib.metadata import PackageNotFoundError, version
 
@@ -177,51 +144,91 @@ def _print_version(requested: bool) -> None:
             number = "(not installed)"
         extension = load()
         print(f"intarsia {number}" + (f", with intarsia-native {extension.__version__}" if extension else ""))
-        raise typer.Exit
+        ctx.exit()
 
 
-def _set_debug(ctx: typer.Context, requested: bool) -> None:
+def _print_completion(ctx: click.Context, _param: click.Parameter, shell: str | None) -> None:
+    if shell is not None:
+        from click.shell_completion import get_completion_class
+
+        completion = get_completion_class(shell)
+        assert completion is not None  # the shells that the option allows
+        print(completion(ctx.command, {}, "intarsia", "_INTARSIA_COMPLETE").source())
+        ctx.exit()
+
+
+def _set_debug(ctx: click.Context, _param: click.Parameter, requested: bool) -> None:
     ctx.find_root().obj.debug |= requested
 
 
+class _Shell(str, Enum):
+    """A shell with completion."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+@click.pass_context
 def _root(
-    ctx: typer.Context,
+    ctx: click.Context,
     version: Annotated[bool, {"callback": _print_version, "is_eager": True}] = False,  # noqa: ARG001
     debug: Annotated[bool, {"callback": _set_debug}] = False,  # noqa: ARG001
+    show_completion: Annotated[_Shell | None, {"callback": _print_completion, "is_eager": True}] = None,  # noqa: ARG001
 ) -> None:
     """Index existing Parquet files, and read only the pages that can match.
 
     Options:
         --version: Print the version, and that of the native extension if it is used.
         --debug: Show tracebacks; INTARSIA_DEBUG=1 does the same.
+        --show-completion: Print the completion of a shell: eval "$(intarsia --show-completion bash)".
     """
     if ctx.invoked_subcommand is None:
         print(ctx.get_help())
 
 
-app.callback(invoke_without_command=True, **describe(_root))(_root)
-
-
 @cache
-def build() -> Any:
-    """Build the command, once; ``--debug`` is allowed before and after the name of a subcommand."""
-    root: Any = typer.main.get_command(app)
-    debug = next(option for option in root.params if option.name == "debug")
-    for command in _leaves(root):
-        option = copy.copy(debug)
-        option.expose_value = False
-        option.hidden = True
-        command.params.append(option)
+def build() -> click.Group:
+    """Build the command; ``--debug`` is allowed before and after the name of a subcommand."""
+    help_options = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    root = _Group(
+        "intarsia",
+        callback=_root,
+        invoke_without_command=True,
+        subcommand_metavar="COMMAND [ARGS]...",
+        context_settings=help_options,
+        **describe(_root),
+    )
+    cached = _Group(
+        "cache",
+        help="List and delete the lake indexes in the user's cache folder.",
+        short_help="List and delete cached lake indexes.",
+        no_args_is_help=True,
+    )
+
+    def add(function: Callable[..., None], short_help: str, name: str, group: click.Group = root) -> None:
+        command = _Command(name, callback=function, short_help=short_help, **describe(function))
+        command.params.append(
+            click.Option(["--debug"], is_flag=True, expose_value=False, hidden=True, callback=_set_debug)
+        )
+        group.add_command(command)
+
+    add(inspect_command.inspect, "Show the structure of files.", "inspect")
+    add(query_command.explain, "Show what a query would read, and why.", "explain")
+    add(query_command.query, "Print the rows that match.", "query")
+    add(query_command.draw_map, "Draw which pages a query reads.", "map")
+    add(advise_command.advise, "Measure which indexes would help.", "advise")
+    add(index_command.index, "Add indexes to existing files.", "index")
+    add(index_command.lake_index, "Build or update the lake index of a lake.", "lake-index")
+    add(index_command.detach, "Remove attached indexes.", "detach")
+    add(inspect_command.verify, "Check indexes against the data.", "verify")
+    add(index_command.optimize, "Rewrite a lake, sorted and indexed, with Spark.", "optimize")
+    add(index_command.delete, "Delete the rows that match with Spark, and keep the indexes.", "delete")
+    add(demo, "Try Intarsia on real data.", "demo")
+    root.add_command(cached)
+    add(index_command.list_cache, "Show cached lake indexes.", "list", cached)
+    add(index_command.clear_cache, "Delete cached lake indexes.", "clear", cached)
     return root
-
-
-def _leaves(group: Any) -> Iterator[Any]:
-    """Yield the commands that are not groups of commands."""
-    for command in group.commands.values():
-        if hasattr(command, "commands"):
-            yield from _leaves(command)
-        else:
-            yield command
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -234,7 +241,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
             code = root.main(arguments, prog_name="intarsia", standalone_mode=False, obj=state)
         with quiet_if_closed():
             sys.stdout.flush()
-    except typer.Exit as end:
+    except click.exceptions.Exit as end:
         code = end.exit_code
     except Exception as error:
         code = report_error(error, _name(root, arguments), debug=state.debug)
@@ -249,6 +256,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return int(code or 0)
 
 
-def _name(root: Any, arguments: Sequence[str]) -> str:
+def _name(root: click.Group, arguments: Sequence[str]) -> str:
     """Return the name of the command, with that of the subcommand if it exists."""
     return " ".join(["intarsia", *[word for word in arguments if word in root.commands][:1]])

@@ -9,7 +9,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import typer
+import click
 
 from intarsia.amounts import count, size
 from intarsia.cli.jobs import find, finish, one_or_all, others_ignored, reasons, run_job, until_interrupted
@@ -49,14 +49,14 @@ class LakeIndexPlace(str, Enum):
     BESIDE = "beside"
 
 
-def _print_kinds(requested: bool) -> None:
+def _print_kinds(ctx: click.Context, _param: click.Parameter, requested: bool) -> None:
     if requested:
         from intarsia.embed.index_text import index_kinds
 
         kinds = index_kinds()
         width = max(len(kind) for kind, _ in kinds)
         print("\n".join(printable(f"{kind:{width}}  {text}") for kind, text in kinds))
-        raise typer.Exit
+        ctx.exit()
 
 
 def index(
@@ -398,7 +398,7 @@ def clear_cache(lake: list[str] | None = None, gone: bool = False, json: bool = 
     """Delete lake indexes in the user's cache folder. Queries remain correct, and open more files.
 
     Options:
-        [LAKE]…: Folders or URLs of lakes, which need not exist; all by default.
+        LAKE: Folders or URLs of lakes, which need not exist; all by default.
         --gone: Only of local lakes that no longer exist.
 
     Examples:

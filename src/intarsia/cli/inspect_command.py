@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 
 from intarsia.amounts import count, part, size
 from intarsia.cli.formats import text
@@ -116,7 +116,7 @@ def inspect(
         failed = for_each_file(files, lambda file, _: show_one(file), lambda _: None).failed
         print(f"{count(len(files) - len(failed), 'file')}{others_ignored(len(listed.others))}")
         show_failures(reasons(failed))
-    raise typer.Exit(1 if failed else 0)
+    raise click.exceptions.Exit(1 if failed else 0)
 
 
 def _parts(inspection: FileInspection, *, pages: bool) -> Iterator[RenderableType]:
@@ -285,14 +285,14 @@ _NOUNS = {
 _PLURAL = re.compile(r"(?<=index)es$|(?<!statistic)s$")
 
 
-def _print_rules(requested: bool) -> None:
+def _print_rules(ctx: click.Context, _param: click.Parameter, requested: bool) -> None:
     if requested:
         from intarsia.check.verification import RULES
 
         width = max(map(len, RULES))
         for rule, (severity, consequence) in RULES.items():
             print(f"{severity:7}  {rule:{width}}  {consequence}")
-        raise typer.Exit
+        ctx.exit()
 
 
 def verify(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-import typer
+import click
 
 from intarsia.amounts import count
 from intarsia.cli.terminal import ShowDone, UsageError, print_json, printable, progress, red, say
@@ -134,7 +134,7 @@ def finish(
         print(text)
     if stop:
         raise stop
-    raise typer.Exit(1 if failed else code)
+    raise click.exceptions.Exit(1 if failed else code)
 
 
 def others_ignored(others: int) -> str:

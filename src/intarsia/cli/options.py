@@ -30,14 +30,15 @@ Options:
 from __future__ import annotations
 
 import csv
-import functools
 import inspect
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from enum import Enum
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-import typer
+import click
 
 from intarsia.cli.terminal import UsageError
 
@@ -116,30 +117,95 @@ def check_combinations(command: str, given: Mapping[str, object]) -> None:
 
 
 def describe(function: Callable[..., None]) -> dict[str, Any]:
-    """Declare the options that are listed in a command's docstring, or in that of this module.
+    """Return the help of a command, its examples as the epilog, and its parameters.
 
-    An entry is the names of an option and the placeholder of its value, as the help shows them, a colon, and
-    the help. Without names, it is an argument. A type may be `Annotated` with further arguments of
-    `typer.Option`.
-
-    Args:
-        function: The command. Its annotations are changed.
-
-    Returns:
-        The help, and the examples as its epilog.
+    Its docstring, or that of this module, lists them. An entry is the names of an option and the placeholder
+    of its value, as the help shows them, a colon, and the help. Without names, it is an argument. The type of
+    a parameter may be `Annotated` with ``min``, with ``parser``, or with further arguments of `click.Option`.
     """
     text = inspect.getdoc(function) or ""
     listed = _entries(__doc__ or "") | _entries(text)
-    for name, hint in get_type_hints(function, include_extras=True).items():
-        if name not in listed:
-            continue
-        names, metavar, description = listed[name]
-        declare = typer.Option if names else functools.partial(typer.Argument, show_default=False)
-        base, details = get_args(hint) if hasattr(hint, "__metadata__") else (hint, {})
-        info = declare(*names, metavar=metavar, help=description, **details)
-        function.__annotations__[name] = Annotated[base, info]
+    hints = get_type_hints(function, include_extras=True)
+    params: list[click.Parameter] = [
+        _parameter(name, hints[name], parameter.default, *listed[name])
+        for name, parameter in inspect.signature(function).parameters.items()
+        if name in listed
+    ]
     summary, _, examples = text.partition("\n\nExamples:\n")
-    return {"help": summary.partition("\n\nOptions:\n")[0], "epilog": textwrap.dedent(examples)}
+    return {
+        "help": summary.partition("\n\nOptions:\n")[0],
+        "epilog": textwrap.dedent(examples),
+        "params": params,
+    }
+
+
+def _parameter(
+    name: str, hint: Any, default: Any, names: list[str], metavar: str | None, description: str
+) -> click.Parameter:
+    """Declare a parameter of a function as an option, or as an argument if there are no names."""
+    base, details = get_args(hint) if hasattr(hint, "__metadata__") else (hint, {})
+    details = dict(details)
+    if get_origin(base) in (Union, UnionType):
+        (base,) = (one for one in get_args(base) if one is not NoneType)
+    is_list = get_origin(base) is list
+    (value_type,) = get_args(base) if is_list else (base,)
+    parser, least = details.pop("parser", None), details.pop("min", None)
+    if parser is not None:
+        details["type"] = click.types.FuncParamType(parser)
+    elif value_type is not bool:
+        details["type"] = _type_of(value_type, least, metavar)
+    if is_list:
+        details.setdefault("callback", _list_or_none)
+    if default is inspect.Parameter.empty:
+        details["required"] = True
+    else:
+        details["default"] = default
+    if not names:
+        return Argument([name], description, metavar or name.upper(), is_list=is_list, **details)
+    shows_default = default not in (None, False, "")
+    kind = {"is_flag": True} if value_type is bool else {"multiple": is_list, "show_default": shows_default}
+    return click.Option([*names, name], metavar=metavar, help=description, **kind | details)
+
+
+def _type_of(value_type: type, least: Any, metavar: str | None) -> Any:
+    if issubclass(value_type, Enum):
+        return _Choice([one.value for one in value_type], value_type)
+    if least is not None:
+        return click.FloatRange(min=least) if value_type is float else click.IntRange(min=least)
+    # shells complete paths
+    return click.Path() if value_type is str and metavar in _FILES else value_type
+
+
+#: Placeholders of values that are files or folders.
+_FILES = ("DESTINATION", "DIR", "FILE", "LAKE", "PATH")
+
+
+class _Choice(click.Choice):  # type: ignore[type-arg]  # generic since click 8.2
+    """The values of an enumeration."""
+
+    def __init__(self, choices: Sequence[str], enumeration: type[Enum]) -> None:
+        super().__init__(choices)
+        self._enumeration = enumeration
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the member with the value."""
+        return self._enumeration(super().convert(value, param, ctx))
+
+
+class Argument(click.Argument):
+    """An argument with a help, which click itself has since version 8.5."""
+
+    def __init__(
+        self, names: list[str], description: str, metavar: str, *, is_list: bool, **extra: Any
+    ) -> None:
+        usage = (metavar if extra.get("required") else f"[{metavar}]") + ("..." if is_list else "")
+        super().__init__(names, metavar=usage, nargs=-1 if is_list else 1, **extra)
+        self.shown = metavar
+        self.description = description
+
+
+def _list_or_none(_ctx: click.Context, _param: click.Parameter, value: Sequence[Any]) -> list[Any] | None:
+    return list(value) or None
 
 
 def _entries(text: str) -> dict[str, tuple[list[str], str | None, str]]:
@@ -197,7 +263,7 @@ def split_names(given: Sequence[str] | None, option: str = "--columns") -> list[
     return names
 
 
-def names_of(param: typer.CallbackParam, value: list[str] | None) -> list[str] | None:
+def names_of(_ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> list[str] | None:
     """Parse the column names of an option."""
     return split_names(value, param.opts[0])
 
@@ -250,12 +316,12 @@ def parse_size(text: str | int) -> int:
         (8000000, 1500000000, 4096, 2048)
 
     Raises:
-        typer.BadParameter: If it is not a positive size.
+        click.BadParameter: If it is not a positive size.
     """
     match = _SIZE.fullmatch(str(text).strip())
     num_bytes = int(float(match[1]) * _UNITS[match[2].lower()]) if match else 0
     if num_bytes < 1:
-        raise typer.BadParameter(f"{text!r} is not a size, such as 64MB")
+        raise click.BadParameter(f"{text!r} is not a size, such as 64MB")
     return num_bytes
 
 

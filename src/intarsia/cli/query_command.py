@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 
 from intarsia.amounts import count, size
 from intarsia.cli.formats import Format, open_sink, writer
@@ -279,11 +279,11 @@ def query(
     except KeyboardInterrupt:
         state = "the rows on stdout are incomplete" if output is None else f"{output} was not written"
         say(f"interrupted after {count(num_rows, 'row')}; {state}; run the command again", red)
-        raise typer.Exit(INTERRUPTED) from None
+        raise click.exceptions.Exit(INTERRUPTED) from None
     reports = answer.reports()
     _write_reports(reports, report, to_file=output is not None, most_rows=None if is_counted else shown)
     if any(found.files_failed for found in reports):
-        raise typer.Exit(SKIPPED_FILES)
+        raise click.exceptions.Exit(SKIPPED_FILES)
 
 
 def _form_by_suffix(output: str | None) -> Format:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
-import typer
+import click
 
 from intarsia.errors import ColumnNotFoundError, IntarsiaError, IntarsiaWarning, PredicateError
 
@@ -186,32 +186,22 @@ def print_json(document: object) -> None:
 #: Exit codes. The last two are those of programs that a signal ends: SIGINT and SIGPIPE.
 BAD_FILE, USAGE, SKIPPED_FILES, INTERRUPTED, CLOSED_PIPE = 1, 2, 3, 130, 141
 
-#: The base class of typer's errors about arguments; its module depends on typer's version.
-ArgumentError: type[Exception] = next(
-    cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException"
-)
-
-
-#: Phrases of typer and of pydantic, which some versions of typer use, and their replacements.
+#: Phrases of click, and their replacements.
 _ARGUMENT_WORDS = (
-    ("Value error, ", ""),
-    ("Input should be ", "must be "),
-    (", unable to parse string as an integer", ""),
-    (", unable to parse string as a number", ""),
     (". Did you mean ", "; did you mean "),
     (" (Possible options: ", " (similar options: "),
 )
 
 
 class UsageError(IntarsiaError):
-    """Wrong usage of the command that typer does not detect."""
+    """Wrong usage of the command that click does not detect."""
 
 
 def exit_code(error: BaseException) -> int | None:
     """Return the exit code of an expected error; None for a defect of Intarsia."""
-    if isinstance(error, (KeyboardInterrupt, typer.Abort)):
+    if isinstance(error, (KeyboardInterrupt, click.Abort)):
         return INTERRUPTED
-    if isinstance(error, (ArgumentError, UsageError, PredicateError, ColumnNotFoundError)):
+    if isinstance(error, (click.ClickException, UsageError, PredicateError, ColumnNotFoundError)):
         return USAGE
     arrow = sys.modules.get("pyarrow")
     files = (IntarsiaError, OSError, arrow.ArrowException) if arrow else (IntarsiaError, OSError)
@@ -240,8 +230,8 @@ def report_error(error: BaseException, command: str = "intarsia", *, debug: bool
 
 def one_line(error: BaseException, command: str = "intarsia") -> str:
     """Return an error in one line."""
-    if isinstance(error, ArgumentError):
-        text = error.format_message()  # type: ignore[attr-defined]  # ClickException, see above
+    if isinstance(error, click.ClickException):
+        text = error.format_message()
         text = text[:1].lower() + text[1:].removesuffix(".")
         for theirs, ours in _ARGUMENT_WORDS:
             text = text.replace(theirs, ours)
@@ -263,7 +253,7 @@ def quiet_if_closed() -> Iterator[None]:
     """End the command without a message if the reader of stdout has closed it, as ``head`` does.
 
     Raises:
-        typer.Exit: If it has.
+        click.exceptions.Exit: If it has.
     """
     try:
         yield
@@ -271,7 +261,7 @@ def quiet_if_closed() -> Iterator[None]:
         if not _is_closed():
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is left in the buffer
-        raise typer.Exit(CLOSED_PIPE) from None
+        raise click.exceptions.Exit(CLOSED_PIPE) from None
 
 
 def _is_closed() -> bool:
