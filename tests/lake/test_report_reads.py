@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import threading
 
 import pyarrow as pa
@@ -13,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import intarsia as ia
+from intarsia.read.counts import PageCounts, PageStates
+from tests.counting import calls
 from tests.effort import examples
 from tests.lake.report_lakes import FORMS, SETTLED, ByName, forms, queries
 
@@ -150,6 +153,23 @@ def test_a_query_inside_a_query_counts_for_both(lakes):
 
     report = assert_counted(lambda table: scanned(table, "key = 3"), ia.open(Source()))
     assert report["bytes"]["read"] > deletes.bytes > 0
+
+
+def test_pages_are_counted_when_they_are_asked_for(tmp_path):
+    """Then the chunks of all columns are parsed, also those of excluded files."""
+    for ordinal in range(20):
+        path = tmp_path / f"{ordinal:02}.parquet"
+        pq.write_table(pa.table({"x": [ordinal] * 30, "y": ["text"] * 30, "z": [1.5] * 30}), path)
+        os.utime(path, (SETTLED, SETTLED))
+    scan = ia.open(tmp_path).scan("x = 7")
+    assert calls(scan.to_arrow, of=PageStates.excluded_by) == 0
+    shipped = pickle.loads(pickle.dumps(scan.report))
+    for report in (scan.report, shipped):
+        assert report.to_dict()["pages"]["total"] == 3 * 20
+        assert report.pruned_by["statistics", "x"].pages == 3 * 19
+        assert report.pages["y"] == PageCounts(total=20, read=1, excluded=19)
+    assert scan.to_arrow().num_rows == 30
+    assert scan.report.to_dict()["pages"] == shipped.to_dict()["pages"]
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 1200])

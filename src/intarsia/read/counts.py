@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from intarsia.amounts import count
-from intarsia.file import ChunkKey, ParquetInput
+from intarsia.file import ChunkKey, FileMetadata, ParquetInput
 from intarsia.file.chunks import UNKNOWN
 from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageRows
@@ -120,13 +120,12 @@ class PrunedBy:
         self.pages += pages
         self.rows += rows
 
-    def add_step(self, file: ParquetInput, step: PruneStep, pages: int) -> None:
-        """Add the rows that the index excluded in one file.
+    def add_step(self, file: ParquetInput, step: PruneStep) -> None:
+        """Add the rows that the index excluded in one file; `add` adds the pages.
 
         Args:
             file: The file, or several that are joined.
             step: The rows.
-            pages: The number of pages that lost their last candidate rows.
         """
 
         def emptied(edges: Rows) -> int:
@@ -136,7 +135,6 @@ class PrunedBy:
         self.add(
             files=emptied(file.extent.row_edges),
             row_groups=emptied(file.footer.row_group_starts),
-            pages=pages,
             rows=step.before.num_rows - step.after.num_rows,
         )
 
@@ -217,11 +215,11 @@ class PageStates:
     """
 
     def __init__(
-        self, file: ParquetInput, leaves: Sequence[Leaf], pages: PagesRead, among: Bools | None = None
+        self, metadata: FileMetadata, leaves: Sequence[Leaf], pages: PagesRead, among: Bools | None = None
     ) -> None:
-        self._file = file
+        self._metadata = metadata
         self._leaves = leaves
-        self._edges = file.footer.row_group_starts
+        self._edges = metadata.footer.row_group_starts
         self._among = among
         self._is_read = pages.whole_chunks([leaf.ordinal for leaf in leaves], len(self._edges) - 1)
         self._parts = pages.parts()
@@ -229,7 +227,7 @@ class PageStates:
     @cached_property
     def _counts(self) -> Int64s:
         """The number of pages by leaf and row group; `UNKNOWN` if neither the writer nor an index has it."""
-        counts = self._file.metadata.page_counts(self._leaves)
+        counts = self._metadata.page_counts(self._leaves)
         if self._among is not None:
             counts = np.where(self._among, counts, 0)
         return counts
@@ -238,7 +236,7 @@ class PageStates:
     def totals(self) -> list[int | None]:
         """The number of pages of each leaf; None if the footer does not have that of a chunk."""
         among = slice(None) if self._among is None else self._among
-        recorded = [of_leaf.data_pages[among] for of_leaf in self._file.metadata.outlines(self._leaves)]
+        recorded = [of_leaf.data_pages[among] for of_leaf in self._metadata.outlines(self._leaves)]
         sums = self._counts.sum(axis=1).tolist()
         return [
             None if (counts == UNKNOWN).any() else total for counts, total in zip(recorded, sums, strict=True)
@@ -290,7 +288,7 @@ class PageStates:
         found = []
         for leaf, num_pages in zip(self._leaves, unread, strict=True):
             key = ChunkKey(group, leaf.ordinal)
-            locations, read = self._file.locations(key), self._parts.get(key)
+            locations, read = self._metadata.locations(key), self._parts.get(key)
             excluded = 0
             if num_pages and locations is not None:
                 rows = locations.rows  # columns whose pages have the same rows share them

@@ -225,7 +225,7 @@ class FileQuery:
 
     def pages_read(self) -> list[int]:
         """Return the number of pages of each leaf that were read."""
-        return PageStates(self.file, self.leaves, self.pages).read
+        return PageStates(self.file.metadata, self.leaves, self.pages).read
 
     # --- the cost of rows --------------------------------------------------------------------------
 

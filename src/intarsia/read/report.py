@@ -9,7 +9,7 @@ import sys
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from intarsia.amounts import count, part, size
 from intarsia.errors import IntarsiaError, IntarsiaWarning
 from intarsia.file import Ignored
+from intarsia.file.metadata import naming_errors
 from intarsia.read.counts import PageCounts, PageStates, PrunedBy, ReadCounts
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
@@ -106,7 +107,6 @@ class ScanReport(JsonObject):
         files_read: The number of files from which a row group was read.
         row_groups_total: The number of row groups of the opened files, and of those in a lake index.
         row_groups_read: The number of row groups that were read.
-        pages: The data pages of each column of the opened files, by the column's dotted path.
         dictionary_pages_read: The number of dictionary pages that were read.
         rows_total: The number of rows of the same files as in ``row_groups_total``.
         rows_candidate: The number of rows that might match, as far as the indexes can prove.
@@ -117,9 +117,6 @@ class ScanReport(JsonObject):
         reads: The reads of the query, counted where they are made.
         bytes_planned: The number of bytes that a scan would read in addition to the plan; None in the report
             of a scan.
-        pruned_by: What each index excluded, by its name and column.
-        answered_by: The matching rows that an aggregate took from indexes instead of reading them, and the
-            pages of the column that a scan would have read for them.
         ignored: The indexes that were found and not used.
         files_failed: The damaged and missing files that were skipped with ``on_error="skip"``.
         seconds: Time taken.
@@ -139,7 +136,7 @@ class ScanReport(JsonObject):
         "files.total files.read files.opened files.other row_groups.total row_groups.read pages=_all_pages "
         "pages.by_column=pages pages.dictionary_read=dictionary_pages_read rows.total "
         "rows.candidates=rows_candidate rows.estimated=_rows_estimated rows.matched bytes.total bytes.read "
-        "bytes.index bytes.planned requests pruned_by=_pruned_by answered_by=_answered_by files_failed "
+        "bytes.index bytes.planned requests pruned_by=_prunings answered_by=_answers files_failed "
         "ignored seconds advice"
     )
 
@@ -149,7 +146,6 @@ class ScanReport(JsonObject):
     files_read: int = 0
     row_groups_total: int = 0
     row_groups_read: int = 0
-    pages: dict[str, PageCounts] = field(default_factory=dict)
     dictionary_pages_read: int = 0
     rows_total: int = 0
     rows_candidate: int = 0
@@ -158,17 +154,46 @@ class ScanReport(JsonObject):
     bytes_total: int = 0
     reads: QueryReads = field(default_factory=QueryReads, repr=False, compare=False)
     bytes_planned: int | None = None
-    pruned_by: dict[tuple[str, str], PrunedBy] = field(default_factory=dict)
-    answered_by: dict[tuple[str, str], PrunedBy] = field(default_factory=dict)
     ignored: list[Ignored] = field(default_factory=list)
     files_failed: list[FailedFile] = field(default_factory=list)
     seconds: float = 0.0
     advice: Hint | None = None
     _trace: QueryTrace | None = field(default=None, repr=False, compare=False)
     _failed_paths: set[str] = field(default_factory=set, repr=False)
+    _pages: dict[str, PageCounts] = field(default_factory=dict, repr=False)
+    _pruned_by: dict[tuple[str, str], PrunedBy] = field(default_factory=dict, repr=False)
+    _answered_by: dict[tuple[str, str], PrunedBy] = field(default_factory=dict, repr=False)
+    _uncounted: list[Callable[[], None]] = field(default_factory=list, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
+        self._count_pages()
         return {**self.__dict__, "_trace": None}
+
+    @property
+    def pages(self) -> dict[str, PageCounts]:
+        """The data pages of each column of the opened files, by the column's dotted path."""
+        self._count_pages()
+        return self._pages
+
+    @property
+    def pruned_by(self) -> dict[tuple[str, str], PrunedBy]:
+        """What each index excluded, by its name and column."""
+        self._count_pages()
+        return self._pruned_by
+
+    @property
+    def answered_by(self) -> dict[tuple[str, str], PrunedBy]:
+        """The matching rows that an aggregate took from indexes instead of reading them.
+
+        With the pages of the column that a scan would have read for them.
+        """
+        self._count_pages()
+        return self._answered_by
+
+    def _count_pages(self) -> None:
+        """Count the pages of the files that were added: few queries ask, and the chunks of all are parsed."""
+        while self._uncounted:
+            self._uncounted.pop()()
 
     @property
     def bytes_read(self) -> int:
@@ -252,7 +277,7 @@ class ScanReport(JsonObject):
         self.bytes_total += num_bytes
         self.row_groups_total += row_groups
         self.rows_total += rows
-        _entry(self.pruned_by, index, column).add(files=len(files), row_groups=row_groups, rows=rows)
+        _entry(self._pruned_by, index, column).add(files=len(files), row_groups=row_groups, rows=rows)
         if self._trace is not None:
             self._trace.add_unopened(UnopenedFiles(index, column, files))
 
@@ -281,7 +306,7 @@ class ScanReport(JsonObject):
         if self.rows_matched is not None:
             self.rows_matched += rows
         for index, column in sources:
-            _entry(self.answered_by, index, column).add(files=len(files), row_groups=row_groups, rows=rows)
+            _entry(self._answered_by, index, column).add(files=len(files), row_groups=row_groups, rows=rows)
             if self._trace is not None:
                 self._trace.add_unopened(UnopenedFiles(index, column, files, are_answered=True))
 
@@ -296,8 +321,8 @@ class ScanReport(JsonObject):
         if self.rows_matched is not None and other.rows_matched is not None:
             self.rows_matched += other.rows_matched
         for column, counts in other.pages.items():
-            self.pages.setdefault(column, PageCounts()).add(counts)
-        for entries, others in ((self.pruned_by, other.pruned_by), (self.answered_by, other.answered_by)):
+            self._pages.setdefault(column, PageCounts()).add(counts)
+        for entries, others in ((self._pruned_by, other.pruned_by), (self._answered_by, other.answered_by)):
             for (index, column), found in others.items():
                 _entry(entries, index, column).add(
                     files=found.files, row_groups=found.row_groups, pages=found.pages, rows=found.rows
@@ -328,7 +353,7 @@ class ScanReport(JsonObject):
             read_before: The number of pages of each leaf that had been read before.
         """
         for leaf, before, read in zip(query.leaves, read_before, query.pages_read(), strict=True):
-            self.pages.setdefault(query.shown(leaf.name), PageCounts()).add_read(read - before)
+            self._pages.setdefault(query.shown(leaf.name), PageCounts()).add_read(read - before)
         self._add_counts(counts)
 
     def _add_counts(self, counts: ReadCounts) -> None:
@@ -363,26 +388,40 @@ class ScanReport(JsonObject):
         self.bytes_total += int((extent.num_bytes if among is None else extent.num_bytes[among]).sum())
         if self.bytes_planned is not None:
             self.bytes_planned += counts.planned_bytes
-        states = PageStates(query.file, query.leaves, query.pages, groups)
-        excluded = np.zeros(len(query.leaves), dtype=np.int64)
-        for step in plan.steps:
-            if own is not None:
-                step = replace(step, before=step.before & own, after=step.after & own)
-            pages = states.excluded_by(step)
-            excluded += pages
+        steps = plan.steps
+        if own is not None:
+            steps = tuple(replace(step, before=step.before & own, after=step.after & own) for step in steps)
+        found: list[tuple[PruneStep, PrunedBy]] = []
+        for step in steps:
             if step.after.num_rows < step.before.num_rows:
-                entry = _entry(self.pruned_by, step.index, query.shown(step.column))
-                entry.add_step(query.file, step, int(pages.sum()))
-        totals = states.totals if outcome.counts_pages else [None] * len(query.leaves)
-        found = zip(query.leaves, totals, states.read, excluded.tolist(), strict=True)
-        for leaf, total, num_read, num_excluded in found:
-            pages_of = self.pages.setdefault(query.shown(leaf.name), PageCounts())
-            pages_of.add(PageCounts(total, num_read, num_excluded))
+                entry = _entry(self._pruned_by, step.index, query.shown(step.column))
+                entry.add_step(query.file, step)
+                found.append((step, entry))
+        answered: list[tuple[PruneStep, PrunedBy]] = []
         for step in outcome.answered:
-            is_own = [leaf.name == step.column for leaf in query.leaves]
-            num_pages = int(states.excluded_by(step)[is_own].sum())
-            entry = _entry(self.answered_by, step.index, query.shown(step.column))
-            entry.add_step(query.file, step, num_pages)
+            entry = _entry(self._answered_by, step.index, query.shown(step.column))
+            entry.add_step(query.file, step)
+            answered.append((step, entry))
+        metadata, leaves, counts_pages = query.file.metadata, query.leaves, outcome.counts_pages
+        pages = [self._pages.setdefault(query.shown(leaf.name), PageCounts()) for leaf in leaves]
+        states = PageStates(metadata, leaves, query.pages, groups)
+
+        def count_pages() -> None:  # keeps the metadata, but neither the open file nor the plan
+            with naming_errors(metadata.path):
+                excluded = np.zeros(len(leaves), dtype=np.int64)
+                for step, entry in found:
+                    by_leaf = states.excluded_by(step)
+                    excluded += by_leaf
+                    entry.add(pages=int(by_leaf.sum()))
+                totals = states.totals if counts_pages else [None] * len(leaves)
+                numbers = zip(pages, totals, states.read, excluded.tolist(), strict=True)
+                for of_leaf, total, num_read, num_excluded in numbers:
+                    of_leaf.add(PageCounts(total, num_read, num_excluded))
+                for step, entry in answered:
+                    is_own = [leaf.name == step.column for leaf in leaves]
+                    entry.add(pages=int(states.excluded_by(step)[is_own].sum()))
+
+        self._uncounted.append(count_pages)
         self.ignored += [note for note in query.file.ignored if note not in self.ignored]
 
     def __str__(self) -> str:
@@ -462,11 +501,11 @@ class ScanReport(JsonObject):
         return None if self.rows_estimated is None else round(self.rows_estimated)
 
     @property
-    def _pruned_by(self) -> list[PrunedBy]:
+    def _prunings(self) -> list[PrunedBy]:
         return list(self.pruned_by.values())
 
     @property
-    def _answered_by(self) -> list[PrunedBy]:
+    def _answers(self) -> list[PrunedBy]:
         return list(self.answered_by.values())
 
 
