@@ -448,6 +448,9 @@ class ScanReport(JsonObject):
         lines += [] if self.advice is None else [f"advice      {self.advice.text}"]
         return "\n".join(lines)
 
+    def __repr__(self) -> str:
+        return f"ScanReport({self.to_dict()})"
+
     def _repr_html_(self) -> str:
         from intarsia.picture import Bar, draw_bars, in_notebook
 
