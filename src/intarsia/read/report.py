@@ -391,17 +391,9 @@ class ScanReport(JsonObject):
         steps = plan.steps
         if own is not None:
             steps = tuple(replace(step, before=step.before & own, after=step.after & own) for step in steps)
-        found: list[tuple[PruneStep, PrunedBy]] = []
-        for step in steps:
-            if step.after.num_rows < step.before.num_rows:
-                entry = _entry(self._pruned_by, step.index, query.shown(step.column))
-                entry.add_step(query.file, step)
-                found.append((step, entry))
-        answered: list[tuple[PruneStep, PrunedBy]] = []
-        for step in outcome.answered:
-            entry = _entry(self._answered_by, step.index, query.shown(step.column))
-            entry.add_step(query.file, step)
-            answered.append((step, entry))
+        narrowing = [step for step in steps if step.after.num_rows < step.before.num_rows]
+        found = _add_steps(self._pruned_by, query, narrowing)
+        answered = _add_steps(self._answered_by, query, outcome.answered)
         metadata, leaves, counts_pages = query.file.metadata, query.leaves, outcome.counts_pages
         pages = [self._pages.setdefault(query.shown(leaf.name), PageCounts()) for leaf in leaves]
         states = PageStates(metadata, leaves, query.pages, groups)
@@ -514,6 +506,18 @@ class ScanReport(JsonObject):
 
 def _entry(entries: dict[tuple[str, str], PrunedBy], index: str, column: str) -> PrunedBy:
     return entries.setdefault((index, column), PrunedBy(index, column))
+
+
+def _add_steps(
+    entries: dict[tuple[str, str], PrunedBy], query: FileQuery, steps: Iterable[PruneStep]
+) -> list[tuple[PruneStep, PrunedBy]]:
+    """Add the rows of steps to the entries of their indexes; return each step with its entry."""
+    found = []
+    for step in steps:
+        entry = _entry(entries, step.index, query.shown(step.column))
+        entry.add_step(query.file, step)
+        found.append((step, entry))
+    return found
 
 
 def reasons_by_file(ignored: Iterable[Ignored]) -> dict[str, list[Ignored]]:
