@@ -18,6 +18,7 @@ NESTED = [
     pa.list_(pa.list_(pa.int64())),
     pa.list_(pa.struct([("p", pa.int64()), ("q", pa.string())])),
     pa.map_(pa.string(), pa.int16()),
+    pa.map_(pa.string(), pa.struct([("t", pa.int8()), ("u", pa.string())])),
     pa.struct([("flag", pa.bool_()), ("items", pa.list_(pa.struct([("r", pa.date32())])))]),
 ]
 

@@ -190,3 +190,22 @@ def test_reports_are_printed_in_lines(tmp_path):
     assert "at most" in str(ia.open(path).explain("x < 150"))
     answer = ia.open(path).aggregate({"x": "sum"})
     assert any(line.startswith("answered    1,000 rows") for line in str(answer.report).splitlines())
+
+
+@pytest.mark.parametrize("in_list", [False, True])
+def test_maps_to_structs_whose_fields_have_other_pages(tmp_path, in_list):
+    pairs = [("k", {"t": 1, "u": "a text that fills a page"}), ("l", None), ("m", {"t": None, "u": None})]
+    maps, kind = (
+        [pairs, None, [], pairs[:1], pairs[1:]] * 12,
+        pa.struct([("t", pa.int8()), ("u", pa.string())]),
+    )
+    kind = pa.map_(pa.string(), kind)
+    if in_list:
+        maps, kind = [None if found is None else [found, None] for found in maps], pa.list_(kind)
+    table = pa.table({"id": range(60), "m": pa.array(maps, kind)})
+    path = tmp_path / "t.parquet"
+    options = {"data_page_size": 100, "write_batch_size": 20, "use_dictionary": False}
+    pq.write_table(table, path, write_page_index=True, **options)
+    for rows in ([17], [3, 4, 40], range(51, 60)):
+        found = ia.open(path).scan(ia.In("id", list(rows))).to_arrow()
+        assert found.equals(table.take(list(rows)))

@@ -118,6 +118,9 @@ def _join(arrays: list[pa.Array], data_type: pa.DataType) -> pa.Array:
         return pa.StructArray.from_arrays(children, fields=list(data_type), mask=first.is_null())
     if pa.types.is_fixed_size_list(data_type):
         return _join_fixed_size(arrays, data_type)
+    if pa.types.is_map(data_type):  # maps reduced to their keys or values are lists already
+        arrays = [array.cast(pa.list_(array.type.field(0))) for array in arrays]
+        first = arrays[0]
     values = _join([array.flatten() for array in arrays], data_type.field(0).type)
     lengths = pc.fill_null(pc.list_value_length(first), 0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
