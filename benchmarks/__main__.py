@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from benchmarks import growth, lake, lineitem, memory, object_store, planning
+from benchmarks import growth, lake, lineitem, memory, object_store, planning, reading
 from benchmarks.attaching import attaching_document, measure_attaching, print_attaching
 from benchmarks.command import add_common_options, show_progress
 from benchmarks.data import make_bare_file, make_files
@@ -21,17 +21,17 @@ from benchmarks.engines import ENGINES, installed, version
 from benchmarks.extension import NATIVE
 from benchmarks.measure import Case, DisagreementError, import_ms, measure
 from benchmarks.page import write_page
-from benchmarks.reading import checksum_cases, lookup_cases, read_cases, share_cases, total_cases
 from benchmarks.report import print_reading, reading_document
 from intarsia.native import SWITCH
 
 #: Benchmarks that time readers: a function that creates the cases, and the number of rows.
 READING: dict[str, tuple[Callable[[Path, int, int], list[Case]], int]] = {
-    "read": (read_cases, 2_000_000),
-    "lookup": (lookup_cases, 10_000_000),
-    "shares": (share_cases, 10_000_000),
-    "totals": (total_cases, 10_000_000),
-    "checksums": (checksum_cases, 2_000_000),
+    "read": (reading.read_cases, 2_000_000),
+    "lookup": (reading.lookup_cases, 10_000_000),
+    "shares": (reading.share_cases, 10_000_000),
+    "nested": (reading.nested_cases, 2_000_000),
+    "totals": (reading.total_cases, 10_000_000),
+    "checksums": (reading.checksum_cases, 2_000_000),
     "lineitem": (lineitem.lineitem_cases, lineitem.ROWS),
     "lake": (lake.lake_cases, lake.FILES * lake.ROWS_PER_FILE),
     "s3": (object_store.object_store_cases, lake.FILES * lake.ROWS_PER_FILE),
@@ -51,6 +51,7 @@ benchmarks:
   read      point lookup, range of 10,000 rows and full scan of a file written in three ways
   lookup    point lookup and range of 10,000 rows in 10,000,000 rows with a page index
   shares    1%, 10% and all of the same rows, by a condition on an unsorted column
+  nested    point lookup, range of 100 rows and 1% of the rows of lists
   totals    count and sum of 4,000,000 rows of the same file
   checksums point lookup, range and full scan of two files, one of them with a checksum in each page
   lineitem  l_partkey = k in TPC-H's lineitem, with and without a RowMap (needs tpchgen-cli)

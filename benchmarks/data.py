@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ VERSION = 1
 COUNTRIES = 200
 USERS = 1_000_000
 QUANTITIES = 100
+TAGS = 500
 
 
 #: Options of pyarrow for a file that is optimized for point lookups.
@@ -53,7 +55,7 @@ def make_files(folder: Path, rows: int) -> list[File]:
     tuned = make_tuned_file(folder, rows)
     plain, attached = (folder / f"{name}-{rows}-v{VERSION}.parquet" for name in ("default", "attached"))
     if not plain.exists():
-        _write(plain, rows)
+        _write(plain, _tables(rows))
     if not attached.exists():
         _attach_to_copy(plain, attached, ia.PageIndex())
     return [
@@ -67,17 +69,26 @@ def make_tuned_file(folder: Path, rows: int) -> File:
     """Create a file that is optimized for point lookups."""
     path = folder / f"tuned-{rows}-v{VERSION}.parquet"
     if not path.exists():
-        _write(path, rows, **_TUNED)
+        _write(path, _tables(rows), **_TUNED)
     return File(
         "tuned", str(path), f"{rows:,} rows, page index, pages of 20,000 rows, row groups of 1,000,000"
     )
+
+
+def make_nested_file(folder: Path, rows: int) -> File:
+    """Create a file with lists of up to five texts and numbers."""
+    path = folder / f"nested-{rows}-v{VERSION}.parquet"
+    if not path.exists():
+        options = {**_TUNED, "use_dictionary": ["tags.list.element"]}
+        _write(path, map(_with_lists, _tables(rows)), **options)
+    return File("nested", str(path), f"{rows:,} rows with lists of 0 to 5 texts and numbers, else as `tuned`")
 
 
 def make_checked_file(folder: Path, rows: int) -> File:
     """Create the tuned file with a checksum in the header of each page, which readers compare."""
     path = folder / f"checked-{rows}-v{VERSION}.parquet"
     if not path.exists():
-        _write(path, rows, **_TUNED, write_page_checksum=True)
+        _write(path, _tables(rows), **_TUNED, write_page_checksum=True)
     return File("checksums", str(path), "the same with write_page_checksum=True")
 
 
@@ -93,7 +104,7 @@ def make_bare_file(folder: Path, rows: int) -> File:
     """Create the same rows with pyarrow's defaults, but without statistics."""
     path = folder / f"bare-{rows}-v{VERSION}.parquet"
     if not path.exists():
-        _write(path, rows, write_statistics=False)
+        _write(path, _tables(rows), write_statistics=False)
     return File("bare", str(path), "pyarrow's defaults, no statistics")
 
 
@@ -104,13 +115,29 @@ def _attach_to_copy(source: Path, path: Path, index: object) -> None:
     part.rename(path)
 
 
-def _write(path: Path, rows: int, **options: object) -> None:
+def _write(path: Path, tables: Iterator[pa.Table], **options: object) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
-    with pq.ParquetWriter(part, next(_tables(1)).schema, **options) as writer:
-        for table in _tables(rows):
+    first = next(tables)
+    with pq.ParquetWriter(part, first.schema, **options) as writer:
+        for table in chain([first], tables):
             writer.write_table(table, row_group_size=ROWS_PER_GROUP)
     part.rename(path)
+
+
+def _with_lists(table: pa.Table) -> pa.Table:
+    """Return the ids and quantities of a table with lists of texts and of numbers."""
+    random = np.random.default_rng(table["id"][0].as_py())
+    edges = np.append(0, random.integers(0, 6, table.num_rows).cumsum()).astype(np.int32)
+    tags = pa.array([f"tag {number:03}" for number in range(TAGS)])
+    values = {
+        "tags": tags.take(pa.array(random.integers(0, TAGS, edges[-1]))),
+        "points": pa.array(random.integers(0, 1_000_000, edges[-1]) / 100),
+    }
+    table = table.select(["id", "quantity"])
+    for name, of_lists in values.items():
+        table = table.append_column(name, pa.ListArray.from_arrays(pa.array(edges), of_lists))
+    return table
 
 
 def _tables(rows: int) -> Iterator[pa.Table]:

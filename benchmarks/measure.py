@@ -193,7 +193,7 @@ def same_result(one: Any, other: Any) -> bool:
     other = other.cast(one.schema)
     if one.equals(other):
         return True
-    order = [(name, "ascending") for name in one.column_names]
+    order = [(field.name, "ascending") for field in one.schema if not pa.types.is_nested(field.type)]
     return one.sort_by(order).equals(other.sort_by(order))
 
 

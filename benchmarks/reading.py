@@ -7,7 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.data import QUANTITIES, File, make_checked_file, make_files, make_tuned_file, make_zoned_file
+from benchmarks.data import (
+    QUANTITIES,
+    File,
+    make_checked_file,
+    make_files,
+    make_nested_file,
+    make_tuned_file,
+    make_zoned_file,
+)
 from benchmarks.measure import Case
 from benchmarks.queries import Query
 
@@ -58,6 +66,18 @@ def share_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
         Case("1% of the rows", file, queries(QUANTITIES // 100, repetitions)),
         Case("10% of the rows", file, queries(QUANTITIES // 10, repetitions)),
         Case("all rows", file, queries(QUANTITIES, max(2, repetitions // 4))),
+    ]
+
+
+def nested_cases(folder: Path, rows: int, repetitions: int) -> list[Case]:
+    """Read few rows of lists."""
+    file, columns = make_nested_file(folder, rows), ("id", "tags", "points")
+    random = np.random.default_rng(9)
+    starts = random.integers(0, QUANTITIES, repetitions).tolist()
+    return [
+        Case("point lookup", file, list(_ranges(rows, 1, repetitions))),
+        Case("range of 100", file, list(_ranges(rows, 100, repetitions))),
+        Case("1% of the rows", file, [Query("quantity", start, start + 1, columns) for start in starts]),
     ]
 
 

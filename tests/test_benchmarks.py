@@ -21,7 +21,7 @@ def run(root, *arguments):
 
 @pytest.mark.slow
 def test_chosen_benchmarks_as_json(pytestconfig, tmp_path):
-    chosen = ["lookup", "shares", "totals", "checksums", "lake", "top", "among", "memory", "plan"]
+    chosen = ["lookup", "shares", "nested", "totals", "checksums", "lake", "top", "among", "memory", "plan"]
     done = run(
         pytestconfig.rootpath,
         *chosen,
@@ -34,7 +34,7 @@ def test_chosen_benchmarks_as_json(pytestconfig, tmp_path):
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert [name for name in document if name in chosen] == chosen
-    for name in ("lookup", "shares", "totals", "checksums", "lake", "top", "among"):
+    for name in ("lookup", "shares", "nested", "totals", "checksums", "lake", "top", "among"):
         for case in document[name]:
             assert case["failures"].keys() == ({"pyarrow"} if name == "top" else set()), case
             assert case["of_best_peer"].keys() == case["of_datafusion"].keys() == {"cold", "warm"}

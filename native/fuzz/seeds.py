@@ -36,7 +36,11 @@ VALUES = [
     (pa.null(), None),
     (pa.timestamp("ns"), 13),
     (pa.struct([("y", pa.int64())]), {"y": 15}),
+    (pa.list_(pa.int64()), [17, None, 19]),
+    (pa.list_(pa.list_(pa.string())), [["a", None], [], None]),
 ]
+#: The paths of leaves that are not the column itself.
+PATHS = {15: "x.y", 16: "x.list.element", 17: "x.list.element.list.element"}
 #: Options of those that are written in another way.
 OPTIONS = {12: {"store_decimal_as_integer": True}, 14: {"use_deprecated_int96_timestamps": True}}
 
@@ -74,7 +78,7 @@ def written(kind: int, codec: str, version: str, nullable: bool, encoding: str |
             compression=codec,
             data_page_version=version,
             use_dictionary=encoding is None,
-            column_encoding=encoding and {"x.y" if isinstance(value, dict) else "x": encoding},
+            column_encoding=encoding and {PATHS.get(kind, "x"): encoding},
             max_rows_per_page=8,
             write_page_checksum=encoding is None,
             **OPTIONS.get(kind, {}),
@@ -88,14 +92,15 @@ def of_file(data: bytes, kind: int, codec: int) -> Iterator[tuple[str, bytes]]:
     """Yield inputs made of the only chunk of a file."""
     start = len(data) - 8 - struct.unpack("<I", data[-8:-4])[0]
     footer = parse_footer(data[start:-8], start, len(data))
-    (chunk,) = footer.metadata.row_groups[0].columns
+    (group,) = footer.metadata.row_groups
+    (chunk,) = group.columns
     meta = chunk.meta_data
     first = meta.dictionary_page_offset or meta.data_page_offset
     pages = data[first : first + meta.total_compressed_size]
     yield "chunks", 2 * thrift.serialize(chunk)
     yield "headers", pages
     for flags in (1, 2, 7):  # single pages, a chunk with checksums, and all of it
-        yield "decode", bytes([kind, codec, meta.num_values, 0, 3, 9, flags]) + pages
+        yield "decode", bytes([kind, codec, group.num_rows, 0, 3, 9, flags]) + pages
     for page in walk_pages(pages):
         claimed = page.header.uncompressed_page_size.to_bytes(3, "little")
         yield "codecs", bytes([codec]) + claimed + pages[page.body_start : page.stop]

@@ -8,7 +8,7 @@ use flate2::bufread::GzDecoder;
 
 use crate::thrift::{Read, Refusal};
 
-const UNCOMPRESSED: i32 = 0;
+pub const UNCOMPRESSED: i32 = 0;
 const SNAPPY: i32 = 1;
 const GZIP: i32 = 2;
 const LZ4_HADOOP: i32 = 5;

@@ -8,7 +8,7 @@ use std::thread::available_parallelism;
 use arrow_array::cast::AsArray;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 use arrow_array::{Array, ArrayRef, StructArray};
-use arrow_schema::{Fields, Schema as ArrowSchema};
+use arrow_schema::{DataType, Field, Fields, Schema as ArrowSchema};
 use parquet::arrow::arrow_reader::RowSelection;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -16,14 +16,14 @@ use pyo3::types::{PyBytes, PyCapsule, PyTuple};
 
 use crate::guard;
 use crate::pages::{Chunk, Pages};
-use crate::schema::{Field, fields, times};
+use crate::schema::{self, times};
 use crate::thrift::{Read, Refusal};
 use crate::values::selected;
 
 /// The schema of files: which of their top-level fields are decoded here.
 #[pyclass(frozen)]
 pub struct Schema {
-    fields: Vec<Option<Field>>,
+    fields: Vec<Option<schema::Field>>,
 }
 
 #[pymethods]
@@ -35,7 +35,7 @@ impl Schema {
         let pointer = capsule.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
         // the capsule keeps the struct alive, and its name says what it is
         let arrow = ArrowSchema::try_from(unsafe { pointer.as_ref() });
-        guard(py, || Ok(Schema { fields: fields(footer, &arrow?)? }))
+        guard(py, || Ok(Schema { fields: schema::fields(footer, &arrow?)? }))
     }
 
     /// For each top-level field whether it is decoded here.
@@ -45,9 +45,9 @@ impl Schema {
     }
 }
 
-/// Columns that pyarrow imports as a record batch, with its own fields.
+/// Columns, and their fields as pyarrow names them, which it imports as a record batch.
 #[pyclass(frozen)]
-pub struct Columns(StructArray);
+pub struct Columns(StructArray, DataType);
 
 #[pymethods]
 impl Columns {
@@ -58,7 +58,7 @@ impl Columns {
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
         drop(requested_schema); // a preference, which a producer may ignore
-        let schema = FFI_ArrowSchema::try_from(self.0.data_type());
+        let schema = FFI_ArrowSchema::try_from(&self.1);
         let schema = schema.map_err(|error| PyValueError::new_err(error.to_string()))?;
         let array = FFI_ArrowArray::new(&self.0.to_data());
         Ok((
@@ -100,9 +100,12 @@ pub fn decode(
             let field = field.ok_or(Refusal("a type is decoded by pyarrow"))?;
             Ok((Arc::clone(&field.arrow), column(field, leaves, &ranges, checksums)?))
         })?;
-        let (types, arrays): (Vec<_>, Vec<_>) = decoded.into_iter().unzip();
+        let (fields, arrays): (Vec<_>, Vec<_>) = decoded.into_iter().unzip();
         let num_rows = arrays.first().map_or(0, |array: &ArrayRef| array.len());
-        Ok(Columns(StructArray::try_new_with_length(Fields::from(types), arrays, None, num_rows)?))
+        let own = |array: &ArrayRef| Field::new("", array.data_type().clone(), true);
+        let types = arrays.iter().map(own).collect();
+        let columns = StructArray::try_new_with_length(types, arrays, None, num_rows)?;
+        Ok(Columns(columns, DataType::Struct(Fields::from(fields))))
     })
 }
 
@@ -141,7 +144,7 @@ fn numbers(bytes: &[u8]) -> impl Iterator<Item = usize> {
 
 /// Decodes rows of a field from the pages of its leaves.
 pub fn column(
-    field: &Field,
+    field: &schema::Field,
     leaves: &[Vec<Chunk>],
     ranges: &[Range<usize>],
     checksums: bool,
@@ -162,7 +165,8 @@ pub fn column(
             return Err(Refusal("INT96 is in an encoding that it cannot have"));
         }
         let raw_bytes: usize = of_leaf.iter().map(|pages| pages.raw_bytes).sum();
-        num_bytes = num_bytes.saturating_add(raw_bytes + 3 * leaf.plain_bytes.max(8) * total_rows);
+        let num_values: usize = of_leaf.iter().map(|pages| pages.num_values).sum();
+        num_bytes = num_bytes.saturating_add(raw_bytes + 3 * leaf.plain_bytes.max(8) * num_values);
         pages.push(of_leaf);
     }
     // allocations inside arrow-rs that fail end the process

@@ -18,8 +18,8 @@ pub struct PageHeader {
     pub crc: Option<u32>,
     pub num_values: usize,
     pub encoding: i32,
-    /// Of version 1.
-    pub definition_encoding: i32,
+    /// The encodings of repetition and definition levels, of version 1.
+    pub level_encodings: [i32; 2],
     /// Of version 2.
     pub levels: LevelSizes,
 }
@@ -28,8 +28,8 @@ pub struct PageHeader {
 pub struct LevelSizes {
     pub num_nulls: usize,
     pub num_rows: usize,
-    pub definition_bytes: usize,
-    pub repetition_bytes: usize,
+    /// The sizes of the repetition and definition levels.
+    pub num_bytes: [usize; 2],
     pub is_compressed: bool,
 }
 
@@ -74,8 +74,7 @@ pub fn parse(bytes: &[u8], at: usize) -> Read<(PageHeader, usize)> {
         levels = LevelSizes {
             num_nulls: size(of_type[2])?,
             num_rows: size(of_type[3])?,
-            definition_bytes: size(of_type[5])?,
-            repetition_bytes: size(of_type[6])?,
+            num_bytes: [size(of_type[6])?, size(of_type[5])?],
             is_compressed,
         };
     }
@@ -86,7 +85,7 @@ pub fn parse(bytes: &[u8], at: usize) -> Read<(PageHeader, usize)> {
         crc: page[4].map(|crc| crc as u32),
         num_values: size(of_type[1])?,
         encoding: number(of_type[if kind == Kind::DataV2 { 4 } else { 2 }])?,
-        definition_encoding: if kind == Kind::Data { number(of_type[3])? } else { 0 },
+        level_encodings: if kind == Kind::Data { [number(of_type[4])?, number(of_type[3])?] } else { [0; 2] },
         levels,
     };
     Ok((header, reader.position))

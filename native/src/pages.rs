@@ -7,11 +7,12 @@ use parquet::basic::{Encoding, Type};
 use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 
-use crate::codecs::{decompress, decompress_into, expansion};
+use crate::codecs::{UNCOMPRESSED, decompress, decompress_into, expansion};
 use crate::deltas::check;
 use crate::headers::{Kind, PageHeader, parse};
 use crate::schema::Leaf;
 use crate::thrift::{Read, Refusal};
+use crate::values::Runs;
 
 /// Where bytes are: a buffer, and the start and stop in it.
 pub type Span = (Bytes, usize, usize);
@@ -29,6 +30,8 @@ pub struct Chunk {
     pub page_starts: Vec<usize>,
     /// The number of rows of each data page; of a whole chunk, their sum.
     pub page_rows: Vec<usize>,
+    /// The number of values of a whole chunk.
+    pub num_values: usize,
 }
 
 impl Chunk {
@@ -41,18 +44,26 @@ impl Chunk {
 const MAX_VALUES: usize = 1 << 22;
 const MAX_VALUES_PER_BYTE: usize = 1 << 10;
 
+/// This many levels of lists are decoded into memory to be counted or checked.
+const LEVELS_AT_ONCE: usize = 1 << 14;
+
 /// A page whose header agrees with its bytes.
 pub struct CheckedPage {
     pub header: PageHeader,
     body: Bytes,
+    /// The number of rows, if they are counted and all pages begin with one.
+    num_rows: Option<usize>,
 }
 
-/// The pages of a chunk whose headers agree with the plan. A page is decompressed when it is decoded.
+/// The pages of a chunk whose headers agree with the plan. A page is decompressed when it is decoded, but those of
+/// lists before, as only their levels show which rows they have.
 pub struct Pages {
     /// The size of the pages before compression, as their headers claim it.
     pub raw_bytes: usize,
+    /// The number of values, nulls and empty lists.
+    pub num_values: usize,
     codec: i32,
-    has_levels: bool,
+    max_levels: [usize; 2],
     pages: IntoIter<CheckedPage>,
     next: Option<CheckedPage>,
 }
@@ -62,14 +73,13 @@ impl Pages {
     pub fn of(chunk: &Chunk, leaf: &Leaf, checksums: bool) -> Read<Pages> {
         let most = expansion(chunk.codec)?;
         let (data, start, stop) = &chunk.span;
-        let num_rows = chunk.num_rows();
-        if *stop > data.len() || start > stop || num_rows > MAX_VALUES + MAX_VALUES_PER_BYTE * (stop - start)
-        {
-            return Err(Refusal("a range is outside the bytes, or claims too many values"));
+        if *stop > data.len() || start > stop {
+            return Err(Refusal("a range is outside the bytes"));
         }
+        let is_list = leaf.max_levels[0] > 0;
         let mut pages = Vec::with_capacity(chunk.page_rows.len() + 1);
         if let Some((data, start, stop)) = &chunk.dictionary {
-            let (page, end) = page_at(data, *start, *stop, checksums)?;
+            let (page, end) = page_at(data, *start, *stop, is_list, checksums)?;
             if page.header.kind != Kind::Dictionary || end != *stop {
                 return Err(Refusal("the bytes before the data pages are not one dictionary page"));
             }
@@ -77,8 +87,9 @@ impl Pages {
         }
         if chunk.page_starts.is_empty() {
             let (mut at, mut found) = (*start, 0);
-            while found < num_rows {
-                let (page, end) = page_at(data, at, *stop, checksums)?;
+            let num_values = if is_list { chunk.num_values } else { chunk.num_rows() };
+            while found < num_values {
+                let (page, end) = page_at(data, at, *stop, is_list, checksums)?;
                 match page.header.kind {
                     Kind::Dictionary if !pages.is_empty() => {
                         return Err(Refusal("a chunk has a second dictionary page"));
@@ -89,7 +100,7 @@ impl Pages {
                 pages.push(page);
                 at = end;
             }
-            if found != num_rows {
+            if found != num_values {
                 return Err(Refusal("the pages of a chunk have another number of values"));
             }
         } else {
@@ -98,8 +109,9 @@ impl Pages {
             }
             let ends = chunk.page_starts[1..].iter().map(|next| start + next).chain([*stop]);
             for ((first, end), rows) in chunk.page_starts.iter().zip(ends).zip(&chunk.page_rows) {
-                let (page, found) = page_at(data, start + first, end, checksums)?;
-                if page.header.kind == Kind::Dictionary || found != end || page.header.num_values != *rows {
+                let (page, found) = page_at(data, start + first, end, is_list, checksums)?;
+                let is_other = !is_list && page.header.num_values != *rows;
+                if page.header.kind == Kind::Dictionary || found != end || is_other {
                     return Err(Refusal("a page is not the one in the OffsetIndex"));
                 }
                 pages.push(page);
@@ -114,9 +126,22 @@ impl Pages {
             return Err(Refusal("a page claims more than its bytes can hold"));
         }
         let raw_bytes = pages.iter().map(|page| page.header.raw_bytes).sum();
+        let data = |page: &&CheckedPage| page.header.kind != Kind::Dictionary;
+        let num_values = pages.iter().filter(data).map(|page| page.header.num_values).sum();
+        if num_values > MAX_VALUES + MAX_VALUES_PER_BYTE * (stop - start) {
+            return Err(Refusal("the pages claim too many values"));
+        }
+        let mut codec = chunk.codec;
+        if is_list {
+            for page in &mut pages {
+                page.body = page.raw(codec)?;
+            }
+            codec = UNCOMPRESSED;
+            count_rows(&mut pages, chunk, leaf.max_levels)?;
+        }
         let mut pages = pages.into_iter();
         let next = pages.next();
-        Ok(Pages { raw_bytes, codec: chunk.codec, has_levels: leaf.has_levels, pages, next })
+        Ok(Pages { raw_bytes, num_values, codec, max_levels: leaf.max_levels, pages, next })
     }
 
     /// Returns whether all values are in PLAIN or a dictionary.
@@ -127,7 +152,7 @@ impl Pages {
     /// Returns whether `plain` finds values in PLAIN or a dictionary, texts only in a dictionary, and levels in RLE.
     pub fn are_copied(&self, physical: Type) -> bool {
         let is_rle =
-            |page: &CheckedPage| page.header.kind != Kind::Data || page.header.definition_encoding == 3;
+            |page: &CheckedPage| page.header.kind != Kind::Data || page.header.level_encodings[1] == 3;
         let is_coded = |page: &CheckedPage| page.header.encoding != 0;
         self.are_plain()
             && self.data().all(|page| is_rle(page) && (is_coded(page) || physical != Type::BYTE_ARRAY))
@@ -154,10 +179,10 @@ impl Pages {
         page: &'a CheckedPage,
         raw: &'a mut Vec<u8>,
     ) -> Read<(Option<&'a [u8]>, &'a [u8])> {
-        let CheckedPage { header, body } = page;
+        let CheckedPage { header, body, .. } = page;
         let is_v2 = header.kind == Kind::DataV2;
-        let has_levels = self.has_levels && header.kind != Kind::Dictionary;
-        let (levels, body) = body.split_at(if is_v2 { header.levels.definition_bytes } else { 0 });
+        let has_levels = self.max_levels[1] > 0 && header.kind != Kind::Dictionary;
+        let (levels, body) = body.split_at(header.levels.num_bytes[1]);
         let is_compressed = !is_v2 || header.levels.is_compressed;
         let raw_bytes = header.raw_bytes - levels.len();
         let is_copied = is_compressed && decompress_into(self.codec, body, raw_bytes, raw)?;
@@ -165,12 +190,18 @@ impl Pages {
         if is_v2 || !has_levels {
             return Ok((has_levels.then_some(levels), values));
         }
-        let behind = behind_levels(values, true, Encoding::RLE)?;
-        Ok((Some(&values[4..values.len() - behind.len()]), behind))
+        let [_, levels, values] = split(header, values, self.max_levels)?;
+        Ok((Some(levels), values))
     }
 }
 
-fn page_at(data: &Bytes, start: usize, stop: usize, checksums: bool) -> Read<(CheckedPage, usize)> {
+fn page_at(
+    data: &Bytes,
+    start: usize,
+    stop: usize,
+    is_list: bool,
+    checksums: bool,
+) -> Read<(CheckedPage, usize)> {
     let inside = data.get(..stop).ok_or(Refusal("a page is outside the bytes"))?;
     let (header, body) = parse(inside, start)?;
     if header.body_bytes > stop - body {
@@ -179,9 +210,8 @@ fn page_at(data: &Bytes, start: usize, stop: usize, checksums: bool) -> Read<(Ch
     let end = body + header.body_bytes;
     let levels = &header.levels;
     if header.kind == Kind::DataV2
-        && (levels.num_rows != header.num_values
-            || levels.repetition_bytes != 0
-            || levels.definition_bytes > header.body_bytes.min(header.raw_bytes))
+        && (!is_list && (levels.num_rows != header.num_values || levels.num_bytes[0] != 0)
+            || levels.num_bytes.iter().sum::<usize>() > header.body_bytes.min(header.raw_bytes))
     {
         return Err(Refusal("a page of version 2 contradicts itself"));
     }
@@ -189,83 +219,131 @@ fn page_at(data: &Bytes, start: usize, stop: usize, checksums: bool) -> Read<(Ch
     if checksums && header.crc.is_some_and(|crc| crc != crc32fast::hash(&body)) {
         return Err(Refusal("the checksum of a page is wrong"));
     }
-    Ok((CheckedPage { header, body }, end))
+    Ok((CheckedPage { header, body, num_rows: None }, end))
+}
+
+/// Counts the rows of decompressed pages of lists, and compares them with the plan.
+fn count_rows(pages: &mut [CheckedPage], chunk: &Chunk, max_levels: [usize; 2]) -> Read<()> {
+    let (mut is_first, mut each_begins, mut found) = (true, true, vec![]);
+    for page in pages.iter_mut().filter(|page| page.header.kind != Kind::Dictionary) {
+        let [levels, ..] = split(&page.header, &page.body, max_levels)?;
+        let (mut num_rows, mut begins) = (0, None);
+        each_part(levels, max_levels[0], page.header.num_values, |levels| {
+            begins = begins.or(levels.first().map(|level| *level == 0));
+            num_rows += levels.iter().filter(|level| **level == 0).count();
+        })?;
+        let is_other = page.header.kind == Kind::DataV2 && page.header.levels.num_rows != num_rows;
+        each_begins &= begins != Some(false);
+        if is_other || is_first && !each_begins {
+            return Err(Refusal("a page of lists has other rows"));
+        }
+        (is_first, page.num_rows) = (false, Some(num_rows));
+        found.push(num_rows);
+    }
+    let is_planned = each_begins && found == chunk.page_rows;
+    if !is_planned && (!chunk.page_starts.is_empty() || found.iter().sum::<usize>() != chunk.num_rows()) {
+        return Err(Refusal("the pages of lists have other rows"));
+    }
+    if !each_begins {
+        pages.iter_mut().for_each(|page| page.num_rows = None);
+    }
+    Ok(())
+}
+
+/// Calls a function with the levels of a page, some at a time, which are checked to be up to a maximum.
+fn each_part(levels: &[u8], most: usize, num_values: usize, mut visit: impl FnMut(&[u32])) -> Read<()> {
+    let (mut runs, mut part) = (Runs::of_levels(levels, most), vec![]);
+    for first in (0..num_values).step_by(LEVELS_AT_ONCE) {
+        part.clear();
+        runs.read(first..num_values.min(first + LEVELS_AT_ONCE), most + 1, &mut part)?;
+        visit(&part);
+    }
+    Ok(())
+}
+
+/// Returns the repetition levels, the definition levels and the values of a decompressed page.
+fn split<'a>(header: &PageHeader, mut page: &'a [u8], max_levels: [usize; 2]) -> Read<[&'a [u8]; 3]> {
+    let mut found = [&page[..0]; 2];
+    for (at, levels) in found.iter_mut().enumerate().filter(|(at, _)| max_levels[*at] > 0) {
+        let mut size = header.levels.num_bytes[at];
+        if header.kind == Kind::Data {
+            let (length, rest) = page
+                .split_first_chunk()
+                .filter(|_| header.level_encodings[at] == 3)
+                .ok_or(Refusal("a page has no levels, or those of old writers"))?;
+            (size, page) = (u32::from_le_bytes(*length) as usize, rest);
+        }
+        (*levels, page) =
+            page.split_at_checked(size).ok_or(Refusal("the levels are longer than the page"))?;
+    }
+    Ok([found[0], found[1], page])
 }
 
 impl CheckedPage {
-    fn decoded(self, codec: i32, has_levels: bool) -> Read<Page> {
-        let CheckedPage { header, body } = self;
+    /// Returns the page without compression.
+    fn raw(&self, codec: i32) -> Read<Bytes> {
+        let CheckedPage { header, body, .. } = self;
+        let num_levels = header.levels.num_bytes.iter().sum();
+        let is_compressed = header.kind != Kind::DataV2 || header.levels.is_compressed;
+        let codec = if is_compressed { codec } else { UNCOMPRESSED };
+        let values = decompress(codec, body.slice(num_levels..), header.raw_bytes - num_levels)?;
+        Ok(match codec {
+            UNCOMPRESSED => body.clone(),
+            _ if num_levels == 0 => values,
+            _ => Bytes::from([&body[..num_levels], &values].concat()),
+        })
+    }
+
+    fn decoded(self, codec: i32, max_levels: [usize; 2]) -> Read<Page> {
+        let (buf, header) = (self.raw(codec)?, self.header);
         let encoding = encoding_of(header.encoding)?;
         let num_values =
             u32::try_from(header.num_values).map_err(|_| Refusal("a page has too many values"))?;
-        Ok(match header.kind {
-            Kind::Dictionary => {
-                let buf = decompress(codec, body, header.raw_bytes)?;
-                Page::DictionaryPage { buf, num_values, encoding, is_sorted: false }
+        if header.kind == Kind::Dictionary {
+            return Ok(Page::DictionaryPage { buf, num_values, encoding, is_sorted: false });
+        }
+        let lists = match encoding {
+            Encoding::DELTA_LENGTH_BYTE_ARRAY => 1,
+            Encoding::DELTA_BYTE_ARRAY => 2,
+            _ => 0,
+        };
+        // arrow-rs does not check levels that have as many bits as the maximum
+        let has_others = !(max_levels[1] + 1).is_power_of_two();
+        if lists > 0 || has_others {
+            let [_, levels, values] = split(&header, &buf, max_levels)?;
+            if has_others {
+                each_part(levels, max_levels[1], header.num_values, |_| ())?;
             }
-            Kind::Data => {
-                let buf = decompress(codec, body, header.raw_bytes)?;
-                let def_level_encoding = encoding_of(header.definition_encoding)?;
-                if let Some(lists) = lists_of_lengths(encoding) {
-                    check(behind_levels(&buf, has_levels, def_level_encoding)?, lists, header.num_values)?;
-                }
-                let rep_level_encoding = Encoding::RLE;
-                let statistics = None;
-                Page::DataPage {
-                    buf,
-                    num_values,
-                    encoding,
-                    def_level_encoding,
-                    rep_level_encoding,
-                    statistics,
-                }
+            if lists > 0 {
+                check(values, lists, header.num_values)?;
             }
-            Kind::DataV2 => {
-                let levels = header.levels;
-                let buf = if levels.is_compressed {
-                    let raw_bytes = header.raw_bytes - levels.definition_bytes;
-                    let values = decompress(codec, body.slice(levels.definition_bytes..), raw_bytes)?;
-                    let mut joined = body[..levels.definition_bytes].to_vec();
-                    joined.extend_from_slice(&values);
-                    Bytes::from(joined)
-                } else {
-                    body
-                };
-                if let Some(lists) = lists_of_lengths(encoding) {
-                    check(&buf[levels.definition_bytes..], lists, header.num_values)?;
-                }
-                Page::DataPageV2 {
-                    buf,
-                    num_values,
-                    encoding,
-                    num_nulls: levels.num_nulls as u32,
-                    num_rows: num_values,
-                    def_levels_byte_len: levels.definition_bytes as u32,
-                    rep_levels_byte_len: 0,
-                    is_compressed: false,
-                    statistics: None,
-                }
-            }
+        }
+        if header.kind == Kind::Data {
+            let [rep_level_encoding, def_level_encoding] = header.level_encodings.map(encoding_of);
+            let (rep_level_encoding, def_level_encoding) = (rep_level_encoding?, def_level_encoding?);
+            let statistics = None;
+            return Ok(Page::DataPage {
+                buf,
+                num_values,
+                encoding,
+                def_level_encoding,
+                rep_level_encoding,
+                statistics,
+            });
+        }
+        let [rep_levels_byte_len, def_levels_byte_len] = header.levels.num_bytes.map(|size| size as u32);
+        Ok(Page::DataPageV2 {
+            buf,
+            num_values,
+            encoding,
+            num_nulls: header.levels.num_nulls as u32,
+            num_rows: header.levels.num_rows as u32,
+            def_levels_byte_len,
+            rep_levels_byte_len,
+            is_compressed: false,
+            statistics: None,
         })
     }
-}
-
-fn lists_of_lengths(encoding: Encoding) -> Option<usize> {
-    match encoding {
-        Encoding::DELTA_LENGTH_BYTE_ARRAY => Some(1),
-        Encoding::DELTA_BYTE_ARRAY => Some(2),
-        _ => None,
-    }
-}
-
-/// Returns the values of a page of version 1.
-fn behind_levels(page: &[u8], has_levels: bool, encoding: Encoding) -> Read<&[u8]> {
-    if !has_levels {
-        return Ok(page);
-    }
-    let size = page.first_chunk().filter(|_| encoding == Encoding::RLE).map(|size| u32::from_le_bytes(*size));
-    let values = size.and_then(|size| page[4..].get(size as usize..));
-    values.ok_or(Refusal("the definition levels are longer than the page, or of old writers"))
 }
 
 #[allow(deprecated)] // old writers encode levels in BIT_PACKED
@@ -287,13 +365,13 @@ fn encoding_of(number: i32) -> Read<Encoding> {
 impl PageReader for Pages {
     fn get_next_page(&mut self) -> ParquetResult<Option<Page>> {
         let page = std::mem::replace(&mut self.next, self.pages.next());
-        let decoded = page.map(|page| page.decoded(self.codec, self.has_levels)).transpose();
+        let decoded = page.map(|page| page.decoded(self.codec, self.max_levels)).transpose();
         decoded.map_err(|refusal| ParquetError::General(refusal.0.to_string()))
     }
 
     fn peek_next_page(&mut self) -> ParquetResult<Option<PageMetadata>> {
         Ok(self.next.as_ref().map(|page| PageMetadata {
-            num_rows: None,
+            num_rows: page.num_rows,
             num_levels: Some(page.header.num_values),
             is_dict: page.header.kind == Kind::Dictionary,
         }))

@@ -15,13 +15,13 @@ use parquet::schema::types::{SchemaDescriptor, Type};
 use crate::pages::{Chunks, Pages};
 use crate::thrift::{Read, Refusal};
 
-/// A top-level field without lists.
+/// A top-level field.
 pub struct Field {
     /// The field as pyarrow exports it.
     pub arrow: FieldRef,
     /// Whether it is read as INT96: as 12 bytes, from which `times` makes what pyarrow makes.
     pub is_int96: bool,
-    /// The type of its values in pages, unless it is a struct.
+    /// The type of its values in pages, if each row has one.
     pub physical: Option<PhysicalType>,
     levels: FieldLevels,
     pub leaves: Vec<Leaf>,
@@ -33,8 +33,8 @@ pub struct Field {
 pub struct Leaf {
     /// The minimum size of a value in PLAIN.
     pub plain_bytes: usize,
-    /// Whether its pages have definition levels.
-    pub has_levels: bool,
+    /// The maximum repetition and definition level.
+    pub max_levels: [usize; 2],
 }
 
 /// Returns the fields of a footer that arrow-rs decodes to the given types; None for the others.
@@ -48,12 +48,13 @@ pub fn fields(footer: &[u8], arrow: &ArrowSchema) -> Read<Vec<Option<Field>>> {
 }
 
 pub fn of_field(root: &Arc<Type>, arrow: &FieldRef) -> Read<Option<Field>> {
-    if !is_flat(root) || !is_copied(arrow.data_type()) {
+    let is_repeated = root.get_basic_info().repetition() == Repetition::REPEATED;
+    let is_int96 = root.is_primitive() && has_int96(root);
+    if !is_copied(arrow.data_type()) || has_int96(root) && (is_repeated || !is_int96) {
         return Ok(None);
     }
-    let is_int96 = is_int96(root);
     let (root, read) = if is_int96 { as_bytes(root, arrow)? } else { (root.clone(), arrow.clone()) };
-    let physical = root.is_primitive().then(|| root.get_physical_type());
+    let physical = (root.is_primitive() && !is_repeated).then(|| root.get_physical_type());
     let one = Type::group_type_builder("schema").with_fields(vec![root]).build()?;
     let schema = Arc::new(SchemaDescriptor::new(Arc::new(one)));
     let hint = Fields::from(vec![read.clone()]);
@@ -65,23 +66,37 @@ pub fn of_field(root: &Arc<Type>, arrow: &FieldRef) -> Read<Option<Field>> {
             PhysicalType::FIXED_LEN_BYTE_ARRAY => usize::try_from(leaf.type_length()).unwrap_or(0).max(1),
             _ => 4,
         };
-        Leaf { plain_bytes, has_levels: leaf.max_def_level() > 0 }
+        Leaf {
+            plain_bytes,
+            max_levels: [leaf.max_rep_level(), leaf.max_def_level()].map(|most| most as usize),
+        }
     });
     let leaves = leaves.collect();
     let metadata = ParquetMetaData::new(FileMetaData::new(2, 0, None, None, schema, None), vec![]);
     let field = Field { arrow: arrow.clone(), is_int96, physical, levels, leaves, metadata };
     let found = field.reader(vec![], 0, 1, None)?.schema();
-    Ok((found.field(0).data_type() == read.data_type()).then_some(field))
+    Ok(is_alike(found.field(0), &read).then_some(field))
 }
 
-/// Whether each row has one value of each leaf, none of them INT96 in a struct.
-fn is_flat(field: &Type) -> bool {
-    field.get_basic_info().repetition() != Repetition::REPEATED
-        && (field.is_primitive() || field.get_fields().iter().all(|one| is_flat(one) && !is_int96(one)))
+/// Whether fields have the same types; pyarrow gives other names to the parts of a map.
+fn is_alike(one: &arrow_schema::Field, other: &arrow_schema::Field) -> bool {
+    one.is_nullable() == other.is_nullable()
+        && match (one.data_type(), other.data_type()) {
+            (DataType::List(one), DataType::List(other))
+            | (DataType::LargeList(one), DataType::LargeList(other)) => is_alike(one, other),
+            (DataType::Map(one, _), DataType::Map(other, _)) => is_alike(one, other),
+            (DataType::Struct(all), DataType::Struct(others)) => {
+                all.len() == others.len() && all.iter().zip(others).all(|(one, other)| is_alike(one, other))
+            }
+            (one, other) => one == other,
+        }
 }
 
-fn is_int96(field: &Type) -> bool {
-    field.is_primitive() && field.get_physical_type() == PhysicalType::INT96
+fn has_int96(field: &Type) -> bool {
+    if field.is_primitive() {
+        return field.get_physical_type() == PhysicalType::INT96;
+    }
+    field.get_fields().iter().any(|one| has_int96(one))
 }
 
 /// Returns a field of INT96 as one of 12 bytes: nanoseconds of years that have none wrap around in another way.
@@ -113,8 +128,12 @@ pub fn times(values: &FixedSizeBinaryArray, kind: &DataType) -> ArrayRef {
 
 /// Whether results have buffers of their own size: views keep whole pages, and dictionaries all values.
 fn is_copied(kind: &DataType) -> bool {
-    if let DataType::Struct(fields) = kind {
-        return fields.iter().all(|field| is_copied(field.data_type()));
+    match kind {
+        DataType::Struct(fields) => return fields.iter().all(|field| is_copied(field.data_type())),
+        DataType::List(field) | DataType::LargeList(field) | DataType::Map(field, _) => {
+            return is_copied(field.data_type());
+        }
+        _ => (),
     }
     kind.is_primitive()
         || matches!(

@@ -225,6 +225,12 @@ impl<'a> Runs<'a> {
         Runs { rest, width: usize::from(*width), run: Err(0), at: 0..0 }
     }
 
+    /// Returns levels up to a maximum.
+    pub fn of_levels(bytes: &'a [u8], most: usize) -> Self {
+        let width = (usize::BITS - most.leading_zeros()) as usize;
+        Runs { rest: bytes, width, run: Err(0), at: 0..0 }
+    }
+
     fn advance(&mut self) -> Read<()> {
         let mut reader = Reader::new(self.rest, 0)?;
         let head = reader.varint()?;
@@ -281,7 +287,7 @@ impl<'a> Runs<'a> {
 
 /// Returns which values of a page have the definition level 1, and not 0; None if all have.
 pub fn validity(levels: &[u8], num_values: usize) -> Read<Option<Vec<bool>>> {
-    let mut runs = Runs { rest: levels, width: 1, run: Err(0), at: 0..0 };
+    let mut runs = Runs::of_levels(levels, 1);
     runs.advance()?;
     if runs.run == Err(1) && runs.at.end >= num_values {
         return Ok(None);

@@ -19,7 +19,7 @@ use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::SchemaDescriptor;
 
 /// In the order of `seeds.py`.
-const TYPES: [&str; 16] = [
+const TYPES: [&str; 18] = [
     "boolean x;",
     "int32 x;",
     "int64 x;",
@@ -36,6 +36,9 @@ const TYPES: [&str; 16] = [
     "binary x (UNKNOWN);",
     "int96 x;",
     "group x { optional int64 y; }",
+    "group x (LIST) { repeated group list { optional int64 element; } }",
+    "group x (LIST) { repeated group list { optional group element (LIST) {
+        repeated group list { optional binary element (STRING); } } } }",
 ];
 
 static FIELDS: LazyLock<Vec<Field>> = LazyLock::new(|| {
@@ -82,10 +85,10 @@ fuzz_target!(
             dictionary: None,
             page_starts: vec![],
             page_rows: vec![usize::from(u16::from_le_bytes([low, high])).max(1)],
+            num_values: 0,
         };
-        if flags & 1 != 0 {
-            planned(&mut chunk, &bytes);
-        }
+        let is_list = field.leaves[0].max_levels[0] > 0;
+        plan(&mut chunk, &bytes, is_list, flags & 1 != 0);
         let num_rows = chunk.num_rows();
         let leaves = [vec![chunk]];
         let checksums = flags & 2 != 0;
@@ -111,9 +114,13 @@ fuzz_target!(
     }
 );
 
-/// Plans the single pages of a chunk, as an OffsetIndex with true places and counts would.
-fn planned(chunk: &mut Chunk, bytes: &Bytes) {
+/// The number of rows of all pages of lists but the last one, as in `seeds.py`.
+const PAGE_ROWS: usize = 8;
+
+/// Counts the values of a chunk, and plans its single pages as an OffsetIndex with true places and counts would.
+fn plan(chunk: &mut Chunk, bytes: &Bytes, is_list: bool, are_single: bool) {
     let (mut at, mut first, mut rows, mut starts) = (0, 0, vec![], vec![]);
+    let mut rows_left = chunk.num_rows();
     while let Ok((header, body)) = parse(bytes, at) {
         let stop = body.saturating_add(header.body_bytes);
         if stop > bytes.len() || header.num_values > 1 << 16 {
@@ -124,11 +131,14 @@ fn planned(chunk: &mut Chunk, bytes: &Bytes) {
             first = stop;
         } else {
             starts.push(at - first);
-            rows.push(header.num_values);
+            let in_page = if is_list { rows_left.min(PAGE_ROWS) } else { header.num_values };
+            rows_left = rows_left.saturating_sub(PAGE_ROWS);
+            rows.push(in_page);
+            chunk.num_values += header.num_values;
         }
         at = stop;
     }
-    if !starts.is_empty() {
+    if are_single && !starts.is_empty() {
         chunk.span = (bytes.clone(), first, at);
         (chunk.page_starts, chunk.page_rows) = (starts, rows);
     }

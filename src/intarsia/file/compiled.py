@@ -12,6 +12,7 @@ from intarsia.file.chunks import LeafPlan
 from intarsia.file.fetch import FetchedBytes
 from intarsia.file.schema import FileSchema
 from intarsia.rows.selection import RowSelection
+from intarsia.tuning import COMPILED_LIST_ROWS, COMPILED_LISTS_PART
 
 #: Where bytes are: a buffer, and the start and stop in it.
 _Span: TypeAlias = "tuple[bytes, int, int]"
@@ -26,6 +27,7 @@ class _Chunk(NamedTuple):
         dictionary: The dictionary page, if it is apart from them.
         page_starts: The offset of each data page from the first one; empty for a whole chunk.
         page_rows: The number of rows of each data page; of a whole chunk, of all together.
+        num_values: The number of values of a whole chunk.
     """
 
     codec: int
@@ -33,6 +35,7 @@ class _Chunk(NamedTuple):
     dictionary: _Span | None
     page_starts: list[int]
     page_rows: list[int]
+    num_values: int
 
 
 def decode_compiled(
@@ -58,6 +61,8 @@ def decode_compiled(
     handle = schema.handle
     if handle is None or positions.is_empty:
         return {}
+    total = sum(num_rows)
+    reads_lists = total <= COMPILED_LIST_ROWS or positions.num_rows * COMPILED_LISTS_PART <= total
     by_root: dict[int, list[LeafPlan]] = {}
     for plan in plans:
         by_root.setdefault(plan.leaf.root_ordinal, []).append(plan)
@@ -65,6 +70,7 @@ def decode_compiled(
         (root, [_chunks(plan, fetched, num_rows) for plan in leaves])
         for root, leaves in by_root.items()
         if len(leaves) == schema.compiled.get(root)  # a struct is decoded as a whole
+        and (reads_lists or not any(plan.leaf.max_repetition_level for plan in leaves))
     ]
     if not fields:
         return {}
@@ -80,7 +86,8 @@ def _chunks(plan: LeafPlan, fetched: FetchedBytes, num_rows: Sequence[int]) -> l
     """Return the pages of a leaf as the extension takes them."""
     outlines, chunks = plan.outlines, list[_Chunk]()
     for at, group in enumerate(plan.groups.tolist()):
-        codec, chunk = int(outlines.codec[group]), plan.chunks[at] if plan.chunks else None
+        codec, num_values = int(outlines.codec[group]), int(outlines.num_values[group])
+        chunk = plan.chunks[at] if plan.chunks else None
         if chunk is None:
             first, stop = int(outlines.starts[group]), int(outlines.stops[group])
             num_bytes = stop - first
@@ -91,12 +98,12 @@ def _chunks(plan: LeafPlan, fetched: FetchedBytes, num_rows: Sequence[int]) -> l
         span = data, place, place + num_bytes
         if chunk is None or chunk.whole:
             rows = [num_rows[at] if chunk is None else chunk.covered.num_rows]
-            chunks.append(_Chunk(codec, span, None, [], rows))
+            chunks.append(_Chunk(codec, span, None, [], rows, num_values))
             continue
         dictionary = None
         if at in plan.dictionaries:
             length = plan.dictionaries[at].length
             data, place = fetched.part(start - length)
             dictionary = data, place, place + length
-        chunks.append(_Chunk(codec, span, dictionary, chunk.page_starts, chunk.page_rows))
+        chunks.append(_Chunk(codec, span, dictionary, chunk.page_starts, chunk.page_rows, num_values))
     return chunks

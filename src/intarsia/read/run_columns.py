@@ -95,7 +95,8 @@ class RunColumns:
         ranges = list(map(LeafPlan.ranges, plans))
         compiled, are_many = self._query.file.schema.compiled, len(self._run.groups) > 1
         is_joined = any(
-            plan.leaf.root_ordinal not in compiled and (are_many or len(coalesce(own, 0)) > 1)
+            (plan.leaf.root_ordinal not in compiled or plan.leaf.max_repetition_level)
+            and (are_many or len(coalesce(own, 0)) > 1)
             for plan, own in zip(plans, ranges, strict=True)
         )
         return self._pages.fetch(itertools.chain.from_iterable(ranges), join=is_joined)
