@@ -8,7 +8,7 @@ skips them, and `intarsia.format.thrift.parse_tree` keeps them for rewriting.
 # No `from __future__ import annotations` here: the annotations are read at import.
 
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from thrift.Thrift import TType
 
@@ -94,12 +94,21 @@ class TimeUnit(NamedTuple):
     NANOS: Annotated[Empty | None, struct_(3, Empty)] = None
 
 
+_UNIT_NAMES: tuple[Literal["ms", "us", "ns"], ...] = ("ms", "us", "ns")
+
+
 @declared
 class TimestampType(NamedTuple):
     """TIMESTAMP, and TIME, which has the same fields."""
 
     isAdjustedToUTC: Annotated[bool, bool_(1)]
     unit: Annotated[TimeUnit, struct_(2, TimeUnit)]
+
+    @property
+    def unit_name(self) -> Literal["ms", "us", "ns"] | None:
+        """The unit as Arrow and NumPy name it; None if it is unknown to this version."""
+        found = (name for name, value in zip(_UNIT_NAMES, self.unit, strict=True) if value is not None)
+        return next(found, None)
 
 
 @declared

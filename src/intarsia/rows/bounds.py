@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from intarsia.format.enums import BoundaryOrder
 from intarsia.predicate.bound import BoundCompare, BoundIn, BoundMatch, BoundNull, BoundPrefix, Condition
+from intarsia.predicate.nodes import OPPOSITE
 from intarsia.records import dataclass
 from intarsia.rows.ordering import ArrowOrdering, Keys, successor
 
@@ -81,62 +82,68 @@ def might_match(leaf: Condition, bounds: Bounds) -> Bools:
     """Return, for each granule, False only if none of its rows can match ``leaf``."""
     if isinstance(leaf, BoundNull):
         return ~bounds.all_null if leaf.negated else (bounds.null_counts != 0) | bounds.all_null
-    possible = ~bounds.all_null  # nulls match none of the remaining conditions
-    if bounds.ordering is None:
-        return possible
+    possible: Bools = ~bounds.all_null  # nulls match none of the remaining conditions
     inside = _any_key_matches(leaf, bounds)
     if inside is None:
         return possible
-    if leaf.or_nan:  # bounds ignore NaN
-        return _as_bools(possible & (inside | ~bounds.known | (bounds.nan_counts != 0)))
-    possible = _as_bools(possible & (inside | ~bounds.known))
-    return possible & ~_no_numbers(bounds) if bounds.ordering.is_float else possible
+    possible &= inside | ~bounds.known | (leaf.or_nan and bounds.nan_counts != 0)  # bounds ignore NaN
+    has_nan = not leaf.or_nan and bounds.ordering is not None and bounds.ordering.is_float
+    return possible & ~_no_numbers(bounds) if has_nan else possible
 
 
 def certainly_matches(leaf: Condition, bounds: Bounds) -> Bools:
     """Return, for each granule, True only if all of its rows match ``leaf``."""
-    no_null = bounds.null_counts == 0
+    has_no_null: Bools = (bounds.null_counts == 0) & ~bounds.all_null
     if isinstance(leaf, BoundNull):
-        return no_null & ~bounds.all_null if leaf.negated else bounds.all_null
-    if bounds.ordering is None:
+        return has_no_null if leaf.negated else bounds.all_null
+    contrary = _any_key_matches(leaf, bounds, negate=True)
+    if contrary is None:
         return np.zeros(len(bounds), dtype=bool)
-    all_match = _all_keys_match(leaf, bounds)
-    if all_match is None:
-        return np.zeros(len(bounds), dtype=bool)
-    if not leaf.or_nan:
-        return _as_bools(all_match & bounds.known & (bounds.nan_counts == 0) & no_null & ~bounds.all_null)
-    return _as_bools((all_match & bounds.known | _no_numbers(bounds)) & no_null & ~bounds.all_null)
+    all_match = bounds.known & ~contrary
+    if leaf.or_nan:
+        return has_no_null & (all_match | _no_numbers(bounds))
+    has_no_nan: Bools = bounds.nan_counts == 0
+    return has_no_null & has_no_nan & all_match
 
 
 def _no_numbers(bounds: Bounds) -> Bools:
     """Return the granules without bounds in which every value is NaN or null."""
     is_full = bounds.null_counts + bounds.nan_counts == bounds.stops - bounds.starts
-    return _as_bools(is_full & (bounds.null_counts != UNKNOWN) & (bounds.nan_counts > 0) & ~bounds.known)
+    found: Bools = is_full & (bounds.null_counts != UNKNOWN) & (bounds.nan_counts > 0) & ~bounds.known
+    return found
 
 
-def _any_key_matches(leaf: Condition, bounds: Bounds) -> Bools | None:
-    """Return whether any key between a granule's bounds matches the leaf, or None if bounds do not decide."""
-    assert bounds.ordering is not None
-    low, high = bounds.minima, bounds.maxima
+def _any_key_matches(leaf: Condition, bounds: Bounds, *, negate: bool = False) -> Bools | None:
+    """Return whether any key between a granule's bounds matches the leaf, or None if bounds do not decide.
+
+    Args:
+        negate: Whether a key matches if the condition is false for it.
+    """
+    ordering, low, high = bounds.ordering, bounds.minima, bounds.maxima
+    if ordering is None:
+        return None
     match leaf:
         case BoundCompare(op=op, value=value):
-            key = bounds.ordering.cell(bounds.ordering.key(value))
+            op = OPPOSITE[op] if negate else op
+            key = ordering.cell(ordering.key(value))
             if op == "<>":
-                return ~_as_bools((low == key) & (high == key))
+                return np.asarray((low != key) | (high != key), dtype=bool)
             low_end = None if op in ("<", "<=") else key
             return _between(bounds, low_end, None if op in (">", ">=") else key, op)
         case BoundIn(negated=negated):
-            keys = _sorted_keys(bounds.ordering, leaf)
-            if negated:
-                return ~(_as_bools(low == high) & _listed(keys, low))
-            return np.searchsorted(keys, low, side="left") < np.searchsorted(keys, high, side="right")
-        case BoundPrefix(prefix=prefix, negated=negated):
-            first, after = _prefix_cells(bounds.ordering, prefix)
-            if negated:
-                return ~_as_bools((low >= first) & ((high < after) if after is not None else True))
-            return _between(bounds, first, after, "[)")
-        case BoundMatch(prefix=prefix, negated=False) if prefix:
-            return _between(bounds, *_prefix_cells(bounds.ordering, prefix), "[)")
+            keys = _sorted_keys(ordering, leaf)
+            first = np.searchsorted(keys, low, side="left")
+            if negated is not negate:
+                return np.asarray((low != high) | (keys[np.minimum(first, len(keys) - 1)] != low), dtype=bool)
+            return first < np.searchsorted(keys, high, side="right")
+        case BoundPrefix(prefix=prefix, negated=negated) | BoundMatch(prefix=prefix, negated=negated):
+            if isinstance(leaf, BoundMatch) and (negated or negate or not prefix):
+                return None  # a key with the prefix may match or not
+            end = successor(prefix)
+            first, after = ordering.cell(prefix), None if end is None else ordering.cell(end)
+            if negated is negate:
+                return _between(bounds, first, after, "[)")
+            return np.asarray((low < first) | (False if after is None else high >= after), dtype=bool)
     return None
 
 
@@ -147,12 +154,13 @@ def _between(bounds: Bounds, low: Any, high: Any, op: str) -> Bools:
     """
     minima, maxima = bounds.minima, bounds.maxima
     before, after = ("left" if op in ("<", "[)") else "right"), ("right" if op == ">" else "left")
+    inside: Bools
     if bounds.order == BoundaryOrder.UNORDERED or not bounds.known.all():
         inside = np.ones(len(bounds), dtype=bool)
         if high is not None:
-            inside &= _as_bools(minima < high if before == "left" else minima <= high)
+            inside &= minima < high if before == "left" else minima <= high
         if low is not None:
-            inside &= _as_bools(maxima > low if after == "right" else maxima >= low)
+            inside &= maxima > low if after == "right" else maxima >= low
         return inside
     if bounds.order == BoundaryOrder.DESCENDING:
         minima, maxima = minima[::-1], maxima[::-1]
@@ -161,41 +169,6 @@ def _between(bounds: Bounds, low: Any, high: Any, op: str) -> Bools:
     inside = np.zeros(len(bounds), dtype=bool)
     inside[first:last] = True
     return inside[::-1] if bounds.order == BoundaryOrder.DESCENDING else inside
-
-
-def _all_keys_match(leaf: Condition, bounds: Bounds) -> Bools | None:
-    """Return whether all keys between a granule's bounds match the leaf, or None if bounds do not decide."""
-    assert bounds.ordering is not None
-    low, high = bounds.minima, bounds.maxima
-    match leaf:
-        case BoundCompare(op=op, value=value):
-            key = bounds.ordering.cell(bounds.ordering.key(value))
-            match op:
-                case "=":
-                    return _as_bools((low == key) & (high == key))
-                case "<>":
-                    return _as_bools((high < key) | (low > key))
-                case "<":
-                    return _as_bools(high < key)
-                case "<=":
-                    return _as_bools(high <= key)
-                case ">":
-                    return _as_bools(low > key)
-                case ">=":
-                    return _as_bools(low >= key)
-        case BoundIn(negated=negated):
-            keys = _sorted_keys(bounds.ordering, leaf)
-            if negated:
-                return np.asarray(
-                    np.searchsorted(keys, low, side="left") == np.searchsorted(keys, high, side="right")
-                )
-            return _as_bools(low == high) & _listed(keys, low)
-        case BoundPrefix(prefix=prefix, negated=negated):
-            first, after = _prefix_cells(bounds.ordering, prefix)
-            if negated:
-                return _as_bools((high < first) | ((low >= after) if after is not None else False))
-            return _as_bools((low >= first) & ((high < after) if after is not None else True))
-    return None
 
 
 def num_listed(leaf: Condition, bounds: Bounds) -> Counts:
@@ -238,20 +211,3 @@ def _sorted_keys(ordering: ArrowOrdering, leaf: BoundIn) -> Keys:
     keys = np.sort(ordering.keys(leaf.values))
     keys.setflags(write=False)
     return keys
-
-
-def _listed(keys: Keys, wanted: Keys) -> Bools:
-    """Return whether each wanted key is among the sorted ``keys``."""
-    position = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return _as_bools(keys[position] == wanted)
-
-
-def _prefix_cells(ordering: ArrowOrdering, prefix: bytes) -> tuple[Keys, Keys | None]:
-    """Return the half-open interval of keys that start with ``prefix``."""
-    after = successor(prefix)
-    return ordering.cell(prefix), None if after is None else ordering.cell(after)
-
-
-def _as_bools(verdict: Any) -> Bools:
-    """Convert the result of a comparison, which has dtype object for object arrays."""
-    return np.asarray(verdict, dtype=bool)

@@ -33,6 +33,7 @@ from intarsia.errors import CorruptFileError
 from intarsia.format.enums import ConvertedType, Type
 from intarsia.format.footer import Leaf
 from intarsia.format.structs import ColumnIndex
+from intarsia.predicate.literals import NS_PER_UNIT
 from intarsia.records import dataclass
 
 Keys = npt.NDArray[Any]
@@ -42,14 +43,8 @@ UNORDERED_TYPES = frozenset(("LIST", "MAP", "VARIANT", "GEOMETRY", "GEOGRAPHY", 
 
 _INT64_DIGITS = 18
 
-_WIDTHS = {
-    Type.BOOLEAN: 1,
-    Type.INT32: 4,
-    Type.INT64: 8,
-    Type.FLOAT: 4,
-    Type.DOUBLE: 8,
-}
-
+#: The dtypes of encoded numbers.
+_WIRES = {Type.BOOLEAN: "<u1", Type.INT32: "<i4", Type.INT64: "<i8", Type.FLOAT: "<f4", Type.DOUBLE: "<f8"}
 
 #: Scalars whose Python value is their key, and the NumPy kind of these keys.
 _PLAIN_KINDS: dict[type[pa.Scalar], str] = {
@@ -248,63 +243,48 @@ def ordering_for(leaf: Leaf, arrow_type: pa.DataType) -> Ordering | None:
         return None
     if leaf.logical is not None and logical_name is None:  # a logical type that is unknown to this version
         return None
-    plain = comparison_type(arrow_type)
-
-    def ordering(
-        dtype: Any, wire: str | None = None, *, decimal: bool = False, units: tuple[int, int] = (1, 1)
-    ) -> Ordering:
-        return Ordering(arrow_type, np.dtype(dtype), units, leaf, np.dtype(wire) if wire else None, decimal)
-
+    order = arrow_ordering(arrow_type)
+    if order is None:
+        return None
+    plain, of = comparison_type(arrow_type), pa.types
+    wire, units, is_decimal = _WIRES.get(leaf.type), (1, 1), False
     if logical_name == "DECIMAL":
         assert leaf.logical is not None
         declared = leaf.logical.DECIMAL
         assert declared is not None
-        if not pa.types.is_decimal(plain) or plain.scale != declared.scale:
-            return None
-        if leaf.type in (Type.INT32, Type.INT64):
-            return ordering(np.int64, f"<i{_WIDTHS[leaf.type]}")
-        if leaf.type in (Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY):
-            return ordering(np.int64 if declared.precision <= _INT64_DIGITS else object, decimal=True)
-        return None
-    if logical_name == "FLOAT16":
-        return ordering(np.float64, "<f2") if pa.types.is_float16(plain) else None
-    if leaf.type in (Type.FLOAT, Type.DOUBLE):
-        return ordering(np.float64, f"<f{_WIDTHS[leaf.type]}") if pa.types.is_floating(plain) else None
-    if leaf.type == Type.BOOLEAN:
-        return ordering(np.int64, "<u1") if pa.types.is_boolean(plain) else None
-    if leaf.type in (Type.INT32, Type.INT64):
-        units = _units(leaf, plain)
-        if units is None:
-            return None
-        width = _WIDTHS[leaf.type]
+        is_decimal = leaf.type in (Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY)
+        fits = of.is_decimal(plain) and plain.scale == declared.scale
+        fits = fits and (is_decimal or leaf.type in (Type.INT32, Type.INT64))
+    elif logical_name == "FLOAT16":
+        wire, fits = "<f2", of.is_float16(plain)
+    elif leaf.type in (Type.FLOAT, Type.DOUBLE):
+        fits = of.is_floating(plain)
+    elif leaf.type == Type.BOOLEAN:
+        fits = of.is_boolean(plain)
+    elif wire is not None:
+        found = _units(leaf, plain)
+        units = found or units
         integer = leaf.logical.INTEGER if leaf.logical else None
-        if integer is not None and not integer.isSigned:
-            return ordering(np.uint64, f"<u{width}") if pa.types.is_unsigned_integer(plain) else None
-        return None if pa.types.is_unsigned_integer(plain) else ordering(np.int64, f"<i{width}", units=units)
-    if pa.types.is_string(plain) or pa.types.is_binary(plain) or pa.types.is_fixed_size_binary(plain):
-        return ordering(object)
-    return None
-
-
-_UNIT_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-_PARQUET_UNITS = {"MILLIS": "ms", "MICROS": "us", "NANOS": "ns"}
+        is_unsigned = integer is not None and not integer.isSigned
+        wire = wire.replace("i", "u") if is_unsigned else wire
+        fits = found is not None and of.is_unsigned_integer(plain) is is_unsigned
+    else:
+        fits = of.is_string(plain) or of.is_binary(plain) or of.is_fixed_size_binary(plain)
+    if not fits:
+        return None
+    return Ordering(arrow_type, order.dtype, units, leaf, np.dtype(wire) if wire else None, is_decimal)
 
 
 def _units(leaf: Leaf, plain: pa.DataType) -> tuple[int, int] | None:
     """Return the factors from Arrow's integer to the integer in the file, or None if the types disagree."""
     logical = leaf.logical
     if logical is not None and (time := logical.TIME or logical.TIMESTAMP) is not None:
-        if not (pa.types.is_time(plain) or pa.types.is_timestamp(plain)):
+        unit = time.unit_name
+        if unit is None or not (pa.types.is_time(plain) or pa.types.is_timestamp(plain)):
             return None
-        unit = next(
-            (name for name, value in zip(time.unit._fields, time.unit, strict=True) if value is not None),
-            None,
-        )
-        if unit is None:
-            return None
-        file, arrow = _UNIT_PER_SECOND[_PARQUET_UNITS[unit]], _UNIT_PER_SECOND[plain.unit]
         # if Arrow's unit is finer, the conversion divides, and two values may have the same key
-        return (file // arrow, 1) if file >= arrow else None
+        factor = NS_PER_UNIT[plain.unit] // NS_PER_UNIT[unit]
+        return (factor, 1) if factor else None
     if logical is not None and logical.DATE is not None:
         if pa.types.is_date64(plain):
             return (1, 86_400_000)

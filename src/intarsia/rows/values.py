@@ -15,15 +15,13 @@ import numpy as np
 
 from intarsia.format.enums import ConvertedType, Type
 from intarsia.format.footer import Leaf
-from intarsia.format.structs import LogicalType, TimestampType
+from intarsia.format.structs import LogicalType
+from intarsia.predicate.literals import NS_PER_UNIT
 from intarsia.rows.int96 import Int96
 
 _Unit = Literal["ms", "us", "ns"]
 
 _NUMBERS = {Type.BOOLEAN: "?", Type.INT32: "<i4", Type.INT64: "<i8", Type.FLOAT: "<f4", Type.DOUBLE: "<f8"}
-
-_UNITS: dict[str, _Unit] = {"MILLIS": "ms", "MICROS": "us", "NANOS": "ns"}
-_PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 
 _EPOCH = dt.date(1970, 1, 1)
 
@@ -127,12 +125,8 @@ def type_name(leaf: Leaf) -> str | None:
     if (integer := logical.INTEGER) is not None:
         return f"{'INT' if integer.isSigned else 'UINT'}({integer.bitWidth})"
     if (time := logical.TIME or logical.TIMESTAMP) is not None:
-        return f"{logical.name}({_unit(time) or '?'}{', UTC' if time.isAdjustedToUTC else ''})"
+        return f"{logical.name}({time.unit_name or '?'}{', UTC' if time.isAdjustedToUTC else ''})"
     return logical.shown
-
-
-def _unit(time: TimestampType) -> _Unit | None:
-    return next((_UNITS[name] for name, value in time.unit._asdict().items() if value is not None), None)
 
 
 def _value(leaf: Leaf, raw: bytes) -> Any:
@@ -164,7 +158,7 @@ def _of_number(logical: LogicalType, number: Any) -> Any:
         except OverflowError:
             return np.datetime64(number, "D")
     if (time := logical.TIME or logical.TIMESTAMP) is not None:
-        unit = _unit(time)
+        unit = time.unit_name
         if unit is not None:
             is_time = logical.TIMESTAMP is None
             return _time(number, unit) if is_time else _timestamp(number, unit, time.isAdjustedToUTC)
@@ -172,11 +166,9 @@ def _of_number(logical: LogicalType, number: Any) -> Any:
 
 
 def _timestamp(number: int, unit: _Unit, is_utc: bool) -> Any:
-    per_second = _PER_SECOND[unit]
-    whole, rest = divmod(number, per_second)
-    microseconds, nanoseconds = divmod(rest * (10**9 // per_second), 1000)
+    microseconds, nanoseconds = divmod(number * NS_PER_UNIT[unit], 1000)
     try:
-        moment = dt.datetime(1970, 1, 1) + dt.timedelta(seconds=whole, microseconds=microseconds)
+        moment = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=microseconds)
     except OverflowError:
         return np.datetime64(number, unit)
     if nanoseconds:
