@@ -11,16 +11,14 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from intarsia.errors import IntarsiaError
 from intarsia.file.chunks import UNKNOWN, ChunkOutlines
 from intarsia.file.decode import outlines_of
 from intarsia.file.schema import FileSchema, file_schema
-from intarsia.file.synthetic import decode_errors, footer_parts
 from intarsia.file.trust import Trust
 from intarsia.format.directory import Directory, FoundDirectory, find_directory
-from intarsia.format.footer import Footer, Leaf, parse_footer, with_column_paths
+from intarsia.format.footer import Footer, Leaf, parse_footer
 from intarsia.format.page_index import PageLocations, PageRows
 from intarsia.format.row_groups import chunks_of_leaf
 from intarsia.format.structs import ColumnChunk, ColumnIndex
@@ -30,17 +28,11 @@ _Derived = TypeVar("_Derived")
 
 _ORDINAL = attrgetter("ordinal")
 
-#: Memory of parsed structs and of pyarrow's structs, as multiples of the serialized size.
+#: Memory of parsed structs, as a multiple of the serialized size.
 _PARSED_PER_SERIALIZED = 16
-_ARROW_PER_SERIALIZED = 8
 
 #: Memory of the metadata of any file, in addition to the footer.
 _MIN_MEMORY_BYTES = 4096
-
-
-def _read_metadata(footer: bytes) -> pq.FileMetaData:
-    # a file that consists of the footer only: pyarrow reads nothing else
-    return pq.read_metadata(pa.BufferReader(b"".join(footer_parts(footer))))
 
 
 class ChunkKey(NamedTuple):
@@ -153,9 +145,7 @@ class FileMetadata:
         """The estimated memory of this object in bytes."""
         raw_bytes = len(self._raw.data)
         parsed_bytes = (raw_bytes if "footer" in self.__dict__ else 0) + self._page_index_bytes
-        arrow_bytes = raw_bytes if "arrow_metadata" in self.__dict__ else 0
-        of_footer = raw_bytes + _PARSED_PER_SERIALIZED * parsed_bytes + _ARROW_PER_SERIALIZED * arrow_bytes
-        return _MIN_MEMORY_BYTES + of_footer
+        return _MIN_MEMORY_BYTES + raw_bytes + _PARSED_PER_SERIALIZED * parsed_bytes
 
     @cached_property
     def footer(self) -> Footer:
@@ -168,18 +158,6 @@ class FileMetadata:
             return parse_footer(self._raw.data, self._raw.start, self._raw.file_length)
 
     # --- the schema --------------------------------------------------------------------------------
-
-    @cached_property
-    def arrow_metadata(self) -> pq.FileMetaData:
-        """The footer, parsed by pyarrow."""
-        with naming_errors(self.path), decode_errors("the footer", "FileMetaData"):
-            try:
-                return _read_metadata(self._raw.data)
-            except (pa.ArrowException, OSError):
-                completed = with_column_paths(self._raw.data, self.footer.leaves)
-                if completed is None:
-                    raise
-                return _read_metadata(completed)
 
     @cached_property
     def schema(self) -> FileSchema:

@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from intarsia.errors import CorruptFileError, FormatError, IntarsiaError
 from intarsia.file.chunks import ChunkOutlines
@@ -138,11 +137,6 @@ class ParquetInput:
 
     # --- the schema --------------------------------------------------------------------------------
 
-    @property
-    def arrow_metadata(self) -> pq.FileMetaData:
-        """The footer, parsed by pyarrow."""
-        return self.metadata.arrow_metadata
-
     @cached_property
     def schema(self) -> FileSchema:
         """The schema as Parquet leaves and Arrow types."""
@@ -184,11 +178,9 @@ class ParquetInput:
 
     def distrust_chunk(self, what: str, key: ChunkKey, error: FormatError) -> None:
         """Record that a part of the metadata of a chunk is ignored because of an error."""
-        self._distrust_chunk(what, key, error.message, error.reason or "index-failed")
-
-    def _distrust_chunk(self, what: str, key: ChunkKey, reason: str, code: str) -> None:
         part, row_group, _ = self.metadata.part_of(key.row_group)
-        part.distrust(f"{what} of {self.footer.leaves[key.leaf].name}, row group {row_group}", reason, code)
+        index = f"{what} of {self.footer.leaves[key.leaf].name}, row group {row_group}"
+        part.distrust(index, error.message, error.reason or "index-failed")
 
     def distrust_column_index(self, key: ChunkKey, error: FormatError) -> None:
         """Stop using the column index of a chunk, which contradicts itself or its OffsetIndex."""
@@ -291,7 +283,7 @@ class ParquetInput:
                 part.distrust(f"page index of {leaf.name}", doubt, "untrusted-writer")
             elif not part.footer.contains_range(start - shift, start + num_bytes - shift):
                 problem = f"bytes {start - shift} to {start + num_bytes - shift} are outside the file's body"
-                self._distrust_chunk(struct, key, problem, "out-of-bounds")
+                self.distrust_chunk(struct, key, CorruptFileError(problem, reason="out-of-bounds"))
             else:
                 found[struct, key] = ByteRange(start, start + num_bytes)
         return found

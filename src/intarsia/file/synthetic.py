@@ -7,8 +7,7 @@ the number of decoded rows.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise, starmap
 from typing import Any, Literal, NamedTuple, NoReturn
@@ -112,8 +111,10 @@ class SyntheticSchema:
 
     @cached_property
     def _empty(self) -> pq.ParquetFile:
-        with decode_errors("the schema", "SchemaElement"):
+        try:
             return pq.ParquetFile(pa.BufferReader(self.file([], 0)))
+        except (pa.ArrowException, OSError, ValueError) as error:
+            _raise_translated(error, "the schema", "SchemaElement")
 
     def file(self, row_groups: list[RowGroup], num_rows: int, body: Sequence[bytes] = ()) -> bytes:
         """Return a file of ``body`` and a footer; pyarrow does not check the magic at the start."""
@@ -231,7 +232,7 @@ def decode(
         for given in leaves if checksums else ():
             _check_checksums(given, b"".join(parts), schema.leaves[given.ordinal].name, offset_of)
         encodings = [encoding for given in leaves for of_chunk in given.encodings for encoding in of_chunk]
-        raise_translated(error, what, "DataPage" if len(groups) == 1 else "RowGroup", encodings)
+        _raise_translated(error, what, "DataPage" if len(groups) == 1 else "RowGroup", encodings)
     return table
 
 
@@ -312,16 +313,7 @@ def _check_checksums(given: Segments, data: bytes, column: str, offset_of: Calla
                 raise
 
 
-@contextmanager
-def decode_errors(what: str, struct: str) -> Iterator[None]:
-    """Translate errors that pyarrow raises within the block; see `raise_translated`."""
-    try:
-        yield
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise_translated(error, what, struct)
-
-
-def raise_translated(error: Exception, what: str, struct: str, encodings: Iterable[int] = ()) -> NoReturn:
+def _raise_translated(error: Exception, what: str, struct: str, encodings: Iterable[int] = ()) -> NoReturn:
     """Raise the error of the file for an error of pyarrow.
 
     Errors of the storage and of Intarsia, which pyarrow passes on from a Python file, are unchanged. So are

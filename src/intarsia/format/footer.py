@@ -24,7 +24,6 @@ from intarsia.format.structs import (
     TimestampType,
     TimeUnit,
 )
-from intarsia.format.thrift import BINARY, LIST, List, parse_tree, serialize_tree
 from intarsia.records import dataclass
 
 MAGIC = b"PAR1"
@@ -348,12 +347,6 @@ def chunk_range(meta: ColumnMetaData) -> tuple[int, int]:
 # --- schema ----------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=64)
-def shared_leaves(schema: tuple[SchemaElement, ...]) -> tuple[Leaf, ...]:
-    """Return `schema_leaves`, cached for files that share a schema."""
-    return schema_leaves(schema)
-
-
 def schema_leaves(schema: Sequence[SchemaElement]) -> tuple[Leaf, ...]:
     """Return the leaves of a flattened schema.
 
@@ -413,6 +406,10 @@ def schema_leaves(schema: Sequence[SchemaElement]) -> tuple[Leaf, ...]:
     return tuple(leaves)
 
 
+#: `schema_leaves` of a tuple, cached for files that share a schema.
+shared_leaves = lru_cache(maxsize=64)(schema_leaves)
+
+
 def _time(name: str, unit: str) -> LogicalType:
     time = TimestampType(True, TimeUnit(**{unit: Empty()}))
     return LogicalType(TIME=time) if name == "TIME" else LogicalType(TIMESTAMP=time)
@@ -442,30 +439,3 @@ def _logical_type(element: SchemaElement) -> LogicalType | None:
     if element.converted_type == ConvertedType.DECIMAL:
         return LogicalType(DECIMAL=DecimalType(element.scale or 0, element.precision or 0))
     return _CONVERTED.get(element.converted_type)  # type: ignore[call-overload,no-any-return]
-
-
-# FileMetaData, RowGroup, ColumnChunk, ColumnMetaData
-_ROW_GROUPS, _COLUMNS, _META_DATA, _PATH_IN_SCHEMA = 4, 1, 3, 3
-
-
-def with_column_paths(raw: bytes, leaves: Sequence[Leaf]) -> bytes | None:
-    """Add the path of its column to every chunk of a footer.
-
-    Args:
-        raw: The footer's bytes, without length and magic.
-
-    Returns:
-        The completed footer; None if no path is missing.
-
-    Raises:
-        CorruptFileError: If the bytes are not a footer.
-    """
-    tree, _ = parse_tree(raw)
-    is_changed = False
-    for group in tree.structs(_ROW_GROUPS) or []:
-        for leaf, chunk in zip(leaves, group.structs(_COLUMNS) or [], strict=False):
-            meta = chunk.struct(_META_DATA)
-            if meta is not None and meta.get(_PATH_IN_SCHEMA) is None:
-                meta.set(_PATH_IN_SCHEMA, LIST, List(BINARY, [name.encode() for name in leaf.path]))
-                is_changed = True
-    return serialize_tree(tree) if is_changed else None
