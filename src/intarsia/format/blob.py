@@ -13,6 +13,7 @@ Source: https://datafusion.apache.org/blog/2025/07/14/user-defined-parquet-index
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 
 import xxhash
@@ -24,8 +25,9 @@ from intarsia.format.footer import Footer, chunk_range
 BLOB_VERSION = 1
 BLOB_MAGIC = b"INTARSIA"
 
-#: Bytes before a blob's payload: magic, version, reserved, fingerprint, length, checksum.
-BLOB_HEADER_BYTES = 48
+#: Before a blob's payload: magic, version, 4 reserved bytes, fingerprint, length, checksum.
+_HEADER = struct.Struct("<8sI4x16sQQ")
+BLOB_HEADER_BYTES = _HEADER.size
 
 #: Blobs start at multiples of this, so that payloads of fixed-width values can be memory-mapped.
 BLOB_ALIGNMENT_BYTES = 8
@@ -44,16 +46,7 @@ def blob_header(fingerprint: str, payload_bytes: int, xxh3: str) -> bytes:
         payload_bytes: Length of the payload.
         xxh3: `checksum` of the payload.
     """
-    return b"".join(
-        (
-            BLOB_MAGIC,
-            BLOB_VERSION.to_bytes(4, "little"),
-            bytes(4),
-            bytes.fromhex(fingerprint),
-            payload_bytes.to_bytes(8, "little"),
-            int(xxh3, 16).to_bytes(8, "little"),
-        )
-    )
+    return _HEADER.pack(BLOB_MAGIC, BLOB_VERSION, bytes.fromhex(fingerprint), payload_bytes, int(xxh3, 16))
 
 
 def frame(payload: bytes, fingerprint: str) -> bytes:
@@ -98,22 +91,21 @@ def check_blob_header(header: bytes, fingerprint: str, blob_bytes: int, xxh3: st
     Raises:
         IndexPayloadError: If this is not a blob, or the blob of another file or entry.
     """
-    header = header[:BLOB_HEADER_BYTES]
-    if len(header) < BLOB_HEADER_BYTES or header[:8] != BLOB_MAGIC:
+    if len(header) < BLOB_HEADER_BYTES or not header.startswith(BLOB_MAGIC):
         raise IndexPayloadError("there is no blob at the offset in the directory", reason="no-blob")
-    version = int.from_bytes(header[8:12], "little")
+    _, version, owner, payload_bytes, hash64 = _HEADER.unpack_from(header)
     if version != BLOB_VERSION:
         raise IndexPayloadError(
             f"the blob has version {version}; this version of Intarsia reads version {BLOB_VERSION}",
             reason="unknown-blob-version",
         )
-    if header[16:32] != bytes.fromhex(fingerprint):
+    if owner != bytes.fromhex(fingerprint):
         raise IndexPayloadError("the blob belongs to another file", reason="foreign-blob")
-    if int.from_bytes(header[32:40], "little") != blob_bytes - BLOB_HEADER_BYTES:
+    if payload_bytes != blob_bytes - BLOB_HEADER_BYTES:
         raise IndexPayloadError(
             "the length of the blob differs from that in the directory", reason="wrong-blob-length"
         )
-    found = f"{int.from_bytes(header[40:48], 'little'):016x}"
+    found = f"{hash64:016x}"
     if xxh3 is not None and found != xxh3:
         raise IndexPayloadError(
             "the checksum in the blob's header differs from that in the directory", reason="wrong-blob"
@@ -169,20 +161,15 @@ def parse_offset(value: bytes, footer: Footer) -> int:
     offset = int(value)
     if not len(parquet.MAGIC) <= offset <= footer.start - DATAFUSION_HEADER_BYTES:
         raise IndexPayloadError(f"offset {offset} is outside the file's body", reason="block-outside-body")
-    data_stop = max(_chunk_stops(footer), default=0)
+    chunks = (chunk for group in footer.metadata.row_groups for chunk in group.columns)
+    own = (chunk.meta_data for chunk in chunks if chunk.meta_data is not None and not chunk.file_path)
+    data_stop = max((chunk_range(meta)[1] for meta in own), default=0)
     if offset < data_stop:
         raise IndexPayloadError(
             f"offset {offset} is within the data, which ends at {data_stop}: another writer copied the key",
             reason="block-within-data",
         )
     return offset
-
-
-def _chunk_stops(footer: Footer) -> Iterable[int]:
-    for group in footer.metadata.row_groups:
-        for chunk in group.columns:
-            if chunk.meta_data is not None and not chunk.file_path:
-                yield chunk_range(chunk.meta_data)[1]
 
 
 def parse_header(head: bytes, offset: int, footer: Footer) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from array import array
+import struct
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, lru_cache
@@ -29,7 +29,7 @@ def layout_fingerprint(metadata: FileMetaData) -> str:
     digest.update(_all_schema_bytes(tuple(metadata.schema)))
     digest.update(_integers(len(metadata.row_groups)))
     for group in metadata.row_groups:
-        numbers = array("q", (group.num_rows, len(group.columns)))
+        numbers = [group.num_rows, len(group.columns)]
         names = []
         for chunk in group.columns:
             meta = chunk.meta_data
@@ -38,7 +38,7 @@ def layout_fingerprint(metadata: FileMetaData) -> str:
                 continue
             numbers.extend(_chunk_numbers(meta))
             names.append(_path_bytes(tuple(meta.path_in_schema or ())))
-        digest.update(_little_endian(numbers))
+        digest.update(_integers(*numbers))
         digest.update(b"".join(names))
     return digest.hexdigest()
 
@@ -115,17 +115,7 @@ def _text(text: str) -> bytes:
 
 
 def _integers(*numbers: int) -> bytes:
-    return _little_endian(array("q", numbers))
-
-
-def _little_endian(numbers: array[int]) -> bytes:
-    if _BIG_ENDIAN:
-        numbers = numbers[:]
-        numbers.byteswap()
-    return numbers.tobytes()
-
-
-_BIG_ENDIAN = array("q", [1]).tobytes()[0] == 0
+    return struct.pack(f"<{len(numbers)}q", *numbers)
 
 
 T = TypeVar("T")
