@@ -9,12 +9,12 @@ in object stores are read concurrently.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
-from typing import Literal, TypeAlias, overload
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ from intarsia.file.schema import INDEX_KEYS
 from intarsia.format.directory import Directory
 from intarsia.format.footer import Footer, Leaf
 from intarsia.format.page_index import PageLocations
-from intarsia.format.row_groups import parse_chunks
+from intarsia.format.row_groups import LazyChunks, parse_chunks
 from intarsia.format.structs import ColumnChunk, ColumnIndex
 from intarsia.records import dataclass
 from intarsia.rows.selection import RowSelection
@@ -446,39 +446,25 @@ class _PartSource:
         pass
 
 
-class _ShiftedChunks(Sequence[ColumnChunk]):
+class _ShiftedChunks(LazyChunks):
     """The chunks of a row group, at other offsets."""
 
-    __slots__ = ("_chunks", "_file", "_shift", "_shifted")
+    __slots__ = ("_chunks", "_file", "_shift")
 
     def __init__(self, chunks: Sequence[ColumnChunk], shift: int, file: FileMetadata) -> None:
         self._chunks = chunks
         self._shift = shift
         self._file = file
-        self._shifted: dict[int, ColumnChunk] = {}
+        self._count = len(chunks)
+        self._parsed = {}
 
-    def __len__(self) -> int:
-        return len(self._chunks)
-
-    @overload
-    def __getitem__(self, ordinal: int) -> ColumnChunk: ...
-
-    @overload
-    def __getitem__(self, ordinal: slice) -> list[ColumnChunk]: ...
-
-    def __getitem__(self, ordinal: int | slice) -> ColumnChunk | list[ColumnChunk]:
-        if isinstance(ordinal, slice):
-            return [self[position] for position in range(len(self))[ordinal]]
-        found = self._shifted.get(ordinal)
-        if found is None:
-            with naming_errors(self._file.path):
-                found = self._shifted[ordinal] = self._shift_chunk(self._chunks[ordinal])
+    def _parse(self, ordinal: int) -> ColumnChunk:
+        with naming_errors(self._file.path):
+            chunk = self._chunks[ordinal]
+        found = self._parsed[ordinal] = self._shifted(chunk)
         return found
 
-    def __iter__(self) -> Iterator[ColumnChunk]:
-        return map(self.__getitem__, range(len(self)))
-
-    def _shift_chunk(self, chunk: ColumnChunk) -> ColumnChunk:
+    def _shifted(self, chunk: ColumnChunk) -> ColumnChunk:
         meta = chunk.meta_data
         if meta is None or chunk.file_path or chunk.crypto_metadata is not None:
             return ColumnChunk(file_path=chunk.file_path, crypto_metadata=chunk.crypto_metadata)

@@ -51,24 +51,16 @@ class FooterBytes:
     check: Callable[[ColumnChunk, int], None]
 
 
-class ColumnChunks(Sequence[ColumnChunk]):
-    """The chunks of one row group, in the order of the leaves.
+class LazyChunks(Sequence[ColumnChunk]):
+    """The chunks of one row group, in the order of the leaves; each is made on first access."""
 
-    Access to a chunk raises `CorruptFileError` if its bytes are not a chunk, or contradict the file.
+    __slots__ = ("_count", "_parsed")
+    _count: int
+    _parsed: dict[int, ColumnChunk]
 
-    Args:
-        row_group: Ordinal of the row group.
-        first: Offset of the first chunk in the bytes of the footer.
-    """
-
-    __slots__ = ("_count", "_edges", "_footer", "_parsed", "_row_group")
-
-    def __init__(self, footer: FooterBytes, row_group: int, first: int, count: int) -> None:
-        self._footer = footer
-        self._row_group = row_group
-        self._count = count
-        self._edges = [first]
-        self._parsed: dict[int, ColumnChunk] = {}
+    def _parse(self, ordinal: int) -> ColumnChunk:
+        """Make a chunk, and keep it."""
+        raise NotImplementedError
 
     def __len__(self) -> int:
         return self._count
@@ -86,9 +78,32 @@ class ColumnChunks(Sequence[ColumnChunk]):
         return self._parse(range(self._count)[ordinal]) if chunk is None else chunk
 
     def __iter__(self) -> Iterator[ColumnChunk]:
+        return map(self.__getitem__, range(self._count))
+
+
+class ColumnChunks(LazyChunks):
+    """The chunks of one row group, in the bytes of a footer.
+
+    Access to a chunk raises `CorruptFileError` if its bytes are not a chunk, or contradict the file.
+
+    Args:
+        row_group: Ordinal of the row group.
+        first: Offset of the first chunk in the bytes of the footer.
+    """
+
+    __slots__ = ("_edges", "_footer", "_row_group")
+
+    def __init__(self, footer: FooterBytes, row_group: int, first: int, count: int) -> None:
+        self._footer = footer
+        self._row_group = row_group
+        self._count = count
+        self._edges = [first]
+        self._parsed = {}
+
+    def __iter__(self) -> Iterator[ColumnChunk]:
         if len(self._parsed) < self._count:
             self._parse_all()
-        return map(self.__getitem__, range(self._count))
+        return super().__iter__()
 
     def _parse_all(self) -> None:
         """Parse all chunks at once, in less time than one by one; nothing if one of them is damaged."""
