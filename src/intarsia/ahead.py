@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from typing import Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -70,39 +70,27 @@ def ahead(
 def done(work: Callable[[_Item], _Result], item: _Item) -> Completion[_Result]:
     """Return the result of a function, or its exception."""
     try:
-        return _Finished(work(item))
+        return _Done(work(item), None)
     except Exception as error:  # noqa: BLE001  raised when the result is taken
-        return _Failed(error)
+        return _Done[Any](None, error)
 
 
-class _Finished(Generic[_Result]):
-    """A result. A `Future` takes ten times as long, because several threads may wait for it."""
+class _Done(Generic[_Result]):
+    """A result or an exception. A `Future` takes ten times as long, because several threads may wait."""
 
-    __slots__ = ("_result",)
+    __slots__ = ("_error", "_result")
 
-    def __init__(self, result: _Result) -> None:
+    def __init__(self, result: _Result, error: Exception | None) -> None:
         self._result = result
-
-    def result(self) -> _Result:
-        return self._result
-
-    def exception(self) -> None:
-        return None
-
-
-class _Failed:
-    """An exception."""
-
-    __slots__ = ("_error",)
-
-    def __init__(self, error: Exception) -> None:
         self._error = error
 
-    def result(self) -> NoReturn:
+    def result(self) -> _Result:
+        if self._error is None:
+            return self._result
         try:
             raise self._error
         finally:
             del self  # else the traceback of the error would contain the error
 
-    def exception(self) -> Exception:
+    def exception(self) -> Exception | None:
         return self._error

@@ -147,7 +147,13 @@ def _no_more_bytes(partial: bytes, num_bytes: int) -> BytesIO:  # noqa: ARG001
 
 
 def _refusal(struct: str, error: BaseException, offset: int) -> CorruptFileError:
-    reason, cause = _describe(error)
+    """Return the error for an error of the codec."""
+    reason, cause = "malformed-struct", str(error) or type(error).__name__
+    if isinstance(error, EOFError):
+        reason, cause = "truncated-struct", "the bytes end too early"
+    elif "missing" in cause and "argument" in cause:
+        field_names = cause.split("argument", 1)[1].lstrip("s: ")
+        reason, cause = "missing-field", f"required field {field_names} is absent"
     return CorruptFileError(f"cannot parse {struct}: {cause}", reason=reason, offset=offset, struct=struct)
 
 
@@ -155,17 +161,6 @@ def serialize(value: Any) -> bytes:
     """Serialize one struct of `intarsia.format.structs`."""
     data: bytes = fastbinary.encode_compact(value, [type(value), value.thrift_spec])
     return data
-
-
-def _describe(error: BaseException) -> tuple[str, str]:
-    """Return a reason code for an error of the codec, and its cause in words."""
-    text = str(error)
-    if isinstance(error, EOFError):
-        return "truncated-struct", "the bytes end too early"
-    if "missing" in text and "argument" in text:
-        field_names = text.split("argument", 1)[1].lstrip("s: ")
-        return "missing-field", f"required field {field_names} is absent"
-    return "malformed-struct", text or type(error).__name__
 
 
 # --- the generic tree ------------------------------------------------------------------------------
