@@ -5,7 +5,7 @@ import math
 import pyarrow as pa
 import pytest
 
-from intarsia.arrow.conforming import conform
+from intarsia.arrow.nested import conform
 
 FLOATS = [pa.float16(), pa.float32(), pa.float64()]
 TEXTS = [

@@ -80,22 +80,23 @@ def xxh64(values: pa.Array) -> Hashes:
     if pa.types.is_string(data_type) or pa.types.is_binary(data_type):
         return _of_texts(array)
     rows = _rows(array, data_type)
-    return _in_blocks(len(rows), lambda start, stop: _of_rows(rows[start:stop]))
+    hashes = np.empty(len(rows), dtype=np.uint64)
+    for start in range(0, len(rows), _BLOCK_VALUES):
+        hashes[start : start + _BLOCK_VALUES] = _of_rows(rows[start : start + _BLOCK_VALUES])
+    return hashes
 
 
 def _rows(array: pa.Array, data_type: pa.DataType) -> npt.NDArray[np.uint8]:
     """Return the bytes of fixed-width values, one row per value."""
     count = len(array)
-    if pa.types.is_fixed_size_binary(data_type):
-        width = data_type.byte_width
-        start = array.offset * width
-        raw = np.frombuffer(array.buffers()[1] or b"", dtype=np.uint8)
-        return raw[start : start + count * width].reshape(count, width)
-    if pa.types.is_decimal(data_type):
+    if pa.types.is_fixed_size_binary(data_type) or pa.types.is_decimal(data_type):
         width = data_type.byte_width
         raw = np.frombuffer(array.buffers()[1] or b"", dtype=np.uint8)
-        words = raw[array.offset * width : (array.offset + count) * width].reshape(count, width)
-        return words[:, : _decimal_bytes(data_type.precision)][:, ::-1]
+        stored = raw[array.offset * width : (array.offset + count) * width].reshape(count, width)
+        if pa.types.is_fixed_size_binary(data_type):
+            return stored
+        num_bytes = int((10**data_type.precision - 1).bit_length()) // 8 + 1  # fit all of these digits
+        return stored[:, :num_bytes][:, ::-1]
     if pa.types.is_integer(data_type) and data_type.bit_width < 32:
         array = array.cast(pa.int32() if pa.types.is_signed_integer(data_type) else pa.uint32())
     elif pa.types.is_temporal(data_type) and data_type.bit_width in (32, 64):
@@ -105,11 +106,6 @@ def _rows(array: pa.Array, data_type: pa.DataType) -> npt.NDArray[np.uint8]:
     numbers = np.ascontiguousarray(array.to_numpy(zero_copy_only=False))
     little = numbers.astype(numbers.dtype.newbyteorder("<"), copy=False)
     return little.view(np.uint8).reshape(count, little.dtype.itemsize)
-
-
-def _decimal_bytes(precision: int) -> int:
-    """Return the number of bytes that fit every signed number of this many digits."""
-    return int((10**precision - 1).bit_length()) // 8 + 1
 
 
 def _of_rows(rows: npt.NDArray[np.uint8]) -> Hashes:
@@ -166,14 +162,6 @@ def _gather(data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> _Read
 
 def _hash_each(values: list[bytes]) -> Hashes:
     return np.fromiter(map(xxhash.xxh64_intdigest, values), dtype=np.uint64, count=len(values))
-
-
-def _in_blocks(count: int, hash_block: Callable[[int, int], Hashes]) -> Hashes:
-    hashes = np.empty(count, dtype=np.uint64)
-    for start in range(0, count, _BLOCK_VALUES):
-        stop = min(start + _BLOCK_VALUES, count)
-        hashes[start:stop] = hash_block(start, stop)
-    return hashes
 
 
 # --- XXH64 of values of equal length below 32 bytes -------------------------------------------------------

@@ -1,13 +1,17 @@
-"""Nested types: other leaves, fields by path, columns rebuilt from leaves."""
+"""Nested types: other leaves, fields by path, conversion by names of fields, columns rebuilt from leaves."""
 
 from __future__ import annotations
 
+import ctypes
+import struct
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from intarsia.arrow.comparison import comparison_type
 
 
 def children(data_type: pa.DataType) -> list[pa.Field] | None:
@@ -93,6 +97,115 @@ def field_values(values: Values, names: Sequence[str]) -> Values:
     return values
 
 
+def conform(values: Values, data_type: pa.DataType) -> Values:
+    """Return values in another type.
+
+    Unlike a cast by pyarrow, this finds the fields of structs by name, even inside lists and maps. Missing
+    fields are null, and fields that the type does not have are left out.
+
+    Raises:
+        pyarrow.ArrowException: If a value does not fit into the type.
+
+    Example:
+        >>> values = pa.array([{"x": 1, "y": 2}, None])
+        >>> conform(values, pa.struct({"z": pa.string(), "x": pa.float64()})).to_pylist()
+        [{'z': None, 'x': 1.0}, None]
+    """
+    if values.type == data_type:
+        return values
+    if not pa.types.is_nested(data_type) or not pa.types.is_nested(values.type):
+        return _cast(values, data_type)
+    if isinstance(values, pa.ChunkedArray):
+        return pa.chunked_array([_nested(chunk, data_type) for chunk in values.chunks], data_type)
+    return _nested(values, data_type)
+
+
+def rename_fields(values: Values, data_type: pa.DataType) -> Values:
+    """Return nested values with other names of fields; no value is copied.
+
+    Args:
+        data_type: A type of the same shape. Only the names of struct fields differ.
+
+    Example:
+        >>> values = pa.array([[{"x": 1}], None])
+        >>> rename_fields(values, pa.list_(pa.struct({"y": pa.int64()}))).to_pylist()
+        [[{'y': 1}], None]
+    """
+    if isinstance(values, pa.ChunkedArray):
+        return pa.chunked_array([rename_fields(chunk, data_type) for chunk in values.chunks], data_type)
+    if pa.types.is_struct(data_type):
+        renamed = [rename_fields(values.field(ordinal), one.type) for ordinal, one in enumerate(data_type)]
+        return _with_fields(values, data_type, renamed)
+    return _with_items(values, data_type, rename_fields) if pa.types.is_nested(data_type) else values
+
+
+def repeats_names(struct: pa.DataType) -> bool:
+    """Return whether several fields of a struct have the same name."""
+    return bool(len({field.name for field in struct}) < struct.num_fields)
+
+
+def _cast(values: Values, data_type: pa.DataType) -> Values:
+    """Cast values that are not nested.
+
+    pyarrow has no casts between dictionaries and views, and does not check floats that it narrows.
+    """
+    of = pa.types
+    if of.is_dictionary(values.type) != of.is_dictionary(data_type):
+        values = values.cast(comparison_type(values.type))
+    found = values.cast(data_type)
+    if (
+        of.is_floating(data_type)
+        and of.is_floating(values.type)
+        and data_type.bit_width < values.type.bit_width
+    ):
+        is_rounded = pc.and_(pc.not_equal(found.cast(values.type), values), pc.invert(pc.is_nan(values)))
+        if pc.any(is_rounded).as_py():
+            raise pa.ArrowInvalid(f"a value of type {values.type} does not fit into {data_type}")
+    return found
+
+
+def _nested(array: pa.Array, data_type: pa.DataType) -> pa.Array:
+    if pa.types.is_struct(array.type) and pa.types.is_struct(data_type) and not repeats_names(array.type):
+        found = []
+        for field in data_type:
+            ordinal = array.type.get_field_index(field.name)
+            is_missing = ordinal < 0
+            found.append(
+                pa.nulls(len(array), field.type) if is_missing else conform(array.field(ordinal), field.type)
+            )
+        return _with_fields(array, data_type, found)
+    for is_type in (pa.types.is_map, *_LISTS):
+        if is_type(data_type) and is_type(array.type):
+            return _with_items(array, data_type, conform)
+    if any(is_type(data_type) for is_type in _LISTS):
+        same_items = data_type.value_field.with_type(array.type.value_type)
+        as_list = pa.large_list if pa.types.is_large_list(data_type) else pa.list_
+        return _with_items(array.cast(as_list(same_items)), data_type, conform)
+    return array.cast(data_type)
+
+
+def _with_fields(array: pa.Array, data_type: pa.DataType, fields: list[pa.Array]) -> pa.Array:
+    """Return a struct with the same nulls, and other fields."""
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(fields, fields=list(data_type), mask=mask)
+
+
+def _with_items(
+    array: pa.Array, data_type: pa.DataType, convert: Callable[[pa.Array, pa.DataType], pa.Array]
+) -> pa.Array:
+    """Return a list or map with the same offsets and nulls, and converted values."""
+    num_buffers = 1 if pa.types.is_fixed_size_list(data_type) else 2
+    if pa.types.is_map(data_type):
+        fields = [data_type.key_field, data_type.item_field]
+        pairs = [convert(array.keys, fields[0].type), convert(array.items, fields[1].type)]
+        values = pa.StructArray.from_arrays(pairs, fields=fields)
+    else:
+        values = convert(array.values, data_type.value_type)
+    return pa.Array.from_buffers(
+        data_type, len(array), array.buffers()[:num_buffers], array.null_count, array.offset, [values]
+    )
+
+
 def join_columns(columns: list[pa.ChunkedArray], data_type: pa.DataType) -> pa.ChunkedArray:
     """Join columns of the same rows with different leaves into one column of type ``data_type``."""
     return pa.chunked_array(
@@ -116,8 +229,11 @@ def _join(arrays: list[pa.Array], data_type: pa.DataType) -> pa.Array:
             ]
             children.append(_join(parts, field.type))
         return pa.StructArray.from_arrays(children, fields=list(data_type), mask=first.is_null())
-    if pa.types.is_fixed_size_list(data_type):
-        return _join_fixed_size(arrays, data_type)
+    if pa.types.is_fixed_size_list(data_type):  # Arrow stores the values under null lists, too
+        size = data_type.list_size
+        parts = [array.values.slice(array.offset * size, len(array) * size) for array in arrays]
+        values = _join(parts, data_type.field(0).type)
+        return pa.FixedSizeListArray.from_arrays(values, type=data_type, mask=first.is_null())
     if pa.types.is_map(data_type):  # maps reduced to their keys or values are lists already
         arrays = [array.cast(pa.list_(array.type.field(0))) for array in arrays]
         first = arrays[0]
@@ -130,23 +246,50 @@ def _join(arrays: list[pa.Array], data_type: pa.DataType) -> pa.Array:
         return pa.MapArray.from_arrays(
             pa.array(offsets, pa.int32()), pairs[0], pairs[1], type=data_type, mask=mask
         )
-    if pa.types.is_large_list(data_type):
-        return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), values, type=data_type, mask=mask)
-    if pa.types.is_list(data_type):
-        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=data_type, mask=mask)
-    wide = pa.types.is_large_list_view(data_type)
-    view = pa.LargeListViewArray if wide else pa.ListViewArray
+    wide = pa.types.is_large_list(data_type) or pa.types.is_large_list_view(data_type)
     integer = pa.int64() if wide else pa.int32()
+    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
+        array_class = pa.LargeListArray if wide else pa.ListArray
+        return array_class.from_arrays(pa.array(offsets, integer), values, type=data_type, mask=mask)
+    view = pa.LargeListViewArray if wide else pa.ListViewArray
     return view.from_arrays(
         pa.array(offsets[:-1], integer), pa.array(lengths, integer), values, type=data_type, mask=mask
     )
 
 
-def _join_fixed_size(arrays: list[pa.Array], data_type: pa.DataType) -> pa.Array:
-    """Join fixed-size lists, including the values under null lists, which Arrow also stores."""
-    size = data_type.list_size
-    values = _join(
-        [array.values.slice(array.offset * size, len(array) * size) for array in arrays],
-        data_type.field(0).type,
-    )
-    return pa.FixedSizeListArray.from_arrays(values, type=data_type, mask=arrays[0].is_null())
+class _ArrowSchema(ctypes.Structure):
+    """The first members of `struct ArrowSchema` of the Arrow C data interface."""
+
+    _fields_ = (("format", ctypes.c_char_p), ("name", ctypes.c_char_p), ("metadata", ctypes.c_void_p))
+
+
+_INT32 = struct.Struct("=i")
+
+_capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+def metadata_pairs(schema: pa.Schema) -> list[tuple[bytes, bytes]]:
+    """Return the keys and values of a schema's metadata in order, including repeated keys.
+
+    Example:
+        >>> metadata_pairs(pa.schema([], metadata={"b": "1", "a": "2"}))
+        [(b'b', b'1'), (b'a', b'2')]
+    """
+    capsule = schema.__arrow_c_schema__()
+    position = _ArrowSchema.from_address(_capsule_pointer(capsule, b"arrow_schema")).metadata
+    if not position:
+        return []
+
+    def take(num_bytes: int) -> bytes:
+        nonlocal position
+        taken = ctypes.string_at(position, num_bytes)
+        position += num_bytes
+        return taken
+
+    def take_length() -> int:
+        return int(_INT32.unpack(take(_INT32.size))[0])
+
+    # the number of pairs, then each key and each value after its length; the capsule owns these bytes
+    return [(take(take_length()), take(take_length())) for _ in range(take_length())]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from intarsia.arrow.conforming import conform
-from intarsia.arrow.nested import with_leaves
+from intarsia.arrow.nested import conform, with_leaves
 
 Values = TypeVar("Values", pa.Array, pa.ChunkedArray)
 
@@ -30,10 +29,7 @@ def take_rows(table: pa.Table, ordinals: npt.ArrayLike | pa.Array | pa.ChunkedAr
         [{'x': 'c'}, {'x': 'a'}]
     """
     positions = _positions(ordinals)
-    if not table.num_columns:
-        return table.take(positions)
-    columns = [take_values(column, positions) for column in table.columns]
-    return pa.Table.from_arrays(columns, schema=table.schema)
+    return _selected_rows(table, lambda plain: plain.take(positions))
 
 
 def take_values(values: Values, ordinals: npt.ArrayLike | pa.Array | pa.ChunkedArray) -> Values:
@@ -57,10 +53,7 @@ def filter_rows(table: pa.Table, mask: pa.BooleanArray | pa.ChunkedArray) -> pa.
     Args:
         mask: One flag for each row, not null.
     """
-    if not table.num_columns:
-        return table.filter(mask)
-    columns = [filter_values(column, mask) for column in table.columns]
-    return pa.Table.from_arrays(columns, schema=table.schema)
+    return _selected_rows(table, lambda plain: plain.filter(mask))
 
 
 def filter_values(values: Values, mask: pa.BooleanArray | pa.ChunkedArray) -> Values:
@@ -81,6 +74,13 @@ def no_rows(schema: pa.Schema) -> pa.Table:
 def _positions(ordinals: npt.ArrayLike | pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     is_arrow = isinstance(ordinals, pa.Array | pa.ChunkedArray)
     return ordinals if is_arrow else pa.array(ordinals, pa.int64())
+
+
+def _selected_rows(table: pa.Table, select: Callable[[Any], Any]) -> pa.Table:
+    if not table.num_columns:
+        return select(table)
+    columns = [_selected(column, select) for column in table.columns]
+    return pa.Table.from_arrays(columns, schema=table.schema)
 
 
 def _selected(values: Values, select: Callable[[Values], Values]) -> Values:
@@ -309,11 +309,7 @@ def _copied_dictionary(array: pa.DictionaryArray) -> pa.DictionaryArray:
         return pa.concat_arrays([array])
     used = used.take(pc.sort_indices(used))
     codes = pc.index_in(array.indices, used).cast(data_type.index_type)
-    if _is_view(values.type):
-        values = values.cast(_without_view(values.type)).take(used).cast(values.type)
-    else:
-        values = values.take(used)
-    return pa.DictionaryArray.from_arrays(codes, values, ordered=data_type.ordered)
+    return pa.DictionaryArray.from_arrays(codes, take_values(values, used), ordered=data_type.ordered)
 
 
 def _items(array: pa.Array) -> pa.Array:

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from intarsia.arrow.conforming import conform
-from intarsia.arrow.nested import storage_of, text_of_json, with_leaves
+from intarsia.arrow.nested import conform, storage_of, text_of_json, with_leaves
 from intarsia.arrow.owned_rows import filter_rows, no_rows, take_rows, to_batches
 from intarsia.errors import ColumnNotFoundError, PredicateError, UnsupportedFeatureError
 from intarsia.lake.binding import TableBinder

@@ -10,8 +10,7 @@ from typing import Literal, TypeAlias
 import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_type
-from intarsia.arrow.conforming import repeats_names
-from intarsia.arrow.nested import with_children
+from intarsia.arrow.nested import repeats_names, with_children
 from intarsia.errors import UnsupportedFeatureError
 from intarsia.records import dataclass
 

@@ -18,8 +18,7 @@ from typing import Any, Final, Literal, NoReturn, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.arrow.conforming import metadata_pairs
-from intarsia.arrow.nested import field_type
+from intarsia.arrow.nested import field_type, metadata_pairs
 from intarsia.errors import PredicateError
 from intarsia.predicate.evaluate import KERNELS
 from intarsia.predicate.literals import render_literal

@@ -8,8 +8,7 @@ from operator import attrgetter, methodcaller
 import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_array, comparison_type, flags_of, true_positions
-from intarsia.arrow.conforming import conform, rename_fields
-from intarsia.arrow.nested import field_type, field_values
+from intarsia.arrow.nested import conform, field_type, field_values, rename_fields
 from intarsia.arrow.owned_rows import filter_values, own_rows
 from intarsia.errors import PredicateError, UnsupportedFeatureError
 from intarsia.file.decode import RowTaker
