@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property, lru_cache, partial
 from itertools import accumulate
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,8 @@ ENCRYPTED_MAGIC = b"PARE"
 
 #: Proposed for files whose only footer is in FlatBuffers.
 FLATBUFFERS_MAGIC = b"PAR3"
+
+_NUM_ROWS = attrgetter("num_rows")
 
 #: Size of the footer's length and the closing magic.
 TRAILER_BYTES = 8
@@ -128,13 +131,13 @@ class Footer:
     @cached_property
     def row_group_starts(self) -> npt.NDArray[np.int64]:
         """First row of each row group, and the number of rows at the end."""
-        counts = [group.num_rows for group in self.metadata.row_groups]
-        return np.fromiter(accumulate(counts, initial=0), dtype=np.int64, count=len(counts) + 1)
+        counts = accumulate(map(_NUM_ROWS, self.metadata.row_groups), initial=0)
+        return np.fromiter(counts, dtype=np.int64, count=len(self.metadata.row_groups) + 1)
 
     @cached_property
     def num_rows(self) -> int:
         """Number of rows in the file."""
-        return sum(group.num_rows for group in self.metadata.row_groups)
+        return sum(map(_NUM_ROWS, self.metadata.row_groups))
 
     @cached_property
     def key_values(self) -> dict[bytes, bytes]:

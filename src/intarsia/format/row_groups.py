@@ -195,11 +195,12 @@ def _keep_chunks(columns: Sequence[ColumnChunks], ordinal: int, chunks: Sequence
 
 def native_outlines(groups: Sequence[RowGroup], ordinals: Sequence[int]) -> NativeOutlines | None:
     """Return the offsets and counts of chunks from the native extension; None if it has not parsed them."""
-    columns = [group.columns for group in groups]
-    if not all(isinstance(one, ColumnChunks) for one in columns):
-        return None
-    places = _places(cast("list[ColumnChunks]", columns))
-    return native.attempt(lambda extension: extension.outlines(places, ordinals))
+
+    def outlines(extension: native.Native) -> NativeOutlines | None:
+        columns = [group.columns for group in groups if isinstance(group.columns, ColumnChunks)]
+        return extension.outlines(_places(columns), ordinals) if len(columns) == len(groups) else None
+
+    return native.attempt(outlines)
 
 
 def outlines_of_chunks(
