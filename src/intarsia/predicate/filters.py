@@ -23,7 +23,7 @@ from intarsia.predicate.nodes import (
     Predicate,
     dotted,
 )
-from intarsia.predicate.sql import parse_sql
+from intarsia.predicate.sql import parse_template
 from intarsia.predicate.sql_literals import Parameters
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def parse_predicate(
         True
     """
     if isinstance(where, str):
-        return parse_sql(where, parameters)
+        return parse_template(where).bind(parameters)
     if parameters is not None:
         raise PredicateError(
             "parameters need SQL text with ? or :name; put the values into the other forms of a predicate",

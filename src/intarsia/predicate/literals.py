@@ -22,15 +22,20 @@ from intarsia.records import dataclass
 
 TemporalForm: TypeAlias = Literal["date", "timestamp", "time", "duration"]
 
-NS_PER_UNIT = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
-NS_PER_DAY = 86_400 * NS_PER_UNIT["s"]
-_NUMPY_UNITS = {
-    **NS_PER_UNIT,
-    "m": 60 * NS_PER_UNIT["s"],
-    "h": 3_600 * NS_PER_UNIT["s"],
-    "D": NS_PER_DAY,
-    "W": 7 * NS_PER_DAY,
+#: The nanoseconds of units of time, by their names in SQL, in Arrow and in NumPy.
+NS_PER_WORD: Final = {
+    "nanosecond": 1,
+    "microsecond": 1_000,
+    "millisecond": 1_000_000,
+    "second": 1_000_000_000,
+    "minute": 60_000_000_000,
+    "hour": 3_600_000_000_000,
+    "day": 86_400_000_000_000,
+    "week": 604_800_000_000_000,
 }
+_NUMPY_UNITS = dict(zip(("ns", "us", "ms", "s", "m", "h", "D", "W"), NS_PER_WORD.values(), strict=True))
+NS_PER_UNIT = {unit: _NUMPY_UNITS[unit] for unit in ("s", "ms", "us", "ns")}
+NS_PER_DAY = NS_PER_WORD["day"]
 _DAYS_PER_CYCLE = 146_097
 _EPOCH_ORDINAL = dt.date(1970, 1, 1).toordinal()
 # Outside the range of every double and decimal(76), so that the digits of the number do not matter.
@@ -161,8 +166,12 @@ def parse_number(text: str) -> int | Decimal:
 
 def _clock_ns(hour: str, minute: str, second: str | None, fraction: str | None) -> int:
     clock = dt.time(int(hour), int(minute), int(second or 0))
+    return _ns_of_day(clock) + int((fraction or "").ljust(9, "0"))
+
+
+def _ns_of_day(clock: dt.time | dt.datetime) -> int:
     seconds = (clock.hour * 60 + clock.minute) * 60 + clock.second
-    return seconds * NS_PER_UNIT["s"] + int((fraction or "").ljust(9, "0"))
+    return seconds * NS_PER_UNIT["s"] + clock.microsecond * 1_000
 
 
 def plain(value: object) -> object:
@@ -186,8 +195,7 @@ def plain(value: object) -> object:
                 f"a time of day with a time zone cannot be compared: {value}; remove the zone",
                 reason="unexpected-time-zone",
             )
-        micros = ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
-        return Temporal("time", micros * 1_000)
+        return Temporal("time", _ns_of_day(value))
     if isinstance(value, dt.timedelta):
         micros = value // dt.timedelta(microseconds=1)
         return Temporal("duration", micros * 1_000 + int(getattr(value, "nanoseconds", 0)))
@@ -199,10 +207,8 @@ def plain(value: object) -> object:
 
 
 def _from_datetime(value: dt.datetime) -> Temporal:
-    naive = value.replace(tzinfo=None)
-    day = (naive.toordinal() - _EPOCH_ORDINAL) * NS_PER_DAY
-    micros = ((naive.hour * 60 + naive.minute) * 60 + naive.second) * 1_000_000 + naive.microsecond
-    ns = day + micros * 1_000 + int(getattr(value, "nanosecond", 0))
+    day = (value.toordinal() - _EPOCH_ORDINAL) * NS_PER_DAY
+    ns = day + _ns_of_day(value) + int(getattr(value, "nanosecond", 0))
     offset = value.utcoffset()
     if offset is None:
         return Temporal("timestamp", ns)

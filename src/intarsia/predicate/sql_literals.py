@@ -19,6 +19,7 @@ import pyarrow as pa
 from intarsia.errors import PredicateError, near_matches
 from intarsia.predicate.literals import (
     NS_PER_DAY,
+    NS_PER_WORD,
     Temporal,
     exact,
     parse_number,
@@ -164,17 +165,6 @@ def _shown(name: str | None) -> str:
 
 _Number: TypeAlias = int | float | Decimal
 
-_NANOSECONDS: Final = {
-    "NANOSECOND": 1,
-    "MICROSECOND": 1_000,
-    "MILLISECOND": 1_000_000,
-    "SECOND": 1_000_000_000,
-    "MINUTE": 60_000_000_000,
-    "HOUR": 3_600_000_000_000,
-    "DAY": NS_PER_DAY,
-    "WEEK": 7 * NS_PER_DAY,
-}
-
 
 def literal(node: Any) -> object:
     """Return the value of a sqlglot expression that must be a literal.
@@ -236,11 +226,10 @@ def _parsed(node: Any, parse: Callable[[Any], Any], value: object) -> Any:
 
 def _interval(node: Any) -> object:
     unit = node.args.get("unit")
-    scale = None if unit is None else _NANOSECONDS.get(str(unit.name).upper().removesuffix("S"))
+    scale = None if unit is None else NS_PER_WORD.get(str(unit.name).lower().removesuffix("s"))
     if scale is None:
         raise PredicateError(
-            f"cannot use {fragment(node)}; the unit of an interval is one of "
-            f"{', '.join(_NANOSECONDS).lower()}",
+            f"cannot use {fragment(node)}; the unit of an interval is one of {', '.join(NS_PER_WORD)}",
             reason="unknown-interval-unit",
         )
 

@@ -12,10 +12,12 @@ from intarsia.errors import PredicateError
 from intarsia.predicate.bound import Bound, BoundCompare, BoundConstant, BoundIn, OnResult
 from intarsia.predicate.coercion import locate
 from intarsia.predicate.conditions import bind_in, bind_located, bind_null
-from intarsia.predicate.nodes import In, Op
+from intarsia.predicate.nodes import MIRRORED, In, Op
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
 
     from intarsia.predicate.columns import Column
 
@@ -39,6 +41,23 @@ def compare_operand(operand: Column, op: Op, literal: object, *, or_nan: bool = 
     located = locate(operand, literal)
     assert located is not None
     return bind_located(operand, op, located, negate=or_nan)
+
+
+def solve(
+    condition: OnResult, operand: Column, value_of: Callable[[pa.Scalar], Any], *, mirror: bool = False
+) -> Bound:
+    """Return a comparison or a list of results as that of the operand.
+
+    Args:
+        value_of: Returns the value of the operand that has a result.
+        mirror: Whether larger operands have smaller results.
+    """
+    tests = listed(condition)
+    if tests is not None:
+        return operand_among(operand, [*map(value_of, tests[0])], negated=tests[1])
+    assert isinstance(condition, BoundCompare)
+    op = MIRRORED[condition.op] if mirror else condition.op
+    return compare_operand(operand, op, value_of(condition.value), or_nan=condition.or_nan)
 
 
 def operand_among(operand: Column, literals: Sequence[object], *, negated: bool) -> Bound:

@@ -32,6 +32,7 @@ from intarsia.predicate.functions import (
     operand_among,
     refuse_argument,
     refuse_type,
+    solve,
 )
 from intarsia.predicate.literals import plain
 from intarsia.predicate.nodes import MIRRORED, Call
@@ -104,19 +105,15 @@ class ExactArithmetic(Function):
 
     def invert(self, condition: OnResult, operand: Column) -> Inverse:
         """Solve for the operand, exactly."""
-        number, tests = Fraction(self.arguments[0]), listed(condition)
+        number = Fraction(self.arguments[0])
 
-        def solve(result: pa.Scalar) -> Fraction:
+        def value_of(result: pa.Scalar) -> Fraction:
             target = Fraction(result.as_py())
             if self.name == "*":
                 return target / number
             return target - number if self.name == "+" else target + number
 
-        if tests is not None:
-            return Inverse(operand_among(operand, [*map(solve, tests[0])], negated=tests[1]), True)
-        assert isinstance(condition, BoundCompare)
-        op = MIRRORED[condition.op] if self.name == "*" and number < 0 else condition.op
-        return Inverse(compare_operand(operand, op, solve(condition.value), or_nan=condition.or_nan), True)
+        return Inverse(solve(condition, operand, value_of, mirror=self.name == "*" and number < 0), True)
 
 
 class FloatArithmetic(Function):

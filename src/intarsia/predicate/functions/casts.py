@@ -17,7 +17,6 @@ from intarsia.errors import PredicateError
 from intarsia.predicate.bound import (
     ANY_VALUE,
     Bound,
-    BoundCompare,
     BoundConstant,
     Function,
     Inverse,
@@ -35,6 +34,7 @@ from intarsia.predicate.functions import (
     operand_among,
     refuse_argument,
     refuse_type,
+    solve,
 )
 from intarsia.predicate.literals import plain
 from intarsia.records import dataclass
@@ -126,14 +126,7 @@ class Recast(Function):
 
     def invert(self, condition: OnResult, operand: Column) -> Inverse:
         """Return the same condition on the operand."""
-        tests = listed(condition)
-        if tests is not None:
-            found = operand_among(operand, [*map(_comparable, tests[0])], negated=tests[1])
-        else:
-            assert isinstance(condition, BoundCompare)
-            value = _comparable(condition.value)
-            found = compare_operand(operand, condition.op, value, or_nan=condition.or_nan)
-        return Inverse(found, self.is_exact)
+        return Inverse(solve(condition, operand, _comparable), self.is_exact)
 
 
 class ToDouble(Function):

@@ -23,7 +23,15 @@ from intarsia.predicate.bound import (
     disjoin,
 )
 from intarsia.predicate.functions import compare_operand, listed, no_result, refuse_argument, refuse_type
-from intarsia.predicate.literals import NS_PER_DAY, NS_PER_UNIT, Temporal, first_of_month, month_of, plain
+from intarsia.predicate.literals import (
+    NS_PER_DAY,
+    NS_PER_UNIT,
+    NS_PER_WORD,
+    Temporal,
+    first_of_month,
+    month_of,
+    plain,
+)
 from intarsia.predicate.nodes import Call
 
 if TYPE_CHECKING:
@@ -31,15 +39,7 @@ if TYPE_CHECKING:
 
 _UTC: Final = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00", "-00:00")
 _MONTHS: Final = {"month": 1, "quarter": 3, "year": 12}
-_SIZES_NS: Final = {
-    "microsecond": 1_000,
-    "millisecond": 1_000_000,
-    "second": NS_PER_UNIT["s"],
-    "minute": 60 * NS_PER_UNIT["s"],
-    "hour": 3_600 * NS_PER_UNIT["s"],
-    "day": NS_PER_DAY,
-    "week": 7 * NS_PER_DAY,
-}
+_SIZES_NS: Final = {unit: ns for unit, ns in NS_PER_WORD.items() if unit != "nanosecond"}
 #: The epoch is a Thursday, and weeks start on Monday.
 _DAYS_AFTER_MONDAY: Final = 3
 #: Longer lists are not inverted value by value.
