@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from itertools import accumulate
@@ -234,26 +234,11 @@ class ChosenPages(NamedTuple):
     covered: RowSelection
 
 
-class PageChooser:
-    """Chooses the pages that contain some rows, once for all chunks of a row group with the same pages.
-
-    Args:
-        rows: The rows, relative to the row group.
-    """
-
-    def __init__(self, rows: RowSelection) -> None:
-        self.rows = rows
-        self._chosen: dict[PageRows, ChosenPages] = {}
-
-    def choose(self, pages: PageRows) -> ChosenPages:
-        """Return the pages that contain some of the rows."""
-        found = self._chosen.get(pages)
-        if found is None:
-            ordinals = self.rows.overlaps(pages.starts, pages.stops).nonzero()[0]
-            starts, stops = pages.starts[ordinals], pages.stops[ordinals]
-            covered = RowSelection.union_of(starts, stops)
-            found = self._chosen[pages] = ChosenPages(ordinals, (stops - starts).tolist(), covered)
-        return found
+def choose_pages(rows: RowSelection, pages: PageRows) -> ChosenPages:
+    """Return the pages that contain some rows, which are relative to the row group."""
+    ordinals = rows.overlaps(pages.starts, pages.stops).nonzero()[0]
+    starts, stops = pages.starts[ordinals], pages.stops[ordinals]
+    return ChosenPages(ordinals, (stops - starts).tolist(), RowSelection.union_of(starts, stops))
 
 
 def plan_chunk(
@@ -262,7 +247,7 @@ def plan_chunk(
     row_group: int,
     locations: PageLocations | None,
     num_rows: int,
-    chooser: PageChooser,
+    choose: Callable[[PageRows], ChosenPages],
     *,
     is_unpruned: bool = False,
 ) -> ChunkPlan:
@@ -274,6 +259,7 @@ def plan_chunk(
         locations: The locations of its pages; None if they are unknown or not needed, so that the whole chunk
             is read.
         num_rows: Number of rows in the row group.
+        choose: `choose_pages` of the rows, cached, because chunks of a row group often have the same pages.
         is_unpruned: No row of the row group was excluded with a page index. If all pages are needed, the
             chunk is then read as a whole. Otherwise, the pages are compared with their locations.
     """
@@ -283,7 +269,7 @@ def plan_chunk(
     has_dictionary_within = counts.is_single and counts.dictionary_use is DictionaryUse.ALWAYS
     if locations is not None:
         total_pages = len(locations.offsets)
-        chosen = chooser.choose(locations.rows)
+        chosen = choose(locations.rows)
         starts: list[int] = locations.offsets[chosen.ordinals].tolist()
         sizes: list[int] = locations.sizes_bytes[chosen.ordinals].tolist()
         merged: list[ByteRange] = []

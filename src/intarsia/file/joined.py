@@ -325,24 +325,21 @@ class _JoinedSource:
         return self._joined.starts[-1]
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
-        ordinals_of: dict[int, list[int]] = {}
-        for ordinal, location in enumerate(ranges):
-            ordinals_of.setdefault(self._part_of(location), []).append(ordinal)
-        wanted = {
-            part: [self._within(part, ranges[ordinal]) for ordinal in mine]
-            for part, mine in ordinals_of.items()
-        }
+        placed = list(map(self._place, ranges))
+        wanted: dict[int, list[ByteRange]] = {}
+        for part, within in placed:
+            wanted.setdefault(part, []).append(within)
         read = self._read_objects if self._joined.is_remote else self._read_files
-        found = [b""] * len(ranges)
-        for part, pieces in read(wanted).items():
-            for ordinal, data in zip(ordinals_of[part], pieces, strict=True):
-                if len(data) != ranges[ordinal].length:
-                    raise self._joined.parts[part].replaced()
-                found[ordinal] = data
+        pieces = {part: iter(of_part) for part, of_part in read(wanted).items()}
+        found = []
+        for part, within in placed:
+            found.append(next(pieces[part]))
+            if len(found[-1]) != within.length:
+                raise self._joined.parts[part].replaced()
         return found
 
-    def _part_of(self, location: ByteRange) -> int:
-        """Return the ordinal of the file that has a range."""
+    def _place(self, location: ByteRange) -> tuple[int, ByteRange]:
+        """Return the ordinal of the file that has a range, and the range in it."""
         joined = self._joined
         part = joined.part_at(location.start)
         offset = location.start - joined.starts[part]
@@ -353,12 +350,7 @@ class _JoinedSource:
                 path=joined.parts[part].metadata.path,
                 offset=offset,
             )
-        return part
-
-    def _within(self, part: int, location: ByteRange) -> ByteRange:
-        """Return a range with offsets of its file."""
-        start = self._joined.starts[part]
-        return ByteRange(location.start - start, location.stop - start)
+        return part, ByteRange(offset, offset + location.length)
 
     def _open(self, part: int) -> ByteSource | CountedSource:
         return self._joined.parts[part].open_unchanged() if self._sources is None else self._sources[part]

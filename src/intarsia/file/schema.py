@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import starmap
 
 import pyarrow as pa
 
@@ -34,23 +35,15 @@ class FileSchema:
     """The schema of a file, independent of its row groups.
 
     Args:
-        key_values: The footer's key/value metadata without index keys; it may contain the Arrow schema.
-        created_by: The writer, by whose errors pyarrow decodes pages.
+        whole: The schema with the footer's key/value metadata without index keys; it may contain the Arrow
+            schema.
     """
 
-    def __init__(
-        self,
-        elements: tuple[SchemaElement, ...],
-        key_values: tuple[tuple[bytes, bytes], ...],
-        leaves: tuple[Leaf, ...],
-        created_by: bytes | None,
-    ) -> None:
-        self._created_by = created_by
-        self._elements = elements
-        self._key_values = key_values
+    def __init__(self, whole: SyntheticSchema) -> None:
+        self._whole = whole
         self._parts: dict[tuple[int, ...], SyntheticSchema] = {}
         self._orderings: dict[int, Ordering | None] = {}
-        self.leaves = leaves
+        self.leaves = whole.leaves
 
     @cached_property
     def arrow(self) -> pa.Schema:
@@ -62,17 +55,12 @@ class FileSchema:
         return self._whole.arrow
 
     @cached_property
-    def _whole(self) -> SyntheticSchema:
-        entries = tuple(KeyValue(key, value) for key, value in self._key_values)
-        return SyntheticSchema(self._elements, self.leaves, self._created_by, entries)
-
-    @cached_property
     def handle(self) -> native.NativeSchema | None:
         """The schema in the extension; None without it, or if it refuses the schema.
 
         Files of old parquet-cpp are left to pyarrow, which works around its errors.
         """
-        created_by = self._created_by or b""
+        created_by = self._whole.created_by or b""
         if native.load() is None or created_by.startswith(b"parquet-cpp "):
             return None
         footer = self._whole.file([], 0)
@@ -125,9 +113,8 @@ class FileSchema:
     @cached_property
     def variants(self) -> frozenset[tuple[str, ...]]:
         """The paths of VARIANT groups. Arrow shows them as structs of their encoded parts."""
-        return frozenset(
-            path for path, logical in _logical_types(self._elements) if logical.VARIANT is not None
-        )
+        found = _logical_types(self._whole.elements)
+        return frozenset(path for path, logical in found if logical.VARIANT is not None)
 
     def refuse_unknown_types(self, path: str, columns: Collection[str] | None = None) -> None:
         """Refuse columns with logical types of later versions of Parquet, which new files would lack.
@@ -139,7 +126,7 @@ class FileSchema:
         Raises:
             UnsupportedFeatureError: If there is such a column.
         """
-        for names, logical in _logical_types(self._elements):
+        for names, logical in _logical_types(self._whole.elements):
             if logical.name is None and (columns is None or names[0] in columns):
                 column = ".".join(names)
                 raise UnsupportedFeatureError(
@@ -181,14 +168,14 @@ def _logical_types(elements: Sequence[SchemaElement]) -> Iterator[tuple[tuple[st
 
 def file_schema(footer: Footer) -> FileSchema:
     """Return the schema of a footer, shared with footers that have the same schema and writer."""
-    key_values = tuple((key, value) for key, value in footer.key_values.items() if key not in INDEX_KEYS)
+    key_values = tuple(
+        [one for one in starmap(KeyValue, footer.key_values.items()) if one.key not in INDEX_KEYS]
+    )
     return _file_schema(tuple(footer.metadata.schema), key_values, footer.metadata.created_by)
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def _file_schema(
-    elements: tuple[SchemaElement, ...],
-    key_values: tuple[tuple[bytes, bytes], ...],
-    created_by: bytes | None,
+    elements: tuple[SchemaElement, ...], key_values: tuple[KeyValue, ...], created_by: bytes | None
 ) -> FileSchema:
-    return FileSchema(elements, key_values, shared_leaves(elements), created_by)
+    return FileSchema(SyntheticSchema(elements, shared_leaves(elements), created_by, key_values))

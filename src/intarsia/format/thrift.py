@@ -41,12 +41,7 @@ def parse(cls: type[S], data: bytes, offset: int = 0) -> tuple[S, int]:
         CorruptFileError: If the bytes are not this struct, or end within it. Whatever lengths the bytes
             contain, at most a small multiple of ``len(data)`` is allocated.
     """
-    source, buffer = _source(data, offset)
-    try:
-        value = fastbinary.decode_compact(None, source, [cls, cls.thrift_spec])  # type: ignore[attr-defined]
-    except _DECODE_ERRORS as error:
-        raise _refusal(cls.__name__, error, offset) from error
-    return value, buffer.tell()
+    return struct_parser(cls, data)(offset)
 
 
 def parse_structs(cls: type[S], data: bytes, offset: int, count: int) -> tuple[list[S], list[int]]:
@@ -55,8 +50,9 @@ def parse_structs(cls: type[S], data: bytes, offset: int, count: int) -> tuple[l
     Returns:
         The structs, and ``count + 1`` offsets: the start of each struct, and the end of the last one.
     """
-    source, buffer = _source(data, offset)
+    source, buffer = _source(data)
     decode, tell = fastbinary.decode_compact, buffer.tell
+    buffer.seek(offset)
     how = [cls, cls.thrift_spec]  # type: ignore[attr-defined]
     values, edges = [], [offset]
     try:
@@ -70,7 +66,7 @@ def parse_structs(cls: type[S], data: bytes, offset: int, count: int) -> tuple[l
 
 def parse_structs_at(cls: type[S], data: bytes, offsets: Sequence[int]) -> list[S]:
     """Parse structs at the given offsets; see `parse`."""
-    source, buffer = _source(data, 0)
+    source, buffer = _source(data)
     decode, seek, how = fastbinary.decode_compact, buffer.seek, [cls, cls.thrift_spec]  # type: ignore[attr-defined]
     values = []
     for offset in offsets:
@@ -84,7 +80,7 @@ def parse_structs_at(cls: type[S], data: bytes, offsets: Sequence[int]) -> list[
 
 def struct_parser(cls: type[S], data: bytes) -> Callable[[int], tuple[S, int]]:
     """`parse` for many structs in the same bytes, given the offset of each."""
-    source, buffer = _source(data, 0)
+    source, buffer = _source(data)
     decode, how = fastbinary.decode_compact, [cls, cls.thrift_spec]  # type: ignore[attr-defined]
 
     def parse_at(offset: int) -> tuple[S, int]:
@@ -112,7 +108,7 @@ def struct_edges(data: bytes, offsets: Sequence[int], counts: Sequence[int]) -> 
     Raises:
         CorruptFileError: If there are fewer structs.
     """
-    source, buffer = _source(data, 0)
+    source, buffer = _source(data)
     decode, seek, tell = fastbinary.decode_compact, buffer.seek, buffer.tell
     target, no_fields = object(), [object, ()]
     found = []
@@ -128,16 +124,14 @@ def struct_edges(data: bytes, offsets: Sequence[int], counts: Sequence[int]) -> 
     return found
 
 
-def _source(data: bytes, offset: int) -> tuple[SimpleNamespace, BytesIO]:
+def _source(data: bytes) -> tuple[SimpleNamespace, BytesIO]:
     """Return a source for Apache Thrift's codec, and its buffer, whose position is that of the codec.
 
     The codec needs only these attributes of a protocol and its transport. Thrift's own classes cost six calls
     per struct, and a footer has hundreds of structs.
     """
     buffer = BytesIO(data)  # does not copy
-    buffer.seek(offset)
-    # every byte of a string and every list element takes at least one of the remaining bytes
-    limit = len(data) - offset
+    limit = len(data)  # every byte of a string and every list element takes at least one of these bytes
     transport = SimpleNamespace(cstringio_buf=buffer, cstringio_refill=_no_more_bytes)
     return SimpleNamespace(trans=transport, string_length_limit=limit, container_length_limit=limit), buffer
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import cache, partial
 from typing import TypeVar
 
 import numpy as np
 
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.file.chunks import ChunkOutlines, ChunkPlan, DictionaryUse, PageChooser, plan_chunk
+from intarsia.file.chunks import ChunkOutlines, ChunkPlan, DictionaryUse, choose_pages, plan_chunk
 from intarsia.file.metadata import Contradiction
 from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageLocations
@@ -276,9 +277,9 @@ def plan_chunks(
     locations, index_bytes = load_locations(query, group, leaves)
     outlines = query.file.metadata.outlines(leaves)
     num_rows = query.file.footer.metadata.row_groups[group].num_rows
-    chooser = PageChooser(rows)
+    choose = cache(partial(choose_pages, rows))
     plans = [
-        plan_chunk(leaf, of_leaf, group, found, num_rows, chooser, is_unpruned=is_unpruned)
+        plan_chunk(leaf, of_leaf, group, found, num_rows, choose, is_unpruned=is_unpruned)
         for leaf, of_leaf, found in zip(leaves, outlines, locations, strict=True)
     ]
     return plans, index_bytes
