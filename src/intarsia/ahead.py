@@ -6,23 +6,43 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-_Returned_co = TypeVar("_Returned_co", covariant=True)
 
 
-class Completion(Protocol[_Returned_co]):
-    """The result of a call, or its exception: what a `concurrent.futures.Future` has."""
+class Done(Generic[_Result]):
+    """The result of a function, or its exception.
 
-    def result(self) -> _Returned_co:
+    A `Future` takes ten times as long, because several threads may wait for it.
+    """
+
+    __slots__ = ("_error", "_result")
+
+    def __init__(self, work: Callable[[_Item], _Result], item: _Item) -> None:
+        self._error: Exception | None = None
+        try:
+            self._result = work(item)
+        except Exception as error:  # noqa: BLE001  raised when the result is taken
+            self._error = error
+
+    def result(self) -> _Result:
         """Return the result, or raise the exception."""
-        ...
+        if self._error is None:
+            return self._result
+        try:
+            raise self._error
+        finally:
+            del self  # else the traceback of the error would contain the error
 
     def exception(self) -> BaseException | None:
         """Return the exception; None if there is none."""
-        ...
+        return self._error
+
+
+Completion: TypeAlias = Future[_Result] | Done[_Result]
+"""The result of a call, or its exception."""
 
 
 def ahead(
@@ -50,7 +70,7 @@ def ahead(
     """
     if at_once < 2:
         for item in items:
-            yield item, done(work, item)
+            yield item, Done(work, item)
         return
     waiting: deque[tuple[_Item, Future[_Result]]] = deque()
     with ThreadPoolExecutor(at_once, thread_name_prefix="intarsia") as pool:
@@ -65,32 +85,3 @@ def ahead(
             for _, future in waiting:
                 if not future.cancel() and future.exception() is None:
                     discard(future.result())
-
-
-def done(work: Callable[[_Item], _Result], item: _Item) -> Completion[_Result]:
-    """Return the result of a function, or its exception."""
-    try:
-        return _Done(work(item), None)
-    except Exception as error:  # noqa: BLE001  raised when the result is taken
-        return _Done[Any](None, error)
-
-
-class _Done(Generic[_Result]):
-    """A result or an exception. A `Future` takes ten times as long, because several threads may wait."""
-
-    __slots__ = ("_error", "_result")
-
-    def __init__(self, result: _Result, error: Exception | None) -> None:
-        self._result = result
-        self._error = error
-
-    def result(self) -> _Result:
-        if self._error is None:
-            return self._result
-        try:
-            raise self._error
-        finally:
-            del self  # else the traceback of the error would contain the error
-
-    def exception(self) -> Exception | None:
-        return self._error

@@ -16,7 +16,6 @@ import pyarrow as pa
 from intarsia.errors import CorruptFileError, FormatError, IntarsiaError
 from intarsia.file.chunks import ChunkOutlines
 from intarsia.file.metadata import ChunkKey, FileMetadata, Ignored, RawFooter, naming_errors
-from intarsia.file.schema import FileSchema
 from intarsia.file.trust import Claim
 from intarsia.format.directory import Directory, FoundDirectory
 from intarsia.format.footer import (
@@ -68,6 +67,7 @@ class ParquetInput:
         source: The source, which counts every read.
         page_checksums: As given.
         metadata: The footer, and the parsed parts of the page index.
+        schema: The schema as Parquet leaves and Arrow types.
         locations: `FileMetadata.locations`.
         column_index: `FileMetadata.column_index`.
         trust: `FileMetadata.trust`.
@@ -92,6 +92,7 @@ class ParquetInput:
             with self.named_errors():
                 self.metadata = metadata or FileMetadata(self.path, read_raw_footer(self.source, tail_bytes))
                 self.footer: Footer = self.metadata.footer
+                self.schema = self.metadata.schema
             self.locations = self.metadata.locations
             self.column_index = self.metadata.column_index
             self.trust = self.metadata.trust
@@ -136,11 +137,6 @@ class ParquetInput:
         return naming_errors(self.path)
 
     # --- the schema --------------------------------------------------------------------------------
-
-    @cached_property
-    def schema(self) -> FileSchema:
-        """The schema as Parquet leaves and Arrow types."""
-        return self.metadata.schema
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:

@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from intarsia.ahead import Completion, ahead, done
+from intarsia.ahead import Completion, Done, ahead
 from intarsia.errors import FormatError, IntarsiaError, ObjectStoreError, QueryTimeoutError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunks import DictionaryUse
@@ -251,7 +251,7 @@ def plan_files(
             error = future.exception()
             if isinstance(error, (IntarsiaError, OSError)) and not isinstance(error, _OF_THE_STORE):
                 for entry in item.entries:
-                    yield entry, done(plan, entry)
+                    yield entry, Done(plan, entry)
             else:
                 yield item.entries[0], future
 

@@ -137,26 +137,20 @@ class _Pickled(NamedTuple):
 
     values: pa.Array
 
-    @staticmethod
-    def of(literal: object) -> object:
-        """Return the form in which a literal is pickled."""
-        has_nanoseconds = isinstance(literal, (pa.Time64Scalar, pa.TimestampScalar, pa.DurationScalar))
-        return _Pickled(pa.repeat(literal, 1)) if has_nanoseconds else literal
 
-    @staticmethod
-    def restored(literal: object) -> object:
-        """Return a literal from the form in which it was pickled."""
-        return literal.values[0] if isinstance(literal, _Pickled) else literal
+def _pickled(literal: object) -> object:
+    has_nanoseconds = isinstance(literal, (pa.Time64Scalar, pa.TimestampScalar, pa.DurationScalar))
+    return _Pickled(pa.repeat(literal, 1)) if has_nanoseconds else literal
+
+
+def _restored(field: Any) -> Any:
+    if isinstance(field, _Pickled):
+        return field.values[0]
+    return tuple(map(_restored, field)) if isinstance(field, tuple) else field
 
 
 def _unpickled(node: Callable[..., Any], *fields: Any) -> Any:
-    found = [
-        tuple(map(_Pickled.restored, field))
-        if isinstance(field, tuple) and not isinstance(field, _Pickled)
-        else _Pickled.restored(field)
-        for field in fields
-    ]
-    return node(*found)
+    return node(*map(_restored, fields))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +175,7 @@ class Comparison:
         return f"{render_column(self.column)} {self.op} {render_literal(self.value)}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (Comparison, self.column, self.op, _Pickled.of(self.value))
+        return _unpickled, (Comparison, self.column, self.op, _pickled(self.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +215,7 @@ class In:
         return f"{render_column(self.column)} {'NOT ' if self.negated else ''}IN ({values})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (In, self.column, tuple(map(_Pickled.of, self.values)), self.negated)
+        return _unpickled, (In, self.column, tuple(map(_pickled, self.values)), self.negated)
 
 
 @dataclass(frozen=True, slots=True)

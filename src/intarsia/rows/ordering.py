@@ -155,8 +155,8 @@ class Ordering(ArrowOrdering):
         """
         if pages is None:
             pages = [page for page, is_null in enumerate(index.null_pages) if not is_null]
-        lows = [index.min_values[page] for page in pages]
-        return self.decode_pairs(lows, [index.max_values[page] for page in pages])
+        lows, highs = (list(map(of.__getitem__, pages)) for of in (index.min_values, index.max_values))
+        return self.decode_pairs(lows, highs)
 
     def decode_pairs(self, lows: Sequence[bytes], highs: Sequence[bytes]) -> tuple[Keys, Keys]:
         """Return the keys of encoded lower bounds and of the upper bounds that belong to them.
