@@ -30,7 +30,7 @@ from intarsia.predicate import (
     conditions,
     parse_sql,
 )
-from intarsia.read.prune import prune
+from intarsia.read.file_plan import prune
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, MemorySource
 from tests.effort import examples

@@ -13,7 +13,7 @@ from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.predicate import bind, parse_filters, parse_sql
 from intarsia.read import formula
 from intarsia.read.estimate import Estimates
-from intarsia.read.prune import prune
+from intarsia.read.file_plan import prune
 from intarsia.rows.selection import RowSelection
 from tests.counting import arguments_of, profiling, python_calls
 from tests.reading.pages import footer_bytes, layout_of, open_recorded, run, touched

@@ -1,4 +1,4 @@
-"""The protocol of everything that can exclude rows, for `intarsia.read.prune`.
+"""The protocol of everything that can exclude rows, for `intarsia.read.pruner`.
 
 A proof reports, without I/O, in which row groups it could exclude a condition, and the cost of evaluating
 it. The possible savings follow from the remaining candidate rows. So pruning can evaluate the cheapest proof

@@ -11,19 +11,31 @@ import numpy as np
 
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunks import ChunkOutlines, ChunkPlan, DictionaryUse, choose_pages, plan_chunk
+from intarsia.file.joined import JoinedInput
 from intarsia.file.metadata import Contradiction
 from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageLocations
+from intarsia.indexes.bloom import BloomFilters
+from intarsia.indexes.column_index import ColumnIndexes
+from intarsia.indexes.dictionary import Dictionaries
+from intarsia.indexes.embedded import EmbeddedIndexes
+from intarsia.indexes.entry_proofs import EntryProofs
+from intarsia.indexes.proof import Proof
+from intarsia.indexes.statistics import RowGroupStatistics
 from intarsia.predicate import Bound
 from intarsia.read.counts import ReadCounts
 from intarsia.read.estimate import Estimates, order_conditions
 from intarsia.read.file_query import FileQuery
-from intarsia.read.prune import prune
-from intarsia.read.pruner import PruneStep
+from intarsia.read.pruner import Constants, Int64s, Pruner, PruneStep, compares
 from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
-from intarsia.tuning import ESTIMATE_PART
+from intarsia.storage import ObjectStoreFile
+from intarsia.tuning import ESTIMATE_PART, REMOTE_INDEX_BYTES
+
+#: The indexes of fewer objects are not read together. This would take an additional round trip, because the
+#: remaining objects are read separately afterwards, and save fewer bytes than are transferred in that time.
+_MIN_OBJECTS = ObjectStoreFile.coalesce_bytes // REMOTE_INDEX_BYTES
 
 
 @dataclass(frozen=True)
@@ -65,7 +77,8 @@ class FilePlan:
         index_bytes: Bytes that were read from indexes.
         dictionary_pages: Dictionary pages that were read while planning, by offset; reading needs them, too.
         contradictions: The metadata that was known to be wrong at the time of planning.
-        has_all: See `intarsia.read.prune.Pruned`.
+        has_all: Whether all indexes that pay were used. Of objects that are joined, only those are that take
+            one small request; the others are read together with the pages of each object.
     """
 
     candidates: RowSelection
@@ -108,8 +121,7 @@ def plan_file(query: FileQuery, *, reads: bool = True) -> FilePlan:
         return FilePlan(present, present, present, steps=tuple(_deletions(query)), contradictions=wrong)
     before = file.source.counts.bytes
     while True:
-        wrong = file.metadata.contradictions
-        pruned = prune(
+        plan = prune(
             file,
             predicate,
             constants=query.constants_by_file if query.constants else None,
@@ -117,20 +129,84 @@ def plan_file(query: FileQuery, *, reads: bool = True) -> FilePlan:
             embedded=query.embedded,
             reads=reads,
         )
-        if file.metadata.contradictions == wrong:
+        if file.metadata.contradictions == plan.contradictions:
             break  # else rows were excluded with wrong metadata
-    plan = FilePlan(
-        pruned.candidates,
-        pruned.certain,
-        pruned.proven,
-        stages_of(query, predicate, pruned.candidates),
-        pruned.steps,
-        file.source.counts.bytes - before,
-        pruned.dictionary_pages,
-        contradictions=wrong,
-        has_all=pruned.has_all,
-    )
+    stages = stages_of(query, predicate, plan.candidates)
+    plan = replace(plan, stages=stages, index_bytes=file.source.counts.bytes - before)
     return without_deleted(query, plan)
+
+
+def prune(
+    file: ParquetInput,
+    predicate: Bound,
+    *,
+    constants: Constants | None = None,
+    group_bytes: Callable[[RowSelection], Int64s] | None = None,
+    embedded: EmbeddedIndexes | None = None,
+    candidates: RowSelection | None = None,
+    reads: bool = True,
+) -> FilePlan:
+    """Find the rows that might match, with the indexes of a file, or of several that are joined.
+
+    Statistics are free and are used first; then the cheapest index that can still save more bytes than it
+    costs, until there is none.
+
+    Args:
+        constants: Columns that are not in the file and have one value in all of its rows.
+        group_bytes: Estimates the bytes that a scan of some rows would read, for each row group.
+            An index that is larger than the bytes it could save is not read.
+        embedded: The embedded indexes of the file, if they are open already.
+        candidates: The relevant rows; None for all.
+        reads: Whether indexes outside the footers are read.
+
+    Returns:
+        The plan, without stages.
+    """
+    before, wrong = file.source.counts.bytes, file.metadata.contradictions
+    edges = file.footer.row_group_starts
+    pruner = Pruner(
+        predicate,
+        edges,
+        bytes_of=group_bytes,
+        candidates=candidates,
+        request_bytes=file.source.coalesce_bytes,
+        column_bytes=partial(_column_bytes, file),
+    )
+    pruner.use_constants(constants or Constants({}, edges[[0, -1]]), partial(compares, file.schema))
+    pruner.use(RowGroupStatistics(file))
+    pages: Mapping[int, bytes] = {}
+    objects = file.joined if isinstance(file, JoinedInput) and file.joined.is_remote else None
+    has_all = pruner.candidates.is_empty
+    if reads and not has_all:
+        entries = EntryProofs(file, embedded or EmbeddedIndexes(file), predicate.paths())
+        dictionaries = Dictionaries(file, entries.lists_values)
+        proofs: list[Proof] = [BloomFilters(file), dictionaries]
+        has_all = objects is None
+        if has_all:
+            proofs = [ColumnIndexes(file), *proofs]
+            if isinstance(file, JoinedInput):
+                # their directories are parsed one by one, so proofs that cost less are used first
+                pruner.use_all(proofs, entries.least_price)
+        if objects is None or objects.files_with(pruner.candidates).sum() >= _MIN_OBJECTS:
+            of_entries = entries.proofs(pruner.candidates)
+            pruner.use_all([*proofs, *of_entries] if has_all else proofs)
+        pages = dictionaries.pages
+    return FilePlan(
+        pruner.candidates,
+        pruner.certain,
+        pruner.proven,
+        steps=tuple(pruner.steps),
+        index_bytes=file.source.counts.bytes - before,
+        dictionary_pages=pages,
+        contradictions=wrong,
+        has_all=has_all,
+    )
+
+
+def _column_bytes(file: ParquetInput, leaf: Leaf) -> Int64s:
+    """Return the size of the chunks of a leaf, for each row group."""
+    (outlines,) = file.metadata.outlines([leaf])
+    return np.where(outlines.is_sound, outlines.stops - outlines.starts, 0)
 
 
 def with_estimates(query: FileQuery, plan: FilePlan) -> FilePlan:

@@ -23,10 +23,9 @@ from intarsia.indexes.statistics import RowGroupStatistics, column_statistics
 from intarsia.predicate import Bound, Path, Predicate
 from intarsia.predicate.bound import conjoin
 from intarsia.read.counts import ReadCounts
-from intarsia.read.file_plan import FilePlan, plan_file, retry_without_wrong_index
+from intarsia.read.file_plan import FilePlan, plan_file, prune, retry_without_wrong_index
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import Piece, read_known_rows
-from intarsia.read.prune import prune
 from intarsia.read.pruner import Pruner, PruneStep, compares
 from intarsia.read.sort_key import SortKey, TopRows
 from intarsia.records import dataclass
