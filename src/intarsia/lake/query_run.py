@@ -18,8 +18,6 @@ from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate.nodes import dotted
 from intarsia.read.aggregate import Totals
-from intarsia.read.file_plan import FilePlan
-from intarsia.read.file_query import FileQuery
 from intarsia.read.finished_query import FinishedQuery, OnReport
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.report import FileOutcome, ScanReport, warn_caller, warn_of_failed, warn_of_ignored
@@ -145,13 +143,19 @@ class QueryRun:
                 raise
             self._report.add_failed(path, error)
 
-    @contextlib.contextmanager
-    def each_file(
-        self, columns: Sequence[OutputColumn]
-    ) -> Generator[Iterator[tuple[FileQuery, FilePlan, Callable[[FileOutcome], None]]], None, None]:
-        """Iterate over each file that is not excluded, its plan, and a callback for its outcome."""
-        with contextlib.closing(self.each_plan(columns)) as plans:
-            yield ((found.query, found.plan, record) for found, record in plans)
+    def for_each_file(
+        self, columns: Sequence[OutputColumn], add: Callable[[OpenPlan], FileOutcome], **options: Any
+    ) -> None:
+        """Call a function with each file that is not excluded, and report the outcomes that it returns.
+
+        Args:
+            columns: The columns to read.
+            **options: See `each_plan`.
+        """
+        with contextlib.closing(self.each_plan(columns, **options)) as plans:
+            for found, record in plans:
+                with self.skipping(found.path):
+                    record(add(found))
 
     def each_plan(
         self,
@@ -161,9 +165,10 @@ class QueryRun:
         does: Ahead = Ahead.FETCH,
         is_alone: IsAlone | None = None,
     ) -> Generator[tuple[OpenPlan, Callable[[FileOutcome], None]], None, None]:
-        """Yield as `each_file`, with the rows of small files if the caller reads all rows.
+        """Yield each file that is not excluded, and a function that takes its outcome.
 
         Args:
+            columns: The columns to read.
             totals: Aggregates; files for which a lake index answers all of them are added to it and not
                 yielded.
             does: See `plan_files`.

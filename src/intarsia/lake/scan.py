@@ -30,7 +30,7 @@ from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Predicate
 from intarsia.read.aggregate import Aggregate, Totals
 from intarsia.read.aggregate.result import ROWS, Requested, requested_functions
-from intarsia.read.approximate import ApproximateCount, DistinctValues, FileSize, sample_rows
+from intarsia.read.approximate import ApproximateCount, DistinctValues, FileSize, RowSample
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import count_planned, estimate_rows
 from intarsia.read.file_rows import Piece, read_rows, read_whole_file
@@ -315,15 +315,14 @@ class Scan(QueryResult):
         functions = requested_functions(requested)
         columns = output_columns(self._table.schema, [name for name in functions if name != ROWS])
         totals = Totals(functions, columns)
-        with (
-            self._running() as run,
-            contextlib.closing(
-                run.each_plan(columns, totals, does=Ahead.READ, is_alone=self._is_counted)
-            ) as plans,
-        ):
-            for found, record in plans:
-                with run.skipping(found.path):
-                    record(totals.add_file(found.query, found.plan, found.pieces))
+        with self._running() as run:
+            run.for_each_file(
+                columns,
+                lambda found: totals.add_file(found.query, found.plan, found.pieces),
+                totals=totals,
+                does=Ahead.READ,
+                is_alone=self._is_counted,
+            )
         return totals
 
     def refuse_unknown_types(self) -> None:
@@ -360,12 +359,14 @@ class Scan(QueryResult):
             column = next((name for name in names if name not in partition), names[0])
         numbered = self._one_column(column)
         found = [LOCATIONS.empty_table()]
-        with self._running() as run, run.each_file([]) as files:
-            for query, plan, record in files:
-                with run.skipping(query.file.path):
-                    locations, outcome = locate_rows(query, plan, numbered)
-                    record(outcome)
-                    found.append(locations)
+
+        def add(opened: OpenPlan) -> FileOutcome:
+            locations, outcome = locate_rows(opened.query, opened.plan, numbered)
+            found.append(locations)
+            return outcome
+
+        with self._running() as run:
+            run.for_each_file([], add)
         return pa.concat_tables(found)
 
     def approx_distinct(self, column: str) -> ApproximateCount:
@@ -381,9 +382,9 @@ class Scan(QueryResult):
         self._refuse_limit()
         queried = self._one_column(column)
         values = DistinctValues(queried)
-        with self._running() as run, run.each_file([queried]) as files:
-            estimate, lower, upper = values.count(files, run.skipping)
-        return ApproximateCount(estimate, lower, upper, tuple(values.unindexed), self.report)
+        with self._running() as run:
+            run.for_each_file([queried], lambda found: values.add_file(found.query, found.plan))
+        return ApproximateCount(*values.count(), tuple(values.unindexed), self.report)
 
     def count_distinct(self, column: str) -> int:
         """Count the distinct values of a column in the rows that match; see `Table.count_distinct`.
@@ -415,13 +416,12 @@ class Scan(QueryResult):
         self._refuse_limit()
         queried = self._one_column(column)
         values = ValueCounts(queried, counted=counted)
-        with (
-            self._running() as run,
-            contextlib.closing(run.each_plan([queried], is_alone=self._is_enumerated)) as plans,
-        ):
-            for found, record in plans:
-                with run.skipping(found.path):
-                    record(values.add_file(found.query, found.plan))
+        with self._running() as run:
+            run.for_each_file(
+                [queried],
+                lambda found: values.add_file(found.query, found.plan),
+                is_alone=self._is_enumerated,
+            )
         return values
 
     def _is_counted(self, part: PlannedPart) -> bool:
@@ -444,11 +444,15 @@ class Scan(QueryResult):
         queried = self._one_column(column)
         values = DistinctValues(queried, lg_config_k)
         paths, sketches = [], []
-        with self._running() as run, run.each_file([queried]) as files:
-            for query, plan, record in files:
-                with run.skipping(query.file.path):
-                    sketches.append(values.of_file(query, plan, record).to_sketch()[0])
-                    paths.append(query.file.path)
+
+        def add(opened: OpenPlan) -> FileOutcome:
+            counter, outcome = values.of_file(opened.query, opened.plan)
+            sketches.append(counter.to_sketch()[0])
+            paths.append(opened.path)
+            return outcome
+
+        with self._running() as run:
+            run.for_each_file([queried], add)
         return pa.table({"path": pa.array(paths, pa.string()), "sketch": pa.array(sketches, pa.binary())})
 
     def _one_column(self, name: str) -> OutputColumn:
@@ -488,9 +492,9 @@ class Scan(QueryResult):
                 for entry, future in opened:
                     with future.result() as file:
                         sizes.append(FileSize.of(file, entry.deleted_rows()))
-            with run.each_file(self.columns) as files:
-                pieces = list(sample_rows(sizes, files, n, seed, self.columns, self.schema))
-        return concat_rows([no_rows(self.schema), *pieces])
+            sample = RowSample(sizes, n, seed, self.columns, self.schema)
+            run.for_each_file(self.columns, lambda found: sample.add_file(found.query, found.plan))
+        return concat_rows([no_rows(self.schema), *sample.pieces])
 
     def _batches(
         self, run: QueryRun, *, whole_files: bool, runs_at_once: int

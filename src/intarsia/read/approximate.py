@@ -5,18 +5,16 @@ Both combine embedded indexes (`Hll`, `Sample`) of files, and read only files wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from intarsia.arrow.comparison import compares_alike, comparison_array, comparison_type
 from intarsia.arrow.owned_rows import take_rows
-from intarsia.errors import CorruptFileError, IndexPayloadError, UnsupportedFeatureError
+from intarsia.errors import IndexPayloadError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
 from intarsia.indexes.base import OpenIndex
 from intarsia.indexes.distinct_counter import MAX_LG_CONFIG_K, MIN_LG_CONFIG_K, DistinctCounter, is_counted
@@ -27,7 +25,7 @@ from intarsia.indexes.sample import draw
 from intarsia.predicate import Path
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, current_plan, retry_without_wrong_index
-from intarsia.read.file_query import FileQuery
+from intarsia.read.file_query import FileQuery, naming_invalid_values
 from intarsia.read.file_rows import read_known_rows, read_rows
 from intarsia.read.matching import select_columns
 from intarsia.read.output_columns import OutputColumn, concat_rows
@@ -35,9 +33,6 @@ from intarsia.read.pruner import PruneStep
 from intarsia.read.report import FileOutcome, ScanReport
 from intarsia.records import dataclass
 from intarsia.rows.selection import Rows, RowSelection
-
-#: A function that adds the outcome of one file to the report.
-Record: TypeAlias = "Callable[[FileOutcome], None]"
 
 #: The default number of rows of `Table.sample` if no file has a sample.
 DEFAULT_SAMPLE_ROWS = 1000
@@ -104,51 +99,46 @@ class DistinctValues:
         if not MIN_LG_CONFIG_K <= lg_config_k <= MAX_LG_CONFIG_K:
             raise ValueError(f"lg_config_k is {lg_config_k}; use {MIN_LG_CONFIG_K} to {MAX_LG_CONFIG_K}")
         self._lg_config_k = lg_config_k
+        self._total = DistinctCounter(lg_config_k)
+        self._has_sketches = False
+        self._constants: set[object] = set()
         self.unindexed: list[str] = []
 
-    def count(
-        self,
-        files: Iterable[tuple[FileQuery, FilePlan, Record]],
-        guard: Callable[[str], AbstractContextManager[object]] = nullcontext,
-    ) -> tuple[float, float, float]:
-        """Estimate the number of distinct values in the matching rows, with its 95% confidence interval.
+    def add_file(self, query: FileQuery, plan: FilePlan) -> FileOutcome:
+        """Add the values in the matching rows of a file."""
+        value = query.constants.get(query.own(self._column).path)
+        if value is None:
+            self._has_sketches = True
+            counter, outcome = self.of_file(query, plan)
+            self._total.merge(counter)
+            return outcome
+        if not value.is_valid or value.as_py() in self._constants:
+            return FileOutcome(plan)
+        has_match, outcome = _has_match(query, plan)
+        if has_match:
+            self._constants.add(value.as_py())
+        return outcome
 
-        Args:
-            files: The query and the plan of each file, and a callback that takes the outcome.
-            guard: Returns a context in which the file of a path is read; it may suppress errors.
-        """
-        total = DistinctCounter(self._lg_config_k)
-        constants: set[object] = set()
-        has_sketches = False
-        for query, plan, record in files:
-            with guard(query.file.path):
-                path = query.own(self._column).path
-                if path in query.constants:
-                    value = query.constants[path]
-                    if value.is_valid and value.as_py() not in constants and _has_match(query, plan, record):
-                        constants.add(value.as_py())
-                else:
-                    has_sketches = True
-                    total.merge(self.of_file(query, plan, record))
-        if not has_sketches:  # a partition column
-            return float(len(constants)), float(len(constants)), float(len(constants))
-        total.add(pa.array(list(constants), self._kind))
-        return (total.estimate, *total.bounds(2))
+    def count(self) -> tuple[float, float, float]:
+        """Estimate the number of distinct values, with its 95% confidence interval."""
+        if not self._has_sketches:  # a partition column
+            number = float(len(self._constants))
+            return number, number, number
+        self._total.add(pa.array(list(self._constants), self._kind))
+        return (self._total.estimate, *self._total.bounds(2))
 
-    def of_file(self, query: FileQuery, plan: FilePlan, record: Record) -> DistinctCounter:
+    def of_file(self, query: FileQuery, plan: FilePlan) -> tuple[DistinctCounter, FileOutcome]:
         """Count the distinct values in the matching rows of a file."""
-        path = query.own(self._column).path
-        if path in query.constants:
-            counter = DistinctCounter(self._lg_config_k)
-            value = query.constants[path]
-            if value.is_valid and _has_match(query, plan, record):
-                counter.add(pa.array([value.as_py()], self._kind))
-            return counter
-        counter, outcome = retry_without_wrong_index(
-            query.file, lambda: self._count_file(query, current_plan(query, plan))
-        )
-        record(outcome)
-        return counter
+        value = query.constants.get(query.own(self._column).path)
+        if value is None:
+            return retry_without_wrong_index(
+                query.file, lambda: self._count_file(query, current_plan(query, plan))
+            )
+        counter = DistinctCounter(self._lg_config_k)
+        has_match, outcome = _has_match(query, plan) if value.is_valid else (False, FileOutcome(plan))
+        if has_match:
+            counter.add(pa.array([value.as_py()], self._kind))
+        return counter, outcome
 
     def _count_file(self, query: FileQuery, plan: FilePlan) -> tuple[DistinctCounter, FileOutcome]:
         """Count the distinct values of a file, assuming that its page index is correct."""
@@ -156,19 +146,11 @@ class DistinctValues:
         before = query.file.source.counts.bytes
         known, answered = self._add_sketches(query, plan.certain, counter)
         counts = ReadCounts(index_bytes=query.file.source.counts.bytes - before)
-        try:
-            for piece in read_known_rows(query, plan, plan.candidates - known):
-                counts += piece.counts
+        for piece in read_known_rows(query, plan, plan.candidates - known):
+            counts += piece.counts
+            with naming_invalid_values(query.file.path, ".".join(self._column.path), "counted"):
                 for chunk in comparison_array(piece.rows.column(0), self._kind).chunks:
                     counter.add(chunk)
-        except pa.ArrowException as error:  # such as decimals of more digits than their type has
-            column = ".".join(self._column.path)
-            raise CorruptFileError(
-                f"values of {column!r} cannot be counted: {error}",
-                reason="invalid-values",
-                path=query.file.path,
-                column=column,
-            ) from error
         return counter, FileOutcome(plan, counts, tuple(answered))
 
     def _add_sketches(
@@ -207,16 +189,12 @@ class DistinctValues:
         return data_type is not None and compares_alike(data_type, self._kind)
 
 
-def _has_match(query: FileQuery, plan: FilePlan, record: Record) -> bool:
+def _has_match(query: FileQuery, plan: FilePlan) -> tuple[bool, FileOutcome]:
     """Return whether any row of a file matches."""
     if not plan.certain.is_empty or plan.candidates.is_empty:
-        record(FileOutcome(plan))
-        return not plan.candidates.is_empty
-    counts = ReadCounts()
-    for piece in read_rows(query, plan, limit=1):
-        counts += piece.counts
-    record(FileOutcome(plan, counts))
-    return counts.rows_matched > 0
+        return not plan.candidates.is_empty, FileOutcome(plan)
+    counts = sum((piece.counts for piece in read_rows(query, plan, limit=1)), ReadCounts())
+    return counts.rows_matched > 0, FileOutcome(plan, counts)
 
 
 # --- rows ------------------------------------------------------------------------------------------------
@@ -266,43 +244,50 @@ def affordable_rows(sizes: Sequence[FileSize]) -> int:
     return min(enough) if has_samples else min(total, DEFAULT_SAMPLE_ROWS)
 
 
-def sample_rows(
-    sizes: Sequence[FileSize],
-    files: Iterable[tuple[FileQuery, FilePlan, Record]],
-    n: int | None,
-    seed: int | None,
-    columns: Sequence[OutputColumn],
-    schema: pa.Schema,
-) -> Iterator[pa.Table]:
-    """Draw rows of a table uniformly without replacement.
+class RowSample:
+    """Rows of a table that are drawn uniformly without replacement, file by file.
 
     Ordinals of rows are drawn from the whole table, which determines the number of rows from each file. In a
     file with a `Sample`, the same number of sampled rows replaces the drawn rows, which is equally uniform.
 
     Args:
-        files: The same files in the same order: their queries, without a predicate, their plans, and
-            callbacks that take the outcomes.
         seed: Equal seeds draw equal rows; None draws different rows each time.
 
-    Yields:
-        The rows of each file from which rows were drawn.
+    Attributes:
+        pieces: The rows that were drawn.
     """
-    rng = np.random.default_rng(seed)
-    starts = np.cumsum([0, *(size.num_rows for size in sizes)])
-    drawn = draw(int(starts[-1]), affordable_rows(sizes) if n is None else n, rng)
-    for ordinal, (query, plan, record) in enumerate(files):
-        start, stop = np.searchsorted(drawn, starts[ordinal : ordinal + 2])
-        if start == stop:
-            continue
+
+    def __init__(
+        self,
+        sizes: Sequence[FileSize],
+        n: int | None,
+        seed: int | None,
+        columns: Sequence[OutputColumn],
+        schema: pa.Schema,
+    ) -> None:
+        self._rng = np.random.default_rng(seed)
+        edges = np.cumsum([0, *(size.num_rows for size in sizes)])
+        drawn = draw(int(edges[-1]), affordable_rows(sizes) if n is None else n, self._rng)
+        cuts = np.searchsorted(drawn, edges).tolist()
+        self._drawn = iter([drawn[a:b] - first for a, b, first in zip(cuts, cuts[1:], edges, strict=False)])
+        self._columns, self._schema = columns, schema
+        self.pieces: list[pa.Table] = []
+
+    def add_file(self, query: FileQuery, plan: FilePlan) -> FileOutcome:
+        """Draw rows of the next of the files, whose query has no predicate."""
+        drawn = next(self._drawn)
+        if not len(drawn):
+            return FileOutcome(plan)
         before = query.file.source.counts.bytes
         embedded = _open_sample(query)
         counts = ReadCounts(index_bytes=query.file.source.counts.bytes - before)
         num_rows = 0
-        for rows, read in _file_sample(query, plan, embedded, drawn[start:stop] - starts[ordinal], rng):
+        for rows, read in _file_sample(query, plan, embedded, drawn, self._rng):
             counts += read
             num_rows += rows.num_rows
-            yield query.result(rows, RowSelection.all(rows.num_rows), columns, schema)
-        record(FileOutcome(plan, replace(counts, rows_matched=num_rows)))
+            everything = RowSelection.all(rows.num_rows)
+            self.pieces.append(query.result(rows, everything, self._columns, self._schema))
+        return FileOutcome(plan, replace(counts, rows_matched=num_rows))
 
 
 def _file_sample(

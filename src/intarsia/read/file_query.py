@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field, replace
 from functools import cached_property
 from operator import attrgetter
@@ -12,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.arrow.owned_rows import take_values
+from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
 from intarsia.file.claims import check_row_count
 from intarsia.file.metadata import naming_errors
@@ -296,6 +298,26 @@ class FileQuery:
         leaves = leaves_under(self.file, [path])
         sizes = [outlines.stops - outlines.starts for outlines in self.file.metadata.outlines(leaves)]
         return int(sum(of_leaf.sum() for of_leaf in sizes))
+
+
+@contextmanager
+def naming_invalid_values(path: str, column: str, action: str) -> Iterator[None]:
+    """Translate errors of values that Arrow refuses, such as decimals of more digits than their type has.
+
+    Args:
+        path: The path of the file.
+        column: The name of the column.
+        action: What cannot be done with the values, as a participle.
+    """
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise CorruptFileError(
+            f"values of {column!r} cannot be {action}: {error}",
+            reason="invalid-values",
+            path=path,
+            column=column,
+        ) from error
 
 
 def leaves_under(file: ParquetInput, paths: Sequence[Path]) -> list[Leaf]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import compares_alike, comparison_array, comparison_type, sortable_type
-from intarsia.errors import CorruptFileError, IndexPayloadError, UnsupportedFeatureError
+from intarsia.errors import IndexPayloadError, UnsupportedFeatureError
 from intarsia.indexes.base import GranuleValues
 from intarsia.indexes.granules import covered_granules, granule_rows
 from intarsia.indexes.proof import call_index
@@ -23,7 +23,7 @@ from intarsia.predicate import Path
 from intarsia.read.aggregate.answers import confirmed
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, current_plan, retry_without_wrong_index
-from intarsia.read.file_query import FileQuery
+from intarsia.read.file_query import FileQuery, naming_invalid_values
 from intarsia.read.file_rows import read_known_rows
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.pruner import PruneStep
@@ -97,7 +97,7 @@ class ValueCounts:
 
     def _count_file(self, query: FileQuery, plan: FilePlan) -> tuple[pa.Table, FileOutcome]:
         """Count the values of a file, assuming that its page index is correct."""
-        before, group = query.file.source.counts.bytes, 0
+        before = query.file.source.counts.bytes
         path = query.own(self._column).path
         certain = plan.candidates
         if query.predicate is not None:
@@ -109,22 +109,16 @@ class ValueCounts:
             query.check_row_counts(certain)
             pieces, known, answered = [self._repeated(query, path, certain)], certain, []
         counts = ReadCounts(index_bytes=query.file.source.counts.bytes - before)
-        try:
-            for piece in read_known_rows(query, plan, plan.candidates - known):
-                counts += piece.counts
-                group = int(piece.groups[0])
+        for piece in read_known_rows(query, plan, plan.candidates - known):
+            counts += piece.counts
+            with naming_invalid_values(
+                query.file.path_of(int(piece.groups[0])), self._column.name, "counted"
+            ):
                 if constant is None:
                     pieces += map(self._counted_values, piece.rows.column(0).chunks)
                 else:
                     pieces.append(self._repeated(query, path, piece.numbers))
                 pieces = _condensed(pieces)
-        except pa.ArrowException as error:  # such as decimals of more digits than their type has
-            raise CorruptFileError(
-                f"values of {self._column.name!r} cannot be counted: {error}",
-                reason="invalid-values",
-                path=query.file.path_of(group),
-                column=self._column.name,
-            ) from error
         outcome = replace(
             counts,
             rows_candidate=plan.candidates.num_rows,

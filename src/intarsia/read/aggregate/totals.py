@@ -10,13 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_array
-from intarsia.errors import CorruptFileError
 from intarsia.indexes.summaries import merge_summaries, one_summary, summarize
 from intarsia.read.aggregate.answers import Answer, Needs, QueriedColumn, answer, confirmed
 from intarsia.read.aggregate.result import Question, questions
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, current_plan, retry_without_wrong_index
-from intarsia.read.file_query import FileQuery
+from intarsia.read.file_query import FileQuery, naming_invalid_values
 from intarsia.read.file_rows import Piece, read_known_rows
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.report import FileOutcome
@@ -218,16 +217,9 @@ def _column_summaries(query: FileQuery, question: Question, column: pa.ChunkedAr
     data_type = question.data_type
     if data_type == pa.null():
         return [one_summary(data_type, None, len(column), column.null_count)]
-    try:
+    with naming_invalid_values(query.file.path, question.name, "aggregated"):
         plain = comparison_array(column, data_type)
         return [summarize(chunk, _ALL) for chunk in plain.chunks if len(chunk)]
-    except pa.ArrowException as error:  # such as decimals of more digits than their type has
-        raise CorruptFileError(
-            f"values of {question.name!r} cannot be aggregated: {error}",
-            reason="invalid-values",
-            path=query.file.path,
-            column=question.name,
-        ) from error
 
 
 def _merged(summaries: Sequence[pa.Table]) -> pa.Table:
