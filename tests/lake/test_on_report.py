@@ -81,6 +81,33 @@ def test_a_query_that_fails(folder):
     assert [query.error for query in queries] == [error.value]
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        lambda table: table.scan().to_arrow(),
+        lambda table: list(table.scan("x >= 0")),
+        lambda table: table.scan("x >= 0", order_by="x", limit=1).to_arrow(),
+        lambda table: table.aggregate("sum(x)", "x >= 0"),
+        lambda table: table.count_distinct("x"),
+        lambda table: table.approx_distinct("x"),
+        lambda table: table.sample(20),
+        lambda table: table.locate("x > 2"),
+    ],
+)
+def test_a_query_whose_rows_cannot_be_read(tmp_path, query):
+    path = tmp_path / "f.parquet"
+    pq.write_table(pa.table({"x": range(20)}), path, write_page_checksum=True, use_dictionary=False)
+    chunk = pq.read_metadata(path).row_group(0).column(0)
+    data = bytearray(path.read_bytes())
+    data[chunk.data_page_offset + chunk.total_compressed_size - 1] ^= 0xFF
+    path.write_bytes(data)
+    queries = []
+    table = ia.open(path, on_report=queries.append)
+    with pytest.raises(ia.CorruptFileError) as error:
+        query(table)
+    assert [found.error for found in queries] == [error.value]
+
+
 def test_errors_of_the_hook_do_not_end_the_query(folder):
     def hook(query):
         raise KeyError("no exporter")

@@ -105,7 +105,7 @@ class QueryRun:
 
     @contextlib.contextmanager
     def reporting(self) -> Generator[ScanReport, None, None]:
-        """Complete the report after the block, warn of what is in it, and pass it on."""
+        """Complete the report after the block that reads rows, warn of what is in it, and pass it on."""
         started, report = time.perf_counter(), self._report
         failure: Exception | None = None
         try:
@@ -175,7 +175,7 @@ class QueryRun:
             is_alone: Returns whether a file is read by itself; None to read all files by themselves.
         """
         planned = self.planned_files(columns, totals, does=does, is_alone=is_alone)
-        with self.reporting(), contextlib.closing(planned) as files:
+        with contextlib.closing(planned) as files:
             for _, opened in files:
                 outcome = FileOutcome(opened.plan)
 

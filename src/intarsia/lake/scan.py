@@ -43,7 +43,6 @@ from intarsia.read.output_columns import (
     refuse_repeated,
 )
 from intarsia.read.report import FileOutcome, ScanReport, warn_of_failed
-from intarsia.read.sort_key import SortKey
 from intarsia.read.trace import QueryTrace
 from intarsia.read.value_counts import ValueCounts
 from intarsia.tuning import RUNS_AT_ONCE
@@ -138,9 +137,9 @@ class Scan(QueryResult):
 
     @contextlib.contextmanager
     def _running(self) -> Iterator[QueryRun]:
-        """Run the scan within the block."""
+        """Run the scan within the block, and report it."""
         self._run = run = self._new_run()
-        with run.snapshot.running():
+        with run.snapshot.running(), run.reporting():
             yield run
 
     def _in_steps(self, *, runs_at_once: int) -> Generator[pa.RecordBatch, None, None]:
@@ -148,7 +147,8 @@ class Scan(QueryResult):
 
         def batches() -> Generator[pa.RecordBatch, None, None]:
             self._run = run
-            yield from self._batches(run, whole_files=False, runs_at_once=runs_at_once)
+            with run.reporting():
+                yield from self._batches(run, whole_files=False, runs_at_once=runs_at_once)
 
         return run.snapshot.in_steps(batches())
 
@@ -261,11 +261,7 @@ class Scan(QueryResult):
         if split_bytes is not None and split_bytes < 1:
             raise ValueError(f"split_bytes is {split_bytes}; it must be 1 or more, or None")
         splits: list[Split] = []
-        with (
-            self._running() as run,
-            run.reporting() as report,
-            contextlib.closing(run.planned_files()) as files,
-        ):
+        with self._running() as run, contextlib.closing(run.planned_files()) as files:
             for entry, opened in files:
                 query, plan = opened.query, opened.plan
                 here = query.file.arrow_schema if query.names is None else query.names.schema
@@ -281,7 +277,7 @@ class Scan(QueryResult):
                     query.deleted,
                 )
                 splits += make_splits(shared, query, plan, split_bytes)
-                report.add_file(query, FileOutcome(plan, count_planned(query, plan.candidates)))
+                run.report.add_file(query, FileOutcome(plan, count_planned(query, plan.candidates)))
         return splits
 
     def count(self) -> int:
@@ -503,7 +499,17 @@ class Scan(QueryResult):
         if trace is not None:
             trace.expect_rows(all_matches=self._key is None)
         if self._key is not None:
-            first = self._first_rows(run, self._key)
+            assert self._limit is not None
+            first = FirstRows(
+                self._table,
+                self._where,
+                self.columns,
+                self.schema,
+                self._key,
+                self._limit,
+                run.report,
+                run.snapshot,
+            ).rows()
             if trace is not None:
                 trace.add_rows(first.num_rows)
             yield from to_batches(first)
@@ -536,20 +542,6 @@ class Scan(QueryResult):
                         yield from to_batches(table)
                 if left == 0:
                     return
-
-    def _first_rows(self, run: QueryRun, key: SortKey) -> pa.Table:
-        assert self._limit is not None
-        with run.reporting() as report:
-            return FirstRows(
-                self._table,
-                self._where,
-                self.columns,
-                self.schema,
-                key,
-                self._limit,
-                report,
-                run.snapshot,
-            ).rows()
 
     def _rows_of_file(
         self,
