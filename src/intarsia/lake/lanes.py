@@ -30,8 +30,7 @@ from intarsia.picture.facts import (
     look_of,
     name_of,
 )
-from intarsia.read.counts import PagesRead
-from intarsia.read.file_query import FileQuery
+from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.pruner import PruneStep
 from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
@@ -94,20 +93,18 @@ class Lanes:
         self.steps = joined_steps(traced.steps)
         query = traced.query
         self._shown = {leaf.ordinal for leaf in query.output_leaves}
+        self._asked = {leaf.ordinal for leaf in leaves_under(file, query.predicate_paths)}
         self.wanted = {leaf.ordinal for leaf in query.leaves}
-        self._asked = {leaf.ordinal for leaf in query.leaves if self._is_asked(leaf)}
         self._leaves = [leaf for leaf in file.footer.leaves if leaf.ordinal in self.wanted]
-        self._outlines = dict(zip(self.wanted_ordinals, file.metadata.outlines(self._leaves), strict=True))
-        self._read = _ReadPages(query.pages, traced.first_group, len(self._edges) - 1)
+        ordinals = [leaf.ordinal for leaf in self._leaves]
+        self._outlines = dict(zip(ordinals, file.metadata.outlines(self._leaves), strict=True))
+        whole = query.pages.whole_chunks(ordinals, query.num_row_groups)
+        self._read_whole = dict(zip(ordinals, whole[:, traced.first_group :], strict=True))
+        self._read_parts = query.pages.parts()
         self.described = self._cheap(file.footer.leaves) or self.wanted
         self._load()
         self._planned = [np.zeros((0, 2), dtype=np.int64)]
         self.least_bytes: int | None = 0 if traced.matches is not None and traced.selects_values else None
-
-    @property
-    def wanted_ordinals(self) -> list[int]:
-        """The ordinals of the leaves of the query, ascending."""
-        return [leaf.ordinal for leaf in self._leaves]
 
     @property
     def reads(self) -> Int64s:
@@ -124,10 +121,6 @@ class Lanes:
     def with_parts(self) -> set[int]:
         """The ordinals of the leaves whose page indexes and Bloom filters are among the parts of the file."""
         return self._cheap(self._file.footer.leaves) or self._cheap(self._leaves) or self._asked
-
-    def _is_asked(self, leaf: Leaf) -> bool:
-        paths = self._traced.query.predicate_paths
-        return any(leaf.path[: len(path)] == tuple(path) for path in paths)
 
     @cached_property
     def states(self) -> list[State]:
@@ -159,7 +152,7 @@ class Lanes:
         num_rows = np.diff(self._edges)
         possible = np.flatnonzero((self._group_steps < 0) & (num_rows > 0)).tolist()
         self._located = set(possible) if len(possible) * len(self._leaves) <= MAX_LOCATED else set[int]()
-        keys = [ChunkKey(group, leaf) for leaf in self.wanted_ordinals for group in self._located]
+        keys = [ChunkKey(group, leaf) for leaf in self._outlines for group in self._located]
         keys = [key for key in keys if self._outlines[key.leaf].is_sound[key.row_group]]
         self._file.load_page_index(keys, keys)
 
@@ -198,7 +191,9 @@ class Lanes:
         for group in np.flatnonzero(np.diff(self._edges)).tolist():
             first, key = int(self._edges[group]), ChunkKey(group, leaf.ordinal)
             locations = self._file.locations(key) if group in self._located else None
-            read = self._read.of(key)
+            is_whole = self._read_whole[leaf.ordinal][group]
+            part = ChunkKey(group + self._traced.first_group, leaf.ordinal)
+            read = np.array(True) if is_whole else self._read_parts.get(part, np.array(False))
             if locations is None:
                 here = slice(group, group + 1)
                 offsets = outlines.first_pages[here]
@@ -354,28 +349,6 @@ class _Pages(NamedTuple):
         )
         found = np.stack([outlines.starts[groups], outlines.first_pages[groups]], axis=1)
         return found[found[:, 1] > found[:, 0]]
-
-
-class _ReadPages:
-    """The pages that a query read, by the row groups of one of its files."""
-
-    def __init__(self, pages: PagesRead, first_group: int, num_groups: int) -> None:
-        self._pages = pages
-        self._first = first_group
-        self._stop = first_group + num_groups
-        self._parts = pages.parts()
-        self._whole: dict[int, Bools] = {}
-
-    def of(self, key: ChunkKey) -> bool | Bools:
-        """Return whether all pages of a chunk were read, or which."""
-        if key.leaf not in self._whole:
-            groups = self._pages.groups_read(key.leaf)
-            mask = np.zeros(self._stop - self._first, dtype=bool)
-            mask[[group - self._first for group in groups if self._first <= group < self._stop]] = True
-            self._whole[key.leaf] = mask
-        if self._whole[key.leaf][key.row_group]:
-            return True
-        return self._parts.get(ChunkKey(key.row_group + self._first, key.leaf), False)
 
 
 def joined_steps(steps: Sequence[PruneStep]) -> list[PruneStep]:

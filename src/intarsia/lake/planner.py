@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -146,9 +146,8 @@ class Planner:
         gone = (step.before - step.after).to_mask(len(table.files))
         log = table.log_statistics
         is_logged = log is not None and step.index == log.source
-        self._report.add_excluded(
-            step.index,
-            step.column,
+        self._report.add_unopened(
+            [(step.index, step.column)],
             files=np.flatnonzero(gone),
             rows=int(np.maximum(log.num_rows[gone], 0).sum()) if log is not None and is_logged else 0,
             num_bytes=int(table.file_bytes[gone].sum()),
@@ -184,34 +183,27 @@ class Planner:
             possible, certain = (rows.to_mask(num_files) for rows in (pruner.candidates, pruner.certain))
             steps = pruner.steps
         names = table.names_in(family.schema, path)
-        num_rows, num_groups = family.num_rows, files.segment.num_row_groups[family.positions]
-        for step in steps:
-            gone = (step.before - step.after).to_mask(num_files)
-            report.add_excluded(
-                step.index,
-                step.column if names is None else names.shown(step.column),
-                files=files.files[gone[files.within]],
-                row_groups=int(num_groups[gone].sum()),
-                rows=int(num_rows[gone].sum()),
-                num_bytes=int(sizes[gone].sum()),
+        num_groups = files.segment.num_row_groups[family.positions]
+
+        def add(sources: Iterable[tuple[str, str]], these: Bools, *, are_answered: bool = False) -> None:
+            report.add_unopened(
+                [(index, column if names is None else names.shown(column)) for index, column in sources],
+                files=files.files[these[files.within]],
+                row_groups=int(num_groups[these].sum()),
+                rows=int(family.num_rows[these].sum()),
+                num_bytes=int(sizes[these].sum()),
+                are_answered=are_answered,
             )
+
+        for step in steps:
+            add([(step.index, step.column)], (step.before - step.after).to_mask(num_files))
         answers = None
         if questions is not None:
             certain = certain.copy()
             certain[files.within[table.has_deletes[files.files]]] = False
             answers = answer_files(family, certain, questions, frozenset(constants), names)
         if answers is not None:
-            done = answers.files
-            report.add_answered(
-                [
-                    (index, column if names is None else names.shown(column))
-                    for index, column in answers.sources
-                ],
-                files=files.files[np.isin(files.within, done)],
-                row_groups=int(num_groups[done].sum()),
-                rows=int(num_rows[done].sum()),
-                num_bytes=int(sizes[done].sum()),
-            )
+            add(answers.sources, np.isin(np.arange(num_files), answers.files), are_answered=True)
         return possible[files.within], answers, proofs.faults
 
     # --- with footers ------------------------------------------------------------------------------

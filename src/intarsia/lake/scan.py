@@ -20,7 +20,7 @@ from intarsia.errors import FormatError
 from intarsia.file import ParquetInput
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.first_rows import FirstRows
-from intarsia.lake.planning import Ahead, OpenPlan, PlannedPart
+from intarsia.lake.planning import Ahead, IsAlone, OpenPlan, PlannedPart
 from intarsia.lake.query_result import QueryResult
 from intarsia.lake.query_run import OnError, QueryRun
 from intarsia.lake.scan_arguments import OrderBy, parse_order
@@ -348,7 +348,6 @@ class Scan(QueryResult):
             ValueError: If the scan has a limit.
             ColumnNotFoundError: If the table has no such column; the message suggests similar names.
         """
-        self._refuse_limit()
         if column is None:
             partition = self._table.partition_types
             names = self._table.schema.names
@@ -375,7 +374,6 @@ class Scan(QueryResult):
             ColumnNotFoundError: If the table has no such column; the message suggests similar names.
             UnsupportedFeatureError: If distinct values of its type cannot be counted.
         """
-        self._refuse_limit()
         queried = self._one_column(column)
         values = DistinctValues(queried)
         with self._running() as run:
@@ -409,7 +407,6 @@ class Scan(QueryResult):
         return self._values_of(column, counted=True).most_common(limit)
 
     def _values_of(self, column: str, *, counted: bool) -> ValueCounts:
-        self._refuse_limit()
         queried = self._one_column(column)
         values = ValueCounts(queried, counted=counted)
         with self._running() as run:
@@ -436,7 +433,6 @@ class Scan(QueryResult):
             ColumnNotFoundError: If the table has no such column; the message suggests similar names.
             UnsupportedFeatureError: If distinct values of its type cannot be counted.
         """
-        self._refuse_limit()
         queried = self._one_column(column)
         values = DistinctValues(queried, lg_config_k)
         paths, sketches = [], []
@@ -452,6 +448,7 @@ class Scan(QueryResult):
         return pa.table({"path": pa.array(paths, pa.string()), "sketch": pa.array(sketches, pa.binary())})
 
     def _one_column(self, name: str) -> OutputColumn:
+        self._refuse_limit()
         if not isinstance(name, str):
             raise TypeError(f"the column is {name!r}; pass one column name")
         (column,) = output_columns(self._table.schema, [name])
@@ -517,7 +514,7 @@ class Scan(QueryResult):
         left = self._limit
         # a caller that may stop early gets the rows of one file after the other
         does = Ahead.READ if runs_at_once > 1 else Ahead.FETCH
-        is_alone = None if does is Ahead.FETCH else _never
+        is_alone: IsAlone | None = None if does is Ahead.FETCH else lambda _: False
         with contextlib.closing(run.each_plan(self.columns, does=does, is_alone=is_alone)) as files:
             for found, record in files:
                 query, plan = found.query, found.plan
@@ -574,10 +571,6 @@ class Scan(QueryResult):
                 yield query.result(piece.rows, piece.numbers, self.columns, self.schema)
             if limit == 0:
                 return
-
-
-def _never(_: PlannedPart) -> bool:
-    return False
 
 
 def _draw(

@@ -184,11 +184,6 @@ class PagesRead:
                 if key.row_group not in self._whole.get(key.leaf, ())
             }
 
-    def groups_read(self, leaf: int) -> list[int]:
-        """Return the row groups in which the chunk of a leaf was read as a whole, ascending."""
-        with self._lock:
-            return sorted(self._whole.get(leaf, ()))
-
     def whole_chunks(self, leaves: Sequence[int], num_groups: int) -> Bools:
         """Return for each of some leaves and each row group whether the chunk was read as a whole."""
         found = np.zeros((len(leaves), num_groups), dtype=bool)

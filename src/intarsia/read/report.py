@@ -254,61 +254,38 @@ class ScanReport(JsonObject):
         if self.bytes_planned is not None:
             self.bytes_planned += num_bytes
 
-    def add_excluded(
-        self,
-        index: str,
-        column: str,
-        *,
-        files: npt.NDArray[np.int64],
-        num_bytes: int,
-        row_groups: int = 0,
-        rows: int = 0,
-    ) -> None:
-        """Add files that one index excluded without opening them.
-
-        Args:
-            index: The name of the index.
-            column: The dotted path of the column.
-            files: The ordinals of the files in the table.
-            num_bytes: Their size in bytes.
-            row_groups: Their number of row groups; 0 if unknown.
-            rows: Their number of rows; 0 if unknown.
-        """
-        self.bytes_total += num_bytes
-        self.row_groups_total += row_groups
-        self.rows_total += rows
-        _entry(self._pruned_by, index, column).add(files=len(files), row_groups=row_groups, rows=rows)
-        if self._trace is not None:
-            self._trace.add_unopened(UnopenedFiles(index, column, files))
-
-    def add_answered(
+    def add_unopened(
         self,
         sources: Iterable[tuple[str, str]],
         *,
         files: npt.NDArray[np.int64],
         num_bytes: int,
-        row_groups: int,
-        rows: int,
+        row_groups: int = 0,
+        rows: int = 0,
+        are_answered: bool = False,
     ) -> None:
-        """Add files in which all rows match, and that were summarized without opening them.
+        """Add files that indexes excluded, or answered because all rows match, without opening them.
 
         Args:
-            sources: The names of the indexes and columns that summarized them.
+            sources: The names of the indexes, each with the dotted path of its column.
             files: The ordinals of the files in the table.
             num_bytes: Their size in bytes.
-            row_groups: Their number of row groups.
-            rows: Their number of rows.
+            row_groups: Their number of row groups; 0 if unknown.
+            rows: Their number of rows; 0 if unknown.
+            are_answered: Whether the rows match, and were summarized from the indexes.
         """
         self.bytes_total += num_bytes
         self.row_groups_total += row_groups
         self.rows_total += rows
-        self.rows_candidate += rows
-        if self.rows_matched is not None:
-            self.rows_matched += rows
+        if are_answered:
+            self.rows_candidate += rows
+            if self.rows_matched is not None:
+                self.rows_matched += rows
+        entries = self._answered_by if are_answered else self._pruned_by
         for index, column in sources:
-            _entry(self._answered_by, index, column).add(files=len(files), row_groups=row_groups, rows=rows)
+            _entry(entries, index, column).add(files=len(files), row_groups=row_groups, rows=rows)
             if self._trace is not None:
-                self._trace.add_unopened(UnopenedFiles(index, column, files, are_answered=True))
+                self._trace.add_unopened(UnopenedFiles(index, column, files, are_answered))
 
     def add_report(self, other: ScanReport) -> None:
         """Add the report of a scan of other files, which another process ran at the same time.

@@ -20,7 +20,7 @@ from intarsia.errors import FormatError, IndexBuildError, ListingError
 from intarsia.file import FileMetadata, Ignored, ParquetInput
 from intarsia.lake.data_file import DataFile, FileList, ShowDone, as_bytes, as_text, have_stamps, paths_of
 from intarsia.lake.index.build import FactsReader, LakeIndexReport, SegmentBuilder, reader_of
-from intarsia.lake.index.facts import Stamps, opened_stamp, wait_until_settled
+from intarsia.lake.index.facts import FileStamp, Stamps, opened_stamp, wait_until_settled
 from intarsia.lake.index.folder import (
     LakeIndexFolder,
     Location,
@@ -203,22 +203,15 @@ class KnownFiles:
         locations. So the change time is compared, too, even beside the data: a copied lake index has the
         stamps of the copied files, but not their change times.
         """
-        ordinal = int(self.segment_of[file])
-        if ordinal == UNKNOWN_SEGMENT:
-            return None
-        opened = opened_stamp(identity)
-        then = self.segments[ordinal].segment.stamp(int(self.position_in[file]))
-        if opened is None or not opened.is_same(then):
-            return None
-        return self.footer(file, path)
+        opened, then = opened_stamp(identity), self.stamp(file)
+        return None if opened is None or then is None or not opened.is_same(then) else self.footer(file, path)
 
-    def identity(self, file: int) -> ObjectIdentity | None:
-        """Return the identity that an object had when its facts were read; None if it is not known."""
+    def stamp(self, file: int) -> FileStamp | None:
+        """Return the stamp that a file had when its facts were read; None if it is not known."""
         ordinal = int(self.segment_of[file])
         if ordinal == UNKNOWN_SEGMENT:
             return None
-        stamp = self.segments[ordinal].segment.stamp(int(self.position_in[file]))
-        return ObjectIdentity(stamp.size_bytes, stamp.e_tag, stamp.modified_ns / 1e9)
+        return self.segments[ordinal].segment.stamp(int(self.position_in[file]))
 
     def footer(self, file: int, path: str) -> FileMetadata | None:
         """Return the footer that a file had when its facts were read; None if it is not known, or damaged."""
@@ -511,7 +504,10 @@ class TableLakeIndex:
         if self._known is None or not isinstance(listed, FileList) or listed.logged is None:
             return None
         ordinal = self._ordinal_of(file)
-        return self._known.identity(ordinal) if listed.logged[ordinal] else None
+        stamp = self._known.stamp(ordinal) if listed.logged[ordinal] else None
+        return (
+            None if stamp is None else ObjectIdentity(stamp.size_bytes, stamp.e_tag, stamp.modified_ns / 1e9)
+        )
 
     def _ordinal_of(self, file: DataFile) -> int:
         listed = self._files
