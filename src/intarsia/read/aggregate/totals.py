@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,23 +20,14 @@ from intarsia.read.file_query import FileQuery, naming_invalid_values
 from intarsia.read.file_rows import Piece, read_known_rows
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.report import FileOutcome
-from intarsia.records import dataclass
 from intarsia.rows.selection import RowSelection
 from intarsia.tuning import MERGED_SUMMARIES
 
 _ALL = np.zeros(1, dtype=np.int64)
 
 
-@dataclass(frozen=True)
-class FileAggregates:
-    """The aggregates of the matching rows of one file.
-
-    Attributes:
-        summaries: For each question rows of `intarsia.indexes.summaries.summary_schema`.
-    """
-
-    outcome: FileOutcome
-    summaries: Mapping[Question, Sequence[pa.Table]]
+#: For each question rows of `intarsia.indexes.summaries.summary_schema`.
+_Summaries: TypeAlias = "dict[Question, list[pa.Table]]"
 
 
 class Totals:
@@ -88,102 +80,85 @@ class Totals:
             pieces: The matching rows, if they have been read.
         """
 
-        def attempt() -> FileAggregates:
+        def attempt() -> tuple[_Summaries, FileOutcome]:
             while True:
                 current = current_plan(query, plan)
-                found = _FileReading(query, current, self._questions).run()
+                found = _aggregated(query, current, self._questions)
                 if query.file.metadata.contradictions == current.contradictions:
                     return found
 
         if pieces is None:
-            totals = retry_without_wrong_index(query.file, attempt)
+            summaries, outcome = retry_without_wrong_index(query.file, attempt)
         else:
             summaries, counts = _summarized(query, pieces, self._questions)
-            totals = FileAggregates(FileOutcome(plan, counts), summaries)
-        for question, found in totals.summaries.items():
+            outcome = FileOutcome(plan, counts)
+        for question, found in summaries.items():
             self._summaries[question] += found
             if len(self._summaries[question]) >= MERGED_SUMMARIES:
                 self._summaries[question] = [_merged(self._summaries[question])]
-        return totals.outcome
+        return outcome
 
 
-class _FileReading:
-    """The aggregation of one file, assuming that its page index is correct."""
+def _aggregated(
+    query: FileQuery, plan: FilePlan, asked: Sequence[Question]
+) -> tuple[_Summaries, FileOutcome]:
+    """Answer from indexes first, then read the rows that they do not cover, as if page indexes were right."""
+    candidates = certain = plan.candidates
+    if query.predicate is not None:
+        certain = confirmed(query.file, query.predicate.paths(), candidates, plan.certain)
+    before = query.file.source.counts.bytes
+    answers = {question: _answered(query, question, candidates, certain) for question in asked}
+    counts = ReadCounts(index_bytes=query.file.source.counts.bytes - before)
+    summaries = {question: list(answered.summaries) for question, answered in answers.items()}
+    together: dict[RowSelection, list[Question]] = {}
+    for question, answered in answers.items():
+        together.setdefault(candidates - answered.rows, []).append(question)
+    rows_matched, everything_read = 0, RowSelection.none()
+    for rows, requested in together.items():
+        # questions that need exactly these rows
+        of_columns = query.for_columns([one.column for one in requested if one.column is not None])
+        found, read = _summarized(of_columns, read_known_rows(of_columns, plan, rows), requested)
+        for question, pieces in found.items():
+            summaries[question] += pieces
+        counts += read
+        # the same for every question: rows that were not read match, and rows that were read are counted
+        rows_matched = candidates.num_rows - rows.num_rows + read.rows_matched
+        everything_read |= rows
+    counts = replace(
+        counts,
+        row_groups=len(query.groups_with(everything_read)),
+        rows_candidate=candidates.num_rows,
+        rows_matched=rows_matched,
+    )
+    steps = tuple(step for answered in answers.values() for step in answered.steps)
+    return summaries, FileOutcome(plan, counts, steps, files_read=query.num_files_with(everything_read))
 
-    def __init__(self, query: FileQuery, plan: FilePlan, requested: Sequence[Question]) -> None:
-        self._query = query
-        self._plan = plan
-        self._requested = requested
-        self._certain = plan.candidates
-        if query.predicate is not None:
-            paths = query.predicate.paths()
-            self._certain = confirmed(query.file, paths, plan.candidates, plan.certain)
 
-    def run(self) -> FileAggregates:
-        """Answer from indexes first, then read the rows that they do not cover."""
-        query, candidates = self._query, self._plan.candidates
-        before = query.file.source.counts.bytes
-        answers = {question: self._answer(question) for question in self._requested}
-        counts = ReadCounts(index_bytes=query.file.source.counts.bytes - before)
-        summaries = {question: list(answered.summaries) for question, answered in answers.items()}
-        together: dict[RowSelection, list[Question]] = {}
-        for question, answered in answers.items():
-            together.setdefault(candidates - answered.rows, []).append(question)
-        rows_matched, everything_read = 0, RowSelection.none()
-        for rows, requested in together.items():
-            found, read = self._read(rows, requested)
-            for question, pieces in found.items():
-                summaries[question] += pieces
-            counts += read
-            # the same for every question: rows that were not read match, and rows that were read are counted
-            rows_matched = candidates.num_rows - rows.num_rows + read.rows_matched
-            everything_read |= rows
-        outcome = FileOutcome(
-            self._plan,
-            ReadCounts(
-                row_groups=sum(1 for _ in query.row_groups(everything_read)),
-                dictionary_pages=counts.dictionary_pages,
-                rows_candidate=candidates.num_rows,
-                rows_matched=rows_matched,
-                index_bytes=counts.index_bytes,
-            ),
-            tuple(step for answered in answers.values() for step in answered.steps),
-            files_read=query.num_files_with(everything_read),
-        )
-        return FileAggregates(outcome, summaries)
-
-    def _answer(self, question: Question) -> Answer:
-        """Answer a question from indexes."""
-        certain, query = self._certain, self._query
-        column = None if question.column is None else query.own(question.column)
-        if column is None or column.path in query.constants:
-            query.check_row_counts(certain)
-            return Answer(certain, _constants(query, question, certain), [])
-        leaf = query.file.schema.leaves_by_path.get(column.path)
-        if leaf is None or leaf.ordinal not in query.file.leaf_types or certain.is_empty:
-            return Answer(RowSelection.none(), [], [])
-        query.check_row_counts(certain, leaf)
-        needs = Needs.of(question.functions)
-        assert question.column is not None
-        cost_bytes = query.for_columns([question.column]).estimated_bytes
-        queried = QueriedColumn(query.file, query.embedded, leaf, question.data_type, needs, cost_bytes)
-        return answer(queried, self._plan.candidates, certain)
-
-    def _read(
-        self, rows: RowSelection, requested: Sequence[Question]
-    ) -> tuple[dict[Question, list[pa.Table]], ReadCounts]:
-        """Read and summarize the matching rows among ``rows``, for questions that need exactly these rows."""
-        columns = [question.column for question in requested if question.column is not None]
-        query = self._query.for_columns(columns)
-        return _summarized(query, read_known_rows(query, self._plan, rows), requested)
+def _answered(
+    query: FileQuery, question: Question, candidates: RowSelection, certain: RowSelection
+) -> Answer:
+    """Answer a question from indexes."""
+    column = None if question.column is None else query.own(question.column)
+    if column is None or column.path in query.constants:
+        query.check_row_counts(certain)
+        return Answer(certain, _constants(query, question, certain), [])
+    leaf = query.file.schema.leaves_by_path.get(column.path)
+    if leaf is None or leaf.ordinal not in query.file.leaf_types or certain.is_empty:
+        return Answer(RowSelection.none(), [], [])
+    query.check_row_counts(certain, leaf)
+    needs = Needs.of(question.functions)
+    assert question.column is not None
+    cost_bytes = query.for_columns([question.column]).estimated_bytes
+    queried = QueriedColumn(query.file, query.embedded, leaf, question.data_type, needs, cost_bytes)
+    return answer(queried, candidates, certain)
 
 
 def _summarized(
     query: FileQuery, pieces: Iterable[Piece], requested: Sequence[Question]
-) -> tuple[dict[Question, list[pa.Table]], ReadCounts]:
+) -> tuple[_Summaries, ReadCounts]:
     """Summarize rows of the query's columns."""
     ordinals = {column.path: ordinal for ordinal, column in enumerate(query.columns)}
-    summaries: dict[Question, list[pa.Table]] = {question: [] for question in requested}
+    summaries: _Summaries = {question: [] for question in requested}
     counts = ReadCounts()
     for piece in pieces:
         counts += piece.counts
