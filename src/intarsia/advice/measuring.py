@@ -34,8 +34,7 @@ from intarsia.predicate import Bound, Condition, conditions
 from intarsia.read.counts import PagesRead, ReadCounts
 from intarsia.read.file_plan import FilePlan, count_planned, plan_file, retry_without_wrong_index
 from intarsia.read.file_query import FileQuery
-from intarsia.read.file_rows import read_rows, rehearse
-from intarsia.read.locations import matching_rows
+from intarsia.read.file_rows import matching_rows, read_rows, rehearse
 from intarsia.read.output_columns import output_columns
 from intarsia.read.report import ScanReport
 from intarsia.records import dataclass

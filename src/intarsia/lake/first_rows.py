@@ -37,10 +37,10 @@ from intarsia.predicate import Bound, Predicate
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, plan_file, retry_without_wrong_index
 from intarsia.read.file_query import FileQuery
-from intarsia.read.file_rows import read_known_rows
+from intarsia.read.file_rows import FileOutcome, read_known_rows
 from intarsia.read.first_rows import AxisSearch, MatchingGroups
 from intarsia.read.output_columns import OutputColumn, concat_rows
-from intarsia.read.report import FileOutcome, ScanReport
+from intarsia.read.report import ScanReport
 from intarsia.read.sort_key import Ranks, SortKey, TopRows
 from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools

@@ -33,8 +33,9 @@ from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Bound, Path, Predicate
 from intarsia.read.aggregate.result import Question
 from intarsia.read.file_plan import plan_file
+from intarsia.read.file_rows import FileOutcome
 from intarsia.read.pruner import PruneStep, compares, over_files
-from intarsia.read.report import FileOutcome, ScanReport
+from intarsia.read.report import ScanReport
 from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.storage import reading_indexes

@@ -26,7 +26,7 @@ from intarsia.lake.axes import AxisPlan
 from intarsia.lake.data_file import DataFile
 from intarsia.read.file_plan import FilePlan, plan_chunks, plan_file, with_estimates, without_deleted
 from intarsia.read.file_query import FileQuery, leaves_under
-from intarsia.read.file_rows import Piece, read_rows
+from intarsia.read.file_rows import FileOutcome, Piece, read_rows
 from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
@@ -93,22 +93,24 @@ class PlannedPart:
         return without_deleted(query, plan)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class OpenPlan:
     """A file that was opened and planned, or several that are read as one; the caller closes it.
 
     Attributes:
-        path: The path of the file, or of the first one.
+        entry: The file, or the first one.
         pieces: The matching rows, if they have been read. An error of reading is raised after the rows before
             it.
         among: The files of the axis that were read; None for a single file.
+        outcome: The outcome for the report, which the caller sets; None to leave the file out.
     """
 
-    path: str
+    entry: DataFile
     query: FileQuery
     plan: FilePlan
     pieces: Iterable[Piece] | None = None
     among: Bools | None = None
+    outcome: FileOutcome | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +141,7 @@ class Stretch:
             plan = _prefetch(query, plan)
         is_counted = counts_certain and not plan.certain.is_empty
         pieces = list(read_rows(query, plan)) if does is Ahead.READ and not is_counted else None
-        return OpenPlan(self.entries[0].path, query, plan, pieces, among)
+        return OpenPlan(self.entries[0], query, plan, pieces, among)
 
 
 #: Returns whether a file is planned by itself.
@@ -233,12 +235,12 @@ def plan_files(
                 query = binder.query(entry, file)
                 planned = plan_file(query) if part is None else part.plan_of(query)
                 if does is Ahead.PLAN:
-                    return OpenPlan(entry.path, query, planned)
+                    return OpenPlan(entry, query, planned)
                 if file.source.coalesce_bytes:
                     planned = _prefetch(query, planned)
                 is_counted = counts_certain and not planned.certain.is_empty
                 reads = does is Ahead.READ and query.predicate is not None and not is_counted
-                return OpenPlan(entry.path, query, planned, _read_small(query, planned) if reads else None)
+                return OpenPlan(entry, query, planned, _read_small(query, planned) if reads else None)
         except BaseException:
             file.close()
             raise

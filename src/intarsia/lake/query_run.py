@@ -6,21 +6,20 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
 from intarsia.lake.binding import TableBinder
-from intarsia.lake.data_file import DataFile
 from intarsia.lake.planner import Planner
 from intarsia.lake.planning import Ahead, IsAlone, Item, OpenPlan, PlannedPart, plan_files, stretches
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate.nodes import dotted
 from intarsia.read.aggregate import Totals
+from intarsia.read.file_rows import FileOutcome
 from intarsia.read.finished_query import FinishedQuery, OnReport
 from intarsia.read.output_columns import OutputColumn
-from intarsia.read.report import FileOutcome, ScanReport, warn_caller, warn_of_failed, warn_of_ignored
+from intarsia.read.report import ScanReport, warn_caller, warn_of_failed, warn_of_ignored
 from intarsia.read.trace import QueryTrace
 from intarsia.tuning import CONCURRENT_BYTES, FIRST_FILES
 
@@ -88,7 +87,7 @@ class QueryRun:
             _trace=trace,
             **fields,
         )
-        self._waiting: deque[tuple[OpenPlan, FileOutcome]] = deque()
+        self._waiting: deque[OpenPlan] = deque()
 
     @property
     def report(self) -> ScanReport:
@@ -99,9 +98,19 @@ class QueryRun:
     def _report_until(self, num_waiting: int) -> None:
         """Add the outcomes of files to the report until a number of them are left."""
         while len(self._waiting) > num_waiting:
-            opened, outcome = self._waiting.popleft()
-            with self.skipping(opened.path):
-                self._report.add_file(opened.query, outcome, opened.among)
+            opened = self._waiting.popleft()
+            assert opened.outcome is not None
+            with self.skipping(opened.entry.path):
+                self._report.add_file(opened.query, opened.outcome, opened.among)
+
+    def _add(self, opened: OpenPlan) -> None:
+        """Add the outcome of a file, which is still open, to the report, or keep it until it is asked for."""
+        opened.pieces = None
+        if opened.outcome is not None:
+            self._waiting.append(opened)
+            holds_bytes = opened.query.file.source.coalesce_bytes or opened.outcome.plan.dictionary_pages
+            may_wait = opened.among is None and not holds_bytes and not self.snapshot.reads.are_nested
+            self._report_until(_MAX_WAITING if may_wait else 0)
 
     @contextlib.contextmanager
     def reporting(self) -> Generator[ScanReport, None, None]:
@@ -116,7 +125,7 @@ class QueryRun:
         finally:
             report.add_time(started)
             notes = dict.fromkeys(report.ignored)
-            for opened, _ in self._waiting:
+            for opened in self._waiting:
                 notes |= dict.fromkeys(opened.query.file.ignored)
             warn_of_ignored(notes)
             warn_of_failed(report.files_failed)
@@ -150,63 +159,32 @@ class QueryRun:
 
         Args:
             columns: The columns to read.
-            **options: See `each_plan`.
+            **options: See `planned_files`.
         """
-        with contextlib.closing(self.each_plan(columns, **options)) as plans:
-            for found, record in plans:
-                with self.skipping(found.path):
-                    record(add(found))
-
-    def each_plan(
-        self,
-        columns: Sequence[OutputColumn],
-        totals: Totals | None = None,
-        *,
-        does: Ahead = Ahead.FETCH,
-        is_alone: IsAlone | None = None,
-    ) -> Generator[tuple[OpenPlan, Callable[[FileOutcome], None]], None, None]:
-        """Yield each file that is not excluded, and a function that takes its outcome.
-
-        Args:
-            columns: The columns to read.
-            totals: Aggregates; files for which a lake index answers all of them are added to it and not
-                yielded.
-            does: See `plan_files`.
-            is_alone: Returns whether a file is read by itself; None to read all files by themselves.
-        """
-        planned = self.planned_files(columns, totals, does=does, is_alone=is_alone)
-        with contextlib.closing(planned) as files:
-            for _, opened in files:
-                outcome = FileOutcome(opened.plan)
-
-                def record(found: FileOutcome) -> None:
-                    nonlocal outcome
-                    outcome = found
-
-                try:
-                    yield opened, record
-                finally:
-                    self._waiting.append((replace(opened, pieces=None), outcome))
-                    holds_bytes = opened.query.file.source.coalesce_bytes or outcome.plan.dictionary_pages
-                    is_single = opened.among is None and not holds_bytes
-                    may_wait = is_single and not self.snapshot.reads.are_nested
-                    self._report_until(_MAX_WAITING if may_wait else 0)
+        with contextlib.closing(self.planned_files(columns, **options)) as files:
+            for found in files:
+                found.outcome = FileOutcome(found.plan)
+                with self.skipping(found.entry.path):
+                    found.outcome = add(found)
 
     def planned_files(
         self,
         columns: Sequence[OutputColumn] | None = None,
         totals: Totals | None = None,
         *,
-        does: Ahead = Ahead.PLAN,
+        does: Ahead = Ahead.FETCH,
         is_alone: IsAlone | None = None,
-    ) -> Generator[tuple[DataFile, OpenPlan], None, None]:
+    ) -> Generator[OpenPlan, None, None]:
         """Open, plan and yield each file that neither partition values nor a lake index exclude or answer.
+
+        The file is open until the next one is taken; its outcome is then added to the report.
 
         Args:
             columns: The columns to read; None for those of the query.
-            totals: Aggregates; see `each_plan`.
+            totals: Aggregates; files for which a lake index answers all of them are added to it and not
+                yielded.
             does: See `plan_files`.
-            is_alone: See `each_plan`.
+            is_alone: Returns whether a file is read by itself; None to read all files by themselves.
         """
         table, snapshot, report = self._table, self.snapshot, self._report
         binder = self._binder if columns is None else self._binder.for_columns(columns)
@@ -229,15 +207,16 @@ class QueryRun:
             with contextlib.closing(planned):
                 for entry, future in planned:
                     with self.skipping(entry.path):
-                        outcome = future.result()
+                        opened = future.result()
                     if report.has_failed(entry.path):
                         continue
-                    try:
-                        yield entry, outcome
-                    finally:
-                        if outcome.among is None:
-                            snapshot.remember(entry, outcome.query.file)
-                        outcome.query.close()
+                    with contextlib.closing(opened.query) as query:
+                        try:
+                            yield opened
+                        finally:
+                            self._add(opened)
+                            if opened.among is None:
+                                snapshot.remember(entry, query.file)
 
     def _portions(
         self, planner: Planner, survivors: Sequence[int], does: Ahead, is_alone: IsAlone | None

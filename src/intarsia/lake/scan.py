@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from html import escape
@@ -33,16 +33,15 @@ from intarsia.read.aggregate.result import ROWS, Requested, requested_functions
 from intarsia.read.approximate import ApproximateCount, DistinctValues, FileSize, RowSample
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import count_planned, estimate_rows
-from intarsia.read.file_rows import Piece, read_rows, read_whole_file
+from intarsia.read.file_rows import LOCATIONS, FileOutcome, Piece, locate_rows, read_rows, read_whole_file
 from intarsia.read.hint import Hints
-from intarsia.read.locations import LOCATIONS, locate_rows
 from intarsia.read.output_columns import (
     OutputColumn,
     concat_rows,
     output_columns,
     refuse_repeated,
 )
-from intarsia.read.report import FileOutcome, ScanReport, warn_of_failed
+from intarsia.read.report import ScanReport, warn_of_failed
 from intarsia.read.trace import QueryTrace
 from intarsia.read.value_counts import ValueCounts
 from intarsia.tuning import RUNS_AT_ONCE
@@ -199,11 +198,10 @@ class Scan(QueryResult):
         started, hints = time.perf_counter(), Hints()
         matched, planned = (0, None) if analyze else (None, 0)
         run = self._new_run(rows_estimated=0.0, rows_matched=matched, bytes_planned=planned)
-        report = run.report
-        with run.snapshot.running(), contextlib.closing(run.planned_files()) as files:
-            for _, opened in files:
+        with run.snapshot.running(), contextlib.closing(run.planned_files(does=Ahead.PLAN)) as files:
+            for opened in files:
                 query, plan = opened.query, opened.plan
-                with run.skipping(query.file.path):
+                with run.skipping(opened.entry.path):
                     estimate, index_bytes = estimate_rows(query, plan)
                     counts = ReadCounts(index_bytes=index_bytes)
                     if analyze:
@@ -211,9 +209,10 @@ class Scan(QueryResult):
                         counts = sum((piece.counts for piece in pieces), counts)
                     else:
                         counts += count_planned(query, plan.candidates)
-                    report.add_file(query, FileOutcome(plan, counts, rows_estimated=estimate))
+                    opened.outcome = FileOutcome(plan, counts, rows_estimated=estimate)
                     hints.add(query, plan)
-            report.advise(hints.best(has_lake_index=self._table.lake_index.exists))
+            run.report.advise(hints.best(has_lake_index=self._table.lake_index.exists))
+        report = run.report
         report.add_time(started)
         warn_of_failed(report.files_failed)
         return report
@@ -261,12 +260,12 @@ class Scan(QueryResult):
         if split_bytes is not None and split_bytes < 1:
             raise ValueError(f"split_bytes is {split_bytes}; it must be 1 or more, or None")
         splits: list[Split] = []
-        with self._running() as run, contextlib.closing(run.planned_files()) as files:
-            for entry, opened in files:
+        with self._running() as run, contextlib.closing(run.planned_files(does=Ahead.PLAN)) as files:
+            for opened in files:
                 query, plan = opened.query, opened.plan
                 here = query.file.arrow_schema if query.names is None else query.names.schema
                 shared = SplitQuery(
-                    replace(entry.as_opened(query.file.source.identity), deletes=None),
+                    replace(opened.entry.as_opened(query.file.source.identity), deletes=None),
                     file_identity(query.file),
                     self._where,
                     self._binder.view(here),
@@ -277,7 +276,7 @@ class Scan(QueryResult):
                     query.deleted,
                 )
                 splits += make_splits(shared, query, plan, split_bytes)
-                run.report.add_file(query, FileOutcome(plan, count_planned(query, plan.candidates)))
+                opened.outcome = FileOutcome(plan, count_planned(query, plan.candidates))
         return splits
 
     def count(self) -> int:
@@ -440,7 +439,7 @@ class Scan(QueryResult):
         def add(opened: OpenPlan) -> FileOutcome:
             counter, outcome = values.of_file(opened.query, opened.plan)
             sketches.append(counter.to_sketch()[0])
-            paths.append(opened.path)
+            paths.append(opened.entry.path)
             return outcome
 
         with self._running() as run:
@@ -515,22 +514,23 @@ class Scan(QueryResult):
         # a caller that may stop early gets the rows of one file after the other
         does = Ahead.READ if runs_at_once > 1 else Ahead.FETCH
         is_alone: IsAlone | None = None if does is Ahead.FETCH else lambda _: False
-        with contextlib.closing(run.each_plan(self.columns, does=does, is_alone=is_alone)) as files:
-            for found, record in files:
-                query, plan = found.query, found.plan
+        with contextlib.closing(run.planned_files(self.columns, does=does, is_alone=is_alone)) as files:
+            for found in files:
+                query, path = found.query, found.entry.path
+                found.outcome = FileOutcome(found.plan)
                 is_whole = query.predicate is None and whole_files and left is None
                 is_whole &= query.deleted.is_empty
-                rows = self._rows_of_file(found, record, left, is_whole, runs_at_once, trace)
+                rows = self._rows_of_file(found, left, is_whole, runs_at_once, trace)
                 if whole_files and self._on_error == "skip":
                     # all rows of a file or none
                     tables = []
-                    with run.skipping(found.path):
+                    with run.skipping(path):
                         tables = list(rows)
-                    if run.report.has_failed(found.path):
-                        record(FileOutcome(plan))
+                    if run.report.has_failed(path):
+                        found.outcome = FileOutcome(found.plan)
                         tables = []
                     rows = iter(tables)
-                with run.skipping(found.path):
+                with run.skipping(path):
                     for table in rows:
                         if trace is not None:
                             trace.add_rows(table.num_rows)
@@ -542,18 +542,17 @@ class Scan(QueryResult):
 
     def _rows_of_file(
         self,
-        open_plan: OpenPlan,
-        record: Callable[[FileOutcome], None],
+        found: OpenPlan,
         limit: int | None,
         is_whole: bool,
         runs_at_once: int,
         trace: QueryTrace | None,
     ) -> Iterator[pa.Table]:
         """Yield the matching rows of a file, without empty tables."""
-        query, plan = open_plan.query, open_plan.plan
+        query, plan = found.query, found.plan
         pieces: Iterable[Piece]
-        if open_plan.pieces is not None:
-            pieces = open_plan.pieces
+        if found.pieces is not None:
+            pieces = found.pieces
         elif is_whole:
             pieces = [read_whole_file(query)]
         else:
@@ -566,7 +565,7 @@ class Scan(QueryResult):
             counts += piece.counts
             if trace is not None:
                 trace.add_matches(query.file, piece.numbers)
-            record(FileOutcome(plan, counts))
+            found.outcome = FileOutcome(plan, counts)
             if piece.rows.num_rows:
                 yield query.result(piece.rows, piece.numbers, self.columns, self.schema)
             if limit == 0:

@@ -26,11 +26,11 @@ from intarsia.predicate import Path
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, current_plan, retry_without_wrong_index
 from intarsia.read.file_query import FileQuery, naming_invalid_values
-from intarsia.read.file_rows import read_known_rows, read_rows
+from intarsia.read.file_rows import FileOutcome, read_known_rows, read_rows
 from intarsia.read.matching import select_columns
 from intarsia.read.output_columns import OutputColumn, concat_rows
 from intarsia.read.pruner import PruneStep
-from intarsia.read.report import FileOutcome, ScanReport
+from intarsia.read.report import ScanReport
 from intarsia.records import dataclass
 from intarsia.rows.selection import Rows, RowSelection
 

@@ -10,7 +10,7 @@ import contextlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -19,20 +19,44 @@ import pyarrow as pa
 from intarsia.ahead import ahead
 from intarsia.arrow.owned_rows import own_rows
 from intarsia.errors import FormatError
+from intarsia.file import ChunkKey
 from intarsia.file.chunks import Bools, Int64s
+from intarsia.format.footer import Leaf
 from intarsia.predicate import Bound
 from intarsia.predicate.bound import conjoin
 from intarsia.read.counts import ReadCounts
-from intarsia.read.file_plan import FilePlan, WrongPageIndexError, retry_without_wrong_index
-from intarsia.read.file_query import FileQuery
+from intarsia.read.file_plan import FilePlan, WrongPageIndexError, current_plan, retry_without_wrong_index
+from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.matching import RowReader, select_columns
+from intarsia.read.output_columns import OutputColumn
+from intarsia.read.pruner import PruneStep
 from intarsia.read.run_columns import RunColumns
 from intarsia.read.runs import Run, Runs, run_of_group
 from intarsia.records import dataclass
-from intarsia.rows.selection import RowSelection
+from intarsia.rows.selection import Rows, RowSelection
 from intarsia.tuning import CONCURRENT_BYTES, RUNS_AT_ONCE
 
 _OUTDATED = "it contradicts the pages"
+
+
+@dataclass(frozen=True)
+class FileOutcome:
+    """The outcome of a query of one file.
+
+    Attributes:
+        counts: The counts of the reads after planning, and of the matching rows.
+        answered: The rows that were summarized by indexes instead of read.
+        rows_estimated: The estimated number of matching rows; None if no index of the file gives an estimate.
+        counts_pages: Whether the pages that the query reads are known.
+        files_read: The number of files from which a row group was read; None for all that have candidates.
+    """
+
+    plan: FilePlan
+    counts: ReadCounts = field(default_factory=ReadCounts)
+    answered: tuple[PruneStep, ...] = ()
+    rows_estimated: float | None = None
+    counts_pages: bool = True
+    files_read: int | None = None
 
 
 @dataclass(frozen=True)
@@ -289,3 +313,79 @@ def rehearse(query: FileQuery, plan: FilePlan, matching: Callable[[Bound], RowSe
     matches = [matching(conjoin(plan.stages[: number + 1])) for number in range(len(plan.stages))]
     pieces = PlanReader(query, plan, matches=matches).pieces(plan.candidates)
     return sum((piece.counts for piece in pieces), ReadCounts())
+
+
+# --- locations -----------------------------------------------------------------------------------------
+
+
+#: The columns of the result of `locate_rows`.
+LOCATIONS = pa.schema(
+    [
+        ("path", pa.string()),
+        ("row_group", pa.int32()),
+        ("page", pa.int32()),
+        ("row", pa.int64()),
+    ]
+)
+
+
+def locate_rows(query: FileQuery, plan: FilePlan, column: OutputColumn) -> tuple[pa.Table, FileOutcome]:
+    """Locate the rows of a file that match.
+
+    Args:
+        query: The query, without columns.
+        column: The column whose pages are numbered; if it is nested, those of its first leaf.
+
+    Returns:
+        A row of `LOCATIONS` for each row, and the outcome of the query.
+    """
+    file = query.file
+    rows, outcome = matching_rows(query, plan)
+    numbers = rows.rows()
+    edges = file.footer.row_group_starts
+    groups = np.searchsorted(edges, numbers, side="right") - 1
+    leaves = leaves_under(file, [query.own(column).path])
+    with file.named_errors():
+        pages = _page_numbers(query, leaves[0], numbers, groups) if leaves else np.full(len(numbers), -1)
+    arrays = [
+        pa.repeat(file.path, len(numbers)),
+        pa.array(groups, pa.int32()),
+        pa.array(pages, pa.int32(), mask=pages < 0),
+        pa.array(numbers, pa.int64()),
+    ]
+    return pa.Table.from_arrays(arrays, schema=LOCATIONS), outcome
+
+
+def matching_rows(query: FileQuery, plan: FilePlan) -> tuple[RowSelection, FileOutcome]:
+    """Return the rows of a file that match, and the outcome; rows that are proven to match are not read.
+
+    Args:
+        query: The query, without columns.
+    """
+    return retry_without_wrong_index(query.file, lambda: _matching_rows(query, current_plan(query, plan)))
+
+
+def _matching_rows(query: FileQuery, plan: FilePlan) -> tuple[RowSelection, FileOutcome]:
+    known = plan.proven & plan.candidates
+    query.check_row_counts(known)
+    counts = ReadCounts(rows_candidate=known.num_rows, rows_matched=known.num_rows)
+    found = known
+    for piece in read_known_rows(query, plan, plan.candidates - known):
+        found = found | piece.numbers
+        counts += piece.counts
+    return found, FileOutcome(plan, counts)
+
+
+def _page_numbers(query: FileQuery, leaf: Leaf, numbers: Rows, groups: Rows) -> Rows:
+    """Return the ordinal of the page of a leaf that contains each row; -1 without an OffsetIndex."""
+    file = query.file
+    pages = np.full(len(numbers), -1, dtype=np.int64)
+    touched = np.unique(groups).tolist()
+    file.load_page_index([ChunkKey(group, leaf.ordinal) for group in touched])
+    for group in touched:
+        locations = file.locations(ChunkKey(group, leaf.ordinal))
+        if locations is not None:
+            here = slice(*np.searchsorted(groups, [group, group + 1]))
+            within = numbers[here] - int(file.footer.row_group_starts[group])
+            pages[here] = np.searchsorted(locations.rows.starts, within, side="right") - 1
+    return pages

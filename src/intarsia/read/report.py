@@ -21,8 +21,8 @@ from intarsia.errors import IntarsiaError, IntarsiaWarning
 from intarsia.file import Ignored
 from intarsia.file.metadata import naming_errors
 from intarsia.read.counts import PageCounts, PageStates, PrunedBy, ReadCounts
-from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
+from intarsia.read.file_rows import FileOutcome
 from intarsia.read.hint import Hint
 from intarsia.read.pruner import PruneStep
 from intarsia.read.trace import QueryTrace, TracedFile, UnopenedFiles
@@ -34,26 +34,6 @@ from intarsia.storage import QueryReads
 
 if TYPE_CHECKING:
     from intarsia.picture import PageMap
-
-
-@dataclass(frozen=True)
-class FileOutcome:
-    """The outcome of a query of one file.
-
-    Attributes:
-        counts: The counts of the reads after planning, and of the matching rows.
-        answered: The rows that were summarized by indexes instead of read.
-        rows_estimated: The estimated number of matching rows; None if no index of the file gives an estimate.
-        counts_pages: Whether the pages that the query reads are known.
-        files_read: The number of files from which a row group was read; None for all that have candidates.
-    """
-
-    plan: FilePlan
-    counts: ReadCounts = field(default_factory=ReadCounts)
-    answered: tuple[PruneStep, ...] = ()
-    rows_estimated: float | None = None
-    counts_pages: bool = True
-    files_read: int | None = None
 
 
 @dataclass(frozen=True)

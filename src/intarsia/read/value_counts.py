@@ -24,10 +24,9 @@ from intarsia.read.aggregate.answers import confirmed
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, current_plan, retry_without_wrong_index
 from intarsia.read.file_query import FileQuery, naming_invalid_values
-from intarsia.read.file_rows import read_known_rows
+from intarsia.read.file_rows import FileOutcome, read_known_rows
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.pruner import PruneStep
-from intarsia.read.report import FileOutcome
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.tuning import MERGED_PIECES, MERGED_ROWS

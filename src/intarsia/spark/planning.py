@@ -20,7 +20,8 @@ from intarsia.lake.table_files import TableFiles
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import count_planned
 from intarsia.read.file_query import FileQuery
-from intarsia.read.report import LAKE_INDEX, FileOutcome, ScanReport
+from intarsia.read.file_rows import FileOutcome
+from intarsia.read.report import LAKE_INDEX, ScanReport
 from intarsia.read.trace import QueryTrace
 from intarsia.records import dataclass
 from intarsia.rows.selection import RowSelection

@@ -17,9 +17,8 @@ from intarsia.read.aggregate.result import Question, questions
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, current_plan, retry_without_wrong_index
 from intarsia.read.file_query import FileQuery, naming_invalid_values
-from intarsia.read.file_rows import Piece, read_known_rows
+from intarsia.read.file_rows import FileOutcome, Piece, read_known_rows
 from intarsia.read.output_columns import OutputColumn
-from intarsia.read.report import FileOutcome
 from intarsia.rows.selection import RowSelection
 from intarsia.tuning import MERGED_SUMMARIES
 
