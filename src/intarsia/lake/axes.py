@@ -12,7 +12,7 @@ all objects are planned separately, so that the error is raised where the object
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TypeAlias
@@ -64,13 +64,14 @@ def read_footers(
         ObjectStoreError: If a store is unreachable or refuses access.
         QueryTimeoutError: If the time limit of the query has passed.
     """
-    read = partial(_read, snapshot)
     requests = snapshot.requested(files)
-    found = _results(files, at_once, read, requests, makes_requests=makes_requests)
-    with contextlib.closing(found) as results:
-        for ordinal, result in results:
+    is_concurrent = bool(requests) and makes_requests
+    left = files if is_concurrent else [ordinal for ordinal in files if ordinal not in requests]
+    footers = ahead(partial(_read, snapshot), left, at_once if is_concurrent else 1)
+    with contextlib.closing(footers):
+        for ordinal, future in footers:
             try:
-                part = result()
+                part = future.result()
             except (ObjectStoreError, QueryTimeoutError):
                 raise
             except (FormatError, OSError):  # opening the file raises it
@@ -86,25 +87,6 @@ def _read(snapshot: Snapshot, ordinal: int) -> JoinedPart | None:
     entry = snapshot.files[ordinal]
     settled = snapshot.settled(entry)
     return None if settled is None else entry.joined_part(settled.metadata, settled.identity)
-
-
-def _results(
-    files: Sequence[int],
-    at_once: int,
-    read: Callable[[int], JoinedPart | None],
-    requests: set[int],
-    *,
-    makes_requests: bool,
-) -> Generator[tuple[int, Callable[[], JoinedPart | None]], None, None]:
-    """Yield functions that return the footers of files; those of objects are read concurrently."""
-    if not requests or not makes_requests:
-        for ordinal in files:
-            if ordinal not in requests:
-                yield ordinal, partial(read, ordinal)
-        return
-    with contextlib.closing(ahead(read, files, at_once)) as results:
-        for ordinal, future in results:
-            yield ordinal, future.result
 
 
 def axes(parts: Iterable[tuple[int, JoinedPart]]) -> Iterator[Members]:

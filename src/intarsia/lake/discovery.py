@@ -24,7 +24,7 @@ from urllib.parse import unquote
 
 from intarsia.ahead import ahead
 from intarsia.errors import ListingError, ObjectStoreError, SourceError
-from intarsia.lake.data_file import DataFile
+from intarsia.lake.data_file import DataFile, Partition
 from intarsia.lake.delta import open_delta_url
 from intarsia.records import dataclass
 from intarsia.storage import (
@@ -173,9 +173,6 @@ DELTA_PREFIX = "delta+"
 
 #: Hive and Spark write this for a partition value that is null.
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-
-#: Names and values of partition columns, as strings; None for null.
-Partition: TypeAlias = "tuple[tuple[str, str | None], ...]"
 
 _PARTITION = re.compile(r"^([^=/]+)=([^/]*)$")
 

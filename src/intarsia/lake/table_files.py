@@ -20,6 +20,7 @@ from intarsia.garbage import no_collections
 from intarsia.indexes.embedded import KeptIndexes
 from intarsia.lake.data_file import DataFile, FileList, has_deletes, has_objects, sizes_of
 from intarsia.lake.definition import TableDefinition
+from intarsia.lake.index.build import reader_of
 from intarsia.lake.index.of_table import TableLakeIndex
 from intarsia.lake.schema import SchemaOf, table_schema
 from intarsia.lake.snapshot import Snapshot, TableCache
@@ -116,8 +117,9 @@ class TableFiles:
         self.lake_index = TableLakeIndex(
             self.files,
             self.root,
-            lambda entry: self.new_snapshot().open(entry),
-            self.footers_at_once,
+            lambda max_bytes: reader_of(
+                lambda entry: self.new_snapshot().open(entry), self.footers_at_once, max_bytes
+            ),
             segments=self._segments,
             is_part=self._is_part,
             has_all=self._has_all,

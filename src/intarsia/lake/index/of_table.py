@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.errors import FormatError, IndexBuildError, ListingError
-from intarsia.file import FileMetadata, Ignored, ParquetInput
+from intarsia.file import FileMetadata, Ignored
 from intarsia.lake.data_file import DataFile, FileList, ShowDone, as_bytes, as_text, have_stamps, paths_of
-from intarsia.lake.index.build import FactsReader, LakeIndexReport, SegmentBuilder, reader_of
+from intarsia.lake.index.build import FactsReader, LakeIndexReport, SegmentBuilder
 from intarsia.lake.index.facts import FileStamp, Stamps, opened_stamp, wait_until_settled
 from intarsia.lake.index.folder import (
     LakeIndexFolder,
@@ -383,7 +383,7 @@ class TableLakeIndex:
 
     Args:
         root: The folder or URL below which they were found, as in their paths; None to find a common one.
-        files_at_once: Number of files to open concurrently.
+        reader: Returns a reader of files, given the `reader_of` limit of their payloads.
         segments: The segments beside the data in an object store, as listed with the files; None to list
             them.
         is_part: Whether the table has other files, which the lake index may contain. It is then not updated.
@@ -397,8 +397,7 @@ class TableLakeIndex:
         self,
         files: Sequence[DataFile],
         root: str | None,
-        open_file: Callable[[DataFile], ParquetInput],
-        files_at_once: int,
+        reader: Callable[[int | None], FactsReader],
         *,
         segments: Mapping[str, ObjectIdentity] | None = None,
         is_part: bool = False,
@@ -408,8 +407,7 @@ class TableLakeIndex:
         self._has_all = has_all
         self._files = files
         self._root = root
-        self._open_file = open_file
-        self._files_at_once = files_at_once
+        self._reader = reader
         self._segments = segments
         self._index: LakeIndex | None = None
         self._is_opened = False
@@ -479,8 +477,8 @@ class TableLakeIndex:
             chosen, again = index.replaced(known, folder, MAX_STALE_PART)
             if len(again) <= MAX_MERGED_FILES:
                 replaced, missing = chosen, np.union1d(missing, again)
-        read = reader_of(self._open_file, self._files_at_once, MAX_REFRESHED_BYTES)
-        segments = list(SegmentBuilder(self._by_name(where, missing, folder), read).segments())
+        builder = SegmentBuilder(self._by_name(where, missing, folder), self._reader(MAX_REFRESHED_BYTES))
+        segments = list(builder.segments())
         try:
             folder.replace_segments(replaced, segments, self._readers(where, missing, folder))
         except OSError as error:  # this table uses the segments in memory
@@ -606,8 +604,8 @@ class TableLakeIndex:
         index.close()
         if wait:
             wait_until_settled([self._files[ordinal] for ordinal in missing.tolist()])
-        read = read or reader_of(self._open_file, self._files_at_once)
-        built = SegmentBuilder(self._by_name(where, np.union1d(missing, again), folder), read, show)
+        by_name = self._by_name(where, np.union1d(missing, again), folder)
+        built = SegmentBuilder(by_name, read or self._reader(None), show)
         folder.replace_segments([*replaced, *_unusable(folder, index.ignored)], built.segments(), readers)
         self._forget()
         new = {self._files[ordinal].path for ordinal in missing.tolist()}
