@@ -173,7 +173,7 @@ MAX_BATCH_BYTES = 1 << 26
 
 
 def split_batches(
-    items: Iterable[_Item], num_bytes: Callable[[_Item], int], max_bytes: int = MAX_BATCH_BYTES
+    items: Iterable[_Item], num_bytes: Callable[[_Item], float], max_bytes: float = MAX_BATCH_BYTES
 ) -> Iterator[list[_Item]]:
     """Split items, in order, into lists of at most ``max_bytes`` where possible.
 
@@ -186,12 +186,12 @@ def split_batches(
         [['ab', 'c'], ['def']]
     """
     batch: list[_Item] = []
-    batch_bytes = 0
+    batch_bytes = 0.0
     for item in items:
         size = num_bytes(item)
         if batch and batch_bytes + size > max_bytes:
             yield batch
-            batch, batch_bytes = [], 0
+            batch, batch_bytes = [], 0.0
         batch.append(item)
         batch_bytes += size
     if batch:

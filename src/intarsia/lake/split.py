@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from operator import itemgetter
-from typing import TypeVar
 
 import pyarrow as pa
 import xxhash
@@ -14,6 +13,7 @@ import xxhash
 from intarsia.arrow.owned_rows import no_rows
 from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import FileMetadata, ParquetInput
+from intarsia.indexes.proof import split_batches
 from intarsia.lake.data_file import DataFile
 from intarsia.predicate import Path, Predicate, bind
 from intarsia.read.file_plan import FilePlan
@@ -24,8 +24,6 @@ from intarsia.read.report import warn_of_ignored
 from intarsia.records import dataclass
 from intarsia.rows.selection import RowSelection
 from intarsia.tuning import RUNS_AT_ONCE
-
-_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
@@ -169,28 +167,8 @@ def make_splits(shared: SplitQuery, query: FileQuery, plan: FilePlan, split_byte
         (group, query.estimated_bytes(rows.shift(int(edges[group]))))
         for group, rows in query.row_groups(plan.candidates)
     ]
-    for part in grouped(sizes, itemgetter(1), math.inf if split_bytes is None else split_bytes):
+    for part in split_batches(sizes, itemgetter(1), math.inf if split_bytes is None else split_bytes):
         groups = tuple(group for group, _ in part)
         rows = plan.candidates.clip(int(edges[groups[0]]), int(edges[groups[-1] + 1]))
         splits.append(Split(query.file.path, groups, tuple(rows), sum(size for _, size in part), shared))
     return splits
-
-
-def grouped(items: Iterable[_Item], weigh: Callable[[_Item], float], most: float) -> Iterator[list[_Item]]:
-    """Yield consecutive items in groups of limited weight; an item that is heavier is alone.
-
-    Example:
-        >>> list(grouped([1, 2, 3, 9], float, 5))
-        [[1, 2], [3], [9]]
-    """
-    group: list[_Item] = []
-    filled = 0.0
-    for item in items:
-        weight = weigh(item)
-        if group and filled + weight > most:
-            yield group
-            group, filled = [], 0.0
-        group.append(item)
-        filled += weight
-    if group:
-        yield group

@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from intarsia.embed.report import Progress, no_progress
 from intarsia.errors import IntarsiaError
+from intarsia.indexes.proof import split_batches
 from intarsia.lake.data_file import FileFailure
-from intarsia.lake.split import grouped
 from intarsia.spark.sessions import is_connect, map_in_arrow
 from intarsia.storage import current_options, offered_options
 
@@ -249,7 +249,7 @@ def tasks_of(sizes: Mapping[str, int]) -> list[list[str]]:
     weights = {path: (size or TASK_BYTES) + OPEN_BYTES for path, size in sizes.items()}
     total = sum(weights.values())
     limit = max(min(TASK_BYTES, total / MIN_TASKS), total / MAX_TASKS)
-    return [[path for path, _ in group] for group in grouped(weights.items(), itemgetter(1), limit)]
+    return [[path for path, _ in group] for group in split_batches(weights.items(), itemgetter(1), limit)]
 
 
 _Result = TypeVar("_Result")

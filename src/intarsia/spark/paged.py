@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from intarsia.file import ParquetInput
 from intarsia.format.enums import Type
-from intarsia.lake.split import Split, SplitQuery, file_identity, grouped, make_splits
+from intarsia.indexes.proof import split_batches
+from intarsia.lake.split import Split, SplitQuery, file_identity, make_splits
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
@@ -300,7 +301,7 @@ def pages_frame(
     target = pa.schema([*target, *((name, pa.string()) for name in partition_columns)])
     text = [StructField(name, StringType()) for name in partition_columns]
     # opening a file takes time, too
-    tasks = tuple(grouped(reading.splits, lambda one: one[0].num_bytes + _OPEN_BYTES, _TASK_BYTES))
+    tasks = tuple(split_batches(reading.splits, lambda one: one[0].num_bytes + _OPEN_BYTES, _TASK_BYTES))
 
     # a closure, because Spark serializes it; the functions that it calls are imported on the executors
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -31,8 +31,7 @@ from intarsia.errors import (
 from intarsia.file import ParquetInput
 from intarsia.format.directory import Entry
 from intarsia.indexes.base import Index, OpenIndex, defines
-from intarsia.indexes.proof import call_index
-from intarsia.lake.split import grouped
+from intarsia.indexes.proof import call_index, split_batches
 from intarsia.predicate import Like, Not, Predicate, RegexpLike, bind, contains, ends_with
 from intarsia.predicate.bound import (
     BoundCompare,
@@ -103,7 +102,7 @@ def _check_column(
     kept_more = 0
     try:
         leaf = columns.leaf(path)
-        for pieces in grouped(islice(columns.batches(path), max_batches), _weight, 1):
+        for pieces in split_batches(islice(columns.batches(path), max_batches), _weight, 1):
             if opened.rebuilt is None and len(pieces) > 1 and _is_faultless(opened, path, pieces, findings):
                 continue
             for first_row, values in pieces:
