@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from html import escape
@@ -33,7 +33,7 @@ from intarsia.read.aggregate.result import ROWS, Requested, requested_functions
 from intarsia.read.approximate import ApproximateCount, DistinctValues, FileSize, RowSample
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import count_planned, estimate_rows
-from intarsia.read.file_rows import LOCATIONS, FileOutcome, Piece, locate_rows, read_rows, read_whole_file
+from intarsia.read.file_rows import LOCATIONS, FileOutcome, locate_rows, read_rows
 from intarsia.read.hint import Hints
 from intarsia.read.output_columns import (
     OutputColumn,
@@ -518,9 +518,10 @@ class Scan(QueryResult):
             for found in files:
                 query, path = found.query, found.entry.path
                 found.outcome = FileOutcome(found.plan)
+                # pyarrow decodes the columns of one row group in parallel; several runs use the other cores
                 is_whole = query.predicate is None and whole_files and left is None
-                is_whole &= query.deleted.is_empty
-                rows = self._rows_of_file(found, left, is_whole, runs_at_once, trace)
+                at_once = max(runs_at_once, 1 + pa.cpu_count()) if is_whole else runs_at_once
+                rows = self._rows_of_file(found, left, at_once, trace)
                 if whole_files and self._on_error == "skip":
                     # all rows of a file or none
                     tables = []
@@ -544,20 +545,14 @@ class Scan(QueryResult):
         self,
         found: OpenPlan,
         limit: int | None,
-        is_whole: bool,
         runs_at_once: int,
         trace: QueryTrace | None,
     ) -> Iterator[pa.Table]:
         """Yield the matching rows of a file, without empty tables."""
         query, plan = found.query, found.plan
-        pieces: Iterable[Piece]
-        if found.pieces is not None:
-            pieces = found.pieces
-        elif is_whole:
-            pieces = [read_whole_file(query)]
-        else:
+        pieces, counts = found.pieces, ReadCounts()
+        if pieces is None:
             pieces = read_rows(query, plan, limit, runs_at_once=runs_at_once)
-        counts = ReadCounts()
         for piece in pieces:
             if limit is not None:
                 piece = piece.head(limit)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
 from functools import cached_property, partial
 
@@ -27,7 +26,7 @@ from intarsia.predicate.bound import conjoin
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, WrongPageIndexError, current_plan, retry_without_wrong_index
 from intarsia.read.file_query import FileQuery, leaves_under
-from intarsia.read.matching import RowReader, select_columns
+from intarsia.read.matching import RowReader
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.pruner import PruneStep
 from intarsia.read.run_columns import RunColumns
@@ -124,30 +123,6 @@ def read_known_rows(query: FileQuery, plan: FilePlan, rows: RowSelection) -> Ite
     return PlanReader(query, plan, recovers=False).pieces(wanted, at_once=RUNS_AT_ONCE)
 
 
-def read_whole_file(query: FileQuery) -> Piece:
-    """Read all rows of a file, with runs of its row groups in parallel, for a query without a predicate.
-
-    Args:
-        query: The query; no rows are deleted.
-    """
-    file = query.file
-    everything = RowSelection.all(file.footer.num_rows)
-    plan = FilePlan(everything, everything, everything, contradictions=file.metadata.contradictions)
-    reader = PlanReader(query, plan)
-    runs = list(Runs(query, plan, everything))
-    # pyarrow decodes the columns of one row group in parallel; several runs use the remaining cores
-    with ThreadPoolExecutor(max(1, min(len(runs), pa.cpu_count()))) as pool:
-        found = pool.map(lambda run: list(reader.read(run, everything)), runs)
-        pieces = [piece for of_run in found for piece in of_run]
-    if not query.output_leaves:
-        rows = select_columns(query, {}, file.footer.num_rows)
-    else:
-        rows = pa.concat_tables([piece.rows for piece in pieces] or [select_columns(query, {}, 0)])
-    counts = sum((piece.counts for piece in pieces), ReadCounts())
-    groups = np.arange(query.num_row_groups)
-    return Piece(rows, counts, everything, everything, groups, np.zeros_like(groups))
-
-
 class PlanReader:
     """A reader of the rows of a plan, of one file or of several that are joined.
 
@@ -181,35 +156,26 @@ class PlanReader:
                 many more.
             at_once: Maximum number of runs that are being read or wait to be taken.
         """
-        runs = Runs(self._query, self._plan, rows)
-        at_once = self._at_once(runs, rows, at_once)
-        if limit is not None:
-            yield from self._first(runs, rows, limit)
-        elif at_once < 2:
-            for run in runs:
-                yield from self.read(run, rows)
-        else:
+        query = self._query
+        runs = Runs(query, self._plan, rows)
+        at_once = min(at_once, len(runs.groups)) if limit is None else 1
+        if at_once > 1 and not query.file.source.coalesce_bytes:
+            at_once = at_once if query.estimated_bytes(rows) >= CONCURRENT_BYTES else 1
+        if at_once > 1:
             found = ahead(lambda run: list(self.read(run, rows)), runs, at_once)
             with contextlib.closing(found):
                 for _, future in found:
                     yield from future.result()
-
-    def _first(self, runs: Runs, rows: RowSelection, limit: int) -> Iterator[Piece]:
-        """Yield the first matching rows: those of one run determine whether another one is needed."""
+            return
         position = 0
-        while position < len(runs.groups) and limit:
+        while position < len(runs.groups) and limit != 0:
             run = runs.run_at(position, limit)
             for piece in self.read(run, rows, limit):
-                piece = piece.head(limit)
-                limit -= piece.rows.num_rows
+                if limit is not None:  # the rows of one run determine whether another one is needed
+                    piece = piece.head(limit)
+                    limit -= piece.rows.num_rows
                 yield piece
             position += len(run.groups)
-
-    def _at_once(self, runs: Runs, rows: RowSelection, most: int) -> int:
-        most = min(most, len(runs.groups))
-        if most < 2 or self._query.file.source.coalesce_bytes:
-            return most
-        return most if self._query.estimated_bytes(rows) >= CONCURRENT_BYTES else 1
 
     def read(self, run: Run, rows: RowSelection, limit: int | None = None) -> Iterator[Piece]:
         """Read the matching rows of a run, in one piece unless something in it is damaged.
