@@ -137,20 +137,14 @@ class Lanes:
         ]
         return [*(found[state] for state in range(SKIPPED)), *skipped]
 
-    @cached_property
-    def _group_steps(self) -> Int64s:
-        """For each row group the step that excluded all of it; -1 if there is none."""
-        num_rows = np.diff(self._edges)
-        found = np.full(len(num_rows), -1, dtype=np.int64)
-        for ordinal, step in enumerate(self.steps):
-            before, after = step.before.count_between(self._edges), step.after.count_between(self._edges)
-            found[(before == num_rows) & (after == 0) & (num_rows > 0)] = ordinal
-        return found
-
     def _load(self) -> None:
         """Load the page indexes of the row groups that are not excluded as a whole."""
         num_rows = np.diff(self._edges)
-        possible = np.flatnonzero((self._group_steps < 0) & (num_rows > 0)).tolist()
+        is_left = num_rows > 0
+        for step in self.steps:
+            before, after = step.before.count_between(self._edges), step.after.count_between(self._edges)
+            is_left &= (before < num_rows) | (after > 0)
+        possible = np.flatnonzero(is_left).tolist()
         self._located = set(possible) if len(possible) * len(self._leaves) <= MAX_LOCATED else set[int]()
         keys = [ChunkKey(group, leaf) for leaf in self._outlines for group in self._located]
         keys = [key for key in keys if self._outlines[key.leaf].is_sound[key.row_group]]

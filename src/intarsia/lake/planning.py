@@ -102,7 +102,7 @@ class OpenPlan:
         pieces: The matching rows, if they have been read. An error of reading is raised after the rows before
             it.
         among: The files of the axis that were read; None for a single file.
-        outcome: The outcome for the report, which the caller sets; None to leave the file out.
+        outcome: The outcome for the report; None to leave the file out.
     """
 
     entry: DataFile
@@ -111,6 +111,10 @@ class OpenPlan:
     pieces: Iterable[Piece] | None = None
     among: Bools | None = None
     outcome: FileOutcome | None = None
+
+    def record(self, outcome: FileOutcome) -> None:
+        """Set the outcome, in place of an earlier one."""
+        self.outcome = outcome
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
-from intarsia.lake.query_run import OnError
 from intarsia.lake.scan import Scan
-from intarsia.lake.scan_arguments import OrderBy
-from intarsia.lake.table_files import TableFiles
-from intarsia.predicate import Parameters, SqlTemplate
+from intarsia.predicate import Parameters, Predicate, SqlTemplate
 
 
 class PreparedQuery:
@@ -25,21 +22,9 @@ class PreparedQuery:
         [[{'name': 'b'}], [{'name': 'a'}]]
     """
 
-    def __init__(
-        self,
-        table: TableFiles,
-        where: SqlTemplate,
-        columns: Sequence[str] | None,
-        limit: int | None,
-        order_by: OrderBy | None,
-        on_error: OnError,
-    ) -> None:
-        self._table = table
+    def __init__(self, where: SqlTemplate, scan: Callable[[Predicate], Scan]) -> None:
         self._where = where
-        self._columns = columns
-        self._limit = limit
-        self._order_by = order_by
-        self._on_error: OnError = on_error
+        self._scan = scan
 
     def __repr__(self) -> str:
         return f"PreparedQuery({self._where.text!r})"
@@ -53,5 +38,4 @@ class PreparedQuery:
         Raises:
             PredicateError: If the query has other parameters, or a value cannot be compared with its column.
         """
-        predicate = self._where.bind(parameters)
-        return Scan(self._table, predicate, self._columns, self._limit, self._order_by, self._on_error)
+        return self._scan(self._where.bind(parameters))

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
@@ -105,9 +106,8 @@ class QueryRun:
 
     def _add(self, opened: OpenPlan) -> None:
         """Add the outcome of a file, which is still open, to the report, or keep it until it is asked for."""
-        opened.pieces = None
         if opened.outcome is not None:
-            self._waiting.append(opened)
+            self._waiting.append(replace(opened, pieces=None))
             holds_bytes = opened.query.file.source.coalesce_bytes or opened.outcome.plan.dictionary_pages
             may_wait = opened.among is None and not holds_bytes and not self.snapshot.reads.are_nested
             self._report_until(_MAX_WAITING if may_wait else 0)
@@ -163,9 +163,9 @@ class QueryRun:
         """
         with contextlib.closing(self.planned_files(columns, **options)) as files:
             for found in files:
-                found.outcome = FileOutcome(found.plan)
+                found.record(FileOutcome(found.plan))
                 with self.skipping(found.entry.path):
-                    found.outcome = add(found)
+                    found.record(add(found))
 
     def planned_files(
         self,

@@ -209,7 +209,7 @@ class Scan(QueryResult):
                         counts = sum((piece.counts for piece in pieces), counts)
                     else:
                         counts += count_planned(query, plan.candidates)
-                    opened.outcome = FileOutcome(plan, counts, rows_estimated=estimate)
+                    opened.record(FileOutcome(plan, counts, rows_estimated=estimate))
                     hints.add(query, plan)
             run.report.advise(hints.best(has_lake_index=self._table.lake_index.exists))
         report = run.report
@@ -276,7 +276,7 @@ class Scan(QueryResult):
                     query.deleted,
                 )
                 splits += make_splits(shared, query, plan, split_bytes)
-                opened.outcome = FileOutcome(plan, count_planned(query, plan.candidates))
+                opened.record(FileOutcome(plan, count_planned(query, plan.candidates)))
         return splits
 
     def count(self) -> int:
@@ -517,7 +517,7 @@ class Scan(QueryResult):
         with contextlib.closing(run.planned_files(self.columns, does=does, is_alone=is_alone)) as files:
             for found in files:
                 query, path = found.query, found.entry.path
-                found.outcome = FileOutcome(found.plan)
+                found.record(FileOutcome(found.plan))
                 # pyarrow decodes the columns of one row group in parallel; several runs use the other cores
                 is_whole = query.predicate is None and whole_files and left is None
                 at_once = max(runs_at_once, 1 + pa.cpu_count()) if is_whole else runs_at_once
@@ -528,7 +528,7 @@ class Scan(QueryResult):
                     with run.skipping(path):
                         tables = list(rows)
                     if run.report.has_failed(path):
-                        found.outcome = FileOutcome(found.plan)
+                        found.record(FileOutcome(found.plan))
                         tables = []
                     rows = iter(tables)
                 with run.skipping(path):
@@ -560,7 +560,7 @@ class Scan(QueryResult):
             counts += piece.counts
             if trace is not None:
                 trace.add_matches(query.file, piece.numbers)
-            found.outcome = FileOutcome(plan, counts)
+            found.record(FileOutcome(plan, counts))
             if piece.rows.num_rows:
                 yield query.result(piece.rows, piece.numbers, self.columns, self.schema)
             if limit == 0:

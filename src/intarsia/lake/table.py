@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, SupportsIndex
 
 import pyarrow as pa
@@ -361,7 +362,8 @@ class Table(TableFiles):
                 reason="parameters-without-text",
             )
         _check_arguments(limit, order_by, on_error)
-        return PreparedQuery(self, parse_template(where), columns, limit, order_by, on_error)
+        scan = partial(Scan, self, columns=columns, limit=limit, order_by=order_by, on_error=on_error)
+        return PreparedQuery(parse_template(where), scan)
 
     def dataset(self) -> TableDataset:
         """Return the table as a ``pyarrow.dataset.Dataset``, which DuckDB, Polars and DataFusion query.

@@ -120,13 +120,18 @@ class RowReader:
     def _evaluate(
         self, condition: Bound, values: Mapping[Path, pa.ChunkedArray], rows: RowSelection
     ) -> pa.BooleanArray:
-        query, paths = self._query, condition.paths()
+        """Evaluate a condition on columns in the types in which it compares them."""
+        query = self._query
         columns: dict[Path, pa.ChunkedArray | pa.Array] = {}
-        for path in paths:
+        for path in condition.paths():
             if path in query.constants:
                 columns[path] = query.constant_column(path, rows)
             elif path in values:
-                columns[path] = self._as_compared(path, values[path])
+                column, data_type = values[path], query.compared_types[path]
+                plain = comparison_type(column.type)
+                if plain != data_type:
+                    column = _cast(query, comparison_array(column, plain), ".".join(path), data_type)
+                columns[path] = column
         try:
             return evaluate(condition, columns, rows.num_rows)
         except PredicateError as error:  # a function has no result for a value
@@ -163,14 +168,6 @@ class RowReader:
         found = self._columns.decode(leaves, rows)
         schema = self._query.file.arrow_schema
         return {path: _field(self._query, schema, found, path, rows.num_rows) for path in needed}
-
-    def _as_compared(self, path: Path, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Cast a column to the type in which the predicate compares it."""
-        data_type = self._query.compared_types[path]
-        plain = comparison_type(column.type)
-        if plain == data_type:
-            return column
-        return _cast(self._query, comparison_array(column, plain), ".".join(path), data_type)
 
 
 def select_columns(

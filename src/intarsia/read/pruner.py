@@ -12,7 +12,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from functools import partial
 from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeAlias
 
@@ -409,12 +408,8 @@ def over_files(
     pruner = Pruner(
         predicate,
         edges,
-        bytes_of=partial(_sizes_of, sizes),
+        bytes_of=lambda files: np.where(files.to_mask(len(sizes)), sizes, 0),
         candidates=RowSelection.from_mask(relevant),
     )
     pruner.use_constants(Constants(constants, edges, is_known or {}), compares, "partition")
     return pruner
-
-
-def _sizes_of(sizes: Int64s, files: RowSelection) -> Int64s:
-    return np.where(files.to_mask(len(sizes)), sizes, 0)

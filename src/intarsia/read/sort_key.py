@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import comparison_array, comparison_type, sortable_type
-from intarsia.predicate import Comparison, Constant, IsNull, Not, Op, Or, Predicate
+from intarsia.predicate import Comparison, Constant, IsNull, Not, Or, Predicate
 from intarsia.read.output_columns import OutputColumn
 from intarsia.records import dataclass
 from intarsia.rows.bounds import Bounds
@@ -82,42 +82,28 @@ class SortKey:
 
     def can_precede(self, value: pa.Scalar) -> Predicate:
         """Return the condition that a row can come before a row with a value of the first column."""
-        return self._not_after(value) if self.then else self.better_than(value)
-
-    def _not_after(self, value: pa.Scalar) -> Predicate:
-        path = self.column.path
+        path, is_strict = self.column.path, not self.then  # the other columns decide between equal values
         if not value.is_valid:
-            return IsNull(path) if self.nulls_first else Constant(True)
-        if pa.types.is_floating(value.type) and math.isnan(value.as_py()):
-            nan = Not(Comparison(path, "<=", math.inf)) if self.descending else IsNull(path, negated=True)
-            return Or((nan, IsNull(path))) if self.nulls_first else nan
-        return self._at_least(value)
-
-    def better_than(self, value: pa.Scalar) -> Predicate:
-        """Return the condition that a row comes before all rows with a value."""
-        path = self.column.path
-        if not value.is_valid:
-            return Constant(False) if self.nulls_first else IsNull(path, negated=True)
-        if pa.types.is_floating(value.type) and math.isnan(value.as_py()):
-            nan: Predicate = Constant(False) if self.descending else Comparison(path, "<=", math.inf)
-            return Or((nan, IsNull(path))) if self.nulls_first else nan
-        return self._before(value, ">" if self.descending else "<")
-
-    def _at_least(self, value: pa.Scalar) -> Predicate:
-        """Return the condition that a row comes before all rows with worse values than a value.
-
-        Args:
-            value: The value, neither null nor NaN.
-        """
-        return self._before(value, ">=" if self.descending else "<=")
-
-    def _before(self, value: pa.Scalar, op: Op) -> Predicate:
-        path = self.column.path
-        literal = value if pa.types.is_temporal(value.type) else value.as_py()
-        if self.descending and pa.types.is_floating(value.type):
-            better: Predicate = Not(Comparison(path, "<=" if op == ">" else "<", literal))  # matches NaN
+            if self.nulls_first:
+                return Constant(False) if is_strict else IsNull(path)
+            return IsNull(path, negated=True) if is_strict else Constant(True)
+        is_float = pa.types.is_floating(value.type)
+        better: Predicate
+        if is_float and math.isnan(value.as_py()):
+            if is_strict:
+                better = Constant(False) if self.descending else Comparison(path, "<=", math.inf)
+            else:
+                better = (
+                    Not(Comparison(path, "<=", math.inf)) if self.descending else IsNull(path, negated=True)
+                )
         else:
-            better = Comparison(path, op, literal)
+            literal = value if pa.types.is_temporal(value.type) else value.as_py()
+            if self.descending and is_float:  # matches NaN
+                better = Not(Comparison(path, "<=" if is_strict else "<", literal))
+            elif self.descending:
+                better = Comparison(path, ">" if is_strict else ">=", literal)
+            else:
+                better = Comparison(path, "<" if is_strict else "<=", literal)
         return Or((better, IsNull(path))) if self.nulls_first else better
 
     def tiers(self, values: pa.ChunkedArray) -> np.ndarray:
@@ -200,18 +186,15 @@ class SortKey:
         Args:
             parts: The ranks of some of the granules each; positions are those in their concatenation.
         """
-        edges = np.cumsum([0, *(len(part.tiers) for part in parts)]).tolist()
         tiers = np.concatenate([np.empty(0, dtype=np.int64), *(part.tiers for part in parts)])
+        kinds = sorted({part.key_type for part in parts})
+        kinds_of_parts = np.array([kinds.index(part.key_type) for part in parts], dtype=np.int64)
+        kind_of = np.repeat(kinds_of_parts, [len(part.tiers) for part in parts])
         order = [np.flatnonzero(tiers == _UNBOUNDED)]
-        for key_type in sorted({part.key_type for part in parts}):
-            mine = [
-                (start, part) for start, part in zip(edges, parts, strict=False) if part.key_type == key_type
-            ]
-            bounded = [np.flatnonzero(part.tiers == _BOUNDED) for _, part in mine]
-            positions = np.concatenate(
-                [found + start for (start, _), found in zip(mine, bounded, strict=True)]
-            )
-            keys = np.concatenate([part.keys[found] for (_, part), found in zip(mine, bounded, strict=True)])
+        for kind, key_type in enumerate(kinds):
+            positions = np.flatnonzero((tiers == _BOUNDED) & (kind_of == kind))
+            keys = np.concatenate([part.keys for part in parts if part.key_type == key_type])
+            keys = keys[tiers[kind_of == kind] == _BOUNDED]
             if self.descending:
                 order.append(positions[::-1][np.argsort(keys[::-1], kind="stable")][::-1])
             else:
