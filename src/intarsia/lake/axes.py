@@ -158,25 +158,17 @@ class AxisPlan:
         found: Bools = np.logical_and.reduceat(is_whole, joined.group_edges[:-1])
         return found
 
-    def has_indexes(self, among: Bools) -> Bools:
-        """Return which files may have embedded indexes of the predicate's columns.
-
-        Args:
-            among: The files that matter.
-        """
-        paths = frozenset(self.query.predicate_paths)
-        parts = zip(among.tolist(), self.parts.values(), strict=True)
-        return np.array([matters and may_index(part.metadata, paths) for matters, part in parts])
-
     @cached_property
     def is_planned(self) -> Bools:
         """Whether each file might contain rows that match, and needs no other plan."""
-        found = self.is_left.copy()
+        found, paths = self.is_left.copy(), self.query.predicate_paths
         if not self.plan.has_all:
             found &= self.needs_no_pages
-            found &= ~self.has_indexes(found)
-        elif self._is_on_int96:  # an index records the unit of its file's values, which binds more exactly
-            found &= ~self.has_indexes(found)
+        # an index records the unit of its file's INT96 values, which binds more exactly
+        elif all(leaf.type != Type.INT96 for leaf in leaves_under(self.query.file, paths)):
+            return found
+        indexed, parts = frozenset(paths), zip(found.tolist(), self.parts.values(), strict=True)
+        found &= ~np.array([is_left and may_index(part.metadata, indexed) for is_left, part in parts])
         return found
 
     @cached_property
@@ -211,12 +203,6 @@ class AxisPlan:
             self.query, deleted=union(deleted), deleted_by=entries[0].deleted_by, pages=PagesRead()
         )
         return query, without_deleted(query, replace(self.plan, index_bytes=0))
-
-    @property
-    def _is_on_int96(self) -> bool:
-        """Whether the predicate is on an INT96 column."""
-        leaves = leaves_under(self.query.file, self.query.predicate_paths)
-        return any(leaf.type == Type.INT96 for leaf in leaves)
 
     @cached_property
     def _pages_by_file(self) -> dict[int, dict[int, bytes]]:

@@ -155,7 +155,10 @@ def open(
         raise ValueError(f"schema is {schema!r}; it must be 'union' or 'first'")
     if partition_types not in get_args(PartitionTypes):
         raise ValueError(f"partition_types is {partition_types!r}; it must be 'infer' or 'text'")
-    seconds = _checked_seconds(query_timeout_seconds)
+    seconds = query_timeout_seconds
+    is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    if seconds is not None and not (is_number and 0 < seconds < float("inf")):
+        raise ValueError(f"query_timeout_seconds is {seconds!r}; it must be a positive number or None")
     table = partial(Table, query_timeout_seconds=seconds, page_checksums=page_checksums, on_report=on_report)
     definition = define_table(source, storage_options)
     if definition is not None:
@@ -183,10 +186,3 @@ def open(
         partition_types,
         segments=listed.segments,
     )
-
-
-def _checked_seconds(seconds: float | None) -> float | None:
-    is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
-    if seconds is not None and not (is_number and 0 < seconds < float("inf")):
-        raise ValueError(f"query_timeout_seconds is {seconds!r}; it must be a positive number or None")
-    return seconds

@@ -87,29 +87,17 @@ class Runs:
     @cached_property
     def _kind(self) -> Int64s:
         """How each of the row groups can be read with others."""
-        is_small = np.diff(self._bytes) <= SMALL_GROUP_BYTES
-        if not is_small.any() or not all(_is_plain(self._query, leaf) for leaf in self._query.leaves):
-            return np.where(self.can_be_joined, _CHUNKS, _ALONE)
-        for outlines in self._outlines:
-            is_small &= _is_sound(outlines, np.diff(self._edges))[self.groups]
-        # an iterator reads no further than the row group from which rows are taken, unless these are few
-        return np.where(self.can_be_joined, _CHUNKS, np.where(is_small & ~self._is_covered, _PAGES, _ALONE))
-
-    @cached_property
-    def _is_covered(self) -> Bools:
-        """Whether all rows of each row group are read."""
-        return self._rows.covers(self._edges[:-1], self._edges[1:])[self.groups]
-
-    @cached_property
-    def can_be_joined(self) -> Bools:
-        """Whether whole chunks of each of the row groups can be read with those of others."""
-        query, groups = self._query, self.groups
+        query, groups, num_rows = self._query, self.groups, np.diff(self._edges)
         if not all(_is_plain(query, leaf) for leaf in query.leaves):
-            return np.zeros(len(groups), dtype=bool)
-        joined = self._is_covered
+            return np.full(len(groups), _ALONE)
+        is_covered = self._rows.covers(self._edges[:-1], self._edges[1:])[groups]
+        in_chunks, is_small = is_covered, np.diff(self._bytes) <= SMALL_GROUP_BYTES
         for outlines in self._outlines:
-            joined = joined & _is_one_page(outlines, np.diff(self._edges))[groups]
-        return joined
+            is_sound = _is_sound(outlines, num_rows)[groups]
+            has_no_pages = ((outlines.data_pages == 1) | ~outlines.has_offset_index)[groups]
+            in_chunks, is_small = in_chunks & is_sound & has_no_pages, is_small & is_sound
+        # an iterator reads no further than the row group from which rows are taken, unless these are few
+        return np.where(in_chunks, _CHUNKS, np.where(is_small & ~is_covered, _PAGES, _ALONE))
 
     @property
     def _outlines(self) -> list[ChunkOutlines]:
@@ -184,12 +172,6 @@ def _is_plain(query: FileQuery, leaf: Leaf) -> bool:
     """Return whether a leaf is a top-level column that pyarrow does not decode to a dictionary array."""
     data_type = query.file.leaf_types.get(leaf.ordinal)
     return data_type is not None and len(leaf.path) == 1 and not pa.types.is_dictionary(data_type)
-
-
-def _is_one_page(outlines: ChunkOutlines, num_rows: Int64s) -> Bools:
-    """Return whether chunks are sound, and have no pages that can be skipped."""
-    has_no_pages = (outlines.data_pages == 1) | ~outlines.has_offset_index
-    return np.asarray(_is_sound(outlines, num_rows) & has_no_pages)
 
 
 def _is_sound(outlines: ChunkOutlines, num_rows: Int64s) -> Bools:

@@ -10,7 +10,6 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -417,7 +416,7 @@ def _digests(file: ParquetInput) -> Iterator[tuple[GatheredKey, bytes]]:
             except FormatError as error:
                 raise IndexPayloadError(str(error), reason="damaged-payload") from error
 
-        result = call_or_ignore(file, entry.name, partial(digest))
+        result = call_or_ignore(file, entry.name, digest)
         if result is not None:
             parameters = json.dumps(dict(entry.parameters), sort_keys=True)
             key = GatheredKey(
