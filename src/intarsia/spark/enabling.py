@@ -9,18 +9,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from intarsia.errors import IntarsiaWarning, UnsupportedFeatureError
-from intarsia.spark.native import add_strategy
 from intarsia.spark.procedures import CATALOG, CATALOG_KEY, offer_procedures
 from intarsia.spark.rules import (
     JAR,
     SKIP_RULE,
     RuleLoader,
-    is_own,
+    add_strategy,
     refuse_unplannable,
-    rules_of,
-    set_rules,
+    set_rule,
+    skipping_of,
 )
 from intarsia.spark.sessions import is_connect
+from intarsia.spark.skipping import SkippingPlanner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,9 +69,11 @@ def enable(
         return
     loader = RuleLoader(spark)
     disable(spark)
-    shared = _shared_planner(spark, loader)
-    loader.set_planner(shared, round(timeout_seconds * 1000), planner)
-    skipping = loader.new_skipping(shared)
+    skipping = loader.new_skipping(
+        planner or SkippingPlanner().answer,
+        shared=_shared_planner(spark, loader),
+        timeout_ms=round(timeout_seconds * 1000),
+    )
     add_strategy(spark, loader)
     _set_own_rules(spark, loader, skipping)
     offer_procedures(spark)
@@ -113,10 +115,7 @@ def disable(spark: SparkSession) -> None:
     Args:
         spark: The session.
     """
-    if is_connect(spark):
-        return
-    own = [rule for rule in rules_of(spark) if is_own(rule)]
-    if own:
+    if not is_connect(spark) and skipping_of(spark) is not None:
         loader = RuleLoader(spark)
         _shared_planner(spark, loader).set(None, 0)
         _set_own_rules(spark, loader, None)
@@ -131,21 +130,18 @@ def planning_with(spark: SparkSession, planner: Callable[[str], str]) -> Iterato
         planner: Answers the requests of the optimizer.
     """
     loader = RuleLoader(spark)
-    before = [rule.skipping() for rule in rules_of(spark) if is_own(rule)]
-    shared = loader.new_planner()
-    loader.set_planner(shared, 0, planner)
+    before = skipping_of(spark)
     add_strategy(spark, loader)
-    _set_own_rules(spark, loader, loader.new_skipping(shared))
+    _set_own_rules(spark, loader, loader.new_skipping(planner))
     try:
         yield
     finally:
-        _set_own_rules(spark, loader, before[0] if before else None)
+        _set_own_rules(spark, loader, before)
 
 
 def _set_own_rules(spark: SparkSession, loader: RuleLoader, skipping: Any | None) -> None:
     """Replace the rules of the optimizer and of adaptive execution; None removes them."""
-    others = [rule for rule in rules_of(spark) if not is_own(rule)]
-    set_rules(spark, others if skipping is None else [*others, loader.new(SKIP_RULE, skipping)])
+    set_rule(spark, SKIP_RULE, None if skipping is None else loader.new(SKIP_RULE, skipping))
     at_run_time = None if skipping is None else loader.new("intarsia.spark.JoinKeyRule", skipping)
     holder = spark._jsparkSession.sessionState().adaptiveRulesHolder()
     loader.call("intarsia.spark.RuntimeRules", "set", holder, at_run_time)

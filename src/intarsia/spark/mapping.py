@@ -124,9 +124,7 @@ def _requested_scans(spark: SparkSession, plan: Any) -> Sequence[_RequestedScan]
         return json.dumps({"reason": _DRAWN})
 
     loader = RuleLoader(spark)
-    planner = loader.new_planner()
-    loader.set_planner(planner, 0, answer)
-    skipping = loader.new_skipping(planner)
+    skipping = loader.new_skipping(answer)
     with changed_setting(spark, _SWITCH, "true"):
         loader.new(SKIP_RULE, skipping).apply(plan)
         # these are planned by a strategy, after Delta's own one

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from intarsia.errors import ChangedMeanwhileError, IntarsiaError
+from intarsia.errors import ChangedMeanwhileError
 from intarsia.file import ParquetInput
 from intarsia.lake.data_file import DataFile
 from intarsia.records import dataclass
@@ -27,8 +27,8 @@ from intarsia.rows.selection import Rows
 from intarsia.spark.delete_report import ErasedFile
 from intarsia.spark.job import collect_rows
 from intarsia.spark.listing import Source, list_lake, location_of, paths_of, python_path
-from intarsia.spark.reading import Mode, read
-from intarsia.spark.rules import refuse_unplannable
+from intarsia.spark.reading import read
+from intarsia.spark.rules import obstacle_to_rules
 from intarsia.spark.sessions import changed_setting, map_in_arrow
 from intarsia.storage import LocalFile, local_path
 from intarsia.storage.hadoop_files import check_sink_log
@@ -153,7 +153,8 @@ def find_rows(spark: SparkSession, table: Source, where: str | Column) -> dict[s
     has_objects = any(local_path(python_path(location_of(spark, name))) is None for name in paths_of(table))
     listed = list_lake(spark, table).files if has_objects else {}
 
-    frame = read(spark, table, where, mode=_mode(spark))
+    # the mode in which single rows are skipped, if the session supports it
+    frame = read(spark, table, where, mode="native" if obstacle_to_rules(spark) is None else "files")
     about = frame.metadataColumn("_metadata")
     places = frame.select(
         about["file_path"].alias("uri"),
@@ -174,15 +175,6 @@ def find_rows(spark: SparkSession, table: Source, where: str | Column) -> dict[s
         e_tag = quoted(listed[path].e_tag) if path in listed else None
         matches[path] = Matches(uri, num_bytes, modified, packed, e_tag)
     return matches
-
-
-def _mode(spark: SparkSession) -> Mode:
-    """Return the mode in which single rows are skipped, if the session supports it."""
-    try:
-        refuse_unplannable(spark)
-    except IntarsiaError:
-        return "files"
-    return "native"
 
 
 def _pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -14,6 +14,7 @@ from intarsia.spark.conditions import Node
 from intarsia.spark.rules import (
     SKIP_RULE,
     RuleLoader,
+    add_strategy,
     java_class,
     last_skips,
     scala_items,
@@ -24,22 +25,6 @@ from intarsia.spark.skipping import SkippingPlanner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-#: The class that plans scans whose excluded files are compared in each run.
-_STRATEGY: Final = "intarsia.spark.SkippingStrategy"
-
-
-def add_strategy(spark: SparkSession, loader: RuleLoader) -> None:
-    """Add the strategy that plans scans with a plan of Intarsia; it does not change other scans.
-
-    It stays when skipping is turned off, because there may be frames with plans.
-    """
-    methods = spark._jsparkSession.experimental()
-    strategies = scala_items(methods.extraStrategies())
-    if all(one.getClass().getName() != _STRATEGY for one in strategies):
-        added = scala_sequence(spark.sparkContext._jvm, [loader.new(_STRATEGY), *strategies])
-        getattr(methods, "extraStrategies_$eq")(added)
-
 
 NativePlan: TypeAlias = "tuple[DataFrame | None, str | None, dict[str, Any]]"
 
@@ -77,9 +62,7 @@ def _planned(spark: SparkSession, frame: DataFrame) -> NativePlan:
     if analyzed.containsPattern(patterns.PLAN_EXPRESSION()):
         return None, "the condition contains a subquery", {}
     loader = RuleLoader(spark)
-    planner = loader.new_planner()
-    loader.set_planner(planner, 0, _PLANNERS.setdefault(spark, SkippingPlanner()).answer)
-    skipping = loader.new_skipping(planner)
+    skipping = loader.new_skipping(_PLANNERS.setdefault(spark, SkippingPlanner()).answer)
     planned = loader.new(SKIP_RULE, skipping).apply(execution.optimizedPlan())
     relation = _planned_relation(planned)
     skips = skips_of(skipping)

@@ -30,7 +30,16 @@ from intarsia.spark.lake_index import build_lake_index
 from intarsia.spark.lake_jobs import detach, verify
 from intarsia.spark.listing import list_lake
 from intarsia.spark.optimize import optimize
-from intarsia.spark.rules import Callback, call_static, find_class, java_class, last_skips, load_jar
+from intarsia.spark.rules import (
+    Callback,
+    call_static,
+    class_for_name,
+    find_class,
+    java_class,
+    last_skips,
+    load_jar,
+    new_object,
+)
 from intarsia.spark.sessions import setting
 from intarsia.spark.shipping import INDEXES_OPTION, indexes_from_text
 from intarsia.storage import offered_options
@@ -61,11 +70,6 @@ class Procedure:
 
     run: Callable[..., Iterable[Row]]
     schema: str
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of the columns."""
-        return [field.split()[0] for field in self.schema.split(", ")]
 
 
 def _index(
@@ -334,12 +338,8 @@ class ProcedureServer:
             self._context.setLocalProperty(key, value)
         caller = call_static(self._context._jvm, self._procedures, "caller", request["call"])
         rows = procedure.run(SparkSession(self._context, caller), **request["arguments"])
-        value_of = [_column(name) for name in procedure.columns]
-        return {"schema": procedure.schema, "rows": [[get(row) for get in value_of] for row in rows]}
-
-
-def _column(name: str) -> Callable[[Row], Any]:
-    return lambda row: row.get(name)
+        names = [field.split()[0] for field in procedure.schema.split(", ")]
+        return {"schema": procedure.schema, "rows": [[row.get(name) for name in names] for row in rows]}
 
 
 def offer_procedures(spark: SparkSession) -> None:
@@ -354,10 +354,9 @@ def offer_procedures(spark: SparkSession) -> None:
     found = find_class(spark, CATALOG)
     context = spark.sparkContext
     server = ProcedureServer(context, found)
-    callback = find_class(spark, "intarsia.spark.PythonCallback").getConstructors()[0]
-    arguments = java_class(context._jvm, "java.util.ArrayList")()
-    arguments.add(Callback(server.answer))
-    call_static(context._jvm, found, "serveBy", callback.newInstance(arguments.toArray()))
+    callback = find_class(spark, "intarsia.spark.PythonCallback")
+    served_by = new_object(context._jvm, callback, Callback(server.answer))
+    call_static(context._jvm, found, "serveBy", served_by)
     spark.conf.set(CATALOG_KEY, CATALOG)
 
 
@@ -372,5 +371,4 @@ def connected() -> ProcedureServer:
     java_context = java_class(jvm, "org.apache.spark.api.java.JavaSparkContext").fromSparkContext(running)
     conf = SparkConf(_jvm=jvm, _jconf=running.conf())
     context = SparkContext(gateway=gateway, jsc=java_context, conf=conf)
-    found = java_class(jvm, "org.apache.spark.util.Utils").classForName(CATALOG, True, False)
-    return ProcedureServer(context, found)
+    return ProcedureServer(context, class_for_name(jvm, CATALOG))

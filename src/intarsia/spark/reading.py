@@ -11,7 +11,6 @@ from weakref import WeakKeyDictionary
 
 import pyarrow.compute as pc
 
-from intarsia.errors import IntarsiaError
 from intarsia.file import Ignored
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import parse_expression
@@ -33,7 +32,7 @@ from intarsia.spark.listing import (
 from intarsia.spark.native import analyzed_condition, plan_natively
 from intarsia.spark.paged import read_pages
 from intarsia.spark.planning import FilePlanner
-from intarsia.spark.rules import kept_parts, refuse_unplannable
+from intarsia.spark.rules import kept_parts, obstacle_to_rules, refuse_unplannable
 from intarsia.spark.sessions import is_connect, is_on, setting
 from intarsia.spark.spark_types import resolve
 from intarsia.spark.sql_text import parse_condition, spark_sql
@@ -177,8 +176,9 @@ def _planned(
     frame.schema  # noqa: B018  raises Spark's own errors first
     why = None
     if mode in ("native", "auto"):
-        why = _native_obstacle(spark)
-        if why is None:
+        obstacle = obstacle_to_rules(spark)
+        why = None if obstacle is None else str(obstacle)
+        if obstacle is None:
             planned, why, report = plan_natively(spark, frame)
             warn_of_ignored([Ignored(**note) for note in report.get("ignored", ())])
             files = report.get("files")
@@ -198,15 +198,6 @@ def _wanted(whole: DataFrame, where: str | Column, columns: Sequence[str] | None
         return list(whole.columns)
     # a name that a query uses is a part of its text
     return [name for name in whole.columns if name.lower() in text or "`" in name]
-
-
-def _native_obstacle(spark: SparkSession) -> str | None:
-    """Return why the rules cannot run in a session; None if they can."""
-    try:
-        refuse_unplannable(spark)
-    except IntarsiaError as error:
-        return str(error)
-    return None
 
 
 def _files_left(
@@ -349,7 +340,7 @@ def condition_of(spark: SparkSession, whole: DataFrame, where: str | Column) -> 
     Returns:
         The condition; None for a ``Column`` that cannot be analyzed here.
     """
-    if _native_obstacle(spark) is None:
+    if obstacle_to_rules(spark) is None:
         with contextlib.suppress(Exception):  # such as an internal class of Spark that has changed
             return analyzed_condition(spark, whole.where(where))
     return parsed_condition(spark, whole, where) if isinstance(where, str) else None

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from intarsia.errors import UnsupportedFeatureError, WriteError
 from intarsia.lake.discovery import list_objects
 from intarsia.spark.listing import Source, delta_frame, python_path, snapshot_format
-from intarsia.spark.rules import java_class
+from intarsia.spark.rules import class_for_name, java_class
 from intarsia.spark.sessions import is_connect
 from intarsia.storage import find_store, split_url
 from intarsia.storage.hadoop_files import record_lengths, record_lengths_of_objects
@@ -251,8 +251,7 @@ class DeltaLog:
 
     def _operation(self) -> Any:
         """Return the kind of commit for which Delta does not add the files to the totals of the table."""
-        name = "org.apache.spark.sql.delta.DeltaOperations$ManualUpdate$"
-        found = java_class(self._java, "org.apache.spark.util.Utils").classForName(name, True, False)
+        found = class_for_name(self._java, "org.apache.spark.sql.delta.DeltaOperations$ManualUpdate$")
         return found.getField("MODULE$").get(None)
 
 

@@ -13,7 +13,6 @@ from intarsia.amounts import part
 from intarsia.errors import IntarsiaError, UnsupportedFeatureError
 from intarsia.records import dataclass
 from intarsia.spark.sessions import is_connect
-from intarsia.spark.skipping import SkippingPlanner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +25,9 @@ JAR: Final = Path(__file__).parent / "jars" / "intarsia-spark.jar"
 
 #: The class of the rule of the optimizer.
 SKIP_RULE: Final = "intarsia.spark.SkipRule"
+
+#: The class that plans scans whose excluded files are compared in each run.
+_STRATEGY: Final = "intarsia.spark.SkippingStrategy"
 
 #: The class loader of the jar in each JVM, so that enabling again gives the same classes.
 _LOADERS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
@@ -97,24 +99,60 @@ def last_skips(spark: SparkSession) -> Sequence[ScanSkip]:
     Returns:
         One entry for each scan; empty if nothing was planned yet.
     """
-    rules = [] if is_connect(spark) else [rule for rule in rules_of(spark) if is_own(rule)]
-    return skips_of(rules[0].skipping()) if rules else []
+    skipping = None if is_connect(spark) else skipping_of(spark)
+    return [] if skipping is None else skips_of(skipping)
 
 
-def rules_of(spark: SparkSession) -> list[Any]:
-    """Return the rules that were added to the optimizer of a session."""
-    return scala_items(spark._jsparkSession.experimental().extraOptimizations())
+def skipping_of(spark: SparkSession) -> Any | None:
+    """Return the object of the class ``Skipping`` of a session; None if the session is not enabled."""
+    rules = scala_items(spark._jsparkSession.experimental().extraOptimizations())
+    return next((rule.skipping() for rule in rules if _is_a(rule, SKIP_RULE)), None)
 
 
-def set_rules(spark: SparkSession, rules: Iterable[Any]) -> None:
-    """Replace the rules that were added to the optimizer of a session."""
-    items = scala_sequence(spark.sparkContext._jvm, rules)
-    getattr(spark._jsparkSession.experimental(), "extraOptimizations_$eq")(items)
+def set_rule(spark: SparkSession, name: str, rule: Any | None) -> None:
+    """Replace the rule of a class among those that were added to the optimizer; None removes it."""
+    methods = spark._jsparkSession.experimental()
+    rules = [one for one in scala_items(methods.extraOptimizations()) if not _is_a(one, name)]
+    items = scala_sequence(spark.sparkContext._jvm, rules if rule is None else [*rules, rule])
+    getattr(methods, "extraOptimizations_$eq")(items)
 
 
-def is_own(rule: Any) -> bool:
-    """Return whether a rule of the optimizer is Intarsia's."""
-    return bool(rule.getClass().getName() == SKIP_RULE)
+def add_strategy(spark: SparkSession, loader: RuleLoader) -> None:
+    """Add the strategy that plans scans with a plan of Intarsia; it does not change other scans.
+
+    It stays when skipping is turned off, because there may be frames with plans.
+    """
+    methods = spark._jsparkSession.experimental()
+    strategies = scala_items(methods.extraStrategies())
+    if not any(_is_a(one, _STRATEGY) for one in strategies):
+        added = scala_sequence(spark.sparkContext._jvm, [loader.new(_STRATEGY), *strategies])
+        getattr(methods, "extraStrategies_$eq")(added)
+
+
+def _is_a(java: Any, name: str) -> bool:
+    return bool(java.getClass().getName() == name)
+
+
+def obstacle_to_rules(spark: SparkSession) -> IntarsiaError | None:
+    """Return why the rules cannot run in this session; None if they can.
+
+    Returns:
+        An `UnsupportedFeatureError` if this version of Spark is unknown, another one for a Connect client.
+    """
+    if is_connect(spark):
+        return IntarsiaError(
+            "a Spark Connect client cannot reach the optimizer; use intarsia.spark.read with mode='auto' or "
+            "'pages', or start the server with intarsia.spark.spark_conf()",
+            reason="connect-session",
+        )
+    version = re.match(r"\d+\.\d+", spark.version)
+    if version is None or version[0] not in SUPPORTED_SPARK:
+        return UnsupportedFeatureError(
+            f"this version of Intarsia does not support Spark {spark.version}; use Spark "
+            f"{', '.join(SUPPORTED_SPARK)}, or a later version of Intarsia",
+            reason="unknown-spark",
+        )
+    return None
 
 
 def refuse_unplannable(spark: SparkSession) -> None:
@@ -124,19 +162,8 @@ def refuse_unplannable(spark: SparkSession) -> None:
         IntarsiaError: If it is a Connect client.
         UnsupportedFeatureError: If this version of Spark is unknown.
     """
-    if is_connect(spark):
-        raise IntarsiaError(
-            "a Spark Connect client cannot reach the optimizer; use intarsia.spark.read with mode='auto' or "
-            "'pages', or start the server with intarsia.spark.spark_conf()",
-            reason="connect-session",
-        )
-    version = re.match(r"\d+\.\d+", spark.version)
-    if version is None or version[0] not in SUPPORTED_SPARK:
-        raise UnsupportedFeatureError(
-            f"this version of Intarsia does not support Spark {spark.version}; use Spark "
-            f"{', '.join(SUPPORTED_SPARK)}, or a later version of Intarsia",
-            reason="unknown-spark",
-        )
+    if (obstacle := obstacle_to_rules(spark)) is not None:
+        raise obstacle
 
 
 class RuleLoader:
@@ -156,8 +183,7 @@ class RuleLoader:
 
     def new(self, name: str, *arguments: Any) -> Any:
         """Create an object."""
-        items = java_list(self._gateway.jvm, arguments)
-        return self.classes.loadClass(name).getConstructors()[0].newInstance(items.toArray())
+        return new_object(self._gateway.jvm, self.classes.loadClass(name), *arguments)
 
     def call(self, name: str, method: str, *arguments: Any) -> Any:
         """Call a static method of a class that alone has its name."""
@@ -166,26 +192,21 @@ class RuleLoader:
             known[name, method] = _static_method(self.classes.loadClass(name), method)
         return known[name, method].invoke(None, java_list(self._gateway.jvm, arguments).toArray())
 
-    def new_planner(self) -> Any:
-        """Create an object of the class ``SharedPlanner``, without a planner."""
-        return self.new("intarsia.spark.SharedPlanner")
-
-    def set_planner(self, shared: Any, timeout_ms: int, planner: Callable[[str], str] | None = None) -> None:
-        """Set the planner of an object of the class ``SharedPlanner``.
+    def new_skipping(
+        self, planner: Callable[[str], str], *, shared: Any | None = None, timeout_ms: int = 0
+    ) -> Any:
+        """Create the state that the rules of a session share, an object of the class ``Skipping``.
 
         Args:
-            shared: The object.
+            planner: Answers the requests of the rules.
+            shared: The object of the class ``SharedPlanner`` that gets the planner; None for a new one.
             timeout_ms: The time limit for planning one scan, in milliseconds; 0 for no limit.
-            planner: Answers the requests of the rules; None for a new planner of this process.
         """
         from pyspark.java_gateway import ensure_callback_server_started
 
         ensure_callback_server_started(self._gateway)
-        callback = self.new("intarsia.spark.PythonCallback", Callback(planner or SkippingPlanner().answer))
-        shared.set(callback, timeout_ms)
-
-    def new_skipping(self, shared: Any) -> Any:
-        """Create the state that the rules of a session share."""
+        shared = shared or self.new("intarsia.spark.SharedPlanner")
+        shared.set(self.new("intarsia.spark.PythonCallback", Callback(planner)), timeout_ms)
         return self.new("intarsia.spark.Skipping", shared)
 
 
@@ -250,9 +271,8 @@ def find_class(spark: SparkSession, name: str) -> Any:
         IntarsiaError: If the driver does not find it, or if this version of Spark lacks a class that it
             extends.
     """
-    jvm: Any = spark.sparkContext._jvm
     try:
-        return java_class(jvm, "org.apache.spark.util.Utils").classForName(name, True, False)
+        return class_for_name(spark.sparkContext._jvm, name)
     except Exception as error:
         raise IntarsiaError(f"Spark cannot load {name} from {JAR}", reason="jar-not-loaded") from error
 
@@ -283,6 +303,16 @@ def java_class(jvm: Any, name: str) -> Any:
         name: Such as ``"java.util.ArrayList"``.
     """
     return getattr(jvm, name)
+
+
+def class_for_name(jvm: Any, name: str) -> Any:
+    """Return the object of Java for a class, found by Spark's class loader."""
+    return java_class(jvm, "org.apache.spark.util.Utils").classForName(name, True, False)
+
+
+def new_object(jvm: Any, java: Any, *arguments: Any) -> Any:
+    """Create an object of a class with one constructor."""
+    return java.getConstructors()[0].newInstance(java_list(jvm, arguments).toArray())
 
 
 def call_static(jvm: Any, java: Any, method: str, *arguments: Any) -> Any:

@@ -9,7 +9,7 @@ from intarsia.embed.report import IndexedFile, IndexReport
 from intarsia.embed.structures import Attachables
 from intarsia.errors import UnsupportedFeatureError
 from intarsia.spark.listing import python_path
-from intarsia.spark.rules import call_static, find_class, has_class, java_list, load_jar, rules_of, set_rules
+from intarsia.spark.rules import call_static, find_class, has_class, load_jar, new_object, set_rule
 from intarsia.spark.sessions import is_connect, worker_python
 from intarsia.spark.shipping import INDEXES_OPTION, indexes_to_text
 
@@ -81,7 +81,9 @@ def enable_writes(spark: SparkSession, indexes: Attachables = (), *, on_error: O
         spark.conf.set(_SETTINGS + name.partition(".")[2], value)
     spark.conf.set(f"{_SETTINGS}python", worker_python(spark))
     spark.conf.set(_PROTOCOL_KEY, _PROTOCOL)
-    _follow_tables(spark, True)
+    # it gives writers the properties of their table
+    rule = new_object(spark.sparkContext._jvm, find_class(spark, _TABLE_RULE), spark._jsparkSession)
+    set_rule(spark, _TABLE_RULE, rule)
     if spark.conf.get(_STREAM_PROTOCOL_KEY) == _SPARK_STREAM_PROTOCOL and has_class(spark, _STREAM_PROTOCOL):
         spark.conf.set(_STREAM_PROTOCOL_KEY, _STREAM_PROTOCOL)
 
@@ -94,21 +96,11 @@ def disable_writes(spark: SparkSession) -> None:
     """
     if not is_connect(spark) and spark.conf.get(_PROTOCOL_KEY) == _PROTOCOL:
         spark.conf.unset(_PROTOCOL_KEY)
-        _follow_tables(spark, False)
+        set_rule(spark, _TABLE_RULE, None)
         if spark.conf.get(_STREAM_PROTOCOL_KEY) == _STREAM_PROTOCOL:
             spark.conf.unset(_STREAM_PROTOCOL_KEY)
         for name in ("indexes", "on_error", "python"):
             spark.conf.unset(_SETTINGS + name)
-
-
-def _follow_tables(spark: SparkSession, follows: bool) -> None:
-    """Add the rule that gives writers the properties of their table, or remove it."""
-    rules = [rule for rule in rules_of(spark) if rule.getClass().getName() != _TABLE_RULE]
-    if follows:
-        (constructor,) = find_class(spark, _TABLE_RULE).getConstructors()
-        arguments = java_list(spark.sparkContext._jvm, [spark._jsparkSession])
-        rules.append(constructor.newInstance(arguments.toArray()))
-    set_rules(spark, rules)
 
 
 def write_options(indexes: Attachables, *, on_error: OnError = "note") -> dict[str, str]:
