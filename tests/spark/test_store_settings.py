@@ -17,7 +17,7 @@ import pytest
 
 import intarsia as ia
 import intarsia.spark as ias
-from intarsia.spark.job_stores import options_of_spark
+from intarsia.spark.spark_stores import options_of_spark
 from intarsia.storage import find_store
 from tests.lake.index.lakes import write
 from tests.object_stores.cloud_servers import ACCOUNT, AzureServer, GoogleServer

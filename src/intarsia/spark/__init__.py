@@ -13,13 +13,13 @@ from intarsia.check.verification.findings import LakeVerifyReport
 from intarsia.embed.report import IndexedFile, IndexReport
 from intarsia.spark.advising import ArrangementAdvice, MeasuredArrangement, advise
 from intarsia.spark.data_source import register
-from intarsia.spark.delete_report import DeleteReport, ErasedFile
-from intarsia.spark.deleting import delete
+from intarsia.spark.deleting import DeleteReport, delete
 from intarsia.spark.enabling import disable, enable, spark_conf
 from intarsia.spark.indexing import index
 from intarsia.spark.java import JavaNotFoundError, ensure_java
 from intarsia.spark.lake_jobs import describe, detach, report_frame, verify
 from intarsia.spark.mapping import map
+from intarsia.spark.matches import ErasedFile
 from intarsia.spark.optimize import OptimizeReport, optimize
 from intarsia.spark.querying import DistinctEstimate, aggregate, approx_distinct, locate
 from intarsia.spark.reading import ReadChoice, explain, last_read, read

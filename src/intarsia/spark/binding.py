@@ -8,9 +8,10 @@ column has such values when they are built.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, field, replace
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
 from intarsia.format.enums import Type
 from intarsia.lake.data_file import DataFile, Partition, partitions_of
-from intarsia.lake.definition import ColumnNames
+from intarsia.lake.definition import ColumnNames, NamedField
 from intarsia.predicate import (
     And,
     Bound,
@@ -45,7 +46,7 @@ from intarsia.read.pruner import PruneStep
 from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
-from intarsia.spark.conditions import spark_semantics
+from intarsia.spark.conditions import spark_semantics, weaken
 from intarsia.spark.spark_types import partition_value, reads_as_is
 
 _ANY = BoundConstant(True)
@@ -308,3 +309,111 @@ def _known_unit(file: ParquetInput, path: Path) -> str | None:
     """Return the unit that represents every value exactly, as recorded by an index of the column."""
     entries = file.directory.entries if file.directory is not None else ()
     return next((entry.int96_unit for entry in entries if path in entry.columns and entry.int96_unit), None)
+
+
+# --- tables of Delta and Iceberg --------------------------------------------------------------------------
+
+#: From this field id on, columns are metadata, such as the path of the file.
+_FIRST_RESERVED: Final = 2**31 - 201
+
+#: A field of a schema in the JSON of Spark or Iceberg.
+_Field: TypeAlias = "Mapping[str, Any]"
+
+
+def binder_of(request: Mapping[str, Any], columns: Sequence[str] | None = None) -> SparkBinder:
+    """Return the binder of a request.
+
+    Args:
+        request: The request of ``ScanPlanner.java``.
+        columns: Top-level columns that will be read; None for all.
+    """
+    predicate, types, filled = weaken(request["condition"])
+    settings, table, mapped = request["settings"], request.get("iceberg"), request.get("delta")
+    names = None if mapped is None else delta_names(mapped)
+    if table is not None:
+        names, with_default = iceberg_names(table)
+        filled |= with_default
+    return SparkBinder(
+        predicate,
+        types,
+        case_sensitive=settings["case_sensitive"],
+        columns=columns,
+        # Iceberg has its own reader of INT96
+        int96_as_moments=not settings["int96_conversion"] and table is None,
+        filled=filled,
+        names=names,
+    )
+
+
+def delta_names(table: Mapping[str, Any]) -> ColumnNames:
+    """Return the columns that a Delta table has in its files.
+
+    Args:
+        table: The ``mode`` of its column mapping, and its ``schema`` in Spark's JSON.
+
+    Example:
+        >>> mapping = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1"}
+        >>> field = {"name": "user", "type": "long", "nullable": True, "metadata": mapping}
+        >>> schema = json.dumps({"type": "struct", "fields": [field]})
+        >>> [field.name for field in delta_names({"mode": "name", "schema": schema}).fields]
+        ['user']
+    """
+
+    def mapping(field: _Field) -> tuple[int, tuple[str, ...]]:
+        found = field["metadata"]
+        return found["delta.columnMapping.id"], (found["delta.columnMapping.physicalName"],)
+
+    fields = json.loads(table["schema"])["fields"]
+    return ColumnNames(tuple(_named(field, mapping) for field in fields), by_id=table["mode"] == "id")
+
+
+def iceberg_names(table: Mapping[str, Any]) -> tuple[ColumnNames, frozenset[str]]:
+    """Return the columns that an Iceberg table has in its files, and those of them that have defaults.
+
+    Columns whose values come from the partition are left out: Iceberg does not read them from files.
+
+    Args:
+        table: Its ``schema`` and ``name_mapping`` in Iceberg's JSON, and the ids of the columns whose values
+            come ``from_partitions``.
+
+    Returns:
+        The columns; and the names, in lower case, of those with a default in files without them.
+
+    Example:
+        >>> field = {"id": 1, "name": "user", "required": False, "type": "long", "initial-default": 7}
+        >>> schema = json.dumps({"type": "struct", "fields": [field]})
+        >>> names, filled = iceberg_names({"schema": schema, "name_mapping": None, "from_partitions": []})
+        >>> [field.name for field in names.fields], filled
+        (['user'], frozenset({'user'}))
+    """
+    mapped = _nested(json.loads(table["name_mapping"] or "[]"), lambda one: one.get("fields", ()))
+    # the names that fields have in files without ids
+    aliases = {one["field-id"]: tuple(one["names"]) for one in mapped if one.get("field-id") is not None}
+    hidden, fields, filled = set(table["from_partitions"]), [], set()
+    for column in json.loads(table["schema"])["fields"]:
+        nested = list(_nested([column], _children))
+        if column["id"] < _FIRST_RESERVED and hidden.isdisjoint(one["id"] for one in nested):
+            fields.append(_named(column, lambda one: (one["id"], aliases.get(one["id"], ()))))
+            if any(one.get("initial-default") is not None for one in nested):
+                filled.add(column["name"].lower())
+    return ColumnNames(tuple(fields), by_id=True), frozenset(filled)
+
+
+def _named(field: _Field, mapping: Callable[[_Field], tuple[int, tuple[str, ...]]]) -> NamedField:
+    """Return a field with the id and the other names that a mapping has for it and the fields in it."""
+    children = tuple(_named(child, mapping) for child in _children(field))
+    return NamedField(field["name"], *mapping(field), children)
+
+
+def _children(field: _Field) -> Sequence[_Field]:
+    """Return the fields of a struct; those in lists and maps are not conditions of a column."""
+    data_type = field["type"]
+    is_struct = isinstance(data_type, dict) and data_type["type"] == "struct"
+    return data_type["fields"] if is_struct else ()
+
+
+def _nested(fields: Iterable[_Field], children: Callable[[_Field], Iterable[_Field]]) -> Iterator[_Field]:
+    """Yield fields, and the fields in them."""
+    for one in fields:
+        yield one
+        yield from _nested(children(one), children)

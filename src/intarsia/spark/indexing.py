@@ -34,12 +34,12 @@ from intarsia.spark.job import (
     run_on_files,
     unpickled,
 )
-from intarsia.spark.job_stores import with_stores_of_spark
 from intarsia.spark.lake_index import build_lake_index
 from intarsia.spark.listing import Source, list_lake
 from intarsia.spark.registering import DeltaLog
 from intarsia.spark.sessions import map_in_arrow
 from intarsia.spark.shipping import Shipped, pack_index, unpack_index
+from intarsia.spark.spark_stores import with_stores_of_spark
 from intarsia.storage import current_options, offered_options
 
 if TYPE_CHECKING:

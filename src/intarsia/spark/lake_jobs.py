@@ -14,8 +14,8 @@ from intarsia.check.verification.findings import LakeVerifyReport
 from intarsia.embed.original import detach_file
 from intarsia.embed.report import IndexReport, Progress, RestoreReport
 from intarsia.spark.job import act_on_files, reporter
-from intarsia.spark.job_stores import with_stores_of_spark
 from intarsia.spark.listing import Source, list_lake
+from intarsia.spark.spark_stores import with_stores_of_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,12 +15,13 @@ from intarsia.lake.table_files import TableFiles
 from intarsia.picture import PageMap
 from intarsia.read.trace import QueryTrace
 from intarsia.records import dataclass
+from intarsia.spark.binding import binder_of
 from intarsia.spark.enabling import planning_with
 from intarsia.spark.planning import FilePlanner
 from intarsia.spark.requested_files import RequestedFiles
 from intarsia.spark.rules import SKIP_RULE, RuleLoader, refuse_unplannable, scala_items, skips_of
 from intarsia.spark.sessions import changed_setting
-from intarsia.spark.skipping import SkippingPlanner, binder_of
+from intarsia.spark.skipping import SkippingPlanner
 from intarsia.spark.spark_stores import SparkObjects, SparkStores
 
 if TYPE_CHECKING:

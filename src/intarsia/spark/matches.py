@@ -24,7 +24,6 @@ from intarsia.file import ParquetInput
 from intarsia.lake.data_file import DataFile
 from intarsia.records import dataclass
 from intarsia.rows.selection import Rows
-from intarsia.spark.delete_report import ErasedFile
 from intarsia.spark.job import collect_rows
 from intarsia.spark.listing import Source, list_lake, location_of, paths_of, python_path
 from intarsia.spark.reading import read
@@ -48,6 +47,36 @@ _FOUND: Final = "uri string, size bigint, modified bigint, rows binary"
 
 #: Spark's own bounds exclude NaN, so filters that Spark pushes down lose rows.
 _PUSHDOWN: Final = "spark.sql.parquet.filterPushdown"
+
+
+@dataclass(frozen=True)
+class ErasedFile:
+    """A file that had rows that match.
+
+    Attributes:
+        path: The file.
+        is_removed: Whether it was removed, because it had no other rows.
+        rows_before: The number of its rows before.
+        rows_deleted: The number of rows that were deleted.
+        bytes_before: Its length before.
+        bytes_after: Its length now; 0 if it was removed.
+        built: Names of the indexes that were built again.
+        seconds: Time taken.
+    """
+
+    path: str
+    is_removed: bool
+    rows_before: int
+    rows_deleted: int
+    bytes_before: int
+    bytes_after: int
+    built: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def rows_left(self) -> int:
+        """The number of rows that it has now."""
+        return self.rows_before - self.rows_deleted
 
 
 @dataclass(frozen=True)

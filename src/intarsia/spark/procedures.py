@@ -25,7 +25,6 @@ from intarsia.spark.advising import advise
 from intarsia.spark.deleting import delete
 from intarsia.spark.indexing import index
 from intarsia.spark.job import act_on_files
-from intarsia.spark.job_stores import options_of_spark
 from intarsia.spark.lake_index import build_lake_index
 from intarsia.spark.lake_jobs import detach, verify
 from intarsia.spark.listing import list_lake
@@ -42,6 +41,7 @@ from intarsia.spark.rules import (
 )
 from intarsia.spark.sessions import setting
 from intarsia.spark.shipping import INDEXES_OPTION, indexes_from_text
+from intarsia.spark.spark_stores import options_of_spark
 from intarsia.storage import offered_options
 
 if TYPE_CHECKING:

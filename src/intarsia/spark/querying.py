@@ -18,9 +18,9 @@ from intarsia.read.aggregate.result import Requested, requested_functions
 from intarsia.read.report import ScanReport
 from intarsia.records import dataclass
 from intarsia.spark.job import act_on_files, reporter
-from intarsia.spark.job_stores import with_stores_of_spark
 from intarsia.spark.listing import Source, list_lake
 from intarsia.spark.reading import read
+from intarsia.spark.spark_stores import with_stores_of_spark
 from intarsia.spark.spark_types import INTEGERS, quoted
 from intarsia.spark.sql_text import spark_sql
 

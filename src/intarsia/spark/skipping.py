@@ -32,12 +32,11 @@ from intarsia.lake.snapshot import Snapshot, TableCache
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.report import ScanReport
 from intarsia.rows.selection import RowSelection
-from intarsia.spark.binding import SparkBinder
-from intarsia.spark.conditions import is_trivial, kind_of, weaken
+from intarsia.spark.binding import binder_of
+from intarsia.spark.conditions import is_trivial, kind_of
 from intarsia.spark.planning import FilePlanner, RemainingFile
 from intarsia.spark.requested_files import KnownLists, PlannableFiles
 from intarsia.spark.spark_stores import SparkObjects, SparkStores
-from intarsia.spark.table_names import delta_names, iceberg_names
 
 #: Number of listings whose footers and lake index are cached; the footers of each have a memory limit.
 _TABLES: Final = 4
@@ -226,31 +225,6 @@ class SkippingPlanner:
 
 def _table_files(listing: PlannableFiles, cache: TableCache) -> TableFiles:
     return TableFiles(listing.files, root=listing.root, segments=listing.segments, cache=cache, has_all=False)
-
-
-def binder_of(request: Mapping[str, Any], columns: Sequence[str] | None = None) -> SparkBinder:
-    """Return the binder of a request.
-
-    Args:
-        request: The request of ``ScanPlanner.java``.
-        columns: Top-level columns that will be read; None for all.
-    """
-    predicate, types, filled = weaken(request["condition"])
-    settings, table, mapped = request["settings"], request.get("iceberg"), request.get("delta")
-    names = None if mapped is None else delta_names(mapped)
-    if table is not None:
-        names, with_default = iceberg_names(table)
-        filled |= with_default
-    return SparkBinder(
-        predicate,
-        types,
-        case_sensitive=settings["case_sensitive"],
-        columns=columns,
-        # Iceberg has its own reader of INT96
-        int96_as_moments=not settings["int96_conversion"] and table is None,
-        filled=filled,
-        names=names,
-    )
 
 
 def _advice(num_files: int, is_out_of_time: bool) -> str | None:

@@ -1,22 +1,31 @@
-"""The stores of the objects that an enabled session reads, with the settings and the credentials of Spark.
+"""The stores of objects that jobs and enabled sessions read, with the settings and the credentials of Spark.
 
-They come with each request of the JVM. Secrets are kept only in the open stores; messages do not contain
-them.
+Those of enabled sessions come with each request of the JVM. Secrets are kept only in the open stores;
+messages do not contain them.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import os
 import threading
+import warnings
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from datetime import datetime, timezone
 from hashlib import blake2b
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-from intarsia.spark.listing import python_path
-from intarsia.storage import StorageOptions, find_store, split_url
+from intarsia.errors import IntarsiaWarning
+from intarsia.spark.listing import Source, location_of, paths_of, python_path
+from intarsia.spark.rules import RuleLoader
+from intarsia.spark.sessions import is_connect
+from intarsia.storage import StorageOptions, find_store, offered_options, split_url
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 #: Number of stores that are kept open, with their connections.
 _STORES: Final = 8
@@ -121,3 +130,56 @@ class SparkObjects:
     def digests(self) -> tuple[bytes, ...]:
         """The digests of all stores."""
         return tuple(digest for _, digest in self.stores.values())
+
+
+#: The schemes of objects in Hadoop.
+_SCHEMES = ("s3a://", "s3://", "abfs://", "abfss://", "gs://")
+
+
+def options_of_spark(spark: SparkSession, source: Source) -> dict[str, StorageOptions]:
+    """Return the options of the stores of some paths or tables, by their URLs.
+
+    Args:
+        spark: The session. A client of Connect has no options, nor has one without the store's file system.
+        source: The paths and tables.
+    """
+    found: dict[str, StorageOptions] = {}
+    if is_connect(spark):
+        return found
+    for name in paths_of(source):
+        location = location_of(spark, name)
+        if not location.startswith(_SCHEMES):
+            continue
+        conf = spark._jsparkSession.sessionState().newHadoopConf()
+        loader = RuleLoader(spark, needs_executors=False)
+        settings = str(loader.call("intarsia.spark.StoreSettings", "json", location, conf))
+        options = options_of_store(python_path(location, decode=False), settings)
+        if (reason := json.loads(settings).get("reason")) is not None:
+            warnings.warn(
+                f"{location}: the job has the settings of the environment, not those of Spark: {reason}",
+                IntarsiaWarning,
+                stacklevel=4,
+            )
+        found |= options
+    return found
+
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def with_stores_of_spark(job: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Let a job on a lake, and its tasks, access objects with the settings and the credentials of Spark.
+
+    Args:
+        job: A function of a session, ``spark``, and of the lake, ``path``.
+    """
+    signature = inspect.signature(job)
+
+    @functools.wraps(job)
+    def run(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+        called = signature.bind(*arguments, **named).arguments
+        with offered_options(options_of_spark(called["spark"], called["path"])):
+            return job(*arguments, **named)
+
+    return run
