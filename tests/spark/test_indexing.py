@@ -19,7 +19,7 @@ from intarsia.errors import ColumnNotFoundError, IndexBuildError
 from intarsia.format import thrift
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.discovery import find_files
-from intarsia.spark.indexing import find_unchanged
+from intarsia.spark.choosing import find_unchanged
 from intarsia.spark.job import MAX_TASKS, tasks_of
 from tests.embed.tables import edit_footer
 from tests.spark import lakes

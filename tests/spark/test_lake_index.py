@@ -17,7 +17,7 @@ from intarsia import spark as ias
 from intarsia.lake.data_file import FileFailure
 from intarsia.lake.discovery import find_files
 from intarsia.lake.index.build import reader_of
-from intarsia.spark.lake_index import MIN_FILES, build_lake_index, facts_reader
+from intarsia.spark.lake_jobs import MIN_FILES, build_lake_index, facts_reader
 from tests.effort import examples
 from tests.lake.index.lakes import age
 from tests.spark import lakes

@@ -6,13 +6,11 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from intarsia.embed.attach import attach_file, checked_indexes, unchanged_report
+from intarsia.embed.attach import attach_file, checked_indexes
 from intarsia.embed.many import check_location, check_named_columns
 from intarsia.embed.parts import Part, PartWork, build_part, divide_work
 from intarsia.embed.report import IndexedFile, IndexReport, Progress
@@ -21,8 +19,9 @@ from intarsia.errors import FilesFailedError, IntarsiaError, RunInterrupted
 from intarsia.file import ParquetInput
 from intarsia.lake.data_file import DataFile, FileFailure
 from intarsia.lake.discovery import find_files
+from intarsia.lake.index.build import LakeIndexReport
 from intarsia.lake.index.folder import Location
-from intarsia.spark.choosing import Age, Choice, Only
+from intarsia.spark.choosing import Age, Choice, Only, find_unchanged
 from intarsia.spark.job import (
     MIN_TASKS,
     OUTCOME,
@@ -34,7 +33,7 @@ from intarsia.spark.job import (
     run_on_files,
     unpickled,
 )
-from intarsia.spark.lake_index import build_lake_index
+from intarsia.spark.lake_jobs import build_lake_index
 from intarsia.spark.listing import Source, list_lake
 from intarsia.spark.registering import DeltaLog
 from intarsia.spark.sessions import map_in_arrow
@@ -162,61 +161,6 @@ def _joined(batches: Iterator[pa.RecordBatch]) -> dict[int, list[Part]]:
     return {file: [pickle.loads(part) for part in parts if part] for file, parts in joined.items()}  # noqa: S301
 
 
-#: Footers read on the driver before it is decided whether to read the others.
-PROBED = 64
-
-#: The share of the probed files that have all indexes, from which the other footers are read, too.
-MIN_SHARE = 0.5
-
-#: Maximum number of footers read on the driver.
-MAX_FOOTERS = 10_000
-
-#: Number of footers read at a time, which bounds the load of the driver and of the object store.
-_THREADS = 16
-
-
-def find_unchanged(files: Mapping[str, DataFile], indexes: Sequence[Attachable]) -> dict[str, IndexedFile]:
-    """Return the outcome of each file whose footer shows that it has all indexes.
-
-    A new lake costs `PROBED` footers. In a lake that was indexed before, the driver reads the footers of at
-    most `MAX_FOOTERS` files, which is faster than tasks for them. All other files are left to the tasks.
-
-    Args:
-        files: The files by path.
-        indexes: The indexes to attach.
-    """
-    paths = list(files)
-    step = max(1, len(paths) // PROBED)
-    probed = paths[::step][:PROBED]
-    unchanged = _unchanged(probed, files, indexes)
-    if len(unchanged) < len(probed) * MIN_SHARE:
-        return unchanged
-    chosen = set(probed)
-    rest = [path for path in paths if path not in chosen][: MAX_FOOTERS - len(probed)]
-    return unchanged | _unchanged(rest, files, indexes)
-
-
-def _unchanged(
-    paths: Sequence[str], files: Mapping[str, DataFile], indexes: Sequence[Attachable]
-) -> dict[str, IndexedFile]:
-    pool = ThreadPoolExecutor(_THREADS)
-    try:
-        outcomes = list(pool.map(partial(_outcome, indexes=indexes), [files[path] for path in paths]))
-    finally:
-        pool.shutdown(cancel_futures=True)
-    return {path: outcome for path, outcome in zip(paths, outcomes, strict=True) if outcome is not None}
-
-
-def _outcome(file: DataFile, indexes: Sequence[Attachable]) -> IndexedFile | None:
-    """Return the outcome of a file that has all indexes; errors are left to the task of the file."""
-    try:
-        with ParquetInput(file.open()) as opened:
-            report = unchanged_report(opened, indexes)
-    except (IntarsiaError, OSError):
-        return None
-    return None if report is None else IndexedFile.of(report)
-
-
 @with_stores_of_spark
 def index(
     spark: SparkSession,
@@ -319,6 +263,15 @@ def index(
     if lake_index is not None:
         check_location(find_files(lake.names), lake_index)
     report = reporter(progress, "files")
+    outcomes: dict[str, IndexedFile] = {}
+
+    def show(done: int) -> None:
+        report(done, len(files), "indexing")
+
+    def report_of_all(added: LakeIndexReport | None = None, registered: int = 0) -> IndexReport:
+        skipped, seconds = len(lake.files) - len(chosen), time.perf_counter() - started
+        per_file = tuple(outcomes[file] for file in sorted(outcomes))
+        return IndexReport(per_file, seconds, lake.others, added, len(chosen), skipped, registered)
 
     def work(file: str, parts: Sequence[Part] = ()) -> IndexedFile:
         return _attach_one(file, shipped, parts)
@@ -326,11 +279,14 @@ def index(
     def is_failure(outcome: IndexedFile) -> bool:
         return outcome.error is not None
 
-    report(0, len(files), "indexing")
-    outcomes = find_unchanged(files, requested)
+    show(0)
+    outcomes |= find_unchanged(files, requested)
     known = len(outcomes)
-    outcomes |= {path: _refused(chosen[path], lake.refused[path]) for path in chosen if path in lake.refused}
-    report(known, len(files), "indexing")
+    for file, error in lake.refused.items():  # these must not be changed
+        if file in chosen:
+            size = chosen[file].size_bytes
+            outcomes[file] = IndexedFile(file, size, size, error=str(error), code=error.reason)
+    show(known)
     sizes = {path: file.size_bytes for path, file in files.items() if path not in outcomes}
     divided = divide_large_files(files, sizes, requested)
     found: list[IndexedFile] = []
@@ -341,7 +297,7 @@ def index(
                 divided,
                 shipped,
                 work,
-                lambda done, total: report(known + done * len(divided) // total, len(files), "indexing"),
+                lambda done, total: show(known + done * len(divided) // total),
             )
             known += len(divided)
         allowed = None if max_failures is None else max_failures - sum(map(is_failure, found))
@@ -350,21 +306,13 @@ def index(
                 spark,
                 {file: size for file, size in sizes.items() if file not in divided},
                 work,
-                lambda done: report(known + done, len(files), "indexing"),
+                lambda done: show(known + done),
                 is_failure,
                 allowed,
             )
     except KeyboardInterrupt as stop:
         outcomes |= _replaced_files(spark, path, files)
-        seconds = time.perf_counter() - started
-        stopped = IndexReport(
-            _by_path(outcomes),
-            seconds,
-            lake.others,
-            files_found=len(chosen),
-            files_skipped=len(lake.files) - len(chosen),
-        )
-        raise RunInterrupted(len(outcomes), len(chosen), stopped) from stop
+        raise RunInterrupted(len(outcomes), len(chosen), report_of_all()) from stop
     # by path, because Spark may return two results of a task that ran twice
     outcomes |= {outcome.path: outcome for outcome in found}
     done = {file for file, outcome in outcomes.items() if outcome.error is None}
@@ -372,9 +320,7 @@ def index(
     added = build_lake_index(
         spark, lake.names, lake_index, lambda done: report(int(done), len(files), "lake index")
     )
-    seconds = time.perf_counter() - started
-    skipped = len(lake.files) - len(chosen)
-    result = IndexReport(_by_path(outcomes), seconds, lake.others, added, len(chosen), skipped, registered)
+    result = report_of_all(added, registered)
     too_many = max_failures is not None and result.files_failed > max_failures
     if too_many or (on_error == "raise" and result.files_failed):
         raise _failed(result)
@@ -396,15 +342,6 @@ def _failed(report: IndexReport) -> FilesFailedError:
         f"{report.files_failed:,} of {num_processed:,} files failed{rest}; the first is "
         f"{first['path']}: {first['error']}",
     )
-
-
-def _refused(file: DataFile, error: IntarsiaError) -> IndexedFile:
-    """Return the outcome of a file that must not be changed."""
-    return IndexedFile(file.path, file.size_bytes, file.size_bytes, error=str(error), code=error.reason)
-
-
-def _by_path(outcomes: Mapping[str, IndexedFile]) -> tuple[IndexedFile, ...]:
-    return tuple(outcomes[file] for file in sorted(outcomes))
 
 
 def _replaced_files(

@@ -31,7 +31,7 @@ from intarsia.spark.checksums import (
 )
 from intarsia.spark.clustering import Clustering, arranged, check_partition_columns
 from intarsia.spark.job import OUTCOME, TaskProgress, collect_rows, reporter
-from intarsia.spark.lake_index import update_lake_indexes
+from intarsia.spark.lake_jobs import update_lake_indexes
 from intarsia.spark.listing import (
     Source,
     SourceFile,

@@ -25,8 +25,7 @@ from intarsia.spark.advising import advise
 from intarsia.spark.deleting import delete
 from intarsia.spark.indexing import index
 from intarsia.spark.job import act_on_files
-from intarsia.spark.lake_index import build_lake_index
-from intarsia.spark.lake_jobs import detach, verify
+from intarsia.spark.lake_jobs import build_lake_index, detach, verify
 from intarsia.spark.listing import list_lake
 from intarsia.spark.optimize import optimize
 from intarsia.spark.rules import (
