@@ -6,7 +6,7 @@ import pytest
 import intarsia as ia
 from intarsia import spark as ias
 from intarsia.errors import UnsupportedFeatureError
-from intarsia.spark.data_source import spark_schema
+from intarsia.spark.spark_types import spark_schema
 from tests.spark import lakes
 from tests.spark.comparing import rows
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from intarsia.check.verification.findings import LakeVerifyReport
 from intarsia.embed.report import IndexedFile, IndexReport
 from intarsia.spark.advising import ArrangementAdvice, MeasuredArrangement, advise
-from intarsia.spark.data_source import register
 from intarsia.spark.deleting import DeleteReport, delete
 from intarsia.spark.enabling import disable, enable, spark_conf
 from intarsia.spark.indexing import index
@@ -21,6 +20,7 @@ from intarsia.spark.lake_jobs import describe, detach, report_frame, verify
 from intarsia.spark.mapping import map
 from intarsia.spark.matches import ErasedFile
 from intarsia.spark.optimize import OptimizeReport, optimize
+from intarsia.spark.paged import register
 from intarsia.spark.querying import DistinctEstimate, aggregate, approx_distinct, locate
 from intarsia.spark.reading import ReadChoice, explain, last_read, read
 from intarsia.spark.rules import ScanSkip, last_skips

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from intarsia.records import dataclass
 from intarsia.spark.job import TaskProgress, collect_rows
-from intarsia.spark.spark_types import quoted
+from intarsia.spark.sessions import changed_setting
+from intarsia.spark.spark_types import quoted, types_within
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -132,18 +133,13 @@ def _types(frame: DataFrame) -> list[tuple[str, Any]]:
     return [(one.name, one.dataType) for one in frame.schema]
 
 
-def is_nested(data_type: Any) -> bool:
-    """Return whether a type of Spark has types within it."""
-    return data_type.typeName() in ("struct", "array", "map")
-
-
 def _hashes(sf: Any, frame: DataFrame) -> list[Column]:
     """Return the hash of each value of a row; that of null is not null."""
     return [_hash(sf, frame[quoted(name)], data_type) for name, data_type in _types(frame)]
 
 
 def _hash(sf: Any, value: Column, data_type: Any) -> Column:
-    if not is_nested(data_type):
+    if types_within(data_type) is None:
         hashed: Column = sf.xxhash64(value)
         return hashed
     # a hash skips nulls, so that null, [] and [null] have the same one, but not the same text
@@ -186,8 +182,8 @@ def likely_row_bytes(frame: DataFrame, stored_bytes: int) -> int | None:
     """
     import pyspark.sql.functions as sf
 
-    types = [(one.name, one.dataType) for one in frame.schema]
-    if any(is_nested(data_type) for _, data_type in types):
+    types = _types(frame)
+    if any(types_within(data_type) is not None for _, data_type in types):
         return None
     texts = [
         sf.coalesce(sf.octet_length(quoted(name)), sf.lit(0))
@@ -216,15 +212,9 @@ def batches_of_counted_rows(spark: SparkSession, max_row_bytes: int | None) -> I
     if rows < _FEWEST_ROWS:
         yield
         return
-    before: dict[str, str] = {}
-    try:
+    with contextlib.ExitStack() as changed:
         # these settings only save time, and servers of Connect may refuse them
         with contextlib.suppress(Exception):
             for key, value in ((_ROWS, rows), (_BYTES, _NO_LIMIT)):
-                known = str(spark.conf.get(key))
-                spark.conf.set(key, str(value))
-                before[key] = known
+                changed.enter_context(changed_setting(spark, key, str(value)))
         yield
-    finally:
-        for key, known in before.items():
-            spark.conf.set(key, known)

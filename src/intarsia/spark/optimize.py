@@ -50,7 +50,7 @@ from intarsia.spark.listing import (
 from intarsia.spark.part_files import PartOptions, Staging, outcome_of, write_parts
 from intarsia.spark.sessions import map_in_arrow
 from intarsia.spark.shipping import pack_index
-from intarsia.spark.spark_types import quoted
+from intarsia.spark.spark_types import quoted, unsupported_type
 from intarsia.storage import LocalFile, local_path
 from intarsia.write import Writer, WriteReport
 from intarsia.write.form import indexes_of
@@ -140,23 +140,6 @@ ROWS_PER_PAGE = 4096
 
 #: Number of files whose indexes a rewrite in place keeps.
 _SAMPLED = 16
-
-#: Types whose values the files preserve; a name may be followed by parameters.
-_TYPES = (
-    "boolean",
-    "tinyint",
-    "smallint",
-    "int",
-    "bigint",
-    "float",
-    "double",
-    "decimal",
-    "string",
-    "binary",
-    "date",
-    "timestamp",
-    "timestamp_ntz",
-)
 
 
 def optimize(
@@ -411,7 +394,7 @@ def arrow_schema_of(frame: DataFrame) -> pa.Schema:
         UnsupportedFeatureError: If the files cannot preserve the type of a column.
     """
     for column in frame.schema:
-        found = next(_unsupported(column.dataType), None)
+        found = unsupported_type(column.dataType)
         if found is not None:
             raise UnsupportedFeatureError(
                 f"column {column.name!r} has type {found}, which cannot be rewritten; cast it, and write the "
@@ -423,21 +406,6 @@ def arrow_schema_of(frame: DataFrame) -> pa.Schema:
     return pa.schema(
         [pa.field(field.name, with_leaves(field.type, _in_utc), field.nullable) for field in fields]
     )
-
-
-def _unsupported(data_type: Any) -> Iterator[str]:
-    """Yield the names of nested types that the files cannot preserve."""
-    name = data_type.simpleString()
-    if data_type.typeName() == "array":
-        yield from _unsupported(data_type.elementType)
-    elif data_type.typeName() == "map":
-        yield from _unsupported(data_type.keyType)
-        yield from _unsupported(data_type.valueType)
-    elif data_type.typeName() == "struct":
-        for field in data_type.fields:
-            yield from _unsupported(field.dataType)
-    elif name.partition("(")[0] not in _TYPES:
-        yield name
 
 
 def _in_utc(data_type: pa.DataType) -> pa.DataType:

@@ -1,21 +1,25 @@
-"""Rows of single pages, read by Python in the tasks of Spark, with the values that Spark would read.
+"""Rows of single pages, read by Python in the tasks of Spark: for `ias.read`, and as a source of data.
 
-Only files in which every column certainly has the same values in Spark are read this way. Spark reads the
-others.
+`ias.read` has the values that Spark would read. So only files in which every column certainly has the same
+values in Spark are read this way, and Spark reads the others. The source, ``spark.read.format("intarsia")``,
+has those of Intarsia. Its predicate is an option: Spark's own pushdown to sources in Python is not used,
+because it loses rows if one frame is filtered twice, as of Spark 4.3.
 """
 
 from __future__ import annotations
 
 import pickle
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from intarsia.arrow.nested import children, with_children
+from intarsia.errors import WriteError
 from intarsia.file import ParquetInput
 from intarsia.format.enums import Type
 from intarsia.indexes.proof import split_batches
+from intarsia.lake.opening import open as open_table
 from intarsia.lake.split import Split, SplitQuery, file_identity, make_splits
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.file_plan import FilePlan
@@ -25,8 +29,8 @@ from intarsia.records import dataclass
 from intarsia.rows.selection import RowSelection
 from intarsia.spark.listing import Listing, exact_path, rows_of_files, selected
 from intarsia.spark.planning import RemainingFile
-from intarsia.spark.sessions import is_on, map_in_arrow, setting
-from intarsia.spark.spark_types import quoted, reads_as_is
+from intarsia.spark.sessions import is_on, map_in_arrow, setting, using_worker_python
+from intarsia.spark.spark_types import arrow_type_of, quoted, reads_as_is, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -42,21 +46,6 @@ _OPEN_BYTES: Final = 1 << 20
 _MIN_SAVED: Final = "spark.intarsia.minSavedBytes"
 _DEFAULT_MIN_SAVED: Final = 64 << 20
 
-_LEAVES: Final = {
-    "boolean": pa.bool_(),
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
-_DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
 _CALENDAR_TYPES: Final = ("date", "timestamp", "timestamp_ntz")
 _SPARK_VERSION: Final = b"org.apache.spark.version"
 
@@ -244,36 +233,17 @@ def _is_alike(spark_type: Any, arrow_type: pa.DataType) -> bool:
         return False
     if not pa.types.is_nested(target):
         return reads_as_is(spark_type.simpleString(), arrow_type)
-    return bool(_plain(arrow_type) == _plain(target))
+    return bool(_plain(arrow_type) == target)
 
 
 def _plain(data_type: pa.DataType) -> pa.DataType:
-    """Return a type with nullable fields, and without their metadata and the names of lists' items."""
-    if pa.types.is_struct(data_type):
-        return pa.struct([pa.field(field.name, _plain(field.type)) for field in data_type])
-    if pa.types.is_map(data_type):
-        return pa.map_(_plain(data_type.key_type), _plain(data_type.item_type))
-    if pa.types.is_list(data_type):
-        return pa.list_(_plain(data_type.value_type))
-    return data_type
-
-
-def arrow_type_of(spark_type: Any) -> pa.DataType | None:
-    """Return the type in which Spark accepts the values of a column; None for unsupported types."""
-    type_name = spark_type.typeName()
-    if type_name == "struct":
-        parts = [(field.name, arrow_type_of(field.dataType)) for field in spark_type.fields]
-        return None if any(part is None for _, part in parts) else pa.struct(parts)
-    if type_name == "array":
-        item = arrow_type_of(spark_type.elementType)
-        return None if item is None else pa.list_(item)
-    if type_name == "map":
-        key, value = arrow_type_of(spark_type.keyType), arrow_type_of(spark_type.valueType)
-        return None if key is None or value is None else pa.map_(key, value)
-    name = spark_type.simpleString()
-    if decimal := _DECIMAL.fullmatch(name):
-        return pa.decimal128(int(decimal[1]), int(decimal[2]))
-    return _LEAVES.get(name)
+    """Return a type with nullable fields, except for the keys of maps."""
+    fields = children(data_type)
+    if fields is None:
+        return data_type
+    plain = [field.with_type(_plain(field.type)).with_nullable(True) for field in fields]
+    is_map = pa.types.is_map(data_type)
+    return pa.map_(*(field.type for field in plain)) if is_map else with_children(data_type, plain)
 
 
 def pages_frame(
@@ -342,3 +312,72 @@ def conform(
         )
     arrays += [pa.repeat(pa.scalar(value, pa.string()), rows.num_rows) for value in partition]
     return pa.Table.from_arrays(arrays, schema=target)
+
+
+# --- spark.read.format("intarsia") ---------------------------------------------------------------------
+
+
+def register(spark: SparkSession) -> None:
+    """Register the format ``"intarsia"`` with a session.
+
+    ``spark.read.format("intarsia").option("where", …).load(path)`` has the rows of
+    ``intarsia.open(path).scan(where)``, with the rules of Intarsia's SQL, by which NaN is not equal to NaN.
+    Indexes of every kind skip files, row groups and pages. The predicate is evaluated when the frame is
+    created and when it runs. Its options are ``where``, and ``columns`` with names between commas. Spark does
+    not pass its own filters and columns to the source, so options are faster than ``frame.where``.
+
+    Args:
+        spark: The session; classic or Connect.
+
+    Example:
+        >>> ias.register(spark)  # doctest: +SKIP
+        >>> frame = spark.read.format("intarsia").option("where", "tailnum = 'N14228'")  # doctest: +SKIP
+        >>> frame.option("columns", "origin,dest").load("lake/").show()  # doctest: +SKIP
+    """
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+    class SplitReader(DataSourceReader):
+        """Reads the splits of a plan."""
+
+        def __init__(self, options: Mapping[str, str]) -> None:
+            self.options = options
+
+        def partitions(self) -> list[InputPartition]:
+            """Plan the scan."""
+            return [InputPartition(split) for split in _scan(self.options).plan(_TASK_BYTES)]
+
+        def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+            """Read one split, on an executor."""
+            split = getattr(partition, "value", None)
+            if isinstance(split, Split):  # if there are no partitions, Spark reads a partition of its own
+                rows = split.to_arrow()
+                yield from rows.cast(spark_schema(rows.schema)).to_batches()
+
+    class Intarsia(DataSource):
+        """The format."""
+
+        @classmethod
+        def name(cls) -> str:
+            """Return the name for ``spark.read.format``."""
+            return "intarsia"
+
+        def schema(self) -> Any:
+            """Return the columns of the scan."""
+            from pyspark.sql.pandas.types import from_arrow_schema
+
+            return from_arrow_schema(spark_schema(_scan(self.options).schema))
+
+        def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002
+            """Return the reader."""
+            return SplitReader(dict(self.options))
+
+    with using_worker_python(spark):
+        spark.dataSource.register(Intarsia)
+
+
+def _scan(options: Mapping[str, str]) -> Any:
+    if not options.get("path"):
+        raise WriteError("format('intarsia') needs a path; pass it to load()", reason="no-path")
+    names = options.get("columns")
+    columns = None if names is None else [name.strip() for name in names.split(",")]
+    return open_table(options["path"]).scan(options.get("where"), columns)

@@ -11,11 +11,15 @@ import datetime as dt
 import re
 import struct
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_type
+from intarsia.arrow.nested import with_leaves
+from intarsia.errors import UnsupportedFeatureError
+from intarsia.lake.definition import plain_type
 from intarsia.predicate.bound import Path
 from intarsia.records import dataclass
 
@@ -31,6 +35,35 @@ _EXACT_IN_FLOAT: Final = 2**24
 DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
 _DECIMAL_DIGITS: Final = 38
 _LITERAL_DIGITS: Final = 15
+
+#: Arrow's types for those of Spark that are neither nested nor decimals.
+_ARROW_TYPES: Final = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+
+#: Arrow types that Spark represents with another width or encoding.
+_WIDENED = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+}
 
 #: Spark may convert older dates and times by old writers to another calendar.
 OLDEST_CERTAIN: Final = dt.datetime(1900, 1, 3)
@@ -202,16 +235,76 @@ def reads_as_is(spark_type: str, arrow_type: pa.DataType) -> bool:
         return bool(
             pa.types.is_decimal(data_type) and data_type.scale == scale and data_type.precision <= precision
         )
-    if spark_type == "timestamp":
-        return bool(
-            pa.types.is_timestamp(data_type) and data_type.unit in ("ms", "us") and data_type.tz is not None
+    if spark_type in ("timestamp", "timestamp_ntz"):
+        is_alike = pa.types.is_timestamp(data_type) and data_type.unit in ("ms", "us")
+        return is_alike and (data_type.tz is None) is (spark_type == "timestamp_ntz")
+    return bool(spark_type in _ARROW_TYPES and data_type == _ARROW_TYPES[spark_type])
+
+
+def types_within(spark_type: Any) -> list[Any] | None:
+    """Return the types within a type of Spark, which is a ``DataType``; None if it is not nested."""
+    name = spark_type.typeName()
+    if name == "struct":
+        return [field.dataType for field in spark_type.fields]
+    if name == "array":
+        return [spark_type.elementType]
+    return [spark_type.keyType, spark_type.valueType] if name == "map" else None
+
+
+def arrow_type_of(spark_type: Any) -> pa.DataType | None:
+    """Return the type in which Spark accepts the values of a column; None for unsupported types."""
+    within = types_within(spark_type)
+    if within is None:
+        name = spark_type.simpleString()
+        decimal = DECIMAL.fullmatch(name)
+        return pa.decimal128(int(decimal[1]), int(decimal[2])) if decimal else _ARROW_TYPES.get(name)
+    found = [arrow_type_of(one) for one in within]
+    if any(one is None for one in found):
+        return None
+    if spark_type.typeName() == "struct":
+        return pa.struct(list(zip(spark_type.names, found, strict=True)))
+    return pa.list_(*found) if len(found) == 1 else pa.map_(*found)
+
+
+def unsupported_type(spark_type: Any) -> str | None:
+    """Return the name of the first type without a counterpart in Arrow, within a type or itself."""
+    within = types_within(spark_type)
+    if within is not None:
+        return next(filter(None, map(unsupported_type, within)), None)
+    return None if arrow_type_of(spark_type) is not None else str(spark_type.simpleString())
+
+
+def spark_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the types in which Spark accepts the columns.
+
+    Raises:
+        UnsupportedFeatureError: If Spark has no type for a column.
+    """
+    return pa.schema(
+        [
+            (field.name, with_leaves(plain_type(field.type), partial(_spark_type, column=field.name)))
+            for field in schema
+        ]
+    )
+
+
+def _spark_type(data_type: pa.DataType, column: str) -> pa.DataType:
+    if data_type in _WIDENED:
+        return _WIDENED[data_type]
+    if pa.types.is_dictionary(data_type):
+        return _spark_type(data_type.value_type, column)
+    if pa.types.is_timestamp(data_type):
+        return pa.timestamp("us", None if data_type.tz is None else "UTC")
+    if pa.types.is_fixed_size_binary(data_type):
+        return pa.binary()
+    if pa.types.is_time(data_type) or pa.types.is_duration(data_type) or pa.types.is_null(data_type):
+        raise UnsupportedFeatureError(
+            f"column {column!r} has type {data_type}, which Spark cannot accept from Python; leave it out "
+            "with option('columns', …)",
+            reason="unsupported-type",
+            column=column,
         )
-    if spark_type == "timestamp_ntz":
-        return bool(
-            pa.types.is_timestamp(data_type) and data_type.unit in ("ms", "us") and data_type.tz is None
-        )
-    same = {"string": pa.string(), "binary": pa.binary(), "boolean": pa.bool_(), "date": pa.date32()}
-    return spark_type in same and data_type == same[spark_type]
+    return pa.date32() if pa.types.is_date(data_type) else data_type
 
 
 def partition_value(text: str | None, spark_type: str) -> pa.Scalar | None:
