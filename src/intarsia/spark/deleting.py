@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -354,19 +355,12 @@ def _delete_managed(
             left = spark.table(name).where(where).count()
             if left:
                 raise _still_match(name, left)
-    lake_indexes = []
+    lake_indexes: list[LakeIndexReport] = []
     if not dry_run:
-        report = _index_of_managed(spark, table)
-        lake_indexes = [report] if report is not None else []
+        with suppress(FileNotFoundError):  # all rows were deleted
+            report = build_lake_index(spark, list_lake(spark, table, with_snapshots=True).names, None)
+            lake_indexes += [report] if report is not None else []
     seconds = time.perf_counter() - started
     return DeleteReport(
         found, num_rows, lake_indexes=tuple(lake_indexes), seconds=seconds, is_dry_run=dry_run
     )
-
-
-def _index_of_managed(spark: SparkSession, table: str) -> LakeIndexReport | None:
-    try:
-        names = list_lake(spark, table, with_snapshots=True).names
-    except FileNotFoundError:  # all rows were deleted
-        return None
-    return build_lake_index(spark, names, None)

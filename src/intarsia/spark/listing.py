@@ -88,7 +88,7 @@ def list_files(frame: DataFrame, paths: Sequence[str]) -> Listing | None:
     if not any(file.partition for file in files):
         return Listing(tuple(files), None)
     # Spark supports only one base path, so with several the partition columns of a file are unclear
-    return Listing(tuple(files), _GLOB.sub(r"\\\g<0>", next(iter(roots)))) if len(roots) == 1 else None
+    return Listing(tuple(files), exact_path(next(iter(roots)))) if len(roots) == 1 else None
 
 
 def exact_path(path: str) -> str:

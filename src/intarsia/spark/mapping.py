@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -102,11 +102,16 @@ def _unplanned(spark: SparkSession, frame: DataFrame) -> Any:
         return execution
 
 
-def _missing(request: Mapping[str, Any]) -> str | None:
-    """Return what the JVM has to add to a request, which it then sends again; None if nothing is missing."""
-    if "paths" not in request:
-        return "list"
-    return "versions" if "logged_ms" in request else None
+def _planner(answer: Callable[[Mapping[str, Any]], str]) -> Callable[[str], str]:
+    """Return a planner that answers complete requests; the JVM completes others, and sends them again."""
+
+    def planner(text: str) -> str:
+        request = json.loads(text)
+        if "paths" not in request:
+            return json.dumps({"unknown": "list"})
+        return json.dumps({"unknown": "versions"}) if "logged_ms" in request else answer(request)
+
+    return planner
 
 
 def _requested_scans(spark: SparkSession, plan: Any) -> Sequence[_RequestedScan]:
@@ -117,15 +122,12 @@ def _requested_scans(spark: SparkSession, plan: Any) -> Sequence[_RequestedScan]
     """
     requests: list[Mapping[str, Any]] = []
 
-    def answer(text: str) -> str:
-        request = json.loads(text)
-        if (missing := _missing(request)) is not None:
-            return json.dumps({"unknown": missing})
+    def answer(request: Mapping[str, Any]) -> str:
         requests.append(request)
         return json.dumps({"reason": _DRAWN})
 
     loader = RuleLoader(spark)
-    skipping = loader.new_skipping(answer)
+    skipping = loader.new_skipping(_planner(answer))
     with changed_setting(spark, _SWITCH, "true"):
         loader.new(SKIP_RULE, skipping).apply(plan)
         # these are planned by a strategy, after Delta's own one
@@ -149,18 +151,15 @@ def _scans_of_run(spark: SparkSession, frame: DataFrame) -> Sequence[_RequestedS
     """
     planner, scans = SkippingPlanner(), []
 
-    def answer(text: str) -> str:
-        request = json.loads(text)
-        if (missing := _missing(request)) is not None:
-            return json.dumps({"unknown": missing})
+    def answer(request: Mapping[str, Any]) -> str:
         folder = os.path.commonpath([os.path.dirname(path) for path in request["paths"]])
         while request["partition_columns"] and "=" in os.path.basename(folder):
             folder = os.path.dirname(folder)
         condition = str(binder_of(request).predicate)
         scans.append(_RequestedScan(request, folder, condition[:_MOST_CHARACTERS]))
-        return planner.answer(text)
+        return planner.answer(json.dumps(request))
 
-    with changed_setting(spark, _SWITCH, "true"), planning_with(spark, answer):
+    with changed_setting(spark, _SWITCH, "true"), planning_with(spark, _planner(answer)):
         frame.select("*").write.format("noop").mode("overwrite").save()
     if not scans:
         raise _nothing_planned(f"no scan has a {_CONDITION}")

@@ -349,13 +349,12 @@ def _own_folder(spark: SparkSession, source: Source, frame: DataFrame) -> str:
 
 def _below(target: str, files: Sequence[SourceFile]) -> dict[str, tuple[int, int]]:
     """Return the states of files by their paths in a folder."""
-    paths = {_real_path(file): (file.size, file.modified) for file in files}
-    return {os.path.relpath(path, target): state for path, state in paths.items()}
-
-
-def _real_path(file: SourceFile) -> str:
-    folder, name = os.path.split(python_path(file.uri))
-    return os.path.join(os.path.realpath(folder), name)
+    states = {}
+    for file in files:
+        folder, name = os.path.split(python_path(file.uri))
+        path = os.path.join(os.path.realpath(folder), name)
+        states[os.path.relpath(path, target)] = file.size, file.modified
+    return states
 
 
 def _indexes_of_files(frame: DataFrame, schema: pa.Schema) -> list[Attachable]:
@@ -476,12 +475,8 @@ def _written(spark: SparkSession, folder: str, source: DataFrame, partitions: Se
                 reason="type-changed",
                 column=column.name,
             )
-    return (
-        uncached(spark)
-        .schema(source.schema)
-        .parquet(exact_path(folder))
-        .select(*(quoted(name) for name in source.columns))
-    )
+    rows = uncached(spark).schema(source.schema).parquet(exact_path(folder))
+    return rows.select(*map(quoted, source.columns))
 
 
 def _differ(before: int, after: int, target: str, columns: Sequence[str]) -> WriteError:

@@ -309,36 +309,30 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
 }
 
 
-class ProcedureServer:
-    """Answers the requests of ``Procedures.java``; several threads may ask.
+def procedure_server(context: Any, procedures: Any) -> Callable[[str], str]:
+    """Return a function that answers the requests of ``Procedures.java``; several threads may call it.
 
     Args:
         context: The context of the JVM.
         procedures: The class of the catalog, an object of Java.
     """
+    from pyspark.sql import SparkSession
 
-    def __init__(self, context: Any, procedures: Any) -> None:
-        self._context = context
-        self._procedures = procedures
-
-    def answer(self, text: str) -> str:
-        """Run the procedure of a request; an exception is the ``error`` of the answer."""
+    def answer(text: str) -> str:
         request = json.loads(text)
         try:
-            return json.dumps(self._answer(request))
+            procedure = PROCEDURES[request["procedure"]]
+            for key, value in request["properties"].items():
+                context.setLocalProperty(key, value)
+            caller = call_static(context._jvm, procedures, "caller", request["call"])
+            found = procedure.run(SparkSession(context, caller), **request["arguments"])
+            names = [field.split()[0] for field in procedure.schema.split(", ")]
+            rows = [[row.get(name) for name in names] for row in found]
+            return json.dumps({"schema": procedure.schema, "rows": rows})
         except Exception as error:  # noqa: BLE001  the JVM raises it
             return json.dumps({"error": f"{type(error).__name__}: {error}"})
 
-    def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        from pyspark.sql import SparkSession
-
-        procedure = PROCEDURES[request["procedure"]]
-        for key, value in request["properties"].items():
-            self._context.setLocalProperty(key, value)
-        caller = call_static(self._context._jvm, self._procedures, "caller", request["call"])
-        rows = procedure.run(SparkSession(self._context, caller), **request["arguments"])
-        names = [field.split()[0] for field in procedure.schema.split(", ")]
-        return {"schema": procedure.schema, "rows": [[row.get(name) for name in names] for row in rows]}
+    return answer
 
 
 def offer_procedures(spark: SparkSession) -> None:
@@ -352,15 +346,18 @@ def offer_procedures(spark: SparkSession) -> None:
     load_jar(spark)
     found = find_class(spark, CATALOG)
     context = spark.sparkContext
-    server = ProcedureServer(context, found)
+    answer = procedure_server(context, found)
     callback = find_class(spark, "intarsia.spark.PythonCallback")
-    served_by = new_object(context._jvm, callback, Callback(server.answer))
+    served_by = new_object(context._jvm, callback, Callback(answer))
     call_static(context._jvm, found, "serveBy", served_by)
     spark.conf.set(CATALOG_KEY, CATALOG)
 
 
-def connected() -> ProcedureServer:
-    """Connect this process to the JVM that started it, whose port and secret are in the environment."""
+def connected() -> Callable[[str], str]:
+    """Connect this process to the JVM that started it, and return what answers its requests.
+
+    The port and the secret of the JVM are in the environment.
+    """
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -370,4 +367,4 @@ def connected() -> ProcedureServer:
     java_context = java_class(jvm, "org.apache.spark.api.java.JavaSparkContext").fromSparkContext(running)
     conf = SparkConf(_jvm=jvm, _jconf=running.conf())
     context = SparkContext(gateway=gateway, jsc=java_context, conf=conf)
-    return ProcedureServer(context, class_for_name(jvm, CATALOG))
+    return procedure_server(context, class_for_name(jvm, CATALOG))

@@ -30,7 +30,7 @@ from intarsia.lake.index.folder import segments_beside, state_of_folders
 from intarsia.lake.index.of_table import locate
 from intarsia.records import dataclass
 from intarsia.spark.listing import python_path
-from intarsia.spark.spark_stores import SparkObjects
+from intarsia.spark.spark_stores import SparkObjects, keep
 from intarsia.storage import CLOCK_TICK_SECONDS, ObjectIdentity, ObjectStoreFile
 from intarsia.tuning import REMOTE_TAIL_BYTES
 
@@ -106,6 +106,11 @@ class RequestedFiles:
         self.total = len(uris)
         self.is_sealed = None in request["times_ms"]
         self._paths, self._uris = _python_paths(uris)
+
+        def numbers(key: str) -> npt.NDArray[np.int64] | None:
+            found = request.get(key)
+            return None if found is None else np.array(found, dtype=np.int64)
+
         names = request["partition_columns"]
         self._partitions = [tuple(zip(names, values, strict=True)) for values in request["partitions"]]
         self._partition_of = np.array(request["partition_of"], dtype=np.int64)
@@ -114,13 +119,10 @@ class RequestedFiles:
         self._times_ms = np.array(times, dtype=np.int64)
         tags = request.get("etags")
         self._e_tags = None if tags is None else pa.array(tags, pa.string())
-        exact = request.get("object_ms")
-        self._exact_ms = None if exact is None else np.array(exact, dtype=np.int64)
-        logged = request.get("logged_ms")
-        self._logged_ms = None if logged is None else np.array(logged, dtype=np.int64)
-        before = request.get("logged_sizes")
-        self._added_bytes = None if before is None else self._sizes - np.array(before, dtype=np.int64)
-        self.is_logged = logged is not None
+        self._exact_ms, self._logged_ms = numbers("object_ms"), numbers("logged_ms")
+        before = numbers("logged_sizes")
+        self._added_bytes = None if before is None else self._sizes - before
+        self.is_logged = self._logged_ms is not None
         root = request.get("root")
         self.root = None if root is None else python_path(root, decode=False)
         self.digest = self._digest()
@@ -315,8 +317,5 @@ class KnownLists:
             found = RequestedFiles(request)
         if found is not None and number is not None:
             with self._lock:
-                self._lists[number] = found
-                self._lists.move_to_end(number)
-                while len(self._lists) > _LISTS:
-                    self._lists.popitem(last=False)
+                keep(self._lists, number, found, _LISTS)
         return found

@@ -150,7 +150,7 @@ def main() -> None:
     elif sys.argv[1] == "procedures":
         from intarsia.spark.procedures import connected
 
-        serve_standard_streams(connected().answer, at_once=True)
+        serve_standard_streams(connected(), at_once=True)
     else:
         serve_standard_streams(index_before_commit)
 

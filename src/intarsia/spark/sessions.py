@@ -134,30 +134,25 @@ def command_session(master: str | None) -> Iterator[SparkSession]:
     """
     if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # which spark-submit sets
         master = "local[*]"
-    if master is not None and master.startswith("local"):
-        with tempfile.TemporaryDirectory(prefix="intarsia-spark-") as folder:
+    with contextlib.ExitStack() as held:
+        if master is not None and master.startswith("local"):
             threads = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
             if threads is None:
                 raise ValueError(f"the master is {master!r}; use 'local[N]' for N threads, or 'local[*]'")
+            folder = held.enter_context(tempfile.TemporaryDirectory(prefix="intarsia-spark-"))
             session = local_session(folder, threads=threads[1] or 1)
-            try:
-                yield session
-            finally:
-                session.stop()
-        return
+        else:
+            from pyspark.sql import SparkSession
 
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.appName("intarsia")
-    if master is not None:
-        builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
-    if master is not None and not master.startswith("sc://"):
-        ensure_java()
-    session = builder.getOrCreate()
-    try:
+            builder = SparkSession.builder.appName("intarsia")
+            if master is not None and master.startswith("sc://"):
+                builder = builder.remote(master)
+            elif master is not None:
+                ensure_java()
+                builder = builder.master(master)
+            session = builder.getOrCreate()
+        held.callback(session.stop)
         yield session
-    finally:
-        session.stop()
 
 
 def local_session(

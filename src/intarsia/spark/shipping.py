@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import Final, TypeAlias
 
-from intarsia.embed import Bloom, PageIndex, Statistics
 from intarsia.embed.index_text import parse_indexes
 from intarsia.embed.structures import STANDARD, Attachable
 from intarsia.errors import IndexBuildError
 from intarsia.indexes.layout import parameters
 from intarsia.indexes.registry import GROUP, find_index_class, why_unknown
 
-#: An index in the form that is sent to executors: kind and JSON parameters, or a standard structure as it is.
-Shipped: TypeAlias = "tuple[str, str] | PageIndex | Statistics | Bloom"
+#: An index in the form that is sent to executors: its kind, and its parameters as JSON.
+Shipped: TypeAlias = "tuple[str, str]"
+
+_STANDARD: Final = {cls.kind: cls for cls in STANDARD}
 
 
 def pack_index(index: Attachable) -> Shipped:
@@ -27,11 +27,8 @@ def pack_index(index: Attachable) -> Shipped:
     Raises:
         IndexBuildError: If no installed package registers the class.
     """
-    if isinstance(index, STANDARD):
-        return index
-    index_class = find_index_class(index.kind)
-    if index_class is not type(index):
-        cls = type(index)
+    cls = type(index)
+    if not isinstance(index, STANDARD) and find_index_class(index.kind) is not cls:
         raise IndexBuildError(
             f"{index!r} cannot be sent to Spark's executors: no installed package registers its class; "
             f'register {index.kind} = "{cls.__module__}:{cls.__qualname__}" in the entry-point group '
@@ -47,15 +44,15 @@ def unpack_index(shipped: Shipped) -> Attachable:
     Raises:
         IndexBuildError: If no package on the executor has the kind.
     """
-    if not isinstance(shipped, tuple):
-        return shipped
-    kind, stored = shipped
-    cls = find_index_class(kind)
+    kind, text = shipped
+    values, cls = json.loads(text), _STANDARD.get(kind) or find_index_class(kind)
     if cls is None:
         raise IndexBuildError(
             f"on Spark's executors, {why_unknown(kind)}; install it there, too", reason="unregistered-kind"
         )
-    index: Attachable = cls(**json.loads(stored))
+    if kind in _STANDARD and isinstance(values.get("column"), list):
+        values["column"] = tuple(values["column"])
+    index: Attachable = cls(**values)
     return index
 
 
@@ -69,14 +66,7 @@ def indexes_to_text(indexes: Iterable[Attachable]) -> str:
         >>> indexes_to_text([PageIndex(), Bloom("user")])
         '[["page_index", {"int96": null}], ["bloom", {"column": "user", "fpp": 0.01}]]'
     """
-    texts = []
-    for index in indexes:
-        shipped = pack_index(index)
-        if isinstance(shipped, tuple):
-            texts.append([shipped[0], json.loads(shipped[1])])
-        else:
-            texts.append([shipped.kind, asdict(shipped)])
-    return json.dumps(texts)
+    return json.dumps([(kind, json.loads(text)) for kind, text in map(pack_index, indexes)])
 
 
 #: The option of a writer, and of a table, that names the indexes of its files.
@@ -100,21 +90,12 @@ def indexes_from_text(text: str) -> list[Attachable]:
     """
     if not text.lstrip().startswith("["):
         return parse_indexes(text)
-    standard = {cls.kind: cls for cls in STANDARD}
     try:
         pairs = [(kind, dict(values)) for kind, values in json.loads(text)]
-        found: list[Attachable] = []
-        for kind, values in pairs:
-            if kind in standard:
-                if isinstance(values.get("column"), list):
-                    values["column"] = tuple(values["column"])
-                found.append(standard[kind](**values))
-            else:
-                found.append(unpack_index((kind, json.dumps(values))))
+        return [unpack_index((kind, json.dumps(values))) for kind, values in pairs]
     except (TypeError, ValueError) as error:
         raise IndexBuildError(
             f"{text[:200]!r} does not describe indexes: {error}; use intarsia.spark.write_options, or text "
             "such as 'page_index, bloom(user)'",
             reason="invalid-indexes",
         ) from error
-    return found

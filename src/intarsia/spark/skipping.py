@@ -36,7 +36,7 @@ from intarsia.spark.binding import binder_of
 from intarsia.spark.conditions import is_trivial, kind_of
 from intarsia.spark.planning import FilePlanner, RemainingFile
 from intarsia.spark.requested_files import KnownLists, PlannableFiles
-from intarsia.spark.spark_stores import SparkObjects, SparkStores
+from intarsia.spark.spark_stores import SparkObjects, SparkStores, keep
 
 #: Number of listings whose footers and lake index are cached; the footers of each have a memory limit.
 _TABLES: Final = 4
@@ -181,7 +181,7 @@ class SkippingPlanner:
         if planned is None:
             if not has_lake_index:
                 with self._lock:
-                    _keep(self._without, place, self._clock(), _TABLES)
+                    keep(self._without, place, self._clock(), _TABLES)
             return {"unknown": "versions"}
         if planner.failure is not None:
             raise planner.failure
@@ -199,7 +199,7 @@ class SkippingPlanner:
         numbers = sum(map(len, answer.get("kept", ())))
         if len(condition) <= _MAX_KEPT_CHARACTERS and numbers <= _MAX_KEPT_NUMBERS:
             with self._lock:
-                _keep(self._plans, key, answer, _PLANS)
+                keep(self._plans, key, answer, _PLANS)
         return answer
 
     def _is_without(self, place: Hashable) -> bool:
@@ -219,7 +219,7 @@ class SkippingPlanner:
                 files = _table_files(listing, table.cache)
                 snapshot = None if listing.is_logged else files.new_snapshot()
                 table = table._replace(files=files, snapshot=snapshot, opened=now)
-            _keep(self._tables, listing.key, table, _TABLES)
+            keep(self._tables, listing.key, table, _TABLES)
         return table
 
 
@@ -236,13 +236,6 @@ def _advice(num_files: int, is_out_of_time: bool) -> str | None:
         if num_files >= _MANY_FILES
         else None
     )
-
-
-def _keep(cache: OrderedDict[Hashable, Any], key: Hashable, value: Any, most: int) -> None:
-    cache[key] = value
-    cache.move_to_end(key)
-    while len(cache) > most:
-        cache.popitem(last=False)
 
 
 def _answer_of(
@@ -406,6 +399,4 @@ class PlanMemory:
                 return
             in_vain = 1 if before is None else before.in_vain + 1
             wait = min(_WAIT * seconds, _MAX_WAIT_SECONDS) if seconds >= _MIN_SECONDS else 0
-            self._outcomes[key] = PlansInVain(in_vain, 0, self._clock() + wait, advice)
-            while len(self._outcomes) > _MOST_KINDS:
-                self._outcomes.popitem(last=False)
+            keep(self._outcomes, key, PlansInVain(in_vain, 0, self._clock() + wait, advice), _MOST_KINDS)

@@ -31,6 +31,14 @@ if TYPE_CHECKING:
 _STORES: Final = 8
 
 
+def keep(cache: OrderedDict[Hashable, Any], key: Hashable, value: Any, most: int) -> None:
+    """Set the value of a key, and forget those of the keys that were set first, if there are too many."""
+    cache[key] = value
+    cache.move_to_end(key)
+    while len(cache) > most:
+        cache.popitem(last=False)
+
+
 class Credentials:
     """A provider of credentials for obstore that can be sent to executors, and has no ``repr`` of them."""
 
@@ -91,10 +99,7 @@ class SparkStores:
                 if timeout_ms:
                     settings["deadline_seconds"] = timeout_ms / 1000
                 store, _ = find_store(name, storage_options(settings))
-            self._stores[digest] = store
-            self._stores.move_to_end(digest)
-            while len(self._stores) > _STORES:
-                self._stores.popitem(last=False)
+            keep(self._stores, digest, store, _STORES)
         return store, digest
 
 
