@@ -7,12 +7,21 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import click
 
 from intarsia.amounts import count, size
-from intarsia.cli.jobs import find, finish, one_or_all, others_ignored, reasons, run_job, until_interrupted
+from intarsia.cli.jobs import (
+    find,
+    finish,
+    one_or_all,
+    others_ignored,
+    reasons,
+    run_job,
+    until_interrupted,
+    usage_errors,
+)
 from intarsia.cli.options import (
     BloomColumns,
     ColumnNames,
@@ -35,7 +44,6 @@ from intarsia.cli.terminal import (
 
 if TYPE_CHECKING:
     from intarsia.embed import RestoreReport
-    from intarsia.lake.discovery import FoundFiles
     from intarsia.lake.index.folder import CachedLake, Location
 
 
@@ -104,7 +112,8 @@ def index(
         intarsia index 'lake/month=*/*.parquet' --distinct dest --json
     """
     from intarsia.embed import PageIndex, Statistics
-    from intarsia.embed.many import attach_files, write_lake_index
+    from intarsia.embed.attach import checked_indexes
+    from intarsia.embed.many import attach_files, check_location, check_named_columns, write_lake_index
 
     structures = [
         cls() for cls, is_wanted in ((PageIndex, page_index), (Statistics, statistics)) if is_wanted
@@ -133,7 +142,9 @@ def index(
         )
     else:
         listed = find(path, options)
-        _check(listed, requested, location)
+        with usage_errors("lake-index-location"):  # of indexes that would fail on every file
+            check_named_columns(listed.files, checked_indexes(requested))
+            check_location(listed, location)
         with progress("indexing", len(listed.paths)) as show:
             report, stop = until_interrupted(lambda: attach_files(listed, requested, show, options)[0])
         if stop is None:
@@ -143,21 +154,6 @@ def index(
     if report.lake_index is not None:
         failed = reasons(report.lake_index.failed) | failed
     finish(report.to_dict(), printable_lines(report.summary()), failed, as_json=json, stop=stop)
-
-
-def _check(listed: FoundFiles, requested: Sequence[Any], location: Location | None) -> None:
-    """Raise an error at once for indexes that would fail on every file, and for an impossible location."""
-    from intarsia.embed.attach import checked_indexes
-    from intarsia.embed.many import check_location, check_named_columns
-    from intarsia.errors import IndexBuildError
-
-    try:
-        check_named_columns(listed.files, checked_indexes(requested))
-        check_location(listed, location)
-    except IndexBuildError as error:
-        raise UsageError(str(error), reason=error.reason, column=error.column) from None
-    except ValueError as error:
-        raise UsageError(str(error), reason="lake-index-location") from None
 
 
 def detach(
@@ -362,12 +358,8 @@ def lake_index(
         print_report({"removed": list(folders)}, lines or "there is no lake index", as_json=json)
         return
     location: Location = "beside" if beside else "cache"
-    try:
+    with usage_errors("lake-index-location"):
         table.lake_index.folder_at(location)
-    except intarsia.IndexBuildError as error:
-        raise UsageError(str(error), reason=error.reason) from None
-    except ValueError as error:
-        raise UsageError(str(error), reason="lake-index-location") from None
     with progress("reading", len(table.files)) as show:
         report = table.build_lake_index(location, show=show)
     finish(report.to_dict(), printable_lines(report.summary()), reasons(report.failed), as_json=json)

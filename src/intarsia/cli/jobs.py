@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import click
@@ -58,6 +59,25 @@ def until_interrupted(run: Callable[[], T]) -> tuple[T, KeyboardInterrupt | None
         return cast(T, stop.report), stop
 
 
+@contextmanager
+def usage_errors(reason: str) -> Iterator[None]:
+    """Translate errors of arguments within the block to those of wrong usage.
+
+    Args:
+        reason: The code of errors that have none.
+    """
+    from intarsia.errors import IndexBuildError, IntarsiaError
+
+    try:
+        yield
+    except IndexBuildError as error:
+        raise UsageError(str(error), reason=error.reason, column=error.column) from None
+    except ValueError as error:
+        if isinstance(error, IntarsiaError):
+            raise
+        raise UsageError(str(error), reason=reason) from None
+
+
 def run_job(master: str | None, name: str, *arguments: Any, **options: Any) -> Any:
     """Call a function of `intarsia.spark` with a session of its own.
 
@@ -70,13 +90,11 @@ def run_job(master: str | None, name: str, *arguments: Any, **options: Any) -> A
     Raises:
         UsageError: If PySpark is not installed, or an argument is invalid.
     """
-    from intarsia.errors import IndexBuildError, IntarsiaError
-
     try:
         from intarsia import spark
         from intarsia.spark.sessions import command_session
 
-        with command_session(master or None) as session:
+        with usage_errors("invalid-argument"), command_session(master or None) as session:
             return getattr(spark, name)(session, *arguments, **options)
     except ModuleNotFoundError as error:
         if error.name != "pyspark":
@@ -85,12 +103,6 @@ def run_job(master: str | None, name: str, *arguments: Any, **options: Any) -> A
             "Spark jobs need PySpark; install it in a checkout of Intarsia: pip install '.[spark]'",
             reason="missing-pyspark",
         ) from None
-    except IndexBuildError as error:
-        raise UsageError(str(error), reason=error.reason, column=error.column) from None
-    except ValueError as error:
-        if isinstance(error, IntarsiaError):
-            raise
-        raise UsageError(str(error), reason="invalid-argument") from None
     except Exception as error:
         if type(error).__name__ == "AnalysisException":  # Spark cannot find or read the source
             raise UsageError(str(error).splitlines()[0], reason="spark-analysis") from None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import timedelta
-from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
 
+from intarsia.ahead import ahead
 from intarsia.embed.attach import unchanged_report
 from intarsia.embed.report import IndexedFile
 from intarsia.embed.structures import Attachable
@@ -131,26 +131,21 @@ def find_unchanged(files: Mapping[str, DataFile], indexes: Sequence[Attachable])
         files: The files by path.
         indexes: The indexes to attach.
     """
+
+    def unchanged(chosen: Sequence[str]) -> dict[str, IndexedFile]:
+        with closing(ahead(lambda path: _outcome(files[path], indexes), chosen, _THREADS)) as outcomes:
+            found = {path: outcome.result() for path, outcome in outcomes}
+        return {path: outcome for path, outcome in found.items() if outcome is not None}
+
     paths = list(files)
     step = max(1, len(paths) // PROBED)
     probed = paths[::step][:PROBED]
-    unchanged = _unchanged(probed, files, indexes)
-    if len(unchanged) < len(probed) * MIN_SHARE:
-        return unchanged
+    found = unchanged(probed)
+    if len(found) < len(probed) * MIN_SHARE:
+        return found
     chosen = set(probed)
     rest = [path for path in paths if path not in chosen][: MAX_FOOTERS - len(probed)]
-    return unchanged | _unchanged(rest, files, indexes)
-
-
-def _unchanged(
-    paths: Sequence[str], files: Mapping[str, DataFile], indexes: Sequence[Attachable]
-) -> dict[str, IndexedFile]:
-    pool = ThreadPoolExecutor(_THREADS)
-    try:
-        outcomes = list(pool.map(partial(_outcome, indexes=indexes), [files[path] for path in paths]))
-    finally:
-        pool.shutdown(cancel_futures=True)
-    return {path: outcome for path, outcome in zip(paths, outcomes, strict=True) if outcome is not None}
+    return found | unchanged(rest)
 
 
 def _outcome(file: DataFile, indexes: Sequence[Attachable]) -> IndexedFile | None:
