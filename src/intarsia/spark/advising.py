@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.advice.advising import advise_on, requested_queries
+from intarsia.advice import advise_on, requested_queries
 from intarsia.advice.candidates import options_of
 from intarsia.advice.queries import Query
 from intarsia.advice.rewrites import Arrangement, optimize_command, sortable_columns, write_arrangement
