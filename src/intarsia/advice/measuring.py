@@ -339,7 +339,7 @@ def sample_table(
         picked = _pick_groups(file, [surviving, [every_group]], budget, at_least_one=not files)
         sample_bytes = max(0, sample_bytes - group_bytes(file, picked))
         if picked:
-            sample = resources.enter_context(SampledFile(file, picked))
+            sample = resources.enter_context(contextlib.closing(SampledFile(file, picked)))
             costs = {number: now[number, ordinal] for number in binders}
             files[ordinal] = MeasuredFile(entry, sample, binders, costs)
     return SampledTable(files, now, ordinals, num_rows)

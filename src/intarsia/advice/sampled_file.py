@@ -139,12 +139,6 @@ class SampledFile:
         """Close the file, and release the bytes of the row groups."""
         self._resources.close()
 
-    def __enter__(self) -> SampledFile:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
     def _read_chunks(self) -> list[tuple[ByteRange, bytes]]:
         """Read the bytes of each sampled row group; chunks that are far from the others are left out."""
         locations = []

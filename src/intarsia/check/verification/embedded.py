@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -229,29 +230,28 @@ class Follower:
     def __init__(self, work: Callable[[WaitFor], Any]) -> None:
         self._work = work
         self._reached = -1
-        self._is_done = self._is_aborted = False
-        self._error: BaseException | None = None
-        self._results: list[Any] = []
+        self._is_aborted = False
+        self._outcome: Future[Any] = Future()
         self._resumed, self._paused = threading.Semaphore(0), threading.Semaphore(0)
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def follow(self, row_group: int) -> None:
         """Run the function until it needs a later row group or ends; raise its error."""
         self._reached = row_group
-        if self._is_done:
+        if self._outcome.done():
             return
         if self._thread.ident is None:
             self._thread.start()
         else:
             self._resumed.release()
         self._paused.acquire()
-        if self._error is not None:
-            raise self._error
+        if self._outcome.done():
+            self._outcome.result()
 
     def finish(self) -> Any:
         """Run the function to its end after the pass, and return its result."""
         self.follow(sys.maxsize)
-        return self._results[0]
+        return self._outcome.result()
 
     def abort(self) -> None:
         """Abort the function; does nothing if it has ended."""
@@ -264,12 +264,9 @@ class Follower:
 
     def _run(self) -> None:
         try:
-            self._results.append(self._work(self._wait_for))
-        except _AbortedError:
-            pass
-        except BaseException as error:  # noqa: BLE001 - raised again in the pass
-            self._error = error
-        self._is_done = True
+            self._outcome.set_result(self._work(self._wait_for))
+        except BaseException as error:  # noqa: BLE001 - raised again in the pass, unless it was aborted
+            self._outcome.set_exception(error)
         self._paused.release()
 
     def _wait_for(self, row_group: int) -> None:
