@@ -26,44 +26,22 @@ from intarsia.lake.index.segment import MAX_SEGMENT_BYTES, MAX_SEGMENT_FILES
 from intarsia.spark.job import act_on_files, reporter
 from intarsia.spark.listing import Source, list_lake
 from intarsia.spark.spark_stores import with_stores_of_spark
+from intarsia.spark.spark_types import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_TEXTS = pa.list_(pa.string())
-
 #: The columns of `describe`.
-_DESCRIPTION = pa.schema(
-    [
-        ("path", pa.string()),
-        ("size_bytes", pa.int64()),
-        ("created_by", pa.string()),
-        ("rows", pa.int64()),
-        ("row_groups", pa.int32()),
-        ("columns", pa.int32()),
-        ("chunks", pa.int64()),
-        ("chunks_with_page_index", pa.int64()),
-        ("chunks_with_bloom_filter", pa.int64()),
-        ("indexes", _TEXTS),
-        ("index_bytes", pa.int64()),
-        ("ignored", _TEXTS),
-        ("error", pa.string()),
-    ]
+_DESCRIPTION: Final = (
+    "path STRING, size_bytes BIGINT, created_by STRING, rows BIGINT, row_groups INT, columns INT, "
+    "chunks BIGINT, chunks_with_page_index BIGINT, chunks_with_bloom_filter BIGINT, "
+    "indexes ARRAY<STRING>, index_bytes BIGINT, ignored ARRAY<STRING>, error STRING"
 )
 
-#: The columns of `report_frame`.
-_OUTCOME = pa.schema(
-    [
-        ("path", pa.string()),
-        ("bytes_before", pa.int64()),
-        ("bytes_after", pa.int64()),
-        ("built", _TEXTS),
-        ("kept", _TEXTS),
-        ("notes", _TEXTS),
-        ("error", pa.string()),
-        ("code", pa.string()),
-        ("seconds", pa.float64()),
-    ]
+#: The columns of `report_frame`, and of the procedure that indexes files.
+OUTCOMES: Final = (
+    "path STRING, bytes_before BIGINT, bytes_after BIGINT, built ARRAY<STRING>, kept ARRAY<STRING>, "
+    "notes ARRAY<STRING>, error STRING, code STRING, seconds DOUBLE"
 )
 
 
@@ -97,7 +75,7 @@ def describe(spark: SparkSession, path: Source, *, progress: Progress | bool = T
     rows = [{"path": file, **values} for file, values in done.items()]
     rows += [{"path": failure.path, "error": failure.reason} for failure in failed]
     rows.sort(key=lambda row: row["path"])
-    return spark.createDataFrame(pa.Table.from_pylist(rows, _DESCRIPTION))
+    return spark.createDataFrame(pa.Table.from_pylist(rows, arrow_schema(_DESCRIPTION)))
 
 
 def _description(path: str) -> dict[str, Any]:
@@ -139,16 +117,16 @@ def report_frame(spark: SparkSession, report: IndexReport) -> DataFrame:
         >>> ias.report_frame(spark, report).where("error IS NOT NULL").show()  # doctest: +SKIP
     """
     rows = [
-        {name: getattr(file, name) for name in _OUTCOME.names}
-        | {
+        {
+            **vars(file),
             "notes": [
                 f"{note['index']}{' of ' + note['column'] if note.get('column') else ''}: {note['reason']}"
                 for note in file.notes
-            ]
+            ],
         }
         for file in report.per_file
     ]
-    return spark.createDataFrame(pa.Table.from_pylist(rows, _OUTCOME))
+    return spark.createDataFrame(pa.Table.from_pylist(rows, arrow_schema(OUTCOMES)))
 
 
 @with_stores_of_spark

@@ -99,12 +99,8 @@ class FilePlanner:
         self._seconds = seconds
         self.report = ScanReport(rows_matched=None, bytes_planned=0)
 
-    def surviving(self, files: Sequence[DataFile]) -> list[DataFile]:
-        """Return the files that might contain matching rows, and those that cannot be planned, in order."""
-        return [planned.file for planned in self.planned(TableFiles(files))] if files else []
-
     def planned(self, table: TableFiles, snapshot: Snapshot | None = None) -> list[RemainingFile]:
-        """Return the files of `surviving` with the rows to read.
+        """Return the files that might contain matching rows, and those that cannot be planned, in order.
 
         Args:
             table: The table.

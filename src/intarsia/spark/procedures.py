@@ -25,7 +25,7 @@ from intarsia.spark.advising import advise
 from intarsia.spark.deleting import delete
 from intarsia.spark.indexing import index
 from intarsia.spark.job import act_on_files
-from intarsia.spark.lake_jobs import build_lake_index, detach, verify
+from intarsia.spark.lake_jobs import OUTCOMES, build_lake_index, detach, verify
 from intarsia.spark.listing import list_lake
 from intarsia.spark.optimize import optimize
 from intarsia.spark.rules import (
@@ -261,11 +261,7 @@ def _skips(spark: SparkSession) -> Iterable[Row]:
 
 
 PROCEDURES: Final[Mapping[str, Procedure]] = {
-    "index": Procedure(
-        _index,
-        "path STRING, bytes_before BIGINT, bytes_after BIGINT, built ARRAY<STRING>, kept ARRAY<STRING>, "
-        "notes ARRAY<STRING>, error STRING, code STRING, seconds DOUBLE",
-    ),
+    "index": Procedure(_index, OUTCOMES),
     "detach": Procedure(
         _detach,
         "path STRING, detached BOOLEAN, bytes_before BIGINT, bytes_after BIGINT, removed ARRAY<STRING>, "

@@ -281,7 +281,7 @@ def explain(
     if listing is None or planner is None:
         count = len(whole.inputFiles())
         return ScanReport(files_total=count, files_read=count, seconds=time.perf_counter() - started)
-    planner.surviving(listing.files)
+    planner.planned(TableFiles(listing.files))
     planner.report.add_time(started)
     return planner.report
 

@@ -266,6 +266,21 @@ def arrow_type_of(spark_type: Any) -> pa.DataType | None:
     return pa.list_(*found) if len(found) == 1 else pa.map_(*found)
 
 
+def arrow_schema(ddl: str) -> pa.Schema:
+    """Return the schema of columns in Spark's DDL, each of a simple type or a list of these.
+
+    Example:
+        >>> arrow_schema("path STRING, built ARRAY<STRING>").types
+        [DataType(string), ListType(list<item: string>)]
+    """
+    fields = []
+    for name, type_name in map(str.split, ddl.lower().split(", ")):
+        item = type_name.removeprefix("array<").removesuffix(">")
+        arrow_type = _ARROW_TYPES[item]
+        fields.append((name, arrow_type if item == type_name else pa.list_(arrow_type)))
+    return pa.schema(fields)
+
+
 def unsupported_type(spark_type: Any) -> str | None:
     """Return the name of the first type without a counterpart in Arrow, within a type or itself."""
     within = types_within(spark_type)
