@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from intarsia.lake.table_files import TableFiles
 from intarsia.spark.conditions import weaken
-from intarsia.spark.native import analyzed_condition
+from intarsia.spark.frames import analyzed_condition
 from intarsia.spark.reading import file_planner, parsed_condition, plannable_listing
 
 AT_ONCE = 40

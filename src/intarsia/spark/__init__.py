@@ -14,10 +14,10 @@ from intarsia.embed.report import IndexedFile, IndexReport
 from intarsia.spark.advising import ArrangementAdvice, MeasuredArrangement, advise
 from intarsia.spark.deleting import DeleteReport, delete
 from intarsia.spark.enabling import disable, enable, spark_conf
+from intarsia.spark.frames import map
 from intarsia.spark.indexing import index
 from intarsia.spark.java import JavaNotFoundError, ensure_java
 from intarsia.spark.lake_jobs import describe, detach, report_frame, verify
-from intarsia.spark.mapping import map
 from intarsia.spark.matches import ErasedFile
 from intarsia.spark.optimize import OptimizeReport, optimize
 from intarsia.spark.paged import register

@@ -1,22 +1,20 @@
-"""Plain Spark SQL skips what the indexes exclude, in a whole session; `native` plans a single DataFrame."""
+"""Plain Spark SQL skips what the indexes exclude, in a whole session; `frames` plans a single DataFrame."""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from intarsia.errors import IntarsiaWarning, UnsupportedFeatureError
 from intarsia.spark.procedures import CATALOG, CATALOG_KEY, offer_procedures
 from intarsia.spark.rules import (
     JAR,
-    SKIP_RULE,
     RuleLoader,
     add_strategy,
     refuse_unplannable,
-    set_rule,
+    set_own_rules,
     skipping_of,
 )
 from intarsia.spark.sessions import is_connect
@@ -75,7 +73,7 @@ def enable(
         timeout_ms=round(timeout_seconds * 1000),
     )
     add_strategy(spark, loader)
-    _set_own_rules(spark, loader, skipping)
+    set_own_rules(spark, loader, skipping)
     offer_procedures(spark)
 
 
@@ -118,33 +116,7 @@ def disable(spark: SparkSession) -> None:
     if not is_connect(spark) and skipping_of(spark) is not None:
         loader = RuleLoader(spark)
         _shared_planner(spark, loader).set(None, 0)
-        _set_own_rules(spark, loader, None)
-
-
-@contextmanager
-def planning_with(spark: SparkSession, planner: Callable[[str], str]) -> Iterator[None]:
-    """Let a planner answer the requests of the session within the block; then they are answered as before.
-
-    Args:
-        spark: A classic session of a known version.
-        planner: Answers the requests of the optimizer.
-    """
-    loader = RuleLoader(spark)
-    before = skipping_of(spark)
-    add_strategy(spark, loader)
-    _set_own_rules(spark, loader, loader.new_skipping(planner))
-    try:
-        yield
-    finally:
-        _set_own_rules(spark, loader, before)
-
-
-def _set_own_rules(spark: SparkSession, loader: RuleLoader, skipping: Any | None) -> None:
-    """Replace the rules of the optimizer and of adaptive execution; None removes them."""
-    set_rule(spark, SKIP_RULE, None if skipping is None else loader.new(SKIP_RULE, skipping))
-    at_run_time = None if skipping is None else loader.new("intarsia.spark.JoinKeyRule", skipping)
-    holder = spark._jsparkSession.sessionState().adaptiveRulesHolder()
-    loader.call("intarsia.spark.RuntimeRules", "set", holder, at_run_time)
+        set_own_rules(spark, loader, None)
 
 
 def _shared_planner(spark: SparkSession, loader: RuleLoader) -> Any:

@@ -18,6 +18,7 @@ from intarsia.read.report import ScanReport, warn_of_ignored
 from intarsia.records import dataclass
 from intarsia.spark.binding import SparkBinder
 from intarsia.spark.conditions import UNKNOWN, Node, is_trivial, weaken
+from intarsia.spark.frames import analyzed_condition, plan_natively
 from intarsia.spark.listing import (
     Listing,
     Source,
@@ -29,7 +30,6 @@ from intarsia.spark.listing import (
     selected,
     uncached,
 )
-from intarsia.spark.native import analyzed_condition, plan_natively
 from intarsia.spark.paged import read_pages
 from intarsia.spark.planning import FilePlanner
 from intarsia.spark.rules import kept_parts, obstacle_to_rules, refuse_unplannable

@@ -117,6 +117,14 @@ def set_rule(spark: SparkSession, name: str, rule: Any | None) -> None:
     getattr(methods, "extraOptimizations_$eq")(items)
 
 
+def set_own_rules(spark: SparkSession, loader: RuleLoader, skipping: Any | None) -> None:
+    """Replace the rules of the optimizer and of adaptive execution; None removes them."""
+    set_rule(spark, SKIP_RULE, None if skipping is None else loader.new(SKIP_RULE, skipping))
+    at_run_time = None if skipping is None else loader.new("intarsia.spark.JoinKeyRule", skipping)
+    holder = spark._jsparkSession.sessionState().adaptiveRulesHolder()
+    loader.call("intarsia.spark.RuntimeRules", "set", holder, at_run_time)
+
+
 def add_strategy(spark: SparkSession, loader: RuleLoader) -> None:
     """Add the strategy that plans scans with a plan of Intarsia; it does not change other scans.
 

@@ -1,12 +1,19 @@
-"""Page maps of the scans of a DataFrame: the files, row groups and pages that an enabled session reads."""
+"""One DataFrame: its plan for Spark's own reader, its condition, and a picture of what its scans read.
+
+`ias.read` skips in Spark's own reader, whether its session is enabled or not: the rule of enabled sessions
+plans the relation of the DataFrame, and replaces it by the planned one. Other DataFrames of the session are
+not changed. `ias.map` draws the scans of a DataFrame: the files, row groups and pages that they read.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
 
 from intarsia.amounts import count
 from intarsia.errors import IntarsiaError
@@ -16,16 +23,130 @@ from intarsia.picture import PageMap
 from intarsia.read.trace import QueryTrace
 from intarsia.records import dataclass
 from intarsia.spark.binding import binder_of
-from intarsia.spark.enabling import planning_with
+from intarsia.spark.conditions import Node
 from intarsia.spark.planning import FilePlanner
 from intarsia.spark.requested_files import RequestedFiles
-from intarsia.spark.rules import SKIP_RULE, RuleLoader, refuse_unplannable, scala_items, skips_of
+from intarsia.spark.rules import (
+    SKIP_RULE,
+    RuleLoader,
+    add_strategy,
+    java_class,
+    last_skips,
+    refuse_unplannable,
+    scala_items,
+    scala_sequence,
+    set_own_rules,
+    skipping_of,
+    skips_of,
+)
 from intarsia.spark.sessions import changed_setting
 from intarsia.spark.skipping import SkippingPlanner
 from intarsia.spark.spark_stores import SparkObjects, SparkStores
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+NativePlan: TypeAlias = "tuple[DataFrame | None, str | None, dict[str, Any]]"
+
+_RELATION: Final = "LogicalRelation"
+_INDEX: Final = "intarsia.spark.SkippingIndex"
+
+#: One planner for each session, whose reads share its caches.
+_PLANNERS: WeakKeyDictionary[Any, SkippingPlanner] = WeakKeyDictionary()
+
+
+def plan_natively(spark: SparkSession, frame: DataFrame) -> NativePlan:
+    """Plan the files of a frame with one condition; a failure is returned as the reason.
+
+    Args:
+        spark: A classic session of a known version.
+        frame: A frame on a path or a table of Parquet files, with a condition on it.
+
+    Returns:
+        The frame with a plan, or why there is none; and the report, empty without one.
+    """
+    try:
+        return _planned(spark, frame)
+    except Exception as error:  # noqa: BLE001  such as an internal class of Spark that has changed
+        first = next(iter(str(error).splitlines()), "")
+        return None, f"failed: {type(error).__name__}: {first}", {}
+
+
+def _planned(spark: SparkSession, frame: DataFrame) -> NativePlan:
+    jvm: Any = spark.sparkContext._jvm
+    execution = frame._jdf.queryExecution()
+    analyzed = execution.analyzed()
+    patterns = java_class(jvm, "org.apache.spark.sql.catalyst.trees.TreePattern")
+    if analyzed.containsPattern(patterns.CURRENT_LIKE()):
+        return None, "the condition depends on the time at which the DataFrame runs", {}
+    if analyzed.containsPattern(patterns.PLAN_EXPRESSION()):
+        return None, "the condition contains a subquery", {}
+    loader = RuleLoader(spark)
+    skipping = loader.new_skipping(_PLANNERS.setdefault(spark, SkippingPlanner()).answer)
+    planned = loader.new(SKIP_RULE, skipping).apply(execution.optimizedPlan())
+    relation = _planned_relation(planned)
+    skips = skips_of(skipping)
+    if relation is not None and not skips:
+        skips = last_skips(spark)  # the rule of an enabled session has planned before
+    report = skips[-1].report if skips else {}
+    why = skips[-1].reason if skips else "no index can evaluate the condition"
+    if relation is None and why is not None:
+        return None, why, report
+    narrowed = None if relation is None else _with_relation(jvm, analyzed, relation)
+    if narrowed is None:
+        return None, "the table has columns that Spark computes when it reads them", {}
+    add_strategy(spark, loader)
+    from pyspark.sql import DataFrame
+
+    dataset = java_class(jvm, "org.apache.spark.sql.classic.Dataset")
+    rows = dataset.ofRows(spark._jsparkSession, narrowed)
+    return DataFrame(rows, spark), None, report
+
+
+def analyzed_condition(spark: SparkSession, frame: DataFrame) -> Node:
+    """Return the condition of a frame on a relation, with the meaning that it has in its session.
+
+    Args:
+        spark: A classic session of a known version.
+        frame: The frame.
+    """
+    analyzed = frame._jdf.queryExecution().analyzed()
+    loader = RuleLoader(spark, needs_executors=False)
+    found: Node = json.loads(loader.call("intarsia.spark.ExpressionJson", "ofAnalyzed", analyzed))
+    return found
+
+
+def _planned_relation(plan: Any) -> Any | None:
+    """Return the relation of a plan that is a condition on it; None if its files have no plan."""
+    if _name(plan) != "Filter" or _name(plan.child()) != _RELATION:
+        return None
+    relation = plan.child()
+    return relation if relation.relation().location().getClass().getName() == _INDEX else None
+
+
+def _with_relation(jvm: Any, plan: Any, relation: Any) -> Any | None:
+    """Return a plan with another relation, which has the same columns; None for other plans.
+
+    The condition is that of the analyzed plan. In the optimized plan, Spark has replaced parts by values.
+    """
+    if _name(plan) == _RELATION:
+        same = [column.exprId() for column in scala_items(plan.output())] == [
+            column.exprId() for column in scala_items(relation.output())
+        ]
+        return relation if same else None
+    if _name(plan) not in ("Filter", "SubqueryAlias"):
+        return None
+    child = _with_relation(jvm, plan.child(), relation)
+    if child is None:
+        return None
+    return plan.withNewChildren(scala_sequence(jvm, [child]))
+
+
+def _name(plan: Any) -> str:
+    return str(plan.getClass().getSimpleName())
+
+
+# --- pictures -----------------------------------------------------------------------------------------------
 
 #: Turns skipping off for the queries of a session.
 _SWITCH: Final = "spark.intarsia.enabled"
@@ -164,6 +285,24 @@ def _scans_of_run(spark: SparkSession, frame: DataFrame) -> Sequence[_RequestedS
     if not scans:
         raise _nothing_planned(f"no scan has a {_CONDITION}")
     return scans
+
+
+@contextmanager
+def planning_with(spark: SparkSession, planner: Callable[[str], str]) -> Iterator[None]:
+    """Let a planner answer the requests of the session within the block; then they are answered as before.
+
+    Args:
+        spark: A classic session of a known version.
+        planner: Answers the requests of the optimizer.
+    """
+    loader = RuleLoader(spark)
+    before = skipping_of(spark)
+    add_strategy(spark, loader)
+    set_own_rules(spark, loader, loader.new_skipping(planner))
+    try:
+        yield
+    finally:
+        set_own_rules(spark, loader, before)
 
 
 def _nothing_planned(why: str) -> IntarsiaError:
