@@ -262,6 +262,9 @@ def test_declared_parameters_are_those_of_the_functions(enabled):
         text = "".join(row[0] for row in rows)
         declared = re.findall(r"[(, ](\w+) (?:STRING|BOOLEAN|INT|BIGINT|DOUBLE|ARRAY<STRING>)", text)
         assert set(declared) >= set(named) if is_open else declared == named
+        # the others are passed on to the job
+        of_job = inspect.signature(getattr(ias, name)).parameters if is_open else {}
+        assert set(declared) - set(named) <= set(of_job)
 
 
 def test_other_catalog_of_the_name(spark):

@@ -79,28 +79,12 @@ def _index(
     bloom: Sequence[str] = (),
     distinct: Sequence[str] = (),
     indexes: str = "",
-    lake_index: Any = None,
-    only: Any = "all",
-    min_file_size: int = 0,
-    older_than: float = 0,
-    max_failures: int | None = None,
-    register: bool = False,
+    **options: Any,
 ) -> Iterable[Row]:
     wanted: list[Attachable] = [PageIndex()] if page_index else []
     wanted += [Statistics()] if statistics else []
     wanted += [*map(Bloom, bloom), *map(Distinct, distinct), *parse_indexes(indexes)]
-    report = index(
-        spark,
-        table,
-        wanted or _indexes_of_table(spark, table),
-        lake_index=lake_index,
-        only=only,
-        min_file_size=min_file_size,
-        older_than=older_than,
-        max_failures=max_failures,
-        register=register,
-        progress=False,
-    )
+    report = index(spark, table, wanted or _indexes_of_table(spark, table), progress=False, **options)
     return [
         {**vars(file), "notes": [f"{note['index']}: {note['reason']}" for note in file.notes]}
         for file in report.per_file
