@@ -13,7 +13,15 @@ from intarsia.check.verification.findings import LakeVerifyReport
 from intarsia.embed.report import IndexedFile, IndexReport
 from intarsia.spark.advising import ArrangementAdvice, MeasuredArrangement, advise
 from intarsia.spark.deleting import DeleteReport, delete
-from intarsia.spark.enabling import disable, enable, spark_conf
+from intarsia.spark.enabling import (
+    disable,
+    disable_writes,
+    enable,
+    enable_writes,
+    last_write,
+    spark_conf,
+    write_options,
+)
 from intarsia.spark.frames import map
 from intarsia.spark.indexing import index
 from intarsia.spark.java import JavaNotFoundError, ensure_java
@@ -24,7 +32,6 @@ from intarsia.spark.paged import register
 from intarsia.spark.querying import DistinctEstimate, aggregate, approx_distinct, locate
 from intarsia.spark.reading import ReadChoice, explain, last_read, read
 from intarsia.spark.rules import ScanSkip, last_skips
-from intarsia.spark.writes import disable_writes, enable_writes, last_write, write_options
 
 __all__ = [
     "ArrangementAdvice",
