@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import keyword
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
@@ -44,11 +45,6 @@ _BUILT_IN: tuple[tuple[str, Callable[[str], Index]], ...] = (
 
 #: Names that an option accepts without quotes.
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
-
-
-def indexes_for_every_file() -> list[Attachable]:
-    """Return the indexes that have no column."""
-    return [PageIndex(), Statistics()]
 
 
 def indexes_for(condition: Condition) -> list[Attachable]:
@@ -105,14 +101,9 @@ def options_of(index: Attachable) -> list[str]:
     if isinstance(index, (Bloom, Distinct)) and is_plain:
         return [f"--{index.kind}", column]
     more = [f"{name}={value!r}" for name, value in _parameters(index).items()]
-    shown = column if is_plain and not _has_keyword(column) else repr(column)
+    is_name = all(part and not keyword.iskeyword(part) for part in column.split("."))
+    shown = column if is_plain and is_name else repr(column)
     return ["--add", f"{index.kind}({', '.join([shown, *more])})"]
-
-
-def _has_keyword(column: str) -> bool:
-    import keyword
-
-    return any(keyword.iskeyword(part) or not part for part in column.split("."))
 
 
 def _parameters(index: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from intarsia.advice.candidates import column_of, indexes_for, indexes_for_every_file, name_of, shapes_of
+from intarsia.advice.candidates import column_of, indexes_for, name_of, shapes_of
 from intarsia.advice.measuring import BoundQuery, MeasuredFile, SampledTable, Spread
 from intarsia.advice.report import (
     ColumnShape,
@@ -21,7 +21,7 @@ from intarsia.advice.report import (
 )
 from intarsia.advice.sampled_file import BuiltIndex, group_bytes
 from intarsia.arrow.owned_rows import no_rows
-from intarsia.embed import PageIndex
+from intarsia.embed import PageIndex, Statistics
 from intarsia.embed.structures import Attachable
 from intarsia.indexes.distinct import Distinct
 from intarsia.indexes.rowmap import MAX_BUCKET_ENTRIES
@@ -67,7 +67,7 @@ class Measurement:
         self.indexes: dict[str, Attachable] = {}
         self.shapes: list[ColumnShape] = []
         for ordinal, file in self._files.items():
-            candidates = indexes_for_every_file()
+            candidates: list[Attachable] = [PageIndex(), Statistics()]
             for number in range(len(bound)):
                 if (number, ordinal) in sampled.now:
                     candidates += [index for c in file.conditions(number) for index in indexes_for(c)]

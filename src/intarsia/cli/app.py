@@ -7,10 +7,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import click
 
@@ -161,12 +160,8 @@ def _set_debug(ctx: click.Context, _param: click.Parameter, requested: bool) -> 
     ctx.find_root().obj.debug |= requested
 
 
-class _Shell(str, Enum):
-    """A shell with completion."""
-
-    BASH = "bash"
-    ZSH = "zsh"
-    FISH = "fish"
+#: The shells with completion.
+_Shell = Literal["bash", "zsh", "fish"]
 
 
 @click.pass_context

@@ -6,8 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import Enum
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import click
 
@@ -50,13 +49,6 @@ if TYPE_CHECKING:
 _DIRECTIONS = ("ascending", "descending")
 
 
-class LakeIndexPlace(str, Enum):
-    """The location of a lake index, as Python's API names it."""
-
-    CACHE = "cache"
-    BESIDE = "beside"
-
-
 def _print_kinds(ctx: click.Context, _param: click.Parameter, requested: bool) -> None:
     if requested:
         from intarsia.embed.index_text import index_kinds
@@ -75,7 +67,7 @@ def index(
     bloom: BloomColumns = None,
     statistics: bool = False,
     list: Annotated[bool, {"callback": _print_kinds, "is_eager": True}] = False,  # noqa: ARG001
-    lake_index: LakeIndexPlace | None = None,
+    lake_index: Literal["cache", "beside"] | None = None,
     spark: str | None = None,
     only_new: bool = False,
     min_file_size: MinSize = None,
@@ -124,7 +116,6 @@ def index(
             "no index to add; use --page-index, --distinct COLUMN or --add KIND(COLUMN)", reason="no-index"
         )
     options = parse_storage_options(storage_option)
-    location = cast("Location | None", lake_index and lake_index.value)
     source = one_or_all(path)
     if spark is not None:
         report, stop = until_interrupted(
@@ -133,7 +124,7 @@ def index(
                 "index",
                 source,
                 requested,
-                lake_index=location,
+                lake_index=lake_index,
                 only="new" if only_new else "all",
                 min_file_size=min_file_size or 0,
                 older_than=older_than or 0,
@@ -144,12 +135,12 @@ def index(
         listed = find(path, options)
         with usage_errors("lake-index-location"):  # of indexes that would fail on every file
             check_named_columns(listed.files, checked_indexes(requested))
-            check_location(listed, location)
+            check_location(listed, lake_index)
         with progress("indexing", len(listed.paths)) as show:
             report, stop = until_interrupted(lambda: attach_files(listed, requested, show, options)[0])
         if stop is None:
             with progress("reading", len(listed.paths)) as show:
-                report = replace(report, lake_index=write_lake_index(source, location, show, options))
+                report = replace(report, lake_index=write_lake_index(source, lake_index, show, options))
     failed = {failure["path"]: failure["error"] for failure in report.failed}
     if report.lake_index is not None:
         failed = reasons(report.lake_index.failed) | failed

@@ -36,7 +36,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import click
 
@@ -155,7 +155,7 @@ def _parameter(
     elif value_type is not bool:
         details["type"] = _type_of(value_type, least, metavar)
     if is_list:
-        details.setdefault("callback", _list_or_none)
+        details.setdefault("callback", lambda _ctx, _param, value: list(value) or None)
     if default is inspect.Parameter.empty:
         details["required"] = True
     else:
@@ -168,6 +168,8 @@ def _parameter(
 
 
 def _type_of(value_type: type, least: Any, metavar: str | None) -> Any:
+    if get_origin(value_type) is Literal:
+        return click.Choice(get_args(value_type))
     if issubclass(value_type, Enum):
         return _Choice([one.value for one in value_type], value_type)
     if least is not None:
@@ -202,10 +204,6 @@ class Argument(click.Argument):
         super().__init__(names, metavar=usage, nargs=-1 if is_list else 1, **extra)
         self.shown = metavar
         self.description = description
-
-
-def _list_or_none(_ctx: click.Context, _param: click.Parameter, value: Sequence[Any]) -> list[Any] | None:
-    return list(value) or None
 
 
 def _entries(text: str) -> dict[str, tuple[list[str], str | None, str]]:

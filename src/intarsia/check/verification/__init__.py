@@ -198,7 +198,7 @@ def _verify(
                     if chosen and ChunkKey(row_group, reader.leaf.ordinal) not in chosen:
                         continue
                     chunk_findings = findings.at(row_group, reader.leaf.name)
-                    keep = buffer if reader.leaf.ordinal in shared else _discard
+                    keep = buffer if reader.leaf.ordinal in shared else lambda *_: None
                     _check_chunk(file, row_group, reader, chunk_findings, keep, quick=chosen == set())
                     chunk_findings.add_left_out()
                     done += 1
@@ -221,10 +221,6 @@ def _following(entries: Sequence[Entry], max_bytes: int) -> list[Entry]:
     """Return the indexes to check in the pass over the data; they are in memory during the pass."""
     totals = accumulate(entry.length for entry in entries)
     return [entry for entry, total in zip(entries, totals, strict=True) if total <= max_bytes]
-
-
-def _discard(_start: int, _data: bytes) -> None:
-    """Do not keep these bytes."""
 
 
 def _check_chunk(
