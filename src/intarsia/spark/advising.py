@@ -330,7 +330,6 @@ def _measured(
 
 def _command(path: Source, best: MeasuredArrangement) -> str | None:
     names = paths_of(path)
-    options = [option for index in best.indexes for option in options_of(index)]
     if best.arrangement.is_source:
-        return shlex.join(["intarsia", "index", *names, "--page-index", *options, "--spark"])
+        return shlex.join(["intarsia", "index", *names, "--page-index", *best.index_options, "--spark"])
     return optimize_command(names, "DESTINATION", best.arrangement, best.indexes)

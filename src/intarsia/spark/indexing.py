@@ -6,6 +6,7 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -255,6 +256,7 @@ def index(
     choice = Choice(only, min_file_size, older_than)
     requested = checked_indexes(indexes)
     shipped = tuple(map(pack_index, requested))
+    work = partial(_attach_one, shipped=shipped)
     lake = list_lake(spark, path, with_snapshots=True)
     chosen = choice.of(lake, needs_lake_index=lake_index is None)
     files = {path: file for path, file in chosen.items() if path not in lake.refused}
@@ -272,9 +274,6 @@ def index(
         skipped, seconds = len(lake.files) - len(chosen), time.perf_counter() - started
         per_file = tuple(outcomes[file] for file in sorted(outcomes))
         return IndexReport(per_file, seconds, lake.others, added, len(chosen), skipped, registered)
-
-    def work(file: str, parts: Sequence[Part] = ()) -> IndexedFile:
-        return _attach_one(file, shipped, parts)
 
     def is_failure(outcome: IndexedFile) -> bool:
         return outcome.error is not None
@@ -356,7 +355,7 @@ def _replaced_files(
     }
 
 
-def _attach_one(path: str, shipped: Sequence[Shipped], parts: Sequence[Part]) -> IndexedFile:
+def _attach_one(path: str, parts: Sequence[Part] = (), *, shipped: Sequence[Shipped]) -> IndexedFile:
     """Attach indexes to one file, on an executor."""
     started = time.perf_counter()
     try:

@@ -152,13 +152,12 @@ class Matches:
                 raise _changed(path)
             copy = os.path.join(folder, path.rpartition("/")[2])
             target.copy_to(copy)
-            with ParquetInput(LocalFile(copy)) as file:
-                num_rows = file.footer.num_rows
             rows = self.rows
             new = rewrite_without(copy, rows, FileIdentity.of(copy))
             with open(copy, "rb") as written, mmap.mmap(written.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 target.replace_tail(0, [data])
         seconds = time.perf_counter() - started
+        num_rows = new.num_rows + len(rows)
         return ErasedFile(path, False, num_rows, len(rows), target.size, new.num_bytes, new.built, seconds)
 
 

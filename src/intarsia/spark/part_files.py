@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.embed.structures import Attachable
 from intarsia.errors import IntarsiaError, WriteError
 from intarsia.lake.discovery import HIVE_NULL
 from intarsia.records import dataclass
@@ -80,87 +81,56 @@ def _write_all(
     batches: Iterable[pa.RecordBatch], options: PartOptions, task: int
 ) -> list[WriteReport | Checksums]:
     attempt = os.path.join(options.folder, f"{task:05}-{uuid.uuid4().hex}")
-    parts = _Parts(options, attempt, task)
-    width = len(options.schema)
-    read = Checksums()
-    with parts:
+    try:
+        os.mkdir(attempt)
+    except FileNotFoundError:
+        raise WriteError(
+            "the folder is gone, because the job has ended; run it again",
+            reason="no-such-folder",
+            path=options.folder,
+        ) from None
+    indexes = [unpack_index(shipped) for shipped in options.indexes]
+    reports: list[WriteReport] = []
+    read, writer, open_folder, num_rows = Checksums(), None, "", 0
+    try:
         for batch in batches:
             read += Checksums.of_hashes(batch.column(batch.num_columns - 1))
-            for start, stop, folder in _runs(batch, width, options.partition_by):
-                rows = pa.Table.from_batches([batch.slice(start, stop - start)]).select(list(range(width)))
-                parts.write(rows.rename_columns(options.schema.names).cast(options.schema), folder)
-    return [*parts.reports, read]
+            for folder, rows in _runs(batch, options):
+                while rows.num_rows:
+                    if writer is None or folder != open_folder or num_rows >= options.rows_per_file:
+                        reports += [] if writer is None else [writer.close()]
+                        name = f"part-{task:05}-{len(reports):03}-{uuid.uuid4().hex[:8]}.parquet"
+                        path = os.path.join(attempt, folder, name)
+                        os.makedirs(os.path.dirname(path), exist_ok=True)
+                        writer, open_folder, num_rows = _new_writer(path, options, indexes), folder, 0
+                    piece = rows.slice(0, options.rows_per_file - num_rows)
+                    writer.write_table(piece)
+                    num_rows += piece.num_rows
+                    rows = rows.slice(piece.num_rows)
+        reports += [] if writer is None else [writer.close()]
+    except BaseException:
+        if writer is not None:
+            writer.discard()
+        raise
+    return [*reports, read]
 
 
-class _Parts:
-    """The files of one attempt of a task; one of them is open at a time."""
-
-    def __init__(self, options: PartOptions, attempt: str, task: int) -> None:
-        self._options, self._attempt, self._task = options, attempt, task
-        self._indexes = [unpack_index(shipped) for shipped in options.indexes]
-        self._writer: Writer | None = None
-        self._folder = ""
-        self._num_rows = 0
-        self.reports: list[WriteReport] = []
-
-    def __enter__(self) -> _Parts:
-        try:
-            os.mkdir(self._attempt)
-        except FileNotFoundError:
-            raise WriteError(
-                "the folder is gone, because the job has ended; run it again",
-                reason="no-such-folder",
-                path=self._options.folder,
-            ) from None
-        return self
-
-    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
-        if error_type is None:
-            self._close()
-        elif self._writer is not None:
-            self._writer.discard()
-
-    def write(self, rows: pa.Table, folder: str) -> None:
-        """Write rows of one partition folder."""
-        while rows.num_rows:
-            if (
-                self._writer is None
-                or folder != self._folder
-                or self._num_rows >= self._options.rows_per_file
-            ):
-                self._close()
-                self._open(folder)
-            assert self._writer is not None
-            piece = rows.slice(0, self._options.rows_per_file - self._num_rows)
-            self._writer.write_table(piece)
-            self._num_rows += piece.num_rows
-            rows = rows.slice(piece.num_rows)
-
-    def _open(self, folder: str) -> None:
-        options = self._options
-        name = f"part-{self._task:05}-{len(self.reports):03}-{uuid.uuid4().hex[:8]}.parquet"
-        path = os.path.join(self._attempt, folder, name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        self._writer = Writer(
-            path,
-            options.schema,
-            indexes=self._indexes,
-            rows_per_page=options.rows_per_page,
-            sort_by=options.sort_by,
-            compression=options.compression,
-        )
-        self._folder, self._num_rows = folder, 0
-
-    def _close(self) -> None:
-        if self._writer is not None:
-            self.reports.append(self._writer.close())
-            self._writer = None
+def _new_writer(path: str, options: PartOptions, indexes: Sequence[Attachable]) -> Writer:
+    return Writer(
+        path,
+        options.schema,
+        indexes=indexes,
+        rows_per_page=options.rows_per_page,
+        sort_by=options.sort_by,
+        compression=options.compression,
+    )
 
 
-def _runs(batch: pa.RecordBatch, width: int, names: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-    """Yield each run of rows with the same partition values: its first row, its end, and its folder."""
+def _runs(batch: pa.RecordBatch, options: PartOptions) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the folder and the rows of each run of rows with the same partition values."""
     if not batch.num_rows:
         return
+    width, names = len(options.schema), options.partition_by
     columns = [batch.column(width + ordinal).fill_null(HIVE_NULL) for ordinal in range(len(names))]
     starts = np.zeros(batch.num_rows, dtype=bool)
     starts[0] = True
@@ -170,7 +140,9 @@ def _runs(batch: pa.RecordBatch, width: int, names: Sequence[str]) -> Iterator[t
     edges = [*np.flatnonzero(starts).tolist(), batch.num_rows]
     for start, stop in pairwise(edges):
         values = [column[start].as_py() for column in columns]
-        yield start, stop, os.path.join("", *map(partition_folder, names, values))
+        rows = pa.Table.from_batches([batch.slice(start, stop - start)]).select(list(range(width)))
+        folder = os.path.join("", *map(partition_folder, names, values))
+        yield folder, rows.rename_columns(options.schema.names).cast(options.schema)
 
 
 def partition_folder(name: str, value: str) -> str:
