@@ -221,43 +221,26 @@ _LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
 _FACTS = "# Detailed Table Information"
 
 
-@dataclass(frozen=True)
-class CatalogTable:
-    """A table of Parquet files in the catalog.
-
-    Attributes:
-        name: The name as the caller wrote it.
-        location: The URI of its folder, in which no character is encoded.
-        partition_columns: The names of its partition columns.
-    """
-
-    name: str
-    location: str
-    partition_columns: tuple[str, ...]
-
-
-def find_table(spark: SparkSession, path: object) -> CatalogTable | None:
-    """Return the table with this name; None if it is a path.
+def folder_of_table(spark: SparkSession, name: object) -> str | None:
+    """Return the URI of the folder of the Parquet table with this name, not encoded; None if it is a path.
 
     An existing path is a path, even if a table has the same name.
 
     Raises:
         UnsupportedFeatureError: If it is a view, or a table that does not consist of Parquet files alone.
     """
-    facts = _facts_of_table(spark, path)
+    facts = _facts_of_table(spark, name)
     if facts is None:
         return None
-    name, described = str(path), _format_in(facts)
+    described = _format_in(facts)
     if "parquet" not in described.lower():
         raise UnsupportedFeatureError(
             f"{name} is a table of format {described or 'unknown'}, which is not supported; pass a Parquet "
             "table or a path",
             reason="not-a-parquet-table",
-            path=name,
+            path=str(name),
         )
-    columns = spark.catalog.listColumns(name)
-    partitions = tuple(column.name for column in columns if column.isPartition)
-    return CatalogTable(name, facts["Location"], partitions)
+    return facts["Location"]
 
 
 def location_of(spark: SparkSession, item: str | os.PathLike[str]) -> str:
@@ -555,11 +538,11 @@ def paths_of(source: Source) -> list[str]:
 
 def _files_of(spark: SparkSession, item: str | os.PathLike[str]) -> list[str]:
     """Return the folder of a table, and its files elsewhere: partitions can have other locations."""
-    table = find_table(spark, item)
-    if table is None:
+    location = folder_of_table(spark, item)
+    if location is None:
         return [os.fspath(item)]
-    folder = python_path(table.location, decode=False).rstrip("/")
-    files = [python_path(uri) for uri in spark.table(table.name).inputFiles()]
+    folder = python_path(location, decode=False).rstrip("/")
+    files = [python_path(uri) for uri in spark.table(os.fspath(item)).inputFiles()]
     return [folder, *(path for path in files if not path.startswith(f"{folder}/"))]
 
 

@@ -36,8 +36,8 @@ from intarsia.spark.listing import (
     Source,
     SourceFile,
     exact_path,
-    find_table,
     fixed_folder,
+    folder_of_table,
     list_files,
     location_of,
     paths_of,
@@ -306,13 +306,15 @@ def _local_destination(destination: str | os.PathLike[str]) -> str:
 def source_rows(spark: SparkSession, source: Source) -> tuple[DataFrame, list[str], Sequence[str]]:
     """Return the rows of the source, its local folders, and its partition columns."""
     reader = uncached(spark).option("ignoreCorruptFiles", "false").option("ignoreMissingFiles", "false")
-    table = find_table(spark, source)
-    if table is not None:
-        folder = local_path(python_path(table.location, decode=False))
+    location = folder_of_table(spark, source)
+    if location is not None:
+        folder = local_path(python_path(location, decode=False))
         folders = [] if folder is None else [folder]
         for folder in folders:
             refuse_managed_folder(folder)
-        return reader.table(table.name), folders, table.partition_columns
+        columns = spark.catalog.listColumns(str(source))
+        partitions = [column.name for column in columns if column.isPartition]
+        return reader.table(str(source)), folders, partitions
     paths = paths_of(source)
     names = [local_path(python_path(path)) for path in paths]
     folders = [fixed_folder(name) for name in names if name is not None]

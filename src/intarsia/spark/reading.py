@@ -23,7 +23,7 @@ from intarsia.spark.listing import (
     Listing,
     Source,
     exact_path,
-    find_table,
+    folder_of_table,
     list_files,
     paths_of,
     rows_of_files,
@@ -293,9 +293,9 @@ def _as_spark_sql(where: Any) -> Any:
 
 def _whole(spark: SparkSession, path: Source) -> tuple[DataFrame, list[str]]:
     """Return all rows of a path or table, and the paths below which its files are."""
-    table = find_table(spark, path)
-    if table is not None:
-        return uncached(spark).table(table.name), [table.location]
+    location = folder_of_table(spark, path)
+    if location is not None:
+        return uncached(spark).table(str(path)), [location]
     paths = paths_of(path)
     return uncached(spark).parquet(*paths), paths
 
