@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+from itertools import groupby
 from typing import NamedTuple
 
 from intarsia.amounts import count, size
@@ -226,13 +227,12 @@ def _files(canvas: _Canvas, y: float, lake: LakeFacts) -> float:
     cell = max(2.0, min(12.0, math.sqrt(WIDTH * 100 / len(states)) // 0.5 * 0.5))
     across = max(1, int(WIDTH // cell))
     bright = (FILE_READ, READ_IN_VAIN)
-    start = 0
-    for at in range(1, len(states) + 1):  # one rectangle for the files of one state in a row of cells
-        if at == len(states) or at % across == 0 or states[at] != states[start]:
-            if states[start] not in bright:
-                left, top = start % across * cell, y + start // across * cell
-                canvas.box(left, top, (at - start) * cell - 1, cell - 1, css[states[start]])
-            start = at
+    # one rectangle for the files of one state in a row of cells
+    for (row, state), run in groupby(range(len(states)), lambda at: (at // across, states[at])):
+        if state not in bright:
+            at, *others = run
+            width = (1 + len(others)) * cell - 1
+            canvas.box(at % across * cell, y + row * cell, width, cell - 1, css[state])
     side = max(3.0, cell - 1)
     for at, state in enumerate(states):
         if state in bright:
@@ -309,19 +309,14 @@ def _funnel(canvas: _Canvas, y: float, step: Step, scale: float) -> None:
 def _lane(canvas: _Canvas, y: float, lane: Lane, css: Sequence[str], num_rows: int, scale: float) -> None:
     cells = lane.cells
     assert cells is not None
-    spans: dict[int, list[list[float]]] = {}
+    spans: dict[int, list[int]] = {}
     for start, stop, state in zip(cells.start, [*cells.start[1:], num_rows], cells.state, strict=True):
-        left, right = _LEFT + start * scale, _LEFT + stop * scale
-        runs = spans.setdefault(state, [])
-        if runs and left - runs[-1][1] < 0.8:
-            runs[-1][1] = right
-        else:
-            runs.append([left, right])
+        spans.setdefault(state, []).extend((start, stop))
     for state in sorted(spans, key=lambda one: (one in (READ, PROVEN), one == READ)):
-        for left, right in spans[state]:
-            width = right - left
+        for start, stop in _joined(spans[state], 0.8 / scale):
+            left, width = _LEFT + start * scale, (stop - start) * scale
             if state in (READ, PROVEN) and width < 3:  # one page of thousands has to be seen
-                left, width = max(_LEFT, min(WIDTH - 3.0, (left + right) / 2 - 1.5)), 3.0
+                left, width = max(_LEFT, min(WIDTH - 3.0, left + width / 2 - 1.5)), 3.0
             canvas.box(left, y, width, _LANE, css[state])
 
 
