@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.embed.footer_edit import FooterEdit
 from intarsia.embed.structures import INLINE_BYTES
+from intarsia.embed.tail import FooterEdit
 from intarsia.format.blob import checksum
 from intarsia.format.directory import KEY
 from intarsia.format.footer import parse_footer

@@ -3,7 +3,7 @@
 import os
 from dataclasses import replace
 
-from intarsia.embed.footer_edit import FooterEdit
+from intarsia.embed.tail import FooterEdit
 from intarsia.file import ParquetInput
 from intarsia.format import thrift
 from intarsia.format.blob import checksum, frame

@@ -9,7 +9,7 @@ import pytest
 
 from intarsia.check.verification import RULES, verify
 from intarsia.embed import Bloom, PageIndex, attach
-from intarsia.embed.footer_edit import FooterEdit
+from intarsia.embed.tail import FooterEdit
 from intarsia.errors import CorruptFileError
 from intarsia.format import thrift
 from intarsia.format.enums import BoundaryOrder

@@ -10,10 +10,9 @@ from itertools import zip_longest
 
 from intarsia.embed.attach import Attachment
 from intarsia.embed.chunk import ChunkState
-from intarsia.embed.footer_edit import FooterEdit, footer_pieces
 from intarsia.embed.original import ExtendedSource, find_original
 from intarsia.embed.structures import Attachable, Blob
-from intarsia.embed.tail import lay_out
+from intarsia.embed.tail import FooterEdit, footer_pieces, lay_out
 from intarsia.errors import IntarsiaError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.directory import KEY

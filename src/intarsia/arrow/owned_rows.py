@@ -86,7 +86,7 @@ def _selected_rows(table: pa.Table, select: Callable[[Any], Any]) -> pa.Table:
 def _selected(values: Values, select: Callable[[Values], Values]) -> Values:
     data_type = values.type
     if not isinstance(data_type, pa.BaseExtensionType):
-        return conform(select(conform(values, with_leaves(data_type, _without_view))), data_type)
+        return conform(select(conform(values, with_leaves(data_type, without_view))), data_type)
     if isinstance(values, pa.Array):
         return data_type.wrap_array(_selected(values.storage, select))
     storage = pa.chunked_array([chunk.storage for chunk in values.chunks], data_type.storage_type)
@@ -94,7 +94,7 @@ def _selected(values: Values, select: Callable[[Values], Values]) -> Values:
     return pa.chunked_array(chunks, data_type)
 
 
-def _without_view(data_type: pa.DataType) -> pa.DataType:
+def without_view(data_type: pa.DataType) -> pa.DataType:
     """Return large text or binary in place of a view."""
     if pa.types.is_string_view(data_type):
         return pa.large_string()
@@ -295,21 +295,35 @@ def _unchanged(array: pa.Array) -> pa.Array:
 def _copied(array: pa.Array) -> pa.Array:
     """Copy an array that is not nested."""
     if _is_view(array.type):
-        return array.cast(_without_view(array.type)).cast(array.type)
+        return array.cast(without_view(array.type)).cast(array.type)
     if pat.is_dictionary(array.type):
         return _copied_dictionary(array)
     return pa.concat_arrays([array])
 
 
 def _copied_dictionary(array: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Copy a dictionary array. If few of its values are used, drop the others and keep the order."""
-    data_type, values = array.type, array.dictionary
-    used = pc.unique(array.indices.drop_null())
+    """Copy a dictionary array. If few of its values are used, drop the others."""
+    values, used = array.dictionary, pc.unique(array.indices.drop_null())
     if len(values) <= _MAX_RATIO * len(used) or values.get_total_buffer_size() <= _MIN_BYTES:
         return pa.concat_arrays([array])
+    return _with_values(array, used)
+
+
+def with_used_values(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Drop the values of a dictionary that no row has; the others keep their order.
+
+    Example:
+        >>> with_used_values(pa.array(["a", "b", "c"]).dictionary_encode().slice(2)).dictionary.to_pylist()
+        ['c']
+    """
+    return _with_values(array, pc.unique(array.indices.drop_null()))
+
+
+def _with_values(array: pa.DictionaryArray, used: pa.Array) -> pa.DictionaryArray:
     used = used.take(pc.sort_indices(used))
-    codes = pc.index_in(array.indices, used).cast(data_type.index_type)
-    return pa.DictionaryArray.from_arrays(codes, take_values(values, used), ordered=data_type.ordered)
+    codes = pc.index_in(array.indices, used).cast(array.type.index_type)
+    values = take_values(array.dictionary, used)
+    return pa.DictionaryArray.from_arrays(codes, values, ordered=array.type.ordered)
 
 
 def _items(array: pa.Array) -> pa.Array:

@@ -53,8 +53,8 @@ from intarsia.spark.shipping import pack_index
 from intarsia.spark.spark_types import quoted, unsupported_type
 from intarsia.storage import LocalFile, local_path
 from intarsia.write import Writer, WriteReport
-from intarsia.write.form import indexes_of
 from intarsia.write.output import dry_run
+from intarsia.write.rewriting import indexes_of
 from intarsia.write.rows import SortBy
 
 if TYPE_CHECKING:

@@ -17,12 +17,12 @@ from intarsia.amounts import count
 from intarsia.embed.attach import ColumnsOf, attach_in, attach_to, checked_indexes
 from intarsia.embed.chunk import NO_ORDER, Chunk, ChunkState, Placed
 from intarsia.embed.column_data import FileColumns
-from intarsia.embed.footer_edit import FooterEdit, footer_pieces
 from intarsia.embed.original import states_of
 from intarsia.embed.page_bounds import cut_bounds, may_be_cut
 from intarsia.embed.page_index import HOLDS_NAN, PageIndex, index_chunk
 from intarsia.embed.report import Note, Progress, Reason, summarize
 from intarsia.embed.structures import Attachable, Attachables, StructureCompleter
+from intarsia.embed.tail import FilePieces, FooterEdit, footer_pieces
 from intarsia.errors import ColumnNotFoundError, IndexBuildError, WriteError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format import thrift
@@ -30,9 +30,9 @@ from intarsia.format.structs import ColumnIndex
 from intarsia.records import dataclass
 from intarsia.rows.bounds import boundary_order
 from intarsia.rows.ordering import MAX_BOUND_BYTES
-from intarsia.storage import ByteRange, ByteSource, LocalFile, MemorySource, StorageOptions
-from intarsia.storage.replace import FileIdentity, NewFile, write_all
-from intarsia.storage.target import new_target
+from intarsia.storage import ByteRange, LocalFile, MemorySource, StorageOptions
+from intarsia.storage.replace import FileIdentity, write_all
+from intarsia.storage.target import PrivateFile, new_target
 from intarsia.write.rows import (
     SortBy,
     contains_nan,
@@ -40,7 +40,7 @@ from intarsia.write.rows import (
     repeats,
     sort_keys,
     sorting_columns,
-    with_used_values,
+    with_short_dictionaries,
     writable_schema,
 )
 
@@ -151,7 +151,7 @@ class Output:
             if self._arrow is None:
                 self._arrow = self._open(self._with_dictionary(table))
             else:  # the first row group keeps the values that no row has
-                table = with_used_values(table)
+                table = with_short_dictionaries(table)
             self._arrow.write_table(table, row_group_size=table.num_rows)
         self._row_group_rows.append(table.num_rows)
 
@@ -170,13 +170,12 @@ class Output:
         with self._named_errors():
             (self._arrow or self._open(())).close()
             self._sink.close()
-            unpublished = _UnpublishedFile(self.path, self._new)
-            with ParquetInput(unpublished.open()) as file:
+            with ParquetInput(LocalFile(self._new.temporary, shown_as=self.path)) as file:
                 notes = _repair_page_index(file, self._new.fd, self._nan_chunks)
             if self._restored is not None:
-                with ParquetInput(_UnpublishedFile(self.path, self._new).open()) as file:
+                with ParquetInput(LocalFile(self._new.temporary, shown_as=self.path)) as file:
                     _write_in_place(self._new.fd, file.footer.start, footer_pieces(self._restored(file)))
-        unpublished = _UnpublishedFile(self.path, self._new)
+        unpublished = PrivateFile(self._new.temporary, self.path)
         num_bytes = plain_bytes = unpublished.size
         built: tuple[str, ...] = ()
         embedded = self._indexes
@@ -245,33 +244,15 @@ class Output:
             return names if requested else []
         if requested is not None:
             return list(requested)
-        leaves = [leaf for column in table.columns for leaf in leaf_arrays(column)]
-        return [name for name, leaf in zip(names, leaves, strict=True) if repeats(leaf)]
+        return [name for name, leaf in zip(names, leaf_arrays(table), strict=True) if repeats(leaf)]
 
     def _record_nan_chunks(self, table: pa.Table) -> None:
         if not self._floats:
             return
-        leaves = [leaf for column in table.columns for leaf in leaf_arrays(column)]
-        row_group = len(self._row_group_rows)
+        leaves, row_group = leaf_arrays(table), len(self._row_group_rows)
         self._nan_chunks |= {
             ChunkKey(row_group, ordinal) for ordinal in self._floats if contains_nan(leaves[ordinal])
         }
-
-
-class _UnpublishedFile:
-    """The file before it has its final path; implements `intarsia.storage.target.Target`."""
-
-    def __init__(self, path: str, new: NewFile) -> None:
-        self.path = path
-        self.size = os.fstat(new.fd).st_size
-        self._new = new
-
-    def open(self) -> ByteSource:
-        return LocalFile(self._new.temporary, shown_as=self.path)
-
-    def replace_tail(self, keep_bytes: int, tail: Sequence[bytes]) -> None:
-        """Modify the file in place, because it is not visible to readers."""
-        _write_in_place(self._new.fd, keep_bytes, tail)
 
 
 def dry_run(
@@ -337,36 +318,28 @@ def _repair_page_index(file: ParquetInput, fd: int, nan_chunks: Container[ChunkK
     for key, state in before.items():
         chunk = completer.chunk(key)
         assert chunk is not None  # every chunk of this file is in this file
-        try:
-            column_index = _bounds(chunk, state.column_index, contains_nan=key in nan_chunks)
-        except IndexBuildError as error:
-            code, text = Reason.of(error)
-            notes.append(Note(chunk.leaf.name, key.row_group, PageIndex.kind, text, code))
-            column_index = None
-        after[key] = replace(state, column_index=column_index)
+        found = _bounds(chunk, state.column_index, contains_nan=key in nan_chunks)
+        if isinstance(found, Reason):
+            notes.append(Note(chunk.leaf.name, key.row_group, PageIndex.kind, found.text, found.code))
+        after[key] = replace(state, column_index=None if isinstance(found, Reason) else found)
     if after != before:
         _rewrite_tail(file, fd, before.values(), after)
     return notes
 
 
-def _bounds(chunk: Chunk, location: Placed, *, contains_nan: bool) -> Placed:
-    """Return the ColumnIndex for a chunk.
-
-    Raises:
-        IndexBuildError: If the chunk cannot have bounds.
-    """
-    column = chunk.leaf.name
-    if contains_nan:
-        raise IndexBuildError(HOLDS_NAN.text, reason=HOLDS_NAN.code, column=column)
+def _bounds(chunk: Chunk, location: Placed, *, contains_nan: bool) -> ByteRange | bytes | Reason:
+    """Return the ColumnIndex for a chunk, or the reason why it cannot have bounds."""
     ordering = chunk.reader.ordering
-    if ordering is None:
-        raise IndexBuildError(NO_ORDER.text, reason=NO_ORDER.code, column=column)
+    if contains_nan or ordering is None:
+        return HOLDS_NAN if contains_nan else NO_ORDER
     if location is None:  # some values were too long for pyarrow
-        chunk_index = index_chunk(chunk)
-        if chunk_index.column_index is None:
-            code, text = chunk_index.reason or NO_ORDER
-            raise IndexBuildError(text, reason=code, column=column)
-        return thrift.serialize(chunk_index.column_index)
+        try:
+            found = index_chunk(chunk)
+        except IndexBuildError as error:
+            return Reason.of(error)
+        return (
+            found.reason or NO_ORDER if found.column_index is None else thrift.serialize(found.column_index)
+        )
     if not may_be_cut(ordering):
         return location
     index, _ = thrift.parse(ColumnIndex, chunk.bytes_of(location))
@@ -385,22 +358,14 @@ def _rewrite_tail(
     stored = [location for state in before for location in (state.column_index, state.offset_index)]
     starts = [location.start for location in stored if isinstance(location, ByteRange)]
     start = min(starts, default=file.footer.start)
-    pieces: list[bytes] = []
-    edit, position = FooterEdit(file.footer.raw), start
-
-    def put(location: Placed) -> ByteRange | None:
-        nonlocal position
-        if location is None:
-            return None
-        data = location if isinstance(location, bytes) else file.source.read(location.start, location.stop)
-        pieces.append(data)
-        position += len(data)
-        return ByteRange(position - len(data), position)
-
+    tail, edit = FilePieces(start), FooterEdit(file.footer.raw)
     for structure in ("column_index", "offset_index"):
         for key, state in after.items():
-            edit.set_location(*key, structure, put(getattr(state, structure)))
-    _write_in_place(fd, start, [*pieces, *footer_pieces(edit.to_bytes())])
+            location = getattr(state, structure)
+            if isinstance(location, ByteRange):
+                location = file.source.read(*location)
+            edit.set_location(*key, structure, None if location is None else tail.append(location))
+    _write_in_place(fd, start, [*tail.pieces, *footer_pieces(edit.to_bytes())])
 
 
 def _write_in_place(fd: int, keep_bytes: int, tail: Sequence[bytes]) -> None:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from intarsia.arrow.comparison import comparison_array, comparison_type, sortable_type
 from intarsia.arrow.nested import with_leaves
-from intarsia.arrow.owned_rows import no_rows, take_rows, take_values
+from intarsia.arrow.owned_rows import no_rows, take_rows, with_used_values, without_view
 from intarsia.errors import ColumnNotFoundError, WriteError
 from intarsia.file import ParquetInput
 from intarsia.format.footer import MAX_SCHEMA_DEPTH
@@ -130,18 +130,18 @@ _SAMPLED_VALUES = 1 << 16
 _MAX_DISTINCT = 0.5
 
 
-def leaf_arrays(column: pa.ChunkedArray) -> list[list[pa.Array]]:
-    """Return the leaves of a column in Parquet's order, each in chunks.
+def leaf_arrays(table: pa.Table) -> list[list[pa.Array]]:
+    """Return the leaves of a table in Parquet's order, each in chunks.
 
     A leaf may include the values of structs and lists that are null.
 
     Example:
-        >>> column = pa.chunked_array([[{"a": 1, "b": [2.0, 3.0]}]])
-        >>> [[chunk.to_pylist() for chunk in leaf] for leaf in leaf_arrays(column)]
+        >>> table = pa.table({"s": [{"a": 1, "b": [2.0, 3.0]}]})
+        >>> [[chunk.to_pylist() for chunk in leaf] for leaf in leaf_arrays(table)]
         [[[1]], [[2.0, 3.0]]]
     """
-    chunks = column.chunks or [pa.array([], column.type)]
-    return [list(leaf) for leaf in zip(*map(_leaves, chunks), strict=True)]
+    chunks_of = [column.chunks or [pa.array([], column.type)] for column in table.columns]
+    return [list(leaf) for chunks in chunks_of for leaf in zip(*map(_leaves, chunks), strict=True)]
 
 
 def _leaves(array: pa.Array) -> Iterator[pa.Array]:
@@ -205,19 +205,18 @@ def _check_depth(column: pa.Field) -> None:
 def _plain_leaf(data_type: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(data_type):
         return with_leaves(data_type.value_type, _plain_leaf)
-    if pa.types.is_string_view(data_type):
-        return pa.large_string()
-    return pa.large_binary() if pa.types.is_binary_view(data_type) else data_type
+    return without_view(data_type)
 
 
-def with_used_values(table: pa.Table) -> pa.Table:
+def with_short_dictionaries(table: pa.Table) -> pa.Table:
     """Drop the values that no row has from dictionaries with more values than the table has rows.
 
     pyarrow writes a whole dictionary into each row group.
 
     Example:
         >>> words = pa.array(["a", "b", "c"]).dictionary_encode()
-        >>> with_used_values(pa.table({"word": words.slice(2)}))["word"].chunk(0).dictionary.to_pylist()
+        >>> table = with_short_dictionaries(pa.table({"word": words.slice(2)}))
+        >>> table["word"].chunk(0).dictionary.to_pylist()
         ['c']
     """
     for ordinal, field in enumerate(table.schema):
@@ -226,17 +225,9 @@ def with_used_values(table: pa.Table) -> pa.Table:
             continue
         if max(len(chunk.dictionary) for chunk in column.chunks) <= table.num_rows:
             continue
-        chunks = [_with_used_values(chunk) for chunk in column.chunks]
+        chunks = [with_used_values(chunk) for chunk in column.chunks]
         table = table.set_column(ordinal, field, pa.chunked_array(chunks, field.type))
     return table
-
-
-def _with_used_values(values: pa.DictionaryArray) -> pa.DictionaryArray:
-    used = pa.array(np.unique(values.indices.drop_null().to_numpy(zero_copy_only=False)))
-    indices = pc.index_in(values.indices, value_set=used.cast(values.indices.type))
-    return pa.DictionaryArray.from_arrays(
-        indices.cast(values.indices.type), take_values(values.dictionary, used), ordered=values.type.ordered
-    )
 
 
 def contains_nan(leaf: list[pa.Array]) -> bool:
@@ -277,7 +268,7 @@ def repeats(leaf: list[pa.Array]) -> bool:
     try:
         sample = pa.chunked_array(
             [
-                _plain(values).take(pa.array(chosen[start:stop] - first))
+                values.cast(without_view(values.type)).take(pa.array(chosen[start:stop] - first))
                 for values, first, start, stop in zip(leaf, edges[:-1], cuts[:-1], cuts[1:], strict=True)
             ]
         )
@@ -285,12 +276,3 @@ def repeats(leaf: list[pa.Array]) -> bool:
     except pa.ArrowNotImplementedError:  # the type cannot be hashed: use pyarrow's default
         return True
     return bool(distinct <= _MAX_DISTINCT * (len(sample) - sample.null_count))
-
-
-def _plain(values: pa.Array) -> pa.Array:
-    """Convert views, which `take` does not support."""
-    if pa.types.is_string_view(values.type):
-        return values.cast(pa.large_string())
-    if pa.types.is_binary_view(values.type):
-        return values.cast(pa.large_binary())
-    return values

@@ -202,7 +202,10 @@ class Writer:
         if not self._is_open:
             path = self._output.path
             raise WriteError("this writer is closed; create a new one", reason="writer-closed", path=path)
-        for piece in self._cut(self._checked(_as_table(data))):
+        rest = self._checked(_as_table(data))
+        while rest.num_rows:  # cut into pieces that complete a row group, and the rest
+            piece = rest.slice(0, max(1, self._rows_left(rest)))
+            rest = rest.slice(piece.num_rows)
             self._pending.append(piece)
             self._pending_rows += piece.num_rows
             self._pending_bytes += needed_bytes(piece)
@@ -264,15 +267,6 @@ class Writer:
             path=self._output.path,
             column=other.name if other is not None else None,
         )
-
-    def _cut(self, table: pa.Table) -> Iterator[pa.Table]:
-        """Split a table into pieces that complete a row group, and the rest; no pieces if it has no rows."""
-        start = 0
-        while start < table.num_rows:
-            rest = table.slice(start)
-            piece = rest.slice(0, max(1, self._rows_left(rest)))
-            yield piece
-            start += piece.num_rows
 
     def _rows_left(self, like: pa.Table) -> int:
         """Return the number of rows of this size that still fit into the row group."""
