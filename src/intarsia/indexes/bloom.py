@@ -97,7 +97,7 @@ class BloomFilters:
             for probe in probes
             if max_bytes[probe.key.row_group] * probe.chance >= self._least_bytes(probe)
         ]
-        self._load_headers([probe for probe in probes if self._likely_bits(probe) is None])
+        self._read([probe for probe in probes if self._likely_bits(probe) is None])  # only their headers
         chosen = []
         for probe in sorted(probes, key=lambda probe: len(probe.hashes)):
             bits = self._likely_bits(probe)
@@ -163,18 +163,16 @@ class BloomFilters:
 
         A header determines the location of the blocks. A second round trip to an object store takes longer
         than reading a megabyte, so the blocks are read at their probable location, together with the header,
-        which is then checked.
+        which is then checked. If there is no probable location, only the header is read.
 
         Returns:
             The probes that have read the wrong blocks.
         """
         locations = [(probe, bits) for probe in probes if (bits := self._likely_bits(probe)) is not None]
         parts = [self._ranges(probe, bits) for probe, bits in locations]
-        heads = {probe.key: probe.location for probe, _ in locations if probe.key not in self._bits}
-        ranges = [ByteRange(*location.head) for location in heads.values()] + [
-            one for of in parts for one in of
-        ]
-        found = iter(self._file.source.read_ranges(ranges))
+        heads = {probe.key: probe.location for probe in probes if probe.key not in self._bits}
+        ranges = [[ByteRange(*location.head) for location in heads.values()], *parts]
+        found = iter(self._file.source.read_ranges([one for of in ranges for one in of]))
         for key, location in heads.items():
             self._keep_header(key, location, next(found))
         elsewhere, probed, blocks = [], [], []
@@ -209,12 +207,6 @@ class BloomFilters:
             return [bits]
         starts = [bits.start + BLOCK_BYTES * ordinal for ordinal in self._ordinals(probe, bits).tolist()]
         return [ByteRange(start, start + BLOCK_BYTES) for start in starts]
-
-    def _load_headers(self, probes: Sequence[_Probe]) -> None:
-        locations = {probe.key: probe.location for probe in probes if probe.key not in self._bits}
-        heads = self._file.source.read_ranges([ByteRange(*location.head) for location in locations.values()])
-        for (key, location), head in zip(locations.items(), heads, strict=True):
-            self._keep_header(key, location, head)
 
     def _keep_header(self, key: ChunkKey, location: FilterLocation, head: bytes) -> None:
         self._bits[key] = None

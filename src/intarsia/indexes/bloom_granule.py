@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.errors import IndexBuildError
 from intarsia.format import bloom
 from intarsia.indexes.base import Index, OpenIndex, PayloadBytes, PayloadSource
-from intarsia.indexes.granules import cut_at_edges, granule_rows
+from intarsia.indexes.granules import cut_at_edges, damaged_payload, granule_rows, other_rows
 from intarsia.indexes.layout import ColumnData, Granularity, Layout, check_fpp, check_granularity
 from intarsia.indexes.lookups import check_hashable, hash_values, is_lookup, lookup_hashes
 from intarsia.predicate.bound import Condition
@@ -231,7 +231,7 @@ class OpenBloomGranule(OpenIndex):
         for block, data in zip(wanted, rows, strict=True):
             row = data[: -_CHECKSUM.size]
             if _CHECKSUM.unpack(data[-_CHECKSUM.size :])[0] != _row_checksum(checksum, block, row):
-                raise self._damaged()
+                raise damaged_payload(self._name)
             blocks[block] = bloom.blocks_of(row)
         for hash64, block in zip(hashes.tolist(), block_of.tolist(), strict=True):
             hit |= bloom.blocks_may_contain(blocks[block], hash64)
@@ -243,11 +243,11 @@ class OpenBloomGranule(OpenIndex):
         if not self._head:
             self._head = self._source.read_ranges([ByteRange(0, min(HEAD_BYTES, num_bytes))])[0]
         if num_bytes < _HEAD.size:
-            raise self._damaged()
+            raise damaged_payload(self._name)
         num_granules, num_blocks, checksum = _HEAD.unpack_from(self._head)
         shape = _Shape(num_granules, num_blocks)
         if num_blocks < 1 or shape.num_bytes != num_bytes:  # bounds the allocations below
-            raise self._damaged()
+            raise damaged_payload(self._name)
         return shape, checksum
 
     def _read(self, shape: _Shape, checksum: int, locations: list[ByteRange]) -> list[bytes]:
@@ -258,12 +258,9 @@ class OpenBloomGranule(OpenIndex):
         rest, *found = self._source.read_ranges([missing, *locations])
         edge_bytes = (self._head + rest)[_HEAD.size : shape.head_bytes]
         if checksum != shape.checksum(edge_bytes):
-            raise self._damaged()
+            raise damaged_payload(self._name)
         edges = np.frombuffer(edge_bytes, dtype="<i8").astype(np.int64)
         if edges[0] != 0 or edges[-1] != self._num_rows or (np.diff(edges) < 0).any():
-            raise IndexPayloadError(f"the payload of {self._name} describes other rows", reason="other-rows")
+            raise other_rows(self._name)
         self._edges = edges
         return found
-
-    def _damaged(self) -> IndexPayloadError:
-        return IndexPayloadError(f"the payload of {self._name} is damaged", reason="damaged-payload")

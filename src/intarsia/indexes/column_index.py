@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from functools import partial
 from typing import TypeAlias
 
@@ -229,19 +230,8 @@ def concat_bounds(parts: Sequence[Bounds]) -> Bounds:
     """
     if len(parts) == 1:
         return parts[0]
-    joined = {
-        name: np.concatenate([getattr(part, name) for part in parts])
-        for name in (
-            "starts",
-            "stops",
-            "known",
-            "minima",
-            "maxima",
-            "null_counts",
-            "nan_counts",
-            "all_null",
-        )
-    }
+    names = [field.name for field in fields(Bounds) if field.name not in ("ordering", "order")]
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     is_known = parts[0].ordering is not None and bool(joined["known"].all())
     order = boundary_order(joined["minima"], joined["maxima"]) if is_known else BoundaryOrder.UNORDERED
     return Bounds(parts[0].ordering, **joined, order=order)

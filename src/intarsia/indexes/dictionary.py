@@ -353,11 +353,11 @@ class Dictionaries:
 
     # --- evaluating pages --------------------------------------------------------------------------
 
-    def _judge_pages(self, task: _Task) -> list[list[_Verdict] | Exception]:
+    def _judge_pages(self, task: _Task) -> list[list[_Verdict] | FormatError]:
         """Evaluate the conditions on several chunks; several threads call this."""
         return [self._judge_page(probes, data) for probes, data in zip(*task, strict=True)]
 
-    def _judge_page(self, probes: Sequence[_Probe], data: bytes) -> list[_Verdict] | Exception:
+    def _judge_page(self, probes: Sequence[_Probe], data: bytes) -> list[_Verdict] | FormatError:
         """Evaluate the conditions on one chunk, given its dictionary page.
 
         Returns:
@@ -378,28 +378,29 @@ class Dictionaries:
                 return [_Verdict(not is_absent, False) for is_absent in lacks]
             meta = self._file.footer.chunk_metadata(row_group, leaf)
             values = dictionary_values(self._file, page, data, leaf, meta)
-            masks = [_mask(probe.condition, values) for probe in probes]
-        except (FormatError, pa.ArrowException) as error:
+            return [self._verdict(probe, values) for probe in probes]
+        except FormatError as error:
             return error
-        verdicts = []
-        for probe, mask in zip(probes, masks, strict=True):
-            if mask is None:
-                verdicts.append(_Verdict(True, False))
-                continue
-            certain = 0 < mask.true_count == len(mask) and self._nulls(probe) == 0
-            verdicts.append(_Verdict(mask.true_count > 0, certain))
-        return verdicts
+        except pa.ArrowException as error:
+            return FormatError(str(error), reason="not-decodable")
 
-    def _keep(self, probes: Sequence[_Probe], data: bytes, judged: list[_Verdict] | Exception) -> None:
+    def _verdict(self, probe: _Probe, values: pa.ChunkedArray | pa.Array) -> _Verdict:
+        """Evaluate a condition on the values of a dictionary page."""
+        try:
+            mask = condition_mask(probe.condition, values)
+        except PredicateError:  # a function has no result for a value, which no row may have
+            return _Verdict(True, False)
+        if not 0 < mask.true_count == len(mask):
+            return _Verdict(mask.true_count > 0, False)
+        bounds = column_statistics(self._file, probe.condition.path)
+        has_nulls = bounds is None or bounds.null_counts[probe.row_group] != 0  # or may have
+        return _Verdict(True, not (probe.leaf.max_definition_level and has_nulls))
+
+    def _keep(self, probes: Sequence[_Probe], data: bytes, judged: list[_Verdict] | FormatError) -> None:
         """Keep the verdicts on one chunk, and its dictionary page for a scan unless no value matches."""
         leaf, row_group, location = probes[0].leaf, probes[0].row_group, probes[0].location
-        if isinstance(judged, Exception):
-            error = (
-                judged
-                if isinstance(judged, FormatError)
-                else FormatError(str(judged), reason="not-decodable")
-            )
-            self._file.distrust_chunk("dictionary", ChunkKey(row_group, leaf.ordinal), error)
+        if isinstance(judged, FormatError):
+            self._file.distrust_chunk("dictionary", ChunkKey(row_group, leaf.ordinal), judged)
             return
         for probe, verdict in zip(probes, judged, strict=True):
             self._verdicts.setdefault(probe.condition, {})[row_group] = verdict
@@ -407,21 +408,6 @@ class Dictionaries:
         if is_needed and self._kept_bytes + location.length <= self._limits.memory_bytes:
             self._kept_bytes += location.length
             self.pages[location.start] = data
-
-    def _nulls(self, probe: _Probe) -> int:
-        """Return the number of nulls in a chunk, negative if unknown."""
-        if probe.leaf.max_definition_level == 0:
-            return 0
-        bounds = column_statistics(self._file, probe.condition.path)
-        return -1 if bounds is None else int(bounds.null_counts[probe.row_group])
-
-
-def _mask(condition: Condition, values: pa.ChunkedArray | pa.Array) -> pa.BooleanArray | None:
-    """Return which values match; None if a function has no result for a value, which no row may have."""
-    try:
-        return condition_mask(condition, values)
-    except PredicateError:
-        return None
 
 
 def _needs_no_decoding(probe: _Probe, page: Page) -> bool:

@@ -12,7 +12,7 @@ If ``form`` is ``"datafusion"``, the payload is a block of `intarsia.format.blob
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
@@ -32,12 +32,11 @@ from intarsia.indexes.granules import (
     batch_from_bytes,
     batch_to_bytes,
     covered_granules,
-    cut_at_edges,
     granule_rows,
     is_mostly_unlisted,
     merged_edges,
     parse_granules,
-    refuse_nested,
+    pieces_of_granules,
     serialize_granules,
 )
 from intarsia.indexes.layout import (
@@ -47,6 +46,7 @@ from intarsia.indexes.layout import (
     check_choice,
     check_granularity,
     check_integer,
+    refuse_nested,
 )
 from intarsia.predicate.bound import BoundNull, Condition
 from intarsia.predicate.evaluate import condition_mask
@@ -127,27 +127,39 @@ class Distinct(Index):
         """List the distinct values, and the granules that contain each of them."""
         edges = chunk.layout.edges(self.granularity, self.column)
         value_type = refuse_nested(self, self.column, chunk.type_of(self.column))
-        granules = _Granules(self._limits(edges))
+        limits = self._limits(edges).tolist()
         batches = (
             (row, piece if pa.types.is_dictionary(piece.type) else comparison_array(piece, value_type))
             for row, piece in chunk.encoded_batches(self.column)
         )
-        for granule, piece in cut_at_edges(edges, batches):
-            if pa.types.is_dictionary(piece.type):  # keeps only used entries, which may have duplicates
-                piece = comparison_array(pc.unique(piece), value_type)
-            granules.add(granule, piece)
-        batch, unlisted = granules.finish(value_type)
-        if self._is_datafusion:
-            if len(unlisted):
+        values, granules = [pa.array([], sortable_type(value_type))], [np.empty(0, dtype=np.uint32)]
+        unlisted, num_bytes = [], 0
+        for granule, pieces in enumerate(pieces_of_granules(edges, batches)):
+            found = _distinct_values(pieces, value_type, limits[granule])
+            if found is None:
+                unlisted.append(granule)
+                continue
+            values.append(found)
+            granules.append(np.full(len(found), granule, dtype=np.uint32))
+            num_bytes += found.nbytes
+            if num_bytes > MAX_BYTES:
                 raise IndexBuildError(
-                    f"Distinct: {self.column!r} has more than {granules.limits[0]} distinct values, or more "
+                    f"Distinct: the values of all granules take more than {MAX_BYTES:,} bytes; use larger "
+                    "granules, a smaller max_values, or BloomGranule",
+                    reason="index-too-large",
+                )
+        batch = _listed(pa.concat_arrays(values), np.concatenate(granules), value_type)
+        if self._is_datafusion:
+            if unlisted:
+                raise IndexBuildError(
+                    f"Distinct: {self.column!r} has more than {limits[0]} distinct values, or more "
                     f"than {MAX_GRANULE_BYTES:,} bytes of them, and DataFusion's form must list all; "
                     "increase max_values, or omit form",
                     reason="too-many-values",
                     column=self.column,
                 )
             return build_block(self.column, batch.column("value"))
-        return serialize_granules(batch, edges, self.granularity, unlisted=unlisted)
+        return serialize_granules(batch, edges, self.granularity, unlisted=np.array(unlisted, dtype=np.int64))
 
     def merge(self, parts: Sequence[PayloadPart]) -> bytes | None:
         """Merge the values of all parts, and renumber their granules; None if they may be too large."""
@@ -347,56 +359,20 @@ class OpenDistinct(OpenIndex):
         return hit
 
 
-class _Granules:
-    """Collects ``(value, granule)`` pairs while the column is read."""
-
-    def __init__(self, limits: Rows) -> None:
-        self.limits = limits
-        self.values: list[pa.Array] = []
-        self.ordinals: list[npt.NDArray[np.uint32]] = []
-        self.unlisted: list[int] = []
-        self.num_bytes = 0
-        self._pending: pa.Array | None = None  # the distinct values of the current granule so far
-        self._granule = 0
-        self._is_too_much = False
-
-    def add(self, granule: int, piece: pa.Array) -> None:
-        """Add values of a granule. Granules must be in order."""
-        if granule != self._granule:
-            self._flush()
-            self._granule = granule
-        if not self._is_too_much:
-            self._take(pc.unique(piece.cast(sortable_type(piece.type))))
-
-    def _take(self, found: pa.Array) -> None:
-        if self._pending is not None and found.nbytes <= MAX_GRANULE_BYTES:
-            found = pc.unique(pa.concat_arrays([self._pending, found]))
+def _distinct_values(pieces: Iterable[pa.Array], value_type: pa.DataType, limit: int) -> pa.Array | None:
+    """Return the distinct values of a granule, of the type that sorts; None if they are too many."""
+    found = pa.array([], sortable_type(value_type))
+    for piece in pieces:
+        if pa.types.is_dictionary(piece.type):  # keeps only used entries, which may have duplicates
+            piece = comparison_array(pc.unique(piece), value_type)
+        values = pc.unique(piece.cast(found.type))
+        if len(found) and values.nbytes <= MAX_GRANULE_BYTES:
+            values = pc.unique(pa.concat_arrays([found, values]))
         # values beyond the limit are dropped, so memory stays bounded for a granule as large as a file
-        self._is_too_much = len(found) > self.limits[self._granule] or found.nbytes > MAX_GRANULE_BYTES
-        self._pending = None if self._is_too_much else found
-
-    def _flush(self) -> None:
-        if self._is_too_much:
-            self.unlisted.append(self._granule)
-        elif self._pending is not None:
-            self.values.append(self._pending)
-            self.ordinals.append(np.full(len(self._pending), self._granule, dtype=np.uint32))
-            self.num_bytes += self._pending.nbytes
-        self._pending, self._is_too_much = None, False
-        if self.num_bytes > MAX_BYTES:
-            raise IndexBuildError(
-                f"Distinct: the values of all granules take more than {MAX_BYTES:,} bytes; use larger "
-                "granules, a smaller max_values, or BloomGranule",
-                reason="index-too-large",
-            )
-
-    def finish(self, value_type: pa.DataType) -> tuple[pa.RecordBatch, Rows]:
-        """Return the batch of the payload, and the unlisted granules."""
-        self._flush()
-        stored = sortable_type(value_type)
-        values = pa.concat_arrays([pa.array([], stored), *self.values])
-        granules = np.concatenate([np.empty(0, np.uint32), *self.ordinals])
-        return _listed(values, granules, value_type), np.array(self.unlisted, dtype=np.int64)
+        if len(values) > limit or values.nbytes > MAX_GRANULE_BYTES:
+            return None
+        found = values
+    return found
 
 
 def _listed(values: pa.Array, granules: npt.NDArray[np.uint32], value_type: pa.DataType) -> pa.RecordBatch:

@@ -163,17 +163,19 @@ class EmbeddedIndexes:
 
     def open_granules(self, entry: Entry) -> OpenIndex | None:
         """Open an index with granules, or return None if they are not those of this file."""
-        index = self.open(entry)
-        if index is None:
-            return None
-        return call_or_ignore(self.file, entry.name, partial(_checked_granules, index, self.file))
+        return self._open_checked(entry, _check_granules)
 
     def open_sample(self, entry: Entry) -> OpenIndex | None:
         """Open the `sampler`, or return None if its sample is not of this file."""
+        return self._open_checked(entry, _check_sample)
+
+    def _open_checked(
+        self, entry: Entry, check: Callable[[OpenIndex, ParquetInput], OpenIndex]
+    ) -> OpenIndex | None:
         index = self.open(entry)
-        if index is None:
-            return None
-        return call_or_ignore(self.file, entry.name, partial(_checked_sample, index, self.file))
+        return (
+            None if index is None else call_or_ignore(self.file, entry.name, lambda: check(index, self.file))
+        )
 
     def is_open(self, entry: Entry) -> bool:
         """Return whether an index is in memory."""
@@ -239,14 +241,14 @@ def _num_sampled(index: Index, num_rows: int) -> int | None:
     return None if found is None else max(0, min(int(found), num_rows))
 
 
-def _checked_granules(index: OpenIndex, file: ParquetInput) -> OpenIndex:
+def _check_granules(index: OpenIndex, file: ParquetInput) -> OpenIndex:
     edges = index.edges
     if edges[0] != 0 or edges[-1] != file.footer.num_rows or (np.diff(edges) < 0).any():
         raise IndexPayloadError("its granules are not those of the file", reason="other-rows")
     return index
 
 
-def _checked_sample(index: OpenIndex, file: ParquetInput) -> OpenIndex:
+def _check_sample(index: OpenIndex, file: ParquetInput) -> OpenIndex:
     ordinals, rows = index.ordinals, index.rows
     is_ascending = len(ordinals) == len(rows) and bool((np.diff(ordinals) > 0).all())
     if not is_ascending or (len(rows) and not 0 <= ordinals[0] <= ordinals[-1] < file.footer.num_rows):

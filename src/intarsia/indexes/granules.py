@@ -13,16 +13,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.errors import ColumnNotFoundError, IndexBuildError, IndexPayloadError
 from intarsia.format.arrow_stream import check_expanded, expanded_bytes
 from intarsia.indexes.base import PayloadPart
-from intarsia.indexes.layout import ColumnData, Granularity, Layout
+from intarsia.indexes.layout import Granularity, Layout
 from intarsia.records import dataclass
 from intarsia.rows.selection import Rows, RowSelection
 from intarsia.tuning import THREADED_STREAM_BYTES
@@ -88,13 +89,22 @@ class GranulePayload:
 
     def other_rows(self) -> IndexPayloadError:
         """Return the error for a payload that does not agree with the granules of the file."""
-        return IndexPayloadError(f"the payload of {self._name} describes other rows", reason="other-rows")
+        return other_rows(self._name)
 
     def damaged(self, detail: object) -> IndexPayloadError:
         """Return the error for a payload that differs from the one that was built."""
-        return IndexPayloadError(
-            f"the payload of {self._name} is damaged: {detail}", reason="damaged-payload"
-        )
+        return damaged_payload(self._name, detail)
+
+
+def other_rows(name: str) -> IndexPayloadError:
+    """Return the error for a payload that does not agree with the rows of the file."""
+    return IndexPayloadError(f"the payload of {name} describes other rows", reason="other-rows")
+
+
+def damaged_payload(name: str, detail: object = None) -> IndexPayloadError:
+    """Return the error for a payload that differs from the one that was built."""
+    shown = "" if detail is None else f": {detail}"
+    return IndexPayloadError(f"the payload of {name} is damaged{shown}", reason="damaged-payload")
 
 
 def serialize_granules(
@@ -130,12 +140,7 @@ def serialize_granules(
         entries[_EDGES] = _text(edges)
     if unlisted is not None:
         entries[_UNLISTED] = _text(unlisted)
-    batch = batch.replace_schema_metadata(entries)
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
-        writer.write_batch(batch)
-    payload = bytes(sink.getvalue())
+    payload = batch_to_bytes(batch.replace_schema_metadata(entries), "zstd")
     try:
         check_expanded(payload)
     except ValueError as error:
@@ -181,9 +186,7 @@ def parse_granules(
             edges = _numbers(metadata, _EDGES)
         num_granules = layout.num_granules(granularity, "") if edges is None else len(edges) - 1
     except (pa.ArrowException, ColumnNotFoundError, KeyError, ValueError, OSError, StopIteration) as error:
-        raise IndexPayloadError(
-            f"the payload of {name} is damaged: {error}", reason="damaged-payload"
-        ) from error
+        raise damaged_payload(name, error) from error
     found = GranulePayload(batch, metadata, num_granules, edges, layout, granularity, name)
     if has_row_each and batch.num_rows != num_granules:
         raise found.other_rows()
@@ -214,39 +217,6 @@ def _numbers(metadata: Mapping[bytes, bytes], key: bytes) -> Rows:
     return np.array(numbers, dtype=np.int64)
 
 
-def refuse_nested(index: object, column: str, type_: pa.DataType) -> pa.DataType:
-    """Return the comparison type of a column that must not be nested.
-
-    Args:
-        index: The index, for the message.
-
-    Raises:
-        IndexBuildError: If the type is nested.
-    """
-    plain = comparison_type(type_)
-    if pa.types.is_nested(plain):
-        raise IndexBuildError(
-            f"{type(index).__name__}: {column!r} is a {plain}; name one of its fields",
-            reason="nested-column",
-            column=column,
-        )
-    return plain
-
-
-def compared_batches(chunk: ColumnData, column: str) -> Iterator[tuple[int, pa.Array | pa.ChunkedArray]]:
-    """Read a column from its first row to its last in its comparison type.
-
-    Args:
-        column: The column, dotted.
-
-    Yields:
-        The first row of a piece, and the result of `intarsia.arrow.comparison.comparison_array`.
-    """
-    value_type = comparison_type(chunk.type_of(column))
-    for row, piece in chunk.batches(column):
-        yield row, comparison_array(piece, value_type)
-
-
 def cut_at_edges(
     edges: Rows, batches: Iterable[tuple[int, pa.Array | pa.ChunkedArray]]
 ) -> Iterator[tuple[int, pa.Array]]:
@@ -275,6 +245,30 @@ def cut_at_edges(
                 yield granule, chunk.slice(row - first_row, stop - row)
                 row = stop
             first_row = end
+
+
+def pieces_of_granules(
+    edges: Rows, batches: Iterable[tuple[int, pa.Array | pa.ChunkedArray]]
+) -> Iterator[Iterator[pa.Array]]:
+    """Yield the pieces of each granule, for kinds that process one granule after the other.
+
+    Args:
+        edges: As for `cut_at_edges`.
+        batches: As for `cut_at_edges`.
+
+    Example:
+        >>> granules = pieces_of_granules(np.array([0, 2, 2, 5]), [(0, pa.array([1, 2, 3, 4, 5]))])
+        >>> [[piece.to_pylist() for piece in pieces] for pieces in granules]
+        [[[1, 2]], [], [[3, 4, 5]]]
+    """
+    runs = groupby(cut_at_edges(edges, batches), key=itemgetter(0))
+    granule, pieces = next(runs, (-1, iter(())))
+    for ordinal in range(len(edges) - 1):
+        if ordinal == granule:
+            yield (piece for _, piece in pieces)
+            granule, pieces = next(runs, (-1, iter(())))
+        else:
+            yield iter(())
 
 
 def granule_runs(edges: Rows, first_row: int, num_rows: int) -> tuple[Rows, Rows]:
@@ -383,16 +377,17 @@ def open_stream(data: bytes, columns: Sequence[int] | None = None) -> pa.ipc.Rec
     return pa.ipc.open_stream(data, options=options)
 
 
-def batch_to_bytes(batch: pa.RecordBatch) -> bytes:
-    """Serialize a record batch without compression."""
+def batch_to_bytes(rows: pa.RecordBatch | pa.Table, compression: str | None = None) -> bytes:
+    """Serialize a record batch, or a table."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
+        writer.write(rows)
     return bytes(sink.getvalue())
 
 
 def batch_from_bytes(data: bytes) -> pa.RecordBatch:
-    """Parse and validate the result of `batch_to_bytes`; the batch refers to ``data``.
+    """Parse and validate a batch from `batch_to_bytes` without compression; it refers to ``data``.
 
     Raises:
         ValueError: If the bytes are not such a batch. ``pa.ArrowInvalid`` is a ValueError, too.

@@ -28,13 +28,19 @@ from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.errors import IndexBuildError
 from intarsia.indexes.base import Index, OpenIndex, PayloadPart
 from intarsia.indexes.granules import (
-    compared_batches,
-    cut_at_edges,
     merge_rows_of_granules,
     parse_granules,
+    pieces_of_granules,
     serialize_granules,
 )
-from intarsia.indexes.layout import ColumnData, Granularity, Layout, check_granularity, check_integer
+from intarsia.indexes.layout import (
+    ColumnData,
+    Granularity,
+    Layout,
+    check_granularity,
+    check_integer,
+    compared_batches,
+)
 from intarsia.predicate.bound import BoundCompare, BoundIn, BoundNull, BoundPrefix, Condition
 
 #: Bounds are truncated to this many characters of text or bytes of binary, sufficient for an estimate.
@@ -101,16 +107,10 @@ class Histogram(Index):
                 column=self.column,
             )
         edges = chunk.layout.edges(self.granularity, self.column)
-        pieces: list[list[pa.Array]] = [[] for _ in edges[1:]]
-        rows = []
-        done = 0
-        for granule, piece in cut_at_edges(edges, compared_batches(chunk, self.column)):
-            while done < granule:  # keeps the values of at most one granule
-                rows.append(_summarize(pieces[done], scale, self.buckets))
-                pieces[done] = []
-                done += 1
-            pieces[granule].append(_scaled(piece, scale))
-        rows += [_summarize(rest, scale, self.buckets) for rest in pieces[done:]]
+        rows = [
+            _summarize([_scaled(piece, scale) for piece in pieces], scale, self.buckets)
+            for pieces in pieces_of_granules(edges, compared_batches(chunk, self.column))
+        ]
         batch = pa.RecordBatch.from_pylist(rows, schema=_schema(scale))
         return serialize_granules(batch, edges, self.granularity)
 
@@ -215,19 +215,20 @@ class OpenHistogram(OpenIndex):
         if isinstance(condition, BoundNull):
             nulls = float(sum(granule.null_count for granule in self.granules))
             return sum(granule.rows for granule in self.granules) - nulls if condition.negated else nulls
+        filled = [granule for granule in self.granules if granule.count]
         if isinstance(condition, BoundCompare):
             value = self._on_scale(condition.value)
-            found = sum(granule.compared(condition.op, value) for granule in self.granules)
+            found = sum(granule.compared(condition.op, value) for granule in filled)
         elif isinstance(condition, BoundIn):
             values = [self._on_scale(value) for value in condition.values]
-            found = sum(granule.among(values, negated=condition.negated) for granule in self.granules)
+            found = sum(granule.among(values, negated=condition.negated) for granule in filled)
         elif isinstance(condition, BoundPrefix):
-            found = sum(granule.prefixed(condition.prefix) for granule in self.granules)
+            found = sum(granule.prefixed(condition.prefix) for granule in filled)
             if condition.negated:
-                found = sum(granule.count for granule in self.granules) - found
+                found = sum(granule.count for granule in filled) - found
         else:
             return None
-        return found + (sum(granule.nan_count for granule in self.granules) if condition.or_nan else 0)
+        return float(found + (sum(granule.nan_count for granule in self.granules) if condition.or_nan else 0))
 
     def _on_scale(self, value: pa.Scalar) -> Any:
         data_type = value.type
@@ -238,7 +239,10 @@ class OpenHistogram(OpenIndex):
 
 @dataclass(frozen=True)
 class _Granule:
-    """The row counts of a granule, the bounds of its buckets, and the number of distinct values in each."""
+    """The row counts of a granule, the bounds of its buckets, and the number of distinct values in each.
+
+    Estimates are defined if it has a value.
+    """
 
     count: int
     null_count: int
@@ -252,8 +256,6 @@ class _Granule:
 
     def compared(self, op: str, value: Any) -> float:
         """Estimate the rows for which ``value op literal`` is true."""
-        if not self.count:
-            return 0.0
         equal, below = self.equal(value), self.below(value)
         parts = {"=": equal, "<>": self.count - equal, "<": below, "<=": below + equal}
         parts |= {">": self.count - below - equal, ">=": self.count - below}
@@ -261,15 +263,11 @@ class _Granule:
 
     def among(self, values: list[Any], *, negated: bool) -> float:
         """Estimate the rows whose value is, or is not, in a list."""
-        if not self.count:
-            return 0.0
         found = min(sum(map(self.equal, values)), self.count)
         return self.count - found if negated else found
 
     def prefixed(self, prefix: bytes) -> float:
         """Estimate the rows whose text starts with ``prefix``."""
-        if not self.count:
-            return 0.0
         after = prefix + b"\xff"  # above every text with the prefix, because UTF-8 never contains 0xFF
         return max(self.below(after) - self.below(prefix), self.equal(prefix))
 

@@ -33,13 +33,19 @@ from intarsia.indexes.distinct_counter import (
     is_counted,
 )
 from intarsia.indexes.granules import (
-    compared_batches,
-    cut_at_edges,
     merge_rows_of_granules,
     parse_granules,
+    pieces_of_granules,
     serialize_granules,
 )
-from intarsia.indexes.layout import ColumnData, Granularity, Layout, check_granularity, check_integer
+from intarsia.indexes.layout import (
+    ColumnData,
+    Granularity,
+    Layout,
+    check_granularity,
+    check_integer,
+    compared_batches,
+)
 from intarsia.predicate.bound import Condition
 from intarsia.rows.selection import Rows
 
@@ -105,17 +111,13 @@ class Hll(Index):
                 reason="type-not-hashable",
                 column=self.column,
             )
-        finished: list[tuple[bytes, bool]] = []
-        counter = DistinctCounter(self.lg_config_k)
-        for granule, piece in cut_at_edges(edges, compared_batches(chunk, self.column)):
-            while len(finished) < granule:
-                finished.append(counter.to_sketch())
-                counter = DistinctCounter(self.lg_config_k)
-            counter.add(piece)
-        while len(finished) < len(edges) - 1:
-            finished.append(counter.to_sketch())
+        sketches: list[tuple[bytes, bool]] = []
+        for pieces in pieces_of_granules(edges, compared_batches(chunk, self.column)):
             counter = DistinctCounter(self.lg_config_k)
-        columns = zip(*finished, strict=True) if finished else ((), ())
+            for piece in pieces:
+                counter.add(piece)
+            sketches.append(counter.to_sketch())
+        columns = zip(*sketches, strict=True) if sketches else ((), ())
         arrays = [pa.array(list(column), field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
         return serialize_granules(pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA), edges, self.granularity)
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.errors import ColumnNotFoundError, IndexBuildError
 from intarsia.records import dataclass
 from intarsia.rows.selection import Rows
@@ -48,12 +49,9 @@ class Layout:
             ValueError: If ``granularity`` is not valid.
             IndexBuildError: If the file would have more than `MAX_GRANULES` granules.
         """
-        if granularity == "file":
-            return np.array([0, self.num_rows], dtype=np.int64)
-        if granularity == "row_group":
-            return self.row_group_edges
-        if granularity == "page":
-            return self._page_edges(column)
+        named = self._named_edges(granularity, column)
+        if named is not None:
+            return named
         num_granules = self.num_granules(granularity, column)
         if num_granules > MAX_GRANULES:
             raise IndexBuildError(
@@ -82,12 +80,9 @@ class Layout:
             >>> Layout(250, np.array([0, 200, 250]), {}).num_granules(100, "x")
             3
         """
-        if granularity == "file":
-            return 1
-        if granularity == "row_group":
-            return len(self.row_group_edges) - 1
-        if granularity == "page":
-            return len(self._page_edges(column)) - 1
+        named = self._named_edges(granularity, column)
+        if named is not None:
+            return len(named) - 1
         if isinstance(granularity, int) and granularity > 0:
             rows = np.diff(self.row_group_edges).tolist()
             return sum(-(-num_rows // granularity) for num_rows in rows)
@@ -95,10 +90,15 @@ class Layout:
             f"granularity {granularity!r} is unknown; use 'file', 'row_group', 'page' or a number of rows"
         )
 
-    def _page_edges(self, column: str) -> Rows:
-        if column not in self.page_edges:
-            raise ColumnNotFoundError(column, self.page_edges)
-        return self.page_edges[column]
+    def _named_edges(self, granularity: Granularity, column: str) -> Rows | None:
+        """Return the edges of granules that are not a number of rows."""
+        if granularity == "file":
+            return np.array([0, self.num_rows], dtype=np.int64)
+        if granularity == "page":
+            if column not in self.page_edges:
+                raise ColumnNotFoundError(column, self.page_edges)
+            return self.page_edges[column]
+        return self.row_group_edges if granularity == "row_group" else None
 
 
 class ColumnData(Protocol):
@@ -164,6 +164,42 @@ class ColumnData(Protocol):
             The row ordinal of the first value in the file, and the values.
         """
         ...
+
+
+def refuse_nested(index: object, column: str, type_: pa.DataType) -> pa.DataType:
+    """Return the comparison type of a column that must not be nested.
+
+    Args:
+        index: The index, for the message.
+
+    Raises:
+        IndexBuildError: If the type is nested.
+    """
+    plain = comparison_type(type_)
+    if pa.types.is_nested(plain):
+        raise IndexBuildError(
+            f"{type(index).__name__}: {column!r} is a {plain}; name one of its fields",
+            reason="nested-column",
+            column=column,
+        )
+    return plain
+
+
+def compared_batches(chunk: ColumnData, column: str) -> Iterator[tuple[int, pa.Array]]:
+    """Read a column from its first row to its last in its comparison type.
+
+    Args:
+        column: The column, dotted.
+
+    Yields:
+        The first row of an array, and the result of `intarsia.arrow.comparison.comparison_array`.
+    """
+    value_type = comparison_type(chunk.type_of(column))
+    for row, piece in chunk.batches(column):
+        compared = comparison_array(piece, value_type)
+        for array in compared.chunks if isinstance(compared, pa.ChunkedArray) else [compared]:
+            yield row, array
+            row += len(array)
 
 
 #: A filter with this rate takes 41 bits per value. A lower rate would cost more than it could save.

@@ -20,7 +20,7 @@ from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.arrow.hashing import Hashes, xxh64
 from intarsia.errors import IndexBuildError
 from intarsia.format.footer import Leaf
-from intarsia.indexes.granules import refuse_nested
+from intarsia.indexes.layout import refuse_nested
 from intarsia.predicate.bound import BoundCompare, BoundIn, Condition
 from intarsia.rows.ordering import ordering_for
 
@@ -63,7 +63,10 @@ def hash_values(values: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[np.int6
         ([0, 2], True)
     """
     if isinstance(values, pa.ChunkedArray):
-        return _joined([(chunk, hash_values(chunk)) for chunk in values.chunks])
+        starts = np.cumsum([0, 0, *map(len, values.chunks)])
+        parts = [(np.empty(0, np.int64), np.empty(0, np.uint64)), *map(hash_values, values.chunks)]
+        found = [ordinals + start for (ordinals, _), start in zip(parts, starts, strict=False)]
+        return np.concatenate(found), np.concatenate([hashes for _, hashes in parts])
     if isinstance(values, pa.DictionaryArray):
         return _of_dictionary(values)
     plain = comparison_array(values, comparison_type(values.type))
@@ -95,18 +98,6 @@ def _of_dictionary(values: pa.DictionaryArray) -> tuple[npt.NDArray[np.int64], H
     codes = pc.fill_null(values.indices.cast(pa.int64()), len(values.dictionary)).to_numpy()
     ordinals = np.flatnonzero(is_known[codes])
     return ordinals, hash_of[codes[ordinals]]
-
-
-def _joined(
-    parts: list[tuple[pa.Array, tuple[npt.NDArray[np.int64], Hashes]]],
-) -> tuple[npt.NDArray[np.int64], Hashes]:
-    starts = np.cumsum([0, *(len(chunk) for chunk, _ in parts)])
-    ordinals = [found + start for (_, (found, _)), start in zip(parts, starts, strict=False)]
-    hashes = [found for _, (_, found) in parts]
-    return (
-        np.concatenate([np.empty(0, np.int64), *ordinals]),
-        np.concatenate([np.empty(0, np.uint64), *hashes]),
-    )
 
 
 def is_lookup(predicate: Condition) -> bool:

@@ -27,17 +27,17 @@ import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import comparison_type
 from intarsia.arrow.hashing import Hashes, xxh64
-from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.errors import IndexBuildError
 from intarsia.format import bloom
 from intarsia.indexes.base import GatheredPart, GatheredParts, Index, OpenIndex, PayloadPart
 from intarsia.indexes.filter_matrix import MAX_FILTER_BYTES, FilterMatrix, GatheredFilters, gather_filters
 from intarsia.indexes.granules import (
     GranulePayload,
-    compared_batches,
     cut_at_edges,
     granule_rows,
     is_mostly_unlisted,
     merged_edges,
+    other_rows,
     parse_granules,
     serialize_granules,
 )
@@ -48,6 +48,7 @@ from intarsia.indexes.layout import (
     check_choice,
     check_granularity,
     check_integer,
+    compared_batches,
 )
 from intarsia.indexes.lookups import MAX_LOOKUPS, REMEMBERED_LOOKUPS
 from intarsia.predicate.bound import (
@@ -125,7 +126,7 @@ class Ngram(Index):
 
     def can_prune(self, condition: Condition) -> bool:
         """Return whether every match contains certain grams."""
-        return bool(self._required(condition))
+        return bool(_required_grams(self, condition))
 
     def build(self, chunk: ColumnData) -> bytes:
         """List the n-grams, and the granules that contain each of them."""
@@ -141,8 +142,7 @@ class Ngram(Index):
         for granule, piece in cut_at_edges(edges, compared_batches(chunk, self.column)):
             texts = pc.unique(piece).drop_null()
             granules.add(granule, fold_case(texts) if self.ignore_case else texts)
-        batch, unlisted = granules.finish()
-        return serialize_granules(batch, edges, self.granularity, unlisted=unlisted)
+        return granules.serialize(edges, self.granularity)
 
     def merge(self, parts: Sequence[PayloadPart]) -> bytes:
         """Merge the grams of all parts, and renumber their granules."""
@@ -150,12 +150,9 @@ class Ngram(Index):
         first = 0
         opened = [self.open(part.payload, part.layout) for part in parts]
         for part in opened:
-            granules.add_listed(first, *part.pairs())
-            granules.add_unlisted(part.unlisted + first)
+            granules.add_part(first, part)
             first += len(part.edges) - 1
-        batch, unlisted = granules.finish()
-        edges = merged_edges([part.edges for part in opened])
-        return serialize_granules(batch, edges, self.granularity, unlisted=unlisted)
+        return granules.serialize(merged_edges([part.edges for part in opened]), self.granularity)
 
     def shortfall(self, payload: bytes, layout: Layout) -> str | None:
         """Return why most rows can never be skipped, or None."""
@@ -201,25 +198,11 @@ class Ngram(Index):
     def open_gathered(self, parts: GatheredParts, num_files: int) -> OpenIndex:
         """Open the matrices."""
         return GatheredFilters(
-            FilterMatrix(parts, num_files), lambda leaf: list(map(_gram_hashes, self._required(leaf))) or None
+            FilterMatrix(parts, num_files),
+            lambda leaf: list(map(_gram_hashes, _required_grams(self, leaf))) or None,
         )
 
-    def _required(self, leaf: Condition) -> list[Grams]:
-        """Return the grams of each queried value, or of every match. Empty if there may be none."""
-        return _required_grams(self, leaf)
-
-    def _find_required(self, leaf: Condition) -> list[Grams]:
-        try:
-            alternatives = self._texts(leaf)
-        except UnicodeDecodeError:  # the literal is not UTF-8
-            return []
-        found = []
-        for texts in alternatives:
-            grams = [_all_grams(np.frombuffer(text, dtype=np.uint8), self.n) for text in texts]
-            found.append(np.unique(np.concatenate(grams)))
-        return found if all(map(len, found)) else []
-
-    def _texts(self, leaf: Condition) -> list[list[bytes]]:
+    def texts(self, leaf: Condition) -> list[list[bytes]]:
         """Return the texts that an indexed match contains, in one list per queried value."""
         if not pa.types.is_string(leaf.type):
             return []
@@ -239,7 +222,16 @@ class Ngram(Index):
 
 @lru_cache(maxsize=REMEMBERED_LOOKUPS)  # the files of a lake have the same index
 def _required_grams(index: Ngram, leaf: Condition) -> list[Grams]:
-    return index._find_required(leaf)
+    """Return the grams of each queried value, or of every match. Empty if there may be none."""
+    try:
+        alternatives = index.texts(leaf)
+    except UnicodeDecodeError:  # the literal is not UTF-8
+        return []
+    found = []
+    for texts in alternatives:
+        grams = [_all_grams(np.frombuffer(text, dtype=np.uint8), index.n) for text in texts]
+        found.append(np.unique(np.concatenate(grams)))
+    return found if all(map(len, found)) else []
 
 
 def _gram_hashes(grams: npt.NDArray[Any]) -> Hashes:
@@ -303,7 +295,7 @@ class OpenNgram(OpenIndex):
         Raises:
             IndexPayloadError: If the payload names a granule that does not exist.
         """
-        required = self.index._required(condition)
+        required = _required_grams(self.index, condition)
         if not required:
             return None
         hit = np.zeros(len(self.edges) - 1, dtype=bool)
@@ -332,9 +324,7 @@ class OpenNgram(OpenIndex):
             has = np.zeros(len(hit), dtype=bool)
             granules = np.cumsum(steps[offsets[ordinal] : offsets[ordinal + 1]], dtype=np.int64)
             if granules.max(initial=-1) >= len(hit):
-                raise IndexPayloadError(
-                    f"the payload of Ngram({self.index.column!r}) describes other rows", reason="other-rows"
-                )
+                raise other_rows(f"Ngram({self.index.column!r})")
             has[granules] = True
             hit &= has
             if not hit.any():
@@ -394,14 +384,12 @@ class _GramLists:
                 self.unlisted[granule] = None
                 return
 
-    def add_listed(self, first: int, grams: Grams, granules: Rows) -> None:
-        """Add the result of `OpenNgram.pairs`, whose granules begin at ``first``."""
+    def add_part(self, first: int, part: OpenNgram) -> None:
+        """Add the index of a part of the file, whose granules begin at ``first``."""
+        grams, granules = part.pairs()
         found, starts = np.unique(granules, return_index=True)
         self.found |= dict(zip((found + first).tolist(), np.split(grams, starts[1:]), strict=False))
-
-    def add_unlisted(self, granules: Rows) -> None:
-        """Add granules with too many grams."""
-        self.unlisted |= dict.fromkeys(granules.tolist())
+        self.unlisted |= dict.fromkeys((part.unlisted + first).tolist())
 
     def _distinct(self, grams: Grams) -> Grams:
         if len(grams) < MANY_GRAMS:
@@ -415,8 +403,8 @@ class _GramLists:
         self._seen[found] = False
         return found
 
-    def finish(self) -> tuple[pa.RecordBatch, Rows]:
-        """Return the batch of the payload, and the unlisted granules."""
+    def serialize(self, edges: Rows, granularity: Granularity) -> bytes:
+        """Return the payload."""
         grams_of, counts, steps = ([np.empty(0, np.uint32)] for _ in _LISTS)
         for keys in self._sorted_keys():
             grams = (keys >> np.uint64(32)).astype(np.uint32)
@@ -439,8 +427,11 @@ class _GramLists:
             pa.ListArray.from_arrays(pa.array([0, len(part)], pa.int32()), pa.array(part), type=_LIST_TYPE)
             for part in lists
         ]
-        batch = pa.record_batch(columns, schema=schema)
-        return batch, np.array(list(self.unlisted), dtype=np.int64)
+        batch, unlisted = (
+            pa.record_batch(columns, schema=schema),
+            np.array(list(self.unlisted), dtype=np.int64),
+        )
+        return serialize_granules(batch, edges, granularity, unlisted=unlisted)
 
     def _sorted_keys(self) -> Iterator[npt.NDArray[np.uint64]]:
         """Yield pairs of gram and granule as ascending numbers, in parts, which bounds the memory."""

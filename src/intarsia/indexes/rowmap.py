@@ -31,6 +31,7 @@ from intarsia.indexes.filter_matrix import (
     gather_filters,
     one_of,
 )
+from intarsia.indexes.granules import damaged_payload, other_rows
 from intarsia.indexes.layout import ColumnData, Layout
 from intarsia.indexes.lookups import check_hashable, hash_values, is_lookup, lookup_hashes, lookup_values
 from intarsia.predicate.bound import Condition
@@ -324,7 +325,7 @@ class OpenRowMap(OpenIndex):
             rows.append(entries[start:stop] & step)
         ordinals = np.unique(np.concatenate(rows)).astype(np.int64)
         if len(ordinals) and ordinals[-1] >= widths.num_rows:
-            raise IndexPayloadError(f"the payload of {self.name} describes other rows", reason="other-rows")
+            raise other_rows(self.name)
         return RowSelection.from_rows(ordinals)
 
     def is_certain_within(self, condition: Condition, low: int, high: int) -> bool:
@@ -366,7 +367,7 @@ class OpenRowMap(OpenIndex):
             start, checksum = _SLOT.unpack_from(slot)
             (stop,) = _END.unpack_from(slot, _SLOT.size)
             if not start <= stop <= min(start + MAX_BUCKET_ENTRIES, self.num_entries):
-                raise self._damaged()
+                raise damaged_payload(self.name)
             base, width = self.widths.table_bytes, self.widths.entry_bytes
             locations.append(ByteRange(base + start * width, base + stop * width))
             checksums.append(checksum)
@@ -380,11 +381,8 @@ class OpenRowMap(OpenIndex):
         if checksum != self.widths.checksum(bucket, data):
             if not data and checksum == self.widths.checksum(bucket, data, is_kept=False):
                 return None
-            raise self._damaged()
+            raise damaged_payload(self.name)
         width = self.widths.entry_bytes
         entries = np.zeros((len(data) // width, 8), dtype=np.uint8)
         entries[:, :width] = np.frombuffer(data, dtype=np.uint8).reshape(-1, width)
         return entries.view("<u8").reshape(-1)
-
-    def _damaged(self) -> IndexPayloadError:
-        return IndexPayloadError(f"the payload of {self.name} is damaged", reason="damaged-payload")

@@ -12,14 +12,14 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.arrow.nested import field_type, field_values
-from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.arrow.owned_rows import with_used_values
+from intarsia.errors import IndexBuildError
 from intarsia.format.arrow_stream import check_expanded
 from intarsia.indexes.base import Index, OpenIndex
-from intarsia.indexes.granules import open_stream
+from intarsia.indexes.granules import batch_to_bytes, damaged_payload, open_stream, other_rows
 from intarsia.indexes.layout import ColumnData, Layout, check_integer
 from intarsia.predicate.bound import Condition, Path
 from intarsia.predicate.evaluate import condition_mask
@@ -79,11 +79,7 @@ class Sample(Index):
             fields = [pa.field(_ORDINAL, pa.int64(), nullable=False), *rows.schema]
             table = pa.Table.from_arrays([pa.array(ordinals), *rows.columns], schema=pa.schema(fields))
             table.validate(full=True)  # as `open` does: text may not be UTF-8
-            sink = pa.BufferOutputStream()
-            options = pa.ipc.IpcWriteOptions(compression="zstd")
-            with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
-                writer.write_table(table)
-            payload = bytes(sink.getvalue())
+            payload = batch_to_bytes(table, "zstd")
             check_expanded(payload)
             kept = open_stream(payload).schema
         except (pa.ArrowException, ValueError) as error:
@@ -110,14 +106,12 @@ class Sample(Index):
             if not is_ordinal or table.column(0).null_count:
                 raise ValueError("its first column is not row ordinals")
         except (pa.ArrowException, ValueError, OSError) as error:
-            raise IndexPayloadError(
-                f"the payload of Sample is damaged: {error}", reason="damaged-payload"
-            ) from error
+            raise damaged_payload("Sample", error) from error
         ordinals = table.column(0).to_numpy()
         is_ascending = bool((np.diff(ordinals) > 0).all())
         is_inside = not len(ordinals) or (ordinals[0] >= 0 and ordinals[-1] < layout.num_rows)
         if not is_ascending or not is_inside or len(ordinals) != min(self.n, layout.num_rows):
-            raise IndexPayloadError("the payload of Sample describes other rows", reason="other-rows")
+            raise other_rows("Sample")
         return OpenSample(layout.num_rows, ordinals, table.remove_column(0))
 
 
@@ -176,16 +170,6 @@ def _compacted(rows: pa.Table) -> pa.Table:
     """Drop unused values from dictionaries."""
     for ordinal, field in enumerate(rows.schema):
         if pa.types.is_dictionary(field.type):
-            chunks = [_with_used_values(chunk) for chunk in rows.column(ordinal).chunks]
+            chunks = [with_used_values(chunk) for chunk in rows.column(ordinal).chunks]
             rows = rows.set_column(ordinal, field, pa.chunked_array(chunks, field.type))
     return rows
-
-
-def _with_used_values(array: pa.DictionaryArray) -> pa.DictionaryArray:
-    used = pa.array(np.unique(array.indices.drop_null().to_numpy()))
-    indices = pc.index_in(array.indices, used.cast(array.indices.type)).cast(array.type.index_type)
-    try:
-        values = array.dictionary.take(used)
-    except pa.ArrowNotImplementedError:
-        return array
-    return pa.DictionaryArray.from_arrays(indices, values, ordered=array.type.ordered)

@@ -28,15 +28,20 @@ from intarsia.indexes.base import GatheredPart, GatheredParts, Index, OpenIndex,
 from intarsia.indexes.granules import (
     batch_from_bytes,
     batch_to_bytes,
-    compared_batches,
     granule_rows,
     granule_runs,
     merge_rows_of_granules,
     parse_granules,
-    refuse_nested,
     serialize_granules,
 )
-from intarsia.indexes.layout import ColumnData, Granularity, Layout, check_granularity
+from intarsia.indexes.layout import (
+    ColumnData,
+    Granularity,
+    Layout,
+    check_granularity,
+    compared_batches,
+    refuse_nested,
+)
 from intarsia.indexes.summaries import GranuleSummaries, merge_summaries, summarize, summary_schema
 from intarsia.predicate.bound import BoundMatch, BoundNull, Condition
 from intarsia.rows.bounds import Bools, Bounds, boundary_order, certainly_matches, might_match
@@ -104,10 +109,11 @@ class ZoneMap(Index):
             summaries, exact = _checked(granules.batch, granules.edges)
         except (pa.ArrowException, KeyError, ValueError) as error:
             raise granules.damaged(error) from error
-        zone_map = OpenZoneMap(granules.edges, summaries, exact)
-        if zone_map.is_contradictory:
+        opened = OpenZoneMap(granules.edges, summaries, exact)
+        is_reversed = np.asarray(opened.bounds.minima > opened.bounds.maxima, dtype=bool)
+        if (is_reversed & summaries["min"].is_valid().to_numpy()).any():
             raise granules.damaged("a minimum is above its maximum")
-        return zone_map
+        return opened
 
     def can_prune(self, condition: Condition) -> bool:
         """Return whether bounds can evaluate the condition; a pattern needs a literal prefix."""
@@ -213,12 +219,6 @@ class OpenZoneMap(OpenIndex):
             return None
         return verdict(condition, self.bounds)
 
-    @property
-    def is_contradictory(self) -> bool:
-        """Whether any minimum is above its maximum."""
-        is_reversed = np.asarray(self.bounds.minima > self.bounds.maxima, dtype=bool)
-        return bool((is_reversed & self.summaries["min"].is_valid().to_numpy()).any())
-
     @cached_property
     def bounds(self) -> Bounds:
         """The summaries as `Bounds`."""
@@ -264,17 +264,15 @@ def _spread(ordering: ArrowOrdering, values: pa.ChunkedArray, known: Bools, fill
 
 
 def _granule_summaries(
-    edges: Rows, batches: Iterable[tuple[int, pa.Array | pa.ChunkedArray]], data_type: pa.DataType
+    edges: Rows, batches: Iterable[tuple[int, pa.Array]], data_type: pa.DataType
 ) -> pa.Table:
     """Summarize each granule, including those without rows."""
     parts, ordinals = [summary_schema(data_type).empty_table()], [np.empty(0, dtype=np.int64)]
     for first_row, piece in batches:
-        for chunk in piece.chunks if isinstance(piece, pa.ChunkedArray) else [piece]:
-            if len(chunk):
-                granules, starts = granule_runs(edges, first_row, len(chunk))
-                parts.append(summarize(chunk, starts))
-                ordinals.append(granules)
-                first_row += len(chunk)
+        if len(piece):
+            granules, starts = granule_runs(edges, first_row, len(piece))
+            parts.append(summarize(piece, starts))
+            ordinals.append(granules)
     granules, starts = np.unique(np.concatenate(ordinals), return_index=True)
     merged = merge_summaries(pa.concat_tables(parts), starts)
     position = np.full(len(edges) - 1, -1, dtype=np.int64)
