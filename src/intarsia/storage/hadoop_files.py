@@ -20,7 +20,7 @@ import os
 import tempfile
 import zlib
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from functools import lru_cache, partial
@@ -82,7 +82,7 @@ def updated_sidecar(old: bytes, old_length: int, fd: int, unchanged_bytes: int) 
     if len(known) != _CHECKSUM_BYTES * -(-old_length // stretch_bytes):
         known = b""  # the sidecar does not belong to the current file
     whole = unchanged_bytes // stretch_bytes if known else 0
-    checksums = array("I", (checksum for checksum in _checksums(fd, whole * stretch_bytes, stretch_bytes)))
+    checksums = array("I", _checksums(fd, whole * stretch_bytes, stretch_bytes))
     assert checksums.itemsize == _CHECKSUM_BYTES
     if _LITTLE_ENDIAN:
         checksums.byteswap()
@@ -172,6 +172,11 @@ def _folders(path: str) -> Iterator[str]:
         folder, own = os.path.split(folder)
 
 
+def _next_numbers(names: Iterable[str]) -> Iterator[int]:
+    """Yield the numbers after that of the last file of a log; another process may take the first ones."""
+    return count(max((int(name) for name in names if name.isdecimal()), default=-1) + 1)
+
+
 def _add_entry(log: str, data: bytes) -> None:
     """Add a file to a log, under the next number that no other process takes."""
     with tempfile.NamedTemporaryFile(dir=log, prefix=".") as file:
@@ -179,8 +184,7 @@ def _add_entry(log: str, data: bytes) -> None:
         file.flush()
         os.fchmod(file.fileno(), 0o644)
         os.fsync(file.fileno())
-        last = max((int(name) for name in os.listdir(log) if name.isdecimal()), default=-1)
-        for number in count(last + 1):
+        for number in _next_numbers(os.listdir(log)):
             with suppress(FileExistsError):
                 os.link(file.name, os.path.join(log, str(number)))
                 return
@@ -206,26 +210,22 @@ def check_sink_log_of_object(store: Any, key: str, path: str, keep_bytes: int) -
 
     if isinstance(store, HTTPStore):  # Spark does not write to web servers, and many do not list folders
         return
-    folder, _, name = key.rpartition("/")
-    label = path.rpartition("/")[0]
-    while True:
+    label = os.path.dirname(path)
+    for folder in _folders(key):
         logs = []
         for own_log in (_LOG, _LENGTHS):
             log_path = f"{label}/{own_log}"
             with object_errors(log_path):
-                found = obstore.list_with_delimiter(store, _key_in(folder, own_log))["objects"]
+                found = obstore.list_with_delimiter(store, os.path.join(folder, own_log))["objects"]
             if found:
                 # an object without an ETag is compared by its time
                 entries = ((one["path"], str(one.get("e_tag") or one["last_modified"])) for one in found)
                 logs.append(_ObjectLog(log_path, id(store), tuple(sorted(entries)), store))
         for log in logs:
-            _check(path, name, log.path, _object_lengths(log), keep_bytes)
+            _check(path, os.path.basename(key), log.path, _object_lengths(log), keep_bytes)
         if logs:
             return
-        folder, _, own = folder.rpartition("/")
-        label = label.rpartition("/")[0]
-        if "=" not in own:
-            return
+        label = os.path.dirname(label)
 
 
 def record_lengths_of_objects(store: Any, sizes: Mapping[str, int], path: str) -> None:
@@ -243,18 +243,13 @@ def record_lengths_of_objects(store: Any, sizes: Mapping[str, int], path: str) -
     from obstore.exceptions import AlreadyExistsError
 
     for folder, lengths in _by_folder(sizes).items():
-        log = _key_in(folder, _LENGTHS)
+        log = os.path.join(folder, _LENGTHS)
         with object_errors(path):
             listed = obstore.list_with_delimiter(store, log)["objects"]
-            names = [one["path"].rpartition("/")[2] for one in listed]
-            for number in count(max((int(name) for name in names if name.isdecimal()), default=-1) + 1):
+            for number in _next_numbers(os.path.basename(one["path"]) for one in listed):
                 with suppress(AlreadyExistsError):  # of another process
                     obstore.put(store, f"{log}/{number}", _entry(lengths), mode="create")
                     break
-
-
-def _key_in(folder: str, name: str) -> str:
-    return f"{folder}/{name}" if folder else name
 
 
 def _check(path: str, name: str, log: str, lengths: dict[str, int], keep_bytes: int) -> None:

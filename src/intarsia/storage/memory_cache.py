@@ -28,12 +28,11 @@ class MemoryCache:
         self._lock = threading.Lock()
         self._held: OrderedDict[tuple[str, Hashable], _Entry] = OrderedDict()
         self._bytes_of: Counter[str] = Counter()
-        self._num_bytes = 0
 
     @property
     def memory_bytes(self) -> int:
         """The approximate memory of all values."""
-        return self._num_bytes
+        return sum(self._bytes_of.values())
 
     def bytes_of(self, kind: str) -> int:
         """Return the approximate memory of the values of a kind."""
@@ -51,14 +50,12 @@ class MemoryCache:
     def put(self, kind: str, key: Hashable, identity: Hashable | None, value: Any, num_bytes: int) -> None:
         """Store a value in place of the one with the same key, unless it has no identity or is too large."""
         with self._lock:
-            old = self._held.pop((kind, key), None)
-            change = 0 if old is None else -old[2]
+            if (kind, key) in self._held:
+                self._drop((kind, key))
             if identity is not None and num_bytes <= self._max_bytes:
                 self._held[kind, key] = identity, value, num_bytes
-                change += num_bytes
-            self._bytes_of[kind] += change
-            self._num_bytes += change
-            while self._num_bytes > self._max_bytes:
+                self._bytes_of[kind] += num_bytes
+            while sum(self._bytes_of.values()) > self._max_bytes:
                 self._drop(next(iter(self._held)))
 
     def take(self, kind: str, key: Hashable, identity: Hashable | None) -> Any:
@@ -79,5 +76,4 @@ class MemoryCache:
         found = self._held.pop(key, None)
         if found is not None:
             self._bytes_of[key[0]] -= found[2]
-            self._num_bytes -= found[2]
         return found

@@ -12,26 +12,61 @@ from intarsia.errors import IntarsiaError, ObjectStoreError
 #: Maximum length of a cause in a message. A cause may contain the whole response of a server.
 MAX_CAUSE_CHARS = 240
 
-#: The settings that a store needs, by the beginning of its URL; obstore reads these variables.
-_REMEDIES = {
-    r"s3a?://|https?://[^/]*\.(amazonaws|cloudflarestorage)\.com": (
+
+class StoreKind(NamedTuple):
+    """A kind of store.
+
+    Attributes:
+        urls: A regular expression that matches the beginnings of its URLs.
+        prefix: The beginning of the names of its settings, and of the variables that obstore reads.
+        remedy: The settings that it needs.
+    """
+
+    urls: str
+    prefix: str
+    remedy: str
+
+
+#: The first match is used.
+_KINDS = (
+    StoreKind(
+        r"s3a?://|https?://[^/]*\.(amazonaws|cloudflarestorage)\.com",
+        "aws_",
         "set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION in the environment; for a self-hosted "
         "store also AWS_ENDPOINT_URL, and AWS_ALLOW_HTTP=true for plain HTTP; for a public bucket only "
-        "AWS_SKIP_SIGNATURE=true"
+        "AWS_SKIP_SIGNATURE=true",
     ),
-    r"gs://": (
+    StoreKind(
+        r"gs://",
+        "google_",
         "set GOOGLE_APPLICATION_CREDENTIALS in the environment to a credentials file; for a public bucket "
-        "only GOOGLE_SKIP_SIGNATURE=true"
+        "only GOOGLE_SKIP_SIGNATURE=true",
     ),
-    r"(az|azure|adl|abfss?)://|https?://[^/]*\.(core\.windows\.net|fabric\.microsoft\.com)": (
+    StoreKind(
+        r"(az|azure|adl|abfss?)://|https?://[^/]*\.(core\.windows\.net|fabric\.microsoft\.com)",
+        "azure_",
         "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY in the environment, or "
-        "AZURE_STORAGE_SAS_TOKEN instead of the key; for a public container AZURE_SKIP_SIGNATURE=true"
+        "AZURE_STORAGE_SAS_TOKEN instead of the key; for a public container AZURE_SKIP_SIGNATURE=true",
     ),
-    r"https?://": (
+    StoreKind(
+        r"https?://",
+        "",
         "check that the server is reachable and allows anonymous reads; it lists folders only if it supports "
-        "WebDAV, so name the files"
+        "WebDAV, so name the files",
     ),
-}
+    StoreKind("", "", ""),
+)
+
+
+def store_kind(url: str) -> StoreKind:
+    """Return the kind of the store of a URL; without a remedy if it is unknown.
+
+    Example:
+        >>> store_kind("gs://lake/x.parquet").prefix
+        'google_'
+    """
+    return next(kind for kind in _KINDS if re.match(kind.urls, url, re.IGNORECASE))
+
 
 #: The address from which machines in all three clouds get credentials if the environment has none.
 _METADATA_SERVICE = "169.254.169.254"
@@ -159,7 +194,7 @@ def describe_failure(url: str, error: Exception) -> StoreFailure:
     dump = str(error)
     text = dump.strip().partition("\n\nDebug source:")[0]
     cause = re.sub(r"^Generic \w+ error: ", "", _first_line(error)) or type(error).__name__
-    remedy = next((text for start, text in _REMEDIES.items() if re.match(start, url, re.IGNORECASE)), "")
+    remedy = store_kind(url).remedy
     if cause.startswith("Unable to recognise URL"):
         if remedy:
             return StoreFailure(

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from intarsia.errors import ObjectStoreError, ReplacedWhileReadError
-from intarsia.storage.object_errors import is_range_refused, object_errors
+from intarsia.storage.object_errors import is_range_refused, object_errors, store_kind
 from intarsia.storage.ranges import ByteRange
 from intarsia.storage.running_query import QueryReads, current_deadline, current_reads, in_time
 
@@ -54,13 +54,6 @@ _CLIENT_SETTINGS = frozenset(
     }
 )
 
-#: The beginnings of the names of settings and variables, by patterns for the beginnings of URLs.
-_PREFIXES = {
-    "aws_": r"s3a?://|https?://[^/]*\.(amazonaws|cloudflarestorage)\.com",
-    "google_": r"gs://",
-    "azure_": r"(az|azure|adl|abfss?)://|https?://[^/]*\.(core\.windows\.net|fabric\.microsoft\.com)",
-}
-
 #: Arguments of `obstore.store.from_url` that are passed on as they are.
 _PASSED_ON = ("credential_provider", "retry_config")
 
@@ -85,7 +78,7 @@ def store_arguments(url: str, options: StorageOptions | None) -> dict[str, Any]:
         {}
     """
     scheme = url.partition("://")[0].lower()
-    prefix = next((found for found, start in _PREFIXES.items() if re.match(start, url, re.IGNORECASE)), "")
+    prefix = store_kind(url).prefix
     left = {str(name).lower(): value for name, value in (options or {}).items()}
     overwrite_of(url, {"overwrite": left.pop("overwrite", "never")})
     client = dict(left.pop("client_options", {}))

@@ -141,8 +141,13 @@ class Replacement:
             for piece in tail:
                 write_all(fd, piece)
             _keep_attributes(source, fd)
-            _keep_times(source, fd)
-            sidecars = _new_sidecars({path, target}, self._identity.size, fd, self._keep_bytes)
+            old = os.fstat(source)
+            os.utime(fd, ns=(old.st_atime_ns, old.st_mtime_ns))
+            sidecars = {
+                name: updated_sidecar(before, self._identity.size, fd, self._keep_bytes)
+                for name in sorted({path, target})
+                if (before := read_sidecar(name)) is not None
+            }
             os.fsync(fd)
             # of two runs that read the old file, the second waits here and then finds the file changed
             lock_file(source, wait=True)
@@ -416,17 +421,6 @@ def _keep_attributes(source: int, destination: int) -> None:
             for name in os.listxattr(source):
                 with suppress(OSError):
                     os.setxattr(destination, name, os.getxattr(source, name))
-
-
-def _keep_times(source: int, destination: int) -> None:
-    status = os.fstat(source)
-    os.utime(destination, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
-def _new_sidecars(names: set[str], old_length: int, fd: int, unchanged_bytes: int) -> dict[str, bytes]:
-    """Compute new sidecars for those names of the file that have one."""
-    found = {name: old for name in sorted(names) if (old := read_sidecar(name)) is not None}
-    return {name: updated_sidecar(old, old_length, fd, unchanged_bytes) for name, old in found.items()}
 
 
 def _write_sidecar(name: str, target: str, data: bytes) -> None:

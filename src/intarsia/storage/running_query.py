@@ -166,10 +166,6 @@ class Deadline:
         started = self._started
         return self._left if started is None else self._left - (time.monotonic() - started)
 
-    def ends_before(self, other: Deadline) -> bool:
-        """Return whether it ends before another deadline."""
-        return self.remaining_seconds() < other.remaining_seconds()
-
     def run(self) -> None:
         """Start the clock."""
         self._started = time.monotonic()
@@ -257,7 +253,8 @@ def applied(deadline: Deadline | None) -> Iterator[None]:
         True
     """
     outer = _DEADLINE.get()
-    if deadline is None or deadline is outer or (outer is not None and outer.ends_before(deadline)):
+    is_later = outer and deadline and outer.remaining_seconds() < deadline.remaining_seconds()
+    if deadline is None or deadline is outer or is_later:
         yield
         return
     token = _DEADLINE.set(deadline)
