@@ -28,7 +28,6 @@ from intarsia.embed.structures import (
     check_parameters,
     planned_entry,
     same_index,
-    shortfall_of,
 )
 from intarsia.embed.tail import lay_out
 from intarsia.errors import (
@@ -262,7 +261,9 @@ class Attachment:
             blob = build_blob(index, planned, self._columns, self._parts.payload(index, planned.name))
             self.blobs[found : found + 1] = [blob]
             self.added[planned.name] = index, blob.num_bytes
-            shortfall = shortfall_of(index, blob, self._columns)
+            reason = index.shortfall(blob.payload, self._columns.layout)
+            if reason is not None:
+                shortfall = Note(", ".join(index.columns), None, planned.name, reason, "not-selective")
         self._advance(planned.name)
         return shortfall
 

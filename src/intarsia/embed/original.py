@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -18,34 +17,22 @@ from intarsia.format.directory import Directory, layout_fingerprint
 from intarsia.format.footer import Footer
 from intarsia.format.structs import ColumnChunk
 from intarsia.records import dataclass
-from intarsia.storage import ByteRange, ByteSource, CountedSource, StorageOptions
+from intarsia.storage import BufferedSource, ByteRange, ByteSource, StorageOptions
 from intarsia.storage.target import find_target
 
 
-class ExtendedSource:
+class ExtendedSource(BufferedSource):
     """The first bytes of another source, which its owner closes, and bytes in memory after them."""
 
-    def __init__(self, source: ByteSource | CountedSource, length: int, tail: bytes = b"") -> None:
-        self.path = source.path
-        self.coalesce_bytes = source.coalesce_bytes
+    def __init__(self, source: ByteSource, length: int, tail: bytes = b"") -> None:
+        super().__init__(source)
         self.identity = None
-        self._source = source
-        self._length = length
-        self._tail = tail
+        self._size = length + len(tail)
+        self._kept.add(ByteRange(length, self._size), tail)
 
     def size(self) -> int:
         """Return the length in bytes."""
-        return self._length + len(self._tail)
-
-    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
-        """Read the bytes of each range."""
-        inner = [ByteRange(min(start, self._length), min(stop, self._length)) for start, stop in ranges]
-        heads = iter(self._source.read_ranges([location for location in inner if location.length]))
-        return [
-            (next(heads) if location.length else b"")
-            + self._tail[max(0, start - self._length) : max(0, stop - self._length)]
-            for location, (start, stop) in zip(inner, ranges, strict=True)
-        ]
+        return self._size
 
     def close(self) -> None:
         """Do nothing: the owner of the underlying source closes it."""

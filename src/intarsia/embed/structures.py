@@ -280,14 +280,6 @@ def same_index(planned: Entry, there: Entry) -> bool:
     )
 
 
-def shortfall_of(index: Index, blob: Blob, columns: FileColumns) -> Note | None:
-    """Return a note about an index that was built but is unlikely to exclude rows."""
-    reason = index.shortfall(blob.payload, columns.layout)
-    if reason is None:
-        return None
-    return Note(", ".join(index.columns), None, blob.entry.name, reason, "not-selective")
-
-
 def build_blob(index: Index, planned: Entry, columns: FileColumns, payload: bytes | None = None) -> Blob:
     """Build an index, unless its payload is passed.
 
