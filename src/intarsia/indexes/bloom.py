@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -27,12 +27,12 @@ from intarsia.format.bloom import (
 from intarsia.format.footer import Leaf
 from intarsia.indexes.base import GatheredParts
 from intarsia.indexes.filter_matrix import FilterMatrix, GatheredFilters, one_of
+from intarsia.indexes.granules import granule_rows
 from intarsia.indexes.lookups import REMEMBERED_LOOKUPS, is_lookup, stored_values
 from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, evaluate_conditions, split_batches
 from intarsia.indexes.statistics import chances_of_absence
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
-from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 from intarsia.tuning import LOCAL_REQUEST_BYTES
 
@@ -116,14 +116,17 @@ class BloomFilters:
         for condition, row_groups in wanted.items():
             leaf, hashes = self._file.schema.leaves_by_path[condition.path], self._hashes(condition)
             ordinals = np.flatnonzero(row_groups).tolist()
+            metas = [self._file.footer.chunk_metadata(row_group, leaf) for row_group in ordinals]
             num_values = np.zeros(len(row_groups), dtype=np.int64)
-            for row_group in ordinals:
-                num_values[row_group] = self._file.footer.chunk_metadata(row_group, leaf).num_values
+            num_values[ordinals] = [meta.num_values for meta in metas]
             chances = chances_of_absence(self._file, condition, num_values)
-            for row_group in ordinals:
+            for row_group, meta in zip(ordinals, metas, strict=True):
                 key = ChunkKey(row_group, leaf.ordinal)
-                location = self._location(key)
-                if location is None:
+                try:
+                    stop = self._file.body_stop_after(meta.bloom_filter_offset or 0)
+                    location = FilterLocation.of(meta, stop)
+                except FormatError as error:
+                    self._file.distrust_chunk("Bloom filter", key, error)
                     continue
                 num_blocks = (location.stop - location.start) // BLOCK_BYTES
                 fpp = min(USUAL_FPP, expected_fpp(num_blocks, int(num_values[row_group])))
@@ -224,18 +227,7 @@ class BloomFilters:
         hit = np.ones(len(edges) - 1, dtype=bool)
         for row_group, verdict in verdicts.items():
             hit[row_group] = verdict
-        return Verdict(condition, RowSelection.union_of(edges[:-1][hit], edges[1:][hit]), None)
-
-    def _location(self, key: ChunkKey) -> FilterLocation | None:
-        """Return the location of a chunk's filter, or None if it has no filter or the location is invalid."""
-        meta = self._file.footer.metadata.row_groups[key.row_group].columns[key.leaf].meta_data
-        if meta is None or not meta.bloom_filter_offset:
-            return None
-        try:
-            return FilterLocation.of(meta, self._file.body_stop_after(meta.bloom_filter_offset))
-        except FormatError as error:
-            self._file.distrust_chunk("Bloom filter", key, error)
-            return None
+        return Verdict(condition, granule_rows(edges, hit), None)
 
     def _hashes(self, condition: Condition) -> Hashes:
         """Return the hashes of a lookup, or none if equal values may have several encodings."""
@@ -277,12 +269,9 @@ class GatheredBloom(GatheredFilters):
 
 def filter_exists(file: ParquetInput, leaf: Leaf) -> Bools:
     """Return whether the footer has the offset of a Bloom filter, for each chunk of a leaf."""
-    return file.metadata.derived(("Bloom filters", leaf.ordinal), partial(_find_filters, file, leaf))
 
+    def find() -> Bools:
+        metas = map(attrgetter("meta_data"), file.metadata.chunks_of(leaf))
+        return np.array([meta is not None and bool(meta.bloom_filter_offset) for meta in metas], dtype=bool)
 
-_META = attrgetter("meta_data")
-
-
-def _find_filters(file: ParquetInput, leaf: Leaf) -> Bools:
-    metas = map(_META, file.metadata.chunks_of(leaf))
-    return np.array([meta is not None and bool(meta.bloom_filter_offset) for meta in metas], dtype=bool)
+    return file.metadata.derived(("Bloom filters", leaf.ordinal), find)

@@ -211,7 +211,7 @@ class Dictionaries:
         """Return the cost of the dictionary pages. Without an OffsetIndex their lengths may be estimates."""
         of_leaves: dict[Leaf, Bools] = {}
         for condition, row_groups in wanted.items():
-            leaf = self._leaf(condition)
+            leaf = self._file.schema.leaves_by_path[condition.path]
             of_leaves[leaf] = of_leaves.get(leaf, False) | row_groups
         lengths = np.concatenate([self._lengths(leaf)[among] for leaf, among in of_leaves.items()])
         count = len(lengths)
@@ -278,9 +278,6 @@ class Dictionaries:
 
     # --- choosing pages ----------------------------------------------------------------------------
 
-    def _leaf(self, condition: Condition) -> Leaf:
-        return self._file.schema.leaves_by_path[condition.path]
-
     def _lengths(self, leaf: Leaf) -> Counts:
         """Return the length of the dictionary page of each chunk, 0 if it is unknown."""
         (outlines,) = self._file.metadata.outlines([leaf])
@@ -295,7 +292,7 @@ class Dictionaries:
 
     def _pages(self, condition: Condition, row_groups: Bools) -> _Pages:
         """Return the dictionary pages of a condition's column."""
-        leaf = self._leaf(condition)
+        leaf = self._file.schema.leaves_by_path[condition.path]
         (outlines,), lengths = self._file.metadata.outlines([leaf]), self._lengths(leaf)
         usable = row_groups & (lengths > 0) & (lengths <= self._limits.page_bytes)
         num_distinct = np.where(usable, lengths // value_bytes(leaf), 0)
@@ -314,7 +311,7 @@ class Dictionaries:
         self._file.load_page_index(
             ChunkKey(row_group, leaf.ordinal)
             for condition, row_groups in wanted.items()
-            for leaf in (self._leaf(condition),)
+            for leaf in (self._file.schema.leaves_by_path[condition.path],)
             for row_group in (row_groups & (self._lengths(leaf) == 0)).nonzero()[0].tolist()
         )
         pages = {condition: self._pages(condition, among) for condition, among in wanted.items()}

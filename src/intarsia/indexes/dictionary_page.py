@@ -173,11 +173,8 @@ def lacks_bytes(
     unknown = [False] * len(sought)
     if page.encoding not in (Encoding.PLAIN, Encoding.PLAIN_DICTIONARY) or sought.count(None) == len(sought):
         return unknown
-    place, raw_bytes, width = (
-        (page.body_start, page.stop),
-        page.header.uncompressed_page_size,
-        _WIDTHS.get(leaf.type),
-    )
+    place, width = (page.body_start, page.stop), _WIDTHS.get(leaf.type)
+    raw_bytes = page.header.uncompressed_page_size
     found = native.attempt(lambda extension: extension.lacking(data, place, codec, raw_bytes, width, sought))
     if found is not None:
         return found

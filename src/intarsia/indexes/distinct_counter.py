@@ -116,14 +116,8 @@ def is_counted(data_type: pa.DataType) -> bool:
     """
     of = pa.types
     return bool(
-        of.is_boolean(data_type)
-        or of.is_integer(data_type)
-        or of.is_floating(data_type)
+        of.is_primitive(data_type)  # numbers, dates and times
         or of.is_decimal(data_type)
-        or of.is_date(data_type)
-        or of.is_time(data_type)
-        or of.is_timestamp(data_type)
-        or of.is_duration(data_type)
         or of.is_string(data_type)
         or of.is_binary(data_type)
         or of.is_fixed_size_binary(data_type)

@@ -288,7 +288,13 @@ class _ProbedPayload:
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
         """Read ranges, relative to the payload's first byte."""
-        locations = [self._in_file(location) for location in ranges]
+        locations = []
+        for start, stop in ranges:
+            if not 0 <= start <= stop <= self.num_bytes:
+                raise IndexPayloadError(
+                    f"bytes {start} to {stop} are outside the payload", reason="range-outside-payload"
+                )
+            locations.append(ByteRange(start + self._start, stop + self._start))
         if self._is_checked:
             return self._file.source.read_ranges(locations)
         header = ByteRange(self._start - BLOB_HEADER_BYTES, self._start)
@@ -296,11 +302,3 @@ class _ProbedPayload:
         check_blob_header(head, self._directory.fingerprint, self._entry.length, self._entry.xxh3)
         self._is_checked = True
         return found
-
-    def _in_file(self, location: ByteRange) -> ByteRange:
-        if not 0 <= location.start <= location.stop <= self.num_bytes:
-            raise IndexPayloadError(
-                f"bytes {location.start} to {location.stop} are outside the payload",
-                reason="range-outside-payload",
-            )
-        return ByteRange(location.start + self._start, location.stop + self._start)

@@ -156,26 +156,21 @@ class EntryProof:
 
     def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
         """Evaluate conditions with the index of each file for which that pays."""
-        possible: dict[Condition, list[RowSelection]] = {}
-        certain: dict[Condition, list[RowSelection]] = {}
-        decided: dict[Condition, list[tuple[int, int]]] = {}
+        found: dict[Condition, list[tuple[_Part, Verdict]]] = {}
         for part, entry, own in self._wanted(wanted):
             if self._is_joined and not self._pays(part, self._cost(entry, own)[0], own, savings):
                 continue
             for verdict in _verdicts(part.embedded, entry, own):
-                condition = verdict.condition
-                if verdict.possible is not None:
-                    possible.setdefault(condition, []).append(verdict.possible.shift(part.first_row))
-                    decided.setdefault(condition, []).append((part.first_row, part.stop_row))
-                if verdict.certain is not None:
-                    certain.setdefault(condition, []).append(verdict.certain.shift(part.first_row))
+                found.setdefault(verdict.condition, []).append((part, verdict))
             if self._is_joined:  # only the opened indexes of one file are in memory
                 part.embedded.close()
-        for condition in dict.fromkeys((*possible, *certain)):
-            others = RowSelection.all(self._num_rows) - RowSelection.from_ranges(decided.get(condition, []))
-            yield Verdict(
-                condition, union([*possible.get(condition, []), others]), union(certain.get(condition, []))
-            )
+        for condition, verdicts in found.items():
+            decided = [(part, one.possible) for part, one in verdicts if one.possible is not None]
+            possible = [rows.shift(part.first_row) for part, rows in decided]
+            certain = [one.certain.shift(part.first_row) for part, one in verdicts if one.certain is not None]
+            ranges = RowSelection.from_ranges((part.first_row, part.stop_row) for part, _ in decided)
+            possible.append(RowSelection.all(self._num_rows) - ranges)
+            yield Verdict(condition, union(possible), union(certain))
 
     def _pays(self, part: _Part, num_bytes: int, own: Wanted, savings: Savings) -> bool:
         if not num_bytes:

@@ -128,18 +128,12 @@ class Histogram(Index):
             raise granules.damaged("it has other columns")
         scale = batch.schema.field("bounds").type.value_type
         if pa.types.is_string(scale):  # compared as bytes, as in Parquet
-            bounds = batch.column("bounds").cast(pa.list_(pa.binary())).to_pylist()
-        else:
-            bounds = batch.column("bounds").to_pylist()
-        histograms = []
-        for row, (edges, distinct) in enumerate(
-            zip(bounds, batch.column("distinct").to_pylist(), strict=True)
-        ):
-            count, nulls, nans = (batch.column(ordinal)[row].as_py() for ordinal in range(3))
-            expected = len(distinct) + 1 if count else 0
-            if len(edges) != expected or None in edges or edges != sorted(edges) or 0 in distinct:
-                raise granules.damaged(f"bounds of granule {row}")
-            histograms.append(_Granule(count, nulls, nans, edges, distinct))
+            batch = batch.set_column(3, "bounds", batch.column("bounds").cast(pa.list_(pa.binary())))
+        histograms = [_Granule(**row) for row in batch.to_pylist()]
+        for ordinal, found in enumerate(histograms):
+            bounds, expected = found.bounds, len(found.distinct) + 1 if found.count else 0
+            if len(bounds) != expected or None in bounds or bounds != sorted(bounds) or 0 in found.distinct:
+                raise granules.damaged(f"bounds of granule {ordinal}")
         return OpenHistogram(scale, tuple(histograms))
 
 

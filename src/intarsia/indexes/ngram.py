@@ -15,9 +15,9 @@ gram. ``docs/format.md`` specifies them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -162,23 +162,14 @@ class Ngram(Index):
 
     def open(self, payload: bytes, layout: Layout) -> OpenNgram:
         """Open the grams and their granules."""
-        granules = self._parsed(payload, layout, _GRAMS)
+        granules = self.parse(payload, layout, _GRAMS)
         (gram_steps,) = _lists(granules, _GRAMS)
         grams = np.cumsum(gram_steps, dtype=np.int64)
-        granules_of = partial(self._granules_of, payload, layout, len(grams))
-        return OpenNgram(self, granules.edges, grams, granules.unlisted, granules_of)
+        return OpenNgram(self, payload, layout, granules.edges, grams, granules.unlisted)
 
-    def _parsed(self, payload: bytes, layout: Layout, columns: Sequence[int]) -> GranulePayload:
+    def parse(self, payload: bytes, layout: Layout, columns: Sequence[int]) -> GranulePayload:
+        """Parse some columns of a payload."""
         return parse_granules(payload, layout, self.granularity, f"Ngram({self.column!r})", columns=columns)
-
-    def _granules_of(self, payload: bytes, layout: Layout, num_grams: int) -> _Granules:
-        granules = self._parsed(payload, layout, _GRANULES)
-        counts, steps = _lists(granules, _GRANULES)
-        if len(counts) != num_grams or counts.sum(dtype=np.int64) != len(steps):
-            raise granules.damaged("the lengths of its lists do not agree")
-        offsets = np.zeros(len(counts) + 1, dtype=np.int64)
-        np.cumsum(counts, dtype=np.int64, out=offsets[1:])
-        return _Granules(counts, offsets, steps)
 
     def digest(self, payload: bytes, layout: Layout) -> bytes | None:
         """Reduce the payload to a Bloom filter of the grams of the whole file.
@@ -275,10 +266,11 @@ class OpenNgram(OpenIndex):
     """The grams, and the granules that contain them, which are read if all grams of a text occur."""
 
     index: Ngram
+    payload: bytes
+    layout: Layout
     edges: Rows
     grams: npt.NDArray[np.int64]
     unlisted: Rows
-    granules_of: Callable[[], _Granules]
 
     @cached_property
     def granules(self) -> _Granules:
@@ -287,7 +279,13 @@ class OpenNgram(OpenIndex):
         Raises:
             IndexPayloadError: If the payload is damaged.
         """
-        return self.granules_of()
+        granules = self.index.parse(self.payload, self.layout, _GRANULES)
+        counts, steps = _lists(granules, _GRANULES)
+        if len(counts) != len(self.grams) or counts.sum(dtype=np.int64) != len(steps):
+            raise granules.damaged("the lengths of its lists do not agree")
+        offsets = np.zeros(len(counts) + 1, dtype=np.int64)
+        np.cumsum(counts, dtype=np.int64, out=offsets[1:])
+        return _Granules(counts, offsets, steps)
 
     def candidate_rows(self, condition: Condition) -> RowSelection | None:
         """Return the rows of the granules that have all grams of a queried value or pattern.

@@ -21,7 +21,7 @@ from intarsia.format.arrow_stream import check_expanded
 from intarsia.indexes.base import Index, OpenIndex
 from intarsia.indexes.granules import batch_to_bytes, damaged_payload, open_stream, other_rows
 from intarsia.indexes.layout import ColumnData, Layout, check_integer
-from intarsia.predicate.bound import Condition, Path
+from intarsia.predicate.bound import Condition
 from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.selection import Rows
 
@@ -134,9 +134,11 @@ class OpenSample(OpenIndex):
         If ``k`` of the ``n`` sampled rows match, the estimated share of matches among the other rows is
         ``(k + 1) / (n + 2)`` (Laplace's rule of succession). So rare values are not estimated to be absent.
         """
-        values = self._values(condition.path)
-        if values is None:
+        path, ordinals = condition.path, self.rows.schema.get_all_field_indices(condition.path[0])
+        column = self.rows.column(ordinals[0]) if len(ordinals) == 1 else None
+        if column is None or field_type(column.type, path[1:]) is None:
             return None
+        values = field_values(column, path[1:])
         plain = comparison_array(values, comparison_type(values.type))
         try:
             compared = plain if plain.type == condition.type else plain.cast(condition.type)
@@ -145,13 +147,6 @@ class OpenSample(OpenIndex):
         hits = sum(condition_mask(condition, chunk).true_count for chunk in compared.chunks)
         unseen = self.num_rows - len(self.ordinals)
         return float(hits + unseen * (hits + 1) / (len(self.ordinals) + 2))
-
-    def _values(self, path: Path) -> pa.ChunkedArray | None:
-        ordinals = self.rows.schema.get_all_field_indices(path[0])
-        if len(ordinals) != 1:
-            return None
-        column = self.rows.column(ordinals[0])
-        return None if field_type(column.type, path[1:]) is None else field_values(column, path[1:])
 
 
 def draw(num_rows: int, n: int, rng: np.random.Generator) -> Rows:
