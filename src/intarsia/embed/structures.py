@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from intarsia.ahead import ahead
 from intarsia.embed.chunk import Chunk, ChunkState, Outcome, chunks_of
 from intarsia.embed.chunk_statistics import Bloom, Statistics
 from intarsia.embed.column_data import FileColumns
@@ -92,18 +93,13 @@ class StructureCompleter:
                 advance(self.take(item, self.complete(item)))
                 if any(self.built.values()):
                     break
-        rest = list(pending)
-        if rest:
-            with ThreadPoolExecutor(self._threads) as pool:
-                # decoding and hashing mostly run without Python's global lock
-                for item, outcomes in zip(rest, pool.map(self.complete, rest), strict=True):
-                    advance(self.take(item, outcomes))
-
-    @property
-    def _threads(self) -> int:
         metas = [chunk.meta_data for _, chunk in chunks_of(self.file.footer)]
         sizes = [meta.total_compressed_size for meta in metas if meta is not None]
-        return _THREADS if sum(sizes) >= _SMALL_CHUNK_BYTES * len(sizes) else 1
+        threads = _THREADS if sum(sizes) >= _SMALL_CHUNK_BYTES * len(sizes) else 1
+        # decoding and hashing mostly run without Python's global lock
+        with closing(ahead(self.complete, pending, threads)) as completed:
+            for item, outcomes in completed:
+                advance(self.take(item, outcomes.result()))
 
     def chunk(self, key: ChunkKey) -> Chunk | None:
         """Return a chunk of the original file; None if its data is in another file."""

@@ -80,13 +80,8 @@ class Readers:
         return cls(group, others, gid, None if uid == UNMAPPED_USER else uid)
 
     @property
-    def new_file_mode(self) -> int:
-        """The mode with which a file is created; it is private until `apply` if its group matters."""
-        return 0o644 if self.gid is None and self.group else 0o600
-
-    @property
-    def new_folder_mode(self) -> int:
-        """As `new_file_mode` for a folder."""
+    def new_mode(self) -> int:
+        """The mode with which a folder is created; it is private until `apply` if its group matters."""
         return 0o755 if self.gid is None and self.group else 0o700
 
     def apply(self, fd: int) -> None:
@@ -99,15 +94,12 @@ class Readers:
             if self.gid is not None:
                 if status.st_gid != self.gid:
                     os.fchown(fd, -1, self.gid)
-                os.fchmod(fd, self._mode_of(status))
+                readable = 0o5 if stat.S_ISDIR(status.st_mode) else 0o4
+                mode = stat.S_IMODE(status.st_mode) | self.group * readable << 3 | self.others * readable
+                os.fchmod(fd, mode)
         with contextlib.suppress(OSError):  # only the administrator may
             if self.uid is not None and self.uid != status.st_uid:
                 os.fchown(fd, self.uid, -1)
-
-    def _mode_of(self, status: os.stat_result) -> int:
-        readable = 0o5 if stat.S_ISDIR(status.st_mode) else 0o4
-        mode = stat.S_IMODE(status.st_mode)
-        return mode | self.group * readable << 3 | self.others * readable
 
     def narrow(self, fd: int) -> None:
         """Withdraw the permissions of users who are not readers from an existing file or folder.
@@ -200,7 +192,7 @@ class GuardedFolder:
         with named_errors(path, "created"):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             try:
-                os.mkdir(path, readers.new_folder_mode)
+                os.mkdir(path, readers.new_mode)
                 is_new = True
             except FileExistsError:
                 is_new = False
@@ -265,7 +257,7 @@ class GuardedFolder:
         temporary, fd = f"{_TEMPORARY}{os.getpid()}-{time.monotonic_ns()}", -1
         with named_errors(os.path.join(self.path, name), "written"):
             try:
-                fd = os.open(temporary, _NEW_FILE, readers.new_file_mode, dir_fd=self._fd)
+                fd = os.open(temporary, _NEW_FILE, readers.new_mode & 0o666, dir_fd=self._fd)
                 readers.apply(fd)
                 write_all(fd, data)
                 written, fd = fd, -1

@@ -19,7 +19,6 @@ import json
 import os
 import tempfile
 import zlib
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
@@ -27,6 +26,8 @@ from functools import lru_cache, partial
 from itertools import count
 from typing import Any
 from urllib.parse import quote, unquote
+
+import numpy as np
 
 from intarsia.errors import IntarsiaError, ReplaceError
 from intarsia.records import dataclass
@@ -82,10 +83,7 @@ def updated_sidecar(old: bytes, old_length: int, fd: int, unchanged_bytes: int) 
     if len(known) != _CHECKSUM_BYTES * -(-old_length // stretch_bytes):
         known = b""  # the sidecar does not belong to the current file
     whole = unchanged_bytes // stretch_bytes if known else 0
-    checksums = array("I", _checksums(fd, whole * stretch_bytes, stretch_bytes))
-    assert checksums.itemsize == _CHECKSUM_BYTES
-    if _LITTLE_ENDIAN:
-        checksums.byteswap()
+    checksums = np.fromiter(_checksums(fd, whole * stretch_bytes, stretch_bytes), dtype=">u4")
     header = _MAGIC + stretch_bytes.to_bytes(_HEADER_BYTES - len(_MAGIC), "big")
     return header + known[: whole * _CHECKSUM_BYTES] + checksums.tobytes()
 
@@ -101,9 +99,6 @@ def _checksums(fd: int, offset: int, stretch_bytes: int) -> Iterator[int]:
         for start in range(0, len(view), stretch_bytes):
             yield zlib.crc32(view[start : start + stretch_bytes])
         offset += len(block)
-
-
-_LITTLE_ENDIAN = array("I", [1]).tobytes()[0] == 1
 
 
 _LOG = "_spark_metadata"

@@ -168,7 +168,9 @@ class Replacement:
         """Open both files; return their descriptors and the path of the temporary file."""
         if self._files is None:
             remove_leftovers(self._path)
-            source = self._held.enter_context(_open_source(self._path, self._target, self._identity))
+            source = self._held.enter_context(opened(self._target))
+            if FileIdentity.from_stat(os.fstat(source)) != self._identity:
+                raise _changed(self._path)
             self._files = (source, *self._held.enter_context(_temporary(self._target)))
         return self._files
 
@@ -232,8 +234,7 @@ class NewFile:
         """
         with self._held, self.named_errors(), ExitStack() as old:
             with suppress(FileNotFoundError):
-                source = os.open(self._target, os.O_RDONLY | CLOSE_ON_EXEC)
-                old.callback(os.close, source)
+                source = old.enter_context(opened(self._target))
                 lock_file(source, wait=True)  # wait for a run that is replacing the old file
                 _keep_attributes(source, self.fd)
             os.fsync(self.fd)
@@ -278,8 +279,7 @@ def remove_file(path: str, identity: FileIdentity) -> None:
     path = os.path.abspath(path)
     with named_errors(path, "removed"), ExitStack() as old:
         with suppress(FileNotFoundError):
-            source = os.open(path, os.O_RDONLY | CLOSE_ON_EXEC)
-            old.callback(os.close, source)
+            source = old.enter_context(opened(path))
             lock_file(source, wait=True)  # wait for a run that is replacing the file
         check_unchanged(path, identity)
         _remove(sidecar_path(path))
@@ -313,14 +313,10 @@ def remove_leftovers(path: str) -> list[str]:
 
 def _remove_unlocked(leftover: str) -> bool:
     """Remove a temporary file unless a run has locked it; return whether it was removed."""
-    with suppress(OSError):
-        fd = os.open(leftover, os.O_RDWR | CLOSE_ON_EXEC | NO_LINK)
-        try:
-            if lock_file(fd, wait=False) and _is_at(fd, leftover):
-                os.unlink(leftover)
-                return True
-        finally:
-            os.close(fd)
+    with suppress(OSError), opened(leftover, os.O_RDWR | NO_LINK) as fd:
+        if lock_file(fd, wait=False) and _is_at(fd, leftover):
+            os.unlink(leftover)
+            return True
     return False
 
 
@@ -340,11 +336,10 @@ def _changed(path: str) -> ChangedMeanwhileError:
 
 
 @contextmanager
-def _open_source(path: str, target: str, identity: FileIdentity) -> Iterator[int]:
-    fd = os.open(target, os.O_RDONLY | CLOSE_ON_EXEC)
+def opened(path: str, flags: int = os.O_RDONLY) -> Iterator[int]:
+    """Open a file or a folder, yield the descriptor, and close it."""
+    fd = os.open(path, flags | CLOSE_ON_EXEC)
     try:
-        if FileIdentity.from_stat(os.fstat(fd)) != identity:
-            raise _changed(path)
         yield fd
     finally:
         os.close(fd)
@@ -441,12 +436,9 @@ def _remove(path: str) -> None:
 
 
 def _sync_folder(path: str) -> None:
-    with suppress(OSError):  # some file systems cannot sync folders and do not need it
-        fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | CLOSE_ON_EXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+    # some file systems cannot sync folders and do not need it
+    with suppress(OSError), opened(os.path.dirname(path) or ".") as fd:
+        os.fsync(fd)
 
 
 #: The reason code and the remedy for an error of the system.

@@ -109,6 +109,7 @@ class CountedSource:
         self.path = source.path
         self.coalesce_bytes = source.coalesce_bytes
         self.identity = source.identity
+        self._size = source.size()
         self.counts = IoCounts()
         self._counting = threading.Lock()
         self._kept = CachedRanges()
@@ -119,7 +120,7 @@ class CountedSource:
 
     def size(self) -> int:
         """Length of the file in bytes."""
-        return self._source.size()
+        return self._size
 
     def read_ranges(self, ranges: Sequence[ByteRange], also: IoCounts | None = None) -> list[bytes]:
         """Read the bytes of each range.
@@ -215,12 +216,11 @@ class CountedSource:
         return [one for one in ranges if one.start != one.stop and self._kept.get(one) is None]
 
     def _check(self, ranges: Sequence[ByteRange]) -> None:
-        size = self.size()
         for start, stop in ranges:
-            if start < 0 or stop < start or stop > size:
+            if start < 0 or stop < start or stop > self._size:
                 raise CorruptFileError(
-                    f"the metadata refers to bytes {start} to {stop} of a file of {size} bytes; the file is "
-                    "truncated, or its metadata belongs to another file",
+                    f"the metadata refers to bytes {start} to {stop} of a file of {self._size} bytes; the "
+                    "file is truncated, or its metadata belongs to another file",
                     reason="range-outside-file",
                     path=self.path,
                     offset=start,

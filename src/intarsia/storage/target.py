@@ -10,13 +10,13 @@ from typing import Protocol, runtime_checkable
 from intarsia.errors import ReplaceError
 from intarsia.storage import ByteSource, LocalFile, StorageOptions, find_store, local_path
 from intarsia.storage.hadoop_files import read_sidecar, sidecar_path, updated_sidecar
-from intarsia.storage.local import CLOSE_ON_EXEC
 from intarsia.storage.object_target import NewObject, open_object_target
 from intarsia.storage.replace import (
     AHEAD_BYTES,
     FileIdentity,
     NewFile,
     Replacement,
+    opened,
     remove_leftovers,
     replace_tail,
     write_all,
@@ -171,19 +171,11 @@ class PrivateFile:
                 path=self.path,
             )
         sidecar = read_sidecar(self._temporary)
-        fd = os.open(self._temporary, os.O_RDWR | CLOSE_ON_EXEC)
-        try:
+        with opened(self._temporary, os.O_RDWR) as fd:
             os.lseek(fd, keep_bytes, os.SEEK_SET)
             for piece in tail:
                 write_all(fd, piece)
             if sidecar is not None:
-                self._write_sidecar(updated_sidecar(sidecar, self.size, fd, keep_bytes))
-        finally:
-            os.close(fd)
-
-    def _write_sidecar(self, data: bytes) -> None:
-        fd = os.open(sidecar_path(self._temporary), os.O_WRONLY | os.O_TRUNC | CLOSE_ON_EXEC)
-        try:
-            write_all(fd, data)
-        finally:
-            os.close(fd)
+                sidecar = updated_sidecar(sidecar, self.size, fd, keep_bytes)
+                with opened(sidecar_path(self._temporary), os.O_WRONLY | os.O_TRUNC) as file:
+                    write_all(file, sidecar)
