@@ -53,7 +53,7 @@ from intarsia.spark.shipping import pack_index
 from intarsia.spark.spark_types import quoted, unsupported_type
 from intarsia.storage import LocalFile, local_path
 from intarsia.write import Writer, WriteReport
-from intarsia.write.output import dry_run
+from intarsia.write.output import WriteOptions, dry_run
 from intarsia.write.rewriting import indexes_of
 from intarsia.write.rows import SortBy
 
@@ -233,7 +233,7 @@ def optimize(
         indexes = _indexes_of_files(frame, file_schema) if in_place else ()
     requested = checked_indexes(indexes)
     _check_sizes(target_file_size, rows_per_page)
-    dry_run(file_schema, target, requested, compression, None)
+    dry_run(file_schema, target, requested, WriteOptions(compression=compression))
     with Staging(target, is_replaced=in_place) as staging:
         show(0, 0, "reading")
         files = source_files(spark, frame)

@@ -75,6 +75,11 @@ class WriteOptions:
                     f"{name} is {number!r}; use an integer of 1 or more, in rows", reason="invalid-row-count"
                 )
 
+    def writer(self, sink: Any, schema: pa.Schema, **arguments: Any) -> pq.ParquetWriter:
+        """Return pyarrow's writer of a file."""
+        codec = {"compression": self.compression, "compression_level": self.compression_level}
+        return pq.ParquetWriter(sink, schema, **{**codec, **arguments, **self.arrow})
+
 
 class Output:
     """A file that is being written.
@@ -108,14 +113,7 @@ class Output:
         self.keys = sort_keys(options.sort_by, schema)
         self._indexes = checked_indexes(indexes)
         self._options = options
-        self._empty_file = dry_run(
-            schema,
-            self.path,
-            self._indexes if restored is None else (),
-            options.compression,
-            options.compression_level,
-            options.arrow,
-        )
+        self._empty_file = dry_run(schema, self.path, self._indexes if restored is None else (), options)
         self._leaves = self._empty_file.footer.leaves
         self._floats = {leaf.ordinal for leaf in self._leaves if leaf.is_float}
         names = [leaf.name for leaf in self._leaves]
@@ -224,17 +222,14 @@ class Output:
         )
 
     def _open(self, dictionary: Sequence[str]) -> pq.ParquetWriter:
-        options = self._options
         self._dictionary = tuple(dictionary)
-        return pq.ParquetWriter(
+        return self._options.writer(
             self._sink,
             self.schema,
-            compression=options.compression,
-            compression_level=options.compression_level,
             use_dictionary=list(dictionary) or False,
             write_page_index=True,
-            max_rows_per_page=options.rows_per_page,
-            **{"sorting_columns": sorting_columns(self.keys, self._empty_file), **options.arrow},
+            max_rows_per_page=self._options.rows_per_page,
+            sorting_columns=sorting_columns(self.keys, self._empty_file),
         )
 
     def _with_dictionary(self, table: pa.Table) -> list[str]:
@@ -256,12 +251,7 @@ class Output:
 
 
 def dry_run(
-    schema: pa.Schema,
-    path: str,
-    indexes: Iterable[Attachable],
-    compression: str | Mapping[str, str],
-    level: int | None,
-    arrow: Mapping[str, Any] | None = None,
+    schema: pa.Schema, path: str, indexes: Sequence[Attachable], options: WriteOptions
 ) -> ParquetInput:
     """Write and index a file without rows in memory, and return it without the indexes.
 
@@ -280,8 +270,7 @@ def dry_run(
             )
     sink = pa.BufferOutputStream()
     try:
-        options = {"compression": compression, "compression_level": level, **(arrow or {})}
-        pq.ParquetWriter(sink, schema, use_dictionary=False, **options).close()
+        options.writer(sink, schema, use_dictionary=False).close()
     except (pa.ArrowException, ValueError, OSError) as error:
         raise WriteError(
             f"pyarrow cannot write this schema with this compression: {error}; cast or drop the column, or "
@@ -290,10 +279,9 @@ def dry_run(
             path=path,
         ) from error
     file = ParquetInput(MemorySource(sink.getvalue().to_pybytes(), path))
-    requested = list(indexes)
-    if requested:
+    if indexes:
         with file.named_errors():
-            attach_in(file, requested)
+            attach_in(file, indexes)
     return file
 
 

@@ -39,7 +39,7 @@ from intarsia.rows.selection import Rows
 from intarsia.storage import LocalFile
 from intarsia.storage.hadoop_files import check_sink_log
 from intarsia.storage.replace import FileIdentity
-from intarsia.write.output import Output, WriteOptions, WriteReport
+from intarsia.write.output import Output, WriteOptions, WriteReport, dry_run
 
 
 def rewrite_without(path: str, deleted: Rows, identity: FileIdentity) -> WriteReport:
@@ -305,7 +305,8 @@ def open_stored(path: str, footer: bytes, leaves: Sequence[Leaf]) -> pq.ParquetF
 
 
 def _options(file: ParquetInput, schema: pa.Schema) -> WriteOptions:
-    names = _written_names(schema)
+    # in lists, the leaves of the file may have other names than those that pyarrow writes
+    names = [leaf.name for leaf in dry_run(schema, file.path, (), WriteOptions()).footer.leaves]
     chunks = {name: list(_chunks(file, leaf)) for name, leaf in zip(names, file.footer.leaves, strict=False)}
     pages = [page for found in chunks.values() for meta in found for page in meta.encoding_stats or ()]
     groups = file.footer.metadata.row_groups
@@ -325,14 +326,6 @@ def _options(file: ParquetInput, schema: pa.Schema) -> WriteOptions:
             "write_page_checksum": _has_checksums(file),
         },
     )
-
-
-def _written_names(schema: pa.Schema) -> list[str]:
-    """Return the dotted paths of the leaves as pyarrow writes them; in lists, a file may have others."""
-    sink = pa.BufferOutputStream()
-    pq.ParquetWriter(sink, schema).close()
-    found = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
-    return [found.column(ordinal).path for ordinal in range(len(found))]
 
 
 def _chunks(file: ParquetInput, leaf: Leaf) -> Iterator[ColumnMetaData]:
