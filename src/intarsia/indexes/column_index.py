@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from typing import TypeAlias
@@ -13,11 +13,12 @@ from intarsia.errors import CorruptFileError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.trust import Claim
 from intarsia.format.enums import BoundaryOrder
+from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import ColumnIndex
-from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, evaluate_conditions
+from intarsia.indexes.granules import granule_rows
+from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, evaluate_conditions, groups_by_leaf
 from intarsia.indexes.statistics import bounds_of_keys, column_statistics, exact_bounds, judge_bounds
-from intarsia.predicate import Path
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, boundary_order
 from intarsia.rows.ordering import Ordering
@@ -59,48 +60,37 @@ class ColumnIndexes:
 
         Those with an invalid location cost nothing, because they are ignored with a note.
         """
-        groups_of: dict[Path, Bools] = {}
-        for condition, row_groups in wanted.items():
-            groups_of[condition.path] = row_groups | groups_of.get(condition.path, False)
-        leaves = list(map(self._file.schema.leaves_by_path.__getitem__, groups_of))
+        groups_of = groups_by_leaf(self._file, wanted)
+        outlines_of = self._file.metadata.outlines(list(groups_of))
         num_bytes = num_chunks = 0
-        for outlines, row_groups in zip(
-            self._file.metadata.outlines(leaves), groups_of.values(), strict=True
-        ):
+        for outlines, row_groups in zip(outlines_of, groups_of.values(), strict=True):
             num_bytes += int(outlines.page_index_bytes[row_groups].sum())
             num_chunks += int(row_groups.sum())
         return ProofCost(num_bytes, 2 * num_chunks)
 
     def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
         """Read the missing parts of the page index, and evaluate conditions with it."""
-        keys = self._keys(wanted)
+        groups_of = groups_by_leaf(self._file, wanted)
+        keys = [key for leaf, row_groups in groups_of.items() for key in _keys(leaf, row_groups)]
         self._file.load_page_index(keys, keys)
-        return evaluate_conditions(self._file, self.name, partial(self._judge, keys, {}), wanted)
-
-    def _keys(self, wanted: Wanted) -> list[ChunkKey]:
-        keys: dict[ChunkKey, None] = {}
-        for condition, row_groups in wanted.items():
-            leaf = self._file.schema.leaves_by_path[condition.path]
-            for row_group in row_groups.nonzero()[0].tolist():
-                keys[ChunkKey(row_group, leaf.ordinal)] = None
-        return list(keys)
+        return evaluate_conditions(self._file, self.name, partial(self._judge, groups_of, {}), wanted)
 
     def keys(self, condition: Condition, scope: RowSelection) -> list[ChunkKey]:
         """Return the chunks of the condition's column with a ColumnIndex, in row groups of ``scope``."""
         reach = self.reach(condition)
         if reach is None:
             return []
-        edges = self._file.footer.row_group_starts
-        return self._keys({condition: reach & scope.overlaps(edges[:-1], edges[1:])})
+        edges, leaf = self._file.footer.row_group_starts, self._file.schema.leaves_by_path[condition.path]
+        return _keys(leaf, reach & scope.overlaps(edges[:-1], edges[1:]))
 
     def _judge(
-        self, keys: Iterable[ChunkKey], pages: dict[int, _Pages | None], condition: Condition
+        self, groups_of: Mapping[Leaf, Bools], pages: dict[Leaf, _Pages | None], condition: Condition
     ) -> Verdict:
         """Return the rows of pages that might match, and of row groups that are not evaluated."""
-        ordinal = self._file.schema.leaves_by_path[condition.path].ordinal
-        if ordinal not in pages:
-            pages[ordinal] = self._pages(sorted(key for key in keys if key.leaf == ordinal))
-        found = pages[ordinal]
+        leaf = self._file.schema.leaves_by_path[condition.path]
+        if leaf not in pages:
+            pages[leaf] = self._pages(_keys(leaf, groups_of[leaf]))
+        found = pages[leaf]
         if found is None:
             return Verdict(condition, None, None)
         bounds, others = found
@@ -117,8 +107,7 @@ class ColumnIndexes:
             if bounds is not None:
                 loaded.append(bounds)
                 absent[key.row_group] = False
-        others = RowSelection.union_of(edges[:-1][absent], edges[1:][absent])
-        return (concat_bounds(loaded), others) if loaded else None
+        return (concat_bounds(loaded), granule_rows(edges, absent)) if loaded else None
 
     def bounds(self, key: ChunkKey) -> Bounds | None:
         """Return the bounds of a chunk's pages from its loaded ColumnIndex."""
@@ -160,6 +149,10 @@ class ColumnIndexes:
             self._file.distrust_bounds(key, error)
             return None
         return found
+
+
+def _keys(leaf: Leaf, row_groups: Bools) -> list[ChunkKey]:
+    return [ChunkKey(row_group, leaf.ordinal) for row_group in row_groups.nonzero()[0].tolist()]
 
 
 def column_index_bounds(

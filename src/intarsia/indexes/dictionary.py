@@ -41,6 +41,7 @@ from intarsia.indexes.proof import (
     Verdict,
     Wanted,
     evaluate_conditions,
+    groups_by_leaf,
     split_batches,
 )
 from intarsia.indexes.statistics import Counts, chances_of_absence, column_statistics
@@ -209,11 +210,8 @@ class Dictionaries:
 
     def cost(self, wanted: Wanted) -> ProofCost:
         """Return the cost of the dictionary pages. Without an OffsetIndex their lengths may be estimates."""
-        of_leaves: dict[Leaf, Bools] = {}
-        for condition, row_groups in wanted.items():
-            leaf = self._file.schema.leaves_by_path[condition.path]
-            of_leaves[leaf] = of_leaves.get(leaf, False) | row_groups
-        lengths = np.concatenate([self._lengths(leaf)[among] for leaf, among in of_leaves.items()])
+        by_leaf = groups_by_leaf(self._file, wanted)
+        lengths = np.concatenate([self._lengths(leaf)[among] for leaf, among in by_leaf.items()])
         count = len(lengths)
         return ProofCost(int(lengths.sum()), count, pages=count, part_bytes=int(lengths.min()))
 
@@ -310,9 +308,8 @@ class Dictionaries:
         """
         self._file.load_page_index(
             ChunkKey(row_group, leaf.ordinal)
-            for condition, row_groups in wanted.items()
-            for leaf in (self._file.schema.leaves_by_path[condition.path],)
-            for row_group in (row_groups & (self._lengths(leaf) == 0)).nonzero()[0].tolist()
+            for leaf, among in groups_by_leaf(self._file, wanted).items()
+            for row_group in (among & (self._lengths(leaf) == 0)).nonzero()[0].tolist()
         )
         pages = {condition: self._pages(condition, among) for condition, among in wanted.items()}
         num_rows = savings.num_rows()
@@ -325,10 +322,7 @@ class Dictionaries:
         while live:
             excluded = savings.excluded_if(live)
             live = {condition: among & excluded for condition, among in live.items()}
-            by_leaf: dict[Leaf, Bools] = {}
-            for condition, among in live.items():
-                leaf = pages[condition].leaf
-                by_leaf[leaf] = among | by_leaf.get(leaf, False)
+            by_leaf = groups_by_leaf(self._file, live)
             budget = of_scan + sum(np.where(among, column_bytes[leaf], 0) for leaf, among in by_leaf.items())
             costs = {leaf: np.full(len(budget), np.inf) for leaf in by_leaf}
             decoded = {leaf: np.zeros(len(budget), dtype=bool) for leaf in by_leaf}

@@ -74,7 +74,8 @@ class EntryProofs:
     def _parts_with(self, candidates: RowSelection) -> list[_Part]:
         """Return the file, or each joined file with candidates that may have an index of the columns."""
         if not isinstance(self._file, JoinedInput):
-            return [_Part(self._embedded, slice(None), 0, self._file.footer.num_rows)]
+            whole = _Part(self._embedded, slice(None), 0, self._file.footer.num_rows)
+            return [whole] if self._embedded.entries else []
         joined = self._file.joined
         groups, rows = joined.group_edges.tolist(), joined.row_edges.tolist()
         found = []

@@ -116,6 +116,15 @@ class Proof(Protocol):
         ...
 
 
+def groups_by_leaf(file: ParquetInput, wanted: Wanted) -> dict[Leaf, Bools]:
+    """Return the row groups in which the result of any condition on a leaf matters."""
+    found: dict[Leaf, Bools] = {}
+    for condition, row_groups in wanted.items():
+        leaf = file.schema.leaves_by_path[condition.path]
+        found[leaf] = row_groups | found.get(leaf, False)
+    return found
+
+
 # --- evaluating an index safely: its class may come from any package, and its payload may be damaged ----
 
 _Result = TypeVar("_Result")
