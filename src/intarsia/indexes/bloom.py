@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple
@@ -92,21 +92,14 @@ class BloomFilters:
         probes = self._probes(wanted)
         row_groups = sorted({probe.key.row_group for probe in probes})
         max_bytes = {row_group: savings.bytes_of(row_group) for row_group in row_groups}
-        probes = [
-            probe
-            for probe in probes
-            if max_bytes[probe.key.row_group] * probe.chance >= self._least_bytes(probe)
-        ]
-        self._read([probe for probe in probes if self._likely_bits(probe) is None])  # only their headers
+        unknown = [probe for probe in probes if self._likely_bits(probe) is None]
+        self._read([probe for probe in unknown if self._pays(probe, max_bytes)])  # only the headers
         chosen = []
         for probe in sorted(probes, key=lambda probe: len(probe.hashes)):
-            bits = self._likely_bits(probe)
-            if bits is not None:
-                cost = self._cost_bytes(probe, bits)
-                if cost <= max_bytes[probe.key.row_group] * probe.chance:
-                    max_bytes[probe.key.row_group] -= cost
-                    chosen.append(probe)
-        for batch in list(split_batches(chosen, self._most_bytes)):
+            if self._likely_bits(probe) is not None and self._pays(probe, max_bytes):
+                max_bytes[probe.key.row_group] -= self._cost_bytes(probe)
+                chosen.append(probe)
+        for batch in list(split_batches(chosen, self._cost_bytes)):
             self._read(self._read(batch))  # the headers of the wrong blocks are known now
         return evaluate_conditions(self._file, self.name, self._judge, wanted)
 
@@ -135,16 +128,23 @@ class BloomFilters:
                 probes.append(_Probe(condition, key, location, hashes, chance))
         return probes
 
-    def _least_bytes(self, probe: _Probe) -> int:
-        """Return the cost of a filter whose header has not been read, or less if its length is unknown."""
-        if probe.location.recorded_bytes is None:
-            return HEADER_BYTES + BLOCK_BYTES
-        return self._cost_bytes(probe, ByteRange(probe.location.start + HEADER_BYTES, probe.location.stop))
+    def _pays(self, probe: _Probe, max_bytes: Mapping[int, int]) -> bool:
+        """Return whether a filter costs less than it can be expected to save."""
+        return self._cost_bytes(probe) <= max_bytes[probe.key.row_group] * probe.chance
 
-    def _cost_bytes(self, probe: _Probe, bits: ByteRange) -> int:
-        """Return the maximum cost of probing a filter in bytes: its blocks and the coalesced gaps."""
+    def _cost_bytes(self, probe: _Probe) -> int:
+        """Return the maximum cost of probing a filter in bytes: its blocks and the coalesced gaps.
+
+        The result is less if neither the footer nor a header has the length of the filter.
+        """
+        bits, location = self._likely_bits(probe), probe.location
+        if bits is None:
+            is_recorded = location.recorded_bytes is not None
+            num_bytes = location.stop - location.start - HEADER_BYTES if is_recorded else BLOCK_BYTES
+        else:
+            num_bytes = bits.length
         spread = (len(probe.hashes) - 1) * (BLOCK_BYTES + self._file.source.coalesce_bytes)
-        return HEADER_BYTES + min(BLOCK_BYTES + spread, bits.length)
+        return HEADER_BYTES + min(BLOCK_BYTES + spread, num_bytes)
 
     # --- reading filters ---------------------------------------------------------------------------
 
@@ -154,12 +154,6 @@ class BloomFilters:
             return self._bits[probe.key]
         likely = probe.location.likely_bits
         return None if likely is None else ByteRange(*likely)
-
-    def _most_bytes(self, probe: _Probe) -> int:
-        """Return the maximum number of bytes to read for a probe."""
-        bits = self._likely_bits(probe)
-        assert bits is not None
-        return min(bits.length, len(probe.hashes) * (BLOCK_BYTES + self._file.source.coalesce_bytes))
 
     def _read(self, probes: Sequence[_Probe]) -> list[_Probe]:
         """Probe filters with one read: those whose header is not known with their header.
