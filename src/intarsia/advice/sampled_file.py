@@ -12,9 +12,10 @@ from intarsia.embed.attach import Attachment
 from intarsia.embed.chunk import ChunkState
 from intarsia.embed.original import ExtendedSource, find_original
 from intarsia.embed.structures import Attachable, Blob
-from intarsia.embed.tail import FooterEdit, footer_pieces, lay_out
+from intarsia.embed.tail import FooterEdit, lay_out
 from intarsia.errors import IntarsiaError
 from intarsia.file import ChunkKey, ParquetInput
+from intarsia.file.synthetic import footer_parts
 from intarsia.format.directory import KEY
 from intarsia.format.footer import chunk_range
 from intarsia.indexes.registry import find_index
@@ -122,7 +123,7 @@ class SampledFile:
             edit = FooterEdit(file.footer.raw)
             edit.keep_row_groups(self.groups)
             edit.remove_key_value(KEY)
-            tail = b"".join(footer_pieces(edit.to_bytes()))
+            tail = b"".join(footer_parts(edit.to_bytes()))
         self._base = find_original(ParquetInput(ExtendedSource(buffered, file.footer.file_length, tail)))
         carried = Attachment(self._base, [])
         self._blobs, self._states = tuple(carried.blobs), dict(carried.structures.states)

@@ -15,11 +15,12 @@ from intarsia.embed.report import Note
 from intarsia.embed.structures import Blob
 from intarsia.errors import CorruptFileError, FormatError, IndexBuildError
 from intarsia.file import ChunkKey
+from intarsia.file.synthetic import footer_parts
 from intarsia.file.trust import STATISTICS_CLAIMS
 from intarsia.format.blob import BLOB_ALIGNMENT_BYTES
 from intarsia.format.directory import DIRECTORY_VERSION, KEY, Directory, find_directory, layout_fingerprint
 from intarsia.format.enums import Type
-from intarsia.format.footer import MAGIC, TRAILER_BYTES, Leaf, parse_footer
+from intarsia.format.footer import TRAILER_BYTES, Leaf, parse_footer
 from intarsia.format.structs import PageEncodingStats, Statistics
 from intarsia.format.thrift import (
     BINARY,
@@ -126,7 +127,7 @@ def lay_out(
     notes = [_EXTENSION_NOTE] if edit.drop_extension() else []
     raw = edit.to_bytes()
     _check_new_footer(raw, directory, original.file.path)
-    return [*tail.pieces, *footer_pieces(raw)], notes
+    return [*tail.pieces, *footer_parts(raw)], notes
 
 
 def _check_new_footer(raw: bytes, directory: Directory, path: str) -> None:
@@ -204,11 +205,6 @@ class FilePieces:
 
 
 # --- changes of a footer ---------------------------------------------------------------------------------
-
-
-def footer_pieces(raw: bytes) -> list[bytes]:
-    """Return the end of a file, given its serialized footer."""
-    return [raw, len(raw).to_bytes(4, "little"), MAGIC]
 
 
 # FileMetaData

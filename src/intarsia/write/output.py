@@ -22,9 +22,10 @@ from intarsia.embed.page_bounds import cut_bounds, may_be_cut
 from intarsia.embed.page_index import HOLDS_NAN, PageIndex, index_chunk
 from intarsia.embed.report import Note, Progress, Reason, summarize
 from intarsia.embed.structures import Attachable, Attachables, StructureCompleter
-from intarsia.embed.tail import FilePieces, FooterEdit, footer_pieces
+from intarsia.embed.tail import FilePieces, FooterEdit
 from intarsia.errors import ColumnNotFoundError, IndexBuildError, WriteError
 from intarsia.file import ChunkKey, ParquetInput
+from intarsia.file.synthetic import footer_parts
 from intarsia.format import thrift
 from intarsia.format.structs import ColumnIndex
 from intarsia.records import dataclass
@@ -172,7 +173,7 @@ class Output:
                 notes = _repair_page_index(file, self._new.fd, self._nan_chunks)
             if self._restored is not None:
                 with ParquetInput(LocalFile(self._new.temporary, shown_as=self.path)) as file:
-                    _write_in_place(self._new.fd, file.footer.start, footer_pieces(self._restored(file)))
+                    _write_in_place(self._new.fd, file.footer.start, footer_parts(self._restored(file)))
         unpublished = PrivateFile(self._new.temporary, self.path)
         num_bytes = plain_bytes = unpublished.size
         built: tuple[str, ...] = ()
@@ -353,7 +354,7 @@ def _rewrite_tail(
             if isinstance(location, ByteRange):
                 location = file.source.read(*location)
             edit.set_location(*key, structure, None if location is None else tail.append(location))
-    _write_in_place(fd, start, [*tail.pieces, *footer_pieces(edit.to_bytes())])
+    _write_in_place(fd, start, [*tail.pieces, *footer_parts(edit.to_bytes())])
 
 
 def _write_in_place(fd: int, keep_bytes: int, tail: Sequence[bytes]) -> None:

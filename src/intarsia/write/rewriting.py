@@ -23,10 +23,11 @@ from intarsia.embed.chunk_statistics import Bloom, Statistics
 from intarsia.embed.original import Original, find_original
 from intarsia.embed.page_index import PageIndex
 from intarsia.embed.structures import Attachable
-from intarsia.embed.tail import FooterEdit, footer_pieces
+from intarsia.embed.tail import FooterEdit
 from intarsia.errors import ChangedMeanwhileError, IndexBuildError, UnsupportedFeatureError, WriteError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.schema import INDEX_KEYS
+from intarsia.file.synthetic import footer_parts
 from intarsia.format import thrift
 from intarsia.format.bloom import BLOCK_BYTES, FilterLocation, estimated_distinct, expected_fpp
 from intarsia.format.enums import DICTIONARY_ENCODINGS, CompressionCodec, Encoding, PageType, Type
@@ -296,7 +297,7 @@ def open_stored(path: str, footer: bytes, leaves: Sequence[Leaf]) -> pq.ParquetF
     edit = FooterEdit(footer)
     # pyarrow sees the logical types without which bounds would have another order
     edit.hide_types({leaf.ordinal: leaf for leaf in leaves if leaf.logical_name not in _SHOWN})
-    shown = b"".join([MAGIC, *footer_pieces(edit.to_bytes())])
+    shown = b"".join([MAGIC, *footer_parts(edit.to_bytes())])
     metadata = pq.read_metadata(pa.BufferReader(shown))
     return pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True)
 
