@@ -20,7 +20,7 @@ import pyarrow as pa
 from polars.io.plugins import register_io_source
 
 from intarsia.arrow.owned_rows import no_rows
-from intarsia.lake.dataset import TableDataset, TableScanner
+from intarsia.lake.dataset import TableDataset
 from intarsia.lake.opening import Source, open
 from intarsia.lake.table import Table
 from intarsia.predicate import Predicate
@@ -72,22 +72,15 @@ def scan(source: Source | Table | TableDataset) -> pl.LazyFrame:
         ):  # else Polars takes the first rows before it evaluates it
             implied = necessary_conditions(predicate, dataset.schema)
         scanner = dataset.scanner(columns, batch_size=batch_size, implied=implied)
-        for frame in _frames(scanner, n_rows):
+        for rows in scanner.to_batches() if n_rows is None else [scanner.head(n_rows)]:
+            frame = _frame(rows)
             kept = frame if predicate is None else frame.filter(predicate)
             yield kept if with_columns is None else kept.select(with_columns)
 
     return register_io_source(read, schema=lambda: _frame(no_rows(dataset.schema)).schema)
 
 
-def _frames(scanner: TableScanner, n_rows: int | None) -> Iterator[pl.DataFrame]:
-    if n_rows is not None:
-        yield _frame(scanner.head(n_rows))
-        return
-    for batch in scanner.to_batches():
-        yield _frame(pa.Table.from_batches([batch]))
-
-
-def _frame(rows: pa.Table) -> pl.DataFrame:
+def _frame(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
     frame = pl.from_arrow(rows)
     assert isinstance(frame, pl.DataFrame)
     return frame

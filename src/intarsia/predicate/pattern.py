@@ -327,7 +327,9 @@ class _Scanner:
             if (repetition := _REPETITION.match(self._regex, self.position)) is not None:
                 self.position = repetition.end()
                 sign, least = repetition.groups()
-                atom = _repeated(atom, optional=sign in ("*", "?") or least == "0")
+                is_optional = sign in ("*", "?") or least == "0"
+                again = atom if len(atom) <= _MAX_REPEATED_ITEMS else []
+                atom = [Mark.GAP] if is_optional else [*atom, Mark.GAP, *again]
                 self._refuse_repetition()
                 continue
             items += atom
@@ -416,12 +418,6 @@ class _Scanner:
             raise _UnknownSyntaxError
         self.position = whole.end()
         return [Mark.GAP]
-
-
-def _repeated(atom: list[Item], *, optional: bool) -> list[Item]:
-    if optional:
-        return [Mark.GAP]
-    return [*atom, Mark.GAP, *(atom if len(atom) <= _MAX_REPEATED_ITEMS else ())]
 
 
 def _with(flags: frozenset[str], change: str) -> frozenset[str]:

@@ -100,12 +100,9 @@ class Int96Ordering(Ordering):
 
     def decode_pairs(self, lows: Sequence[bytes], highs: Sequence[bytes]) -> tuple[Keys, Keys]:
         """Return the keys of bounds; bounds that exclude no value of Arrow's become the whole range."""
-        low, high = _parts(lows), _parts(highs)
-        is_safe = _is_safe(low) & _is_safe(high)
-        return (
-            np.where(is_safe, _instants(low), _INT64.min),
-            np.where(is_safe, _instants(high), _INT64.max),
-        )
+        (low, low_fits), (high, high_fits) = _instants(_parts(lows)), _instants(_parts(highs))
+        fit = low_fits & high_fits
+        return np.where(fit, low, _INT64.min), np.where(fit, high, _INT64.max)
 
 
 def int96_ordering(leaf: Leaf, arrow_type: pa.DataType) -> Int96Ordering | None:
@@ -122,14 +119,10 @@ def _parts(bounds: Sequence[bytes]) -> npt.NDArray[Any]:
     return np.frombuffer(b"".join(bounds), _LAYOUT)
 
 
-def _is_safe(parts: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def _instants(parts: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Nanoseconds since 1970, and whether they are normal and lie within the days that 64 bits contain."""
     days, nanoseconds = parts["day"].astype(np.int64) - EPOCH_DAY, parts["nanoseconds"]
     is_normal = (nanoseconds >= 0) & (nanoseconds < NANOSECONDS_PER_DAY)
-    return np.asarray(is_normal & (days >= _FIRST_DAY) & (days <= _LAST_DAY))
-
-
-def _instants(parts: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Nanoseconds since 1970; meaningless where they overflow."""
-    days = parts["day"].astype(np.int64) - EPOCH_DAY
     with np.errstate(over="ignore"):
-        return np.asarray(days * NANOSECONDS_PER_DAY + parts["nanoseconds"])
+        instants = days * NANOSECONDS_PER_DAY + nanoseconds
+    return instants, is_normal & (days >= _FIRST_DAY) & (days <= _LAST_DAY)

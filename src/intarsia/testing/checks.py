@@ -373,8 +373,10 @@ def with_matches(leaves: Iterable[Condition], columns: MemoryColumns) -> list[Ex
 
 def run_many(check: Callable[[Draw], None], number: int) -> None:
     """Run a check on many draws, from Hypothesis if it is installed, or else from fixed seeds."""
-    hypothesis = _hypothesis()
-    if hypothesis is None:
+    try:
+        import hypothesis
+        import hypothesis.strategies
+    except ImportError:
         for seed in range(number):
             numbers = np.random.default_rng(seed)
             check(lambda low, high, numbers=numbers: int(numbers.integers(low, high + 1)))  # type: ignore[misc]
@@ -388,16 +390,6 @@ def run_many(check: Callable[[Draw], None], number: int) -> None:
     count = max(number // 5, number * hypothesis.settings().max_examples // usual)
     limited = hypothesis.settings(max_examples=count, deadline=None, database=None)
     limited(given(with_hypothesis))()
-
-
-def _hypothesis() -> Any:
-    """Return Hypothesis; None if it is not installed."""
-    try:
-        import hypothesis
-        import hypothesis.strategies
-    except ImportError:
-        return None
-    return hypothesis
 
 
 def some_of(items: Sequence[Item], count: int) -> list[Item]:

@@ -190,16 +190,11 @@ def awkward_values(data_type: pa.DataType) -> pa.Array:
         >>> awkward_values(pa.int8()).to_pylist()
         [0, 1, -1, -128, 127, None]
     """
-    plain = comparison_type(data_type)
-    values = pa.array([*_awkward(plain), None], _storable(plain))
+    plain = stored = comparison_type(data_type)
+    if pa.types.is_temporal(plain) and not pa.types.is_interval(plain):  # edge cases are integers
+        stored = pa.int32() if plain.bit_width == 32 else pa.int64()
+    values = pa.array([*_awkward(plain), None], stored)
     return cast_values(values.view(plain) if values.type != plain else values, data_type)
-
-
-def _storable(plain: pa.DataType) -> pa.DataType:
-    """Return the type in which edge cases are written: integers for temporal types."""
-    if not pa.types.is_temporal(plain) or pa.types.is_interval(plain):
-        return plain
-    return pa.int32() if plain.bit_width == 32 else pa.int64()
 
 
 def _awkward(plain: pa.DataType) -> list[Any]:
