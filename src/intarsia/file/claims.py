@@ -15,7 +15,7 @@ from intarsia.format.enums import DICTIONARY_ENCODINGS, CompressionCodec, Encodi
 from intarsia.format.footer import Footer, Leaf, chunk_range
 from intarsia.format.levels import count_run_values, page_levels, split_levels
 from intarsia.format.page_index import decode_varints
-from intarsia.format.pages import Page, iter_pages, walk_pages
+from intarsia.format.pages import Page, iter_pages, walk_pages, wrong_page
 from intarsia.storage import CountedSource
 
 #: pyarrow's codec names. LZ4 is handled separately because its framing varies by writer; LZO is unsupported.
@@ -63,12 +63,11 @@ def check_expansion(pages: Iterable[Page], codec: int) -> None:
 
 
 def _too_large(num_bytes: int, claimed: int, limit: int, offset: int | None = None) -> CorruptFileError:
-    return CorruptFileError(
+    return wrong_page(
+        "invalid-page-size",
         f"a page claims {claimed} bytes, but its {num_bytes} compressed bytes expand to at most "
         f"{limit * num_bytes}",
-        reason="invalid-page-size",
         offset=offset,
-        struct="PageHeader",
     )
 
 
@@ -91,9 +90,7 @@ def decompress(body: bytes | memoryview, codec: int, uncompressed_bytes: int) ->
     if codec == CompressionCodec.UNCOMPRESSED:
         return memoryview(body)
     if not 0 <= uncompressed_bytes <= _MAX_PAGE_BYTES:
-        raise CorruptFileError(
-            f"a page claims {uncompressed_bytes} bytes", reason="invalid-page-size", struct="PageHeader"
-        )
+        raise wrong_page("invalid-page-size", f"a page claims {uncompressed_bytes} bytes")
     if uncompressed_bytes == 0:
         return memoryview(b"")
     limit = _MAX_EXPANSION.get(codec)  # type: ignore[call-overload]
@@ -118,9 +115,7 @@ def _undo(name: str, body: bytes | memoryview, uncompressed_bytes: int) -> memor
     except MemoryError:  # too little memory says nothing about the page
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise CorruptFileError(
-            f"a page does not decompress: {error}", reason="decompression-failed", struct="PageHeader"
-        ) from error
+        raise wrong_page("decompression-failed", f"a page does not decompress: {error}") from error
 
 
 def _lz4(body: memoryview, uncompressed_bytes: int) -> memoryview:
@@ -237,12 +232,11 @@ def check_values(
         if page.header.type == PageType.DICTIONARY_PAGE:
             has_dictionary = True
         elif page.uses_dictionary and not has_dictionary:
-            raise CorruptFileError(
+            raise wrong_page(
+                "no-dictionary-page",
                 "its values are positions in a dictionary, but no dictionary page precedes it",
-                reason="no-dictionary-page",
-                column=leaf.name,
                 offset=page.start,
-                struct="PageHeader",
+                column=leaf.name,
             )
         elif page.is_data:
             _check_data_page(pages, page, codec, leaf, created_by)
@@ -280,12 +274,11 @@ def _check_data_page(pages: bytes, page: Page, codec: int, leaf: Leaf, created_b
     except UnsupportedFeatureError:  # pyarrow may support it
         return
     if found is not None and found < needed:
-        raise CorruptFileError(
+        raise wrong_page(
+            "page-value-count-mismatch",
             f"the page claims {needed} values that are not null, but its bytes have at most {found}",
-            reason="page-value-count-mismatch",
-            column=leaf.name,
             offset=page.start,
-            struct="PageHeader",
+            column=leaf.name,
         )
 
 

@@ -50,6 +50,10 @@ Blocks: TypeAlias = npt.NDArray[np.uint32]
 STEP_HASHES = 1 << 15
 
 
+def _wrong_filter(reason: str, message: str) -> CorruptFileError:
+    return CorruptFileError(message, reason=reason, struct="BloomFilterHeader")
+
+
 class FilterLocation(NamedTuple):
     """The byte range of a filter, header and bits, in a file.
 
@@ -80,11 +84,7 @@ class FilterLocation(NamedTuple):
         if recorded_bytes is not None:
             stop = min(stop, start + recorded_bytes)
         if not 0 < start < stop:
-            raise CorruptFileError(
-                f"bytes {start} to {stop} are outside the file's body",
-                reason="filter-outside-body",
-                struct="BloomFilterHeader",
-            )
+            raise _wrong_filter("filter-outside-body", f"bytes {start} to {stop} are outside the file's body")
         return cls(start, stop, recorded_bytes)
 
     @property
@@ -123,10 +123,8 @@ class FilterLocation(NamedTuple):
         header_bytes, num_bytes = parse_bloom_header(head)
         start = self.start + header_bytes
         if start + num_bytes > self.stop:
-            raise CorruptFileError(
-                f"{num_bytes} bytes of bits extend beyond byte {self.stop}",
-                reason="filter-beyond-end",
-                struct="BloomFilterHeader",
+            raise _wrong_filter(
+                "filter-beyond-end", f"{num_bytes} bytes of bits extend beyond byte {self.stop}"
             )
         self.check_length(start + num_bytes)
         return start, start + num_bytes
@@ -143,11 +141,10 @@ class FilterLocation(NamedTuple):
             CorruptFileError: If the lengths differ.
         """
         if self.recorded_bytes not in (None, stop - self.start):
-            raise CorruptFileError(
+            raise _wrong_filter(
+                "filter-length-mismatch",
                 f"its length in the footer is {self.recorded_bytes} bytes, but by its header it has "
                 f"{stop - self.start}",
-                reason="filter-length-mismatch",
-                struct="BloomFilterHeader",
             )
 
 
@@ -170,11 +167,7 @@ def parse_bloom_header(data: bytes) -> tuple[int, int]:
             struct="BloomFilterHeader",
         )
     if header.numBytes < BLOCK_BYTES or header.numBytes % BLOCK_BYTES:
-        raise CorruptFileError(
-            f"{header.numBytes} bytes are not a whole number of blocks",
-            reason="not-whole-blocks",
-            struct="BloomFilterHeader",
-        )
+        raise _wrong_filter("not-whole-blocks", f"{header.numBytes} bytes are not a whole number of blocks")
     return header_bytes, header.numBytes
 
 

@@ -350,6 +350,10 @@ def chunk_range(meta: ColumnMetaData) -> tuple[int, int]:
 # --- schema ----------------------------------------------------------------------------------------
 
 
+def _wrong_schema(reason: str, message: str, column: str | None = None) -> CorruptFileError:
+    return CorruptFileError(message, reason=reason, column=column, struct="SchemaElement")
+
+
 def schema_leaves(schema: Sequence[SchemaElement]) -> tuple[Leaf, ...]:
     """Return the leaves of a flattened schema.
 
@@ -357,23 +361,17 @@ def schema_leaves(schema: Sequence[SchemaElement]) -> tuple[Leaf, ...]:
         CorruptFileError: If the elements do not form one tree.
     """
     if not schema:
-        raise CorruptFileError("the schema is empty", reason="empty-schema", struct="SchemaElement")
+        raise _wrong_schema("empty-schema", "the schema is empty")
     leaves: list[Leaf] = []
     position = 1
 
     def visit(path: tuple[str, ...], definition: int, repetition: int, root: int) -> None:
         nonlocal position
         if position >= len(schema):
-            raise CorruptFileError(
-                "the schema has fewer elements than its tree",
-                reason="truncated-schema",
-                struct="SchemaElement",
-            )
+            raise _wrong_schema("truncated-schema", "the schema has fewer elements than its tree")
         if len(path) > MAX_SCHEMA_DEPTH:
-            raise CorruptFileError(
-                f"the schema is nested more than {MAX_SCHEMA_DEPTH} levels deep",
-                reason="schema-too-deep",
-                struct="SchemaElement",
+            raise _wrong_schema(
+                "schema-too-deep", f"the schema is nested more than {MAX_SCHEMA_DEPTH} levels deep"
             )
         element = schema[position]
         position += 1
@@ -388,11 +386,10 @@ def schema_leaves(schema: Sequence[SchemaElement]) -> tuple[Leaf, ...]:
                 visit(path, definition, repetition, root)
         elif element.type is not None:
             if not Type.BOOLEAN <= element.type <= Type.FIXED_LEN_BYTE_ARRAY:
-                raise CorruptFileError(
+                raise _wrong_schema(
+                    "unknown-physical-type",
                     f"{'.'.join(path)!r} has the unknown physical type {element.type}",
-                    reason="unknown-physical-type",
                     column=".".join(path),
-                    struct="SchemaElement",
                 )
             leaves.append(
                 Leaf(len(leaves), path, element, _logical_type(element), definition, repetition, root)
@@ -401,10 +398,8 @@ def schema_leaves(schema: Sequence[SchemaElement]) -> tuple[Leaf, ...]:
     for root in range(schema[0].num_children or 0):
         visit((), 0, 0, root)
     if position != len(schema):
-        raise CorruptFileError(
-            f"the schema has {len(schema) - position} elements outside its tree",
-            reason="surplus-schema-elements",
-            struct="SchemaElement",
+        raise _wrong_schema(
+            "surplus-schema-elements", f"the schema has {len(schema) - position} elements outside its tree"
         )
     return tuple(leaves)
 

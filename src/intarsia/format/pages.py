@@ -19,6 +19,13 @@ from intarsia.format.structs import OutlineOfPage, PageHeader
 PAGE_CHECKSUM = "page-checksum"
 
 
+def wrong_page(
+    reason: str, message: str, *, offset: int | None = None, column: str | None = None
+) -> CorruptFileError:
+    """Return the error for a page whose header is wrong, or whose bytes contradict it."""
+    return CorruptFileError(message, reason=reason, offset=offset, column=column, struct="PageHeader")
+
+
 class Page(NamedTuple):
     """A page within a buffer.
 
@@ -67,7 +74,7 @@ class Page(NamedTuple):
         """
         wrong = self.wrong_checksum(data)
         if wrong is not None:
-            raise CorruptFileError(wrong, reason=PAGE_CHECKSUM, offset=self.start, struct="PageHeader")
+            raise wrong_page(PAGE_CHECKSUM, wrong, offset=self.start)
 
 
 def _located(parsed: tuple[PageHeader, int], offset: int, end: int) -> Page:
@@ -80,21 +87,15 @@ def _located(parsed: tuple[PageHeader, int], offset: int, end: int) -> Page:
     header, body_start = parsed
     stop = body_start + header.compressed_page_size
     if header.compressed_page_size < 0 or stop > end:
-        raise CorruptFileError(
+        raise wrong_page(
+            "page-beyond-end",
             f"the page claims {header.compressed_page_size} bytes, but {end - body_start} follow",
-            reason="page-beyond-end",
             offset=offset,
-            struct="PageHeader",
         )
     of_type = header.data_page_header or header.data_page_header_v2 or header.dictionary_page_header
     num_values, encoding = (of_type.num_values, of_type.encoding) if of_type else (0, -1)
     if num_values < 0:
-        raise CorruptFileError(
-            f"the page claims {num_values} values",
-            reason="negative-value-count",
-            offset=offset,
-            struct="PageHeader",
-        )
+        raise wrong_page("negative-value-count", f"the page claims {num_values} values", offset=offset)
     return Page(header, offset, body_start, stop, header.type in DATA_PAGES, num_values, encoding)
 
 
@@ -137,10 +138,9 @@ def walk_pages(chunk: bytes, num_values: int | None = None) -> list[Page]:
     pages = list(iter_pages(chunk, num_values))
     found = sum(page.num_values for page in pages if page.is_data)
     if num_values is not None and found != num_values:
-        raise CorruptFileError(
+        raise wrong_page(
+            "page-value-count-mismatch",
             f"the data pages have {found} values, but the footer claims {num_values}",
-            reason="page-value-count-mismatch",
-            struct="PageHeader",
         )
     return pages
 
@@ -166,17 +166,15 @@ def check_value_counts(data: bytes, chunks: Sequence[Sequence[int]], num_values:
                 found += header.num_values
             position = body_start + page.compressed_page_size
             if not body_start <= position <= stop:
-                raise CorruptFileError(
+                raise wrong_page(
+                    "page-beyond-end",
                     f"the page claims {page.compressed_page_size} bytes, but {stop - body_start} follow",
-                    reason="page-beyond-end",
                     offset=start,
-                    struct="PageHeader",
                 )
         if found != expected:
-            raise CorruptFileError(
+            raise wrong_page(
+                "page-value-count-mismatch",
                 f"the data pages have {found} values, but the footer claims {expected}",
-                reason="page-value-count-mismatch",
-                struct="PageHeader",
             )
 
 
@@ -193,17 +191,12 @@ def dictionary_page(data: bytes) -> Page:
 
 def _check_dictionary(page: Page, stop: int | None = None) -> None:
     if page.header.type != PageType.DICTIONARY_PAGE:
-        raise CorruptFileError(
-            "the page at its location is not a dictionary page",
-            reason="not-a-dictionary-page",
-            struct="PageHeader",
-        )
+        raise wrong_page("not-a-dictionary-page", "the page at its location is not a dictionary page")
     if stop not in (None, page.stop):
-        raise CorruptFileError(
+        raise wrong_page(
+            "wrong-page-size",
             "the bytes before the data pages are not just a dictionary page",
-            reason="wrong-page-size",
             offset=page.start,
-            struct="PageHeader",
         )
 
 
@@ -231,15 +224,10 @@ def pages_at(
     for start, end in pairwise(edges):
         page = _located(parse_at(start), start, len(data))
         if not page.is_data:
-            raise CorruptFileError(
-                "this is not a data page", reason="not-a-data-page", offset=start, struct="PageHeader"
-            )
+            raise wrong_page("not-a-data-page", "this is not a data page", offset=start)
         if page.stop != end:
-            raise CorruptFileError(
-                f"the page has {page.stop - start} bytes, not {end - start}",
-                reason="wrong-page-size",
-                offset=start,
-                struct="PageHeader",
+            raise wrong_page(
+                "wrong-page-size", f"the page has {page.stop - start} bytes, not {end - start}", offset=start
             )
         pages.append(page)
     return pages
