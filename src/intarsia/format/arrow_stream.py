@@ -134,11 +134,7 @@ class ExpansionBudget:
             taken = self.max_bytes - self.left_bytes
             self.left_bytes = self.max_bytes
         if taken and self._shared is not None:
-            self._shared._release(taken)
-
-    def _release(self, num_bytes: int) -> None:
-        with self._lock:
-            self.left_bytes += num_bytes
+            self._shared._take(-taken)
 
 
 def _checked(stream: bytes) -> int:

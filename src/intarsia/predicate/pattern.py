@@ -92,22 +92,12 @@ class Skeleton:
         If case is ignored, a non-ASCII letter that has cases ends a run, because its other cases depend on
         the version of Unicode.
         """
-        ignores_case = self.ignores_case
-        pieces: list[str | None] = []
+        ignores_case, runs = self.ignores_case, [""]
         for item in self.items:
-            if isinstance(item, Mark):
-                pieces.append(None)
-            elif ignores_case:
-                folded = fold_text(item.text)
-                pieces.append(folded if folded.isascii() or not item.folds else None)
-            else:
-                pieces.append(item.text)
-        runs = [""]
-        for piece in pieces:
-            if piece is None:
+            if isinstance(item, Mark) or (item.folds and not fold_text(item.text).isascii()):
                 runs.append("")
             else:
-                runs[-1] += piece
+                runs[-1] += fold_text(item.text) if ignores_case else item.text
         return tuple(dict.fromkeys(run for run in runs if run))
 
     @property

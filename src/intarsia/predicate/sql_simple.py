@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from intarsia.predicate.literals import parse_number
@@ -86,27 +87,25 @@ class SimpleSql(NamedTuple):
         Raises:
             PredicateError: If a list is given for one literal, or the reverse.
         """
-        return self._bound(self.predicate, values)
 
-    def _bound(self, node: Predicate, values: Sequence[object]) -> Predicate:
-        if isinstance(node, (And, Or)):
-            return type(node)(tuple([self._bound(child, values) for child in node.children]))
-        if isinstance(node, Not):
-            return Not(self._bound(node.child, values))
-        if isinstance(node, Comparison) and isinstance(node.value, _Parameter):
-            ordinal = node.value.ordinal
-            return Comparison(node.column, node.op, value_of(values[ordinal], self.names[ordinal]))
-        if isinstance(node, In):
-            found: list[object] = []
-            for item in node.values:
-                if not isinstance(item, _Parameter):
-                    found.append(item)
-                elif item.is_list:
-                    found += list_of(values[item.ordinal], self.names[item.ordinal])
-                else:
-                    found.append(value_of(values[item.ordinal], self.names[item.ordinal]))
-            return In(node.column, tuple(found), node.negated)
-        return node
+        def literals(item: object) -> Sequence[object]:
+            if not isinstance(item, _Parameter):
+                return (item,)
+            value, name = values[item.ordinal], self.names[item.ordinal]
+            return list_of(value, name) if item.is_list else (value_of(value, name),)
+
+        def bound(node: Predicate) -> Predicate:
+            if isinstance(node, (And, Or)):
+                return type(node)(tuple(map(bound, node.children)))
+            if isinstance(node, Not):
+                return Not(bound(node.child))
+            if isinstance(node, Comparison):
+                return Comparison(node.column, node.op, *literals(node.value))
+            if isinstance(node, In):
+                return In(node.column, tuple(chain.from_iterable(map(literals, node.values))), node.negated)
+            return node
+
+        return bound(self.predicate)
 
 
 def read_simple(text: str) -> SimpleSql | None:
