@@ -17,7 +17,6 @@ import pyarrow as pa
 from intarsia.ahead import ahead
 from intarsia.arrow.owned_rows import no_rows, to_batches
 from intarsia.errors import FormatError
-from intarsia.file import ParquetInput
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.first_rows import FirstRows
 from intarsia.lake.planning import Ahead, IsAlone, OpenPlan, PlannedPart
@@ -476,14 +475,9 @@ class Scan(QueryResult):
                 raise ValueError(f"{name} is {number}; it must be 0 or more")
         if self._on_error != "raise":
             raise ValueError("a sample is drawn from all files; use a scan without on_error")
-        table = self._table
-        sizes = []
         with self._running() as run:
-            opened = ahead(run.snapshot.open, table.files, table.footers_at_once, ParquetInput.close)
-            with contextlib.closing(opened):
-                for entry, future in opened:
-                    with future.result() as file:
-                        sizes.append(FileSize.of(file, entry.deleted_rows()))
+            opened = self._table.opened(run.snapshot)
+            sizes = [FileSize.of(file, entry.deleted_rows()) for entry, file in opened]
             sample = RowSample(sizes, n, seed, self.columns, self.schema)
             run.for_each_file(self.columns, lambda found: sample.add_file(found.query, found.plan))
         return concat_rows([no_rows(self.schema), *sample.pieces])

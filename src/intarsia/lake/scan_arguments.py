@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,9 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.ahead import ahead
 from intarsia.errors import PredicateError
-from intarsia.file import ParquetInput
 from intarsia.lake.data_file import RowsNotChosen
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles
@@ -155,13 +152,7 @@ def _by_number(table: TableFiles, numbers: Rows, snapshot: Snapshot) -> Mapping[
     """Return the numbers of rows in each file, given those in the table."""
     if not len(numbers):
         return {}
-    counts = [0]
-    opened = ahead(snapshot.open, table.files, table.footers_at_once, ParquetInput.close)
-    with contextlib.closing(opened):
-        for _, future in opened:
-            with future.result() as file:
-                counts.append(file.footer.num_rows)
-    edges = np.cumsum(counts)
+    edges = np.cumsum([0, *(file.footer.num_rows for _, file in table.opened(snapshot))])
     wrong = numbers[(numbers < 0) | (numbers >= edges[-1])]
     if len(wrong):
         raise ValueError(f"there is no row {wrong[0]:,}; the rows of {table.name} are 0 to {edges[-1] - 1:,}")

@@ -234,6 +234,8 @@ def table_schema(
         else:
             counted.append(_Counted(path, schema))
     first = counted[0].schema
+    if len(counted) == 1:
+        return TableSchema(first)
     fields, paths, mixed = _fields(counted[0]), dict[str, str](), set[str]()
     having = Counter(fields.keys())
     for one in counted[1:]:
@@ -312,8 +314,6 @@ def _conflicts(a: pa.Field, b: pa.Field, name: str = "") -> Iterator[tuple[str, 
 
 def _renamed(counted: Sequence[_Counted], schema: pa.Schema) -> Iterator[str]:
     """Yield warnings about pairs of columns of one type, if each file has exactly one of the two."""
-    if len(counted) == 1:
-        return
     having: dict[str, set[int]] = {name: set() for name in schema.names}
     for ordinal, one in enumerate(counted):
         for name in one.schema.names:

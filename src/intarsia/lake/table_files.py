@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from operator import attrgetter
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from intarsia.ahead import ahead
 from intarsia.errors import FormatError
+from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
 from intarsia.garbage import no_collections
 from intarsia.indexes.embedded import KeptIndexes
@@ -187,6 +188,14 @@ class TableFiles:
         deadline = None if seconds is None else Deadline(seconds)
         reads = QueryReads(current_reads(), [] if is_traced else None) if of is None else of.reads
         return Snapshot(self.files, self.has_objects, self.cache, self.lake_index, deadline, reads, of)
+
+    def opened(self, snapshot: Snapshot) -> Iterator[tuple[DataFile, ParquetInput]]:
+        """Open all files in a run, and yield each one, which is closed when the next one is taken."""
+        files = ahead(snapshot.open, self.files, self.footers_at_once, ParquetInput.close)
+        with contextlib.closing(files):
+            for entry, future in files:
+                with future.result() as file:
+                    yield entry, file
 
     @cached_property
     def file_bytes(self) -> npt.NDArray[np.int64]:

@@ -279,7 +279,8 @@ class RowSample:
         if not len(drawn):
             return FileOutcome(plan)
         before = query.file.source.counts.bytes
-        embedded = _open_sample(query)
+        found = query.embedded.sampler() if query.deleted.is_empty else None
+        embedded = None if found is None else query.embedded.open_sample(found[0])
         counts = ReadCounts(index_bytes=query.file.source.counts.bytes - before)
         num_rows = 0
         for rows, read in _file_sample(query, plan, embedded, drawn, self._rng):
@@ -318,11 +319,3 @@ def _rows_at(query: FileQuery, plan: FilePlan, ordinals: Rows) -> tuple[pa.Table
     )
     found = concat_rows([piece.rows for piece in pieces])
     return found, sum((piece.counts for piece in pieces), ReadCounts())
-
-
-def _open_sample(query: FileQuery) -> OpenIndex | None:
-    """Open the sample of a file; None if it has none that is trusted, or if rows are deleted."""
-    if not query.deleted.is_empty:
-        return None
-    found = query.embedded.sampler()
-    return None if found is None else query.embedded.open_sample(found[0])

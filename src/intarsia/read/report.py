@@ -477,14 +477,6 @@ def _add_steps(
     return found
 
 
-def reasons_by_file(ignored: Iterable[Ignored]) -> dict[str, list[Ignored]]:
-    """Group ignored indexes by file."""
-    out: dict[str, list[Ignored]] = defaultdict(list)
-    for note in ignored:
-        out[note.file].append(note)
-    return out
-
-
 #: The name of a lake index in notes.
 LAKE_INDEX = "lake index"
 
@@ -501,7 +493,10 @@ def warn_of_ignored(ignored: Collection[Ignored]) -> None:
         return
     new = [note for note in ignored if (note.file, note.code) not in _shown]
     _shown.update((note.file, note.code) for note in new if note.index == LAKE_INDEX)
-    for path, notes in reasons_by_file(new).items():
+    by_file: dict[str, list[Ignored]] = defaultdict(list)
+    for note in new:
+        by_file[note.file].append(note)
+    for path, notes in by_file.items():
         more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
         warn_caller(f"{path}: ignored {notes[0].index}: {notes[0].reason}{more}")
 
