@@ -288,7 +288,7 @@ class BoundQuery:
             raise PredicateError(
                 str(error), reason=error.reason, path=path, column=error.column, line=int(line)
             ) from error
-        return cls(query, binder, Planner(table, binder, ScanReport()).survivors().files)
+        return cls(query, binder, Planner(table, binder, ScanReport()).survivors())
 
 
 @dataclass(frozen=True, eq=False)

@@ -113,7 +113,7 @@ class FirstRows:
     def _search_all(self) -> None:
         table, report, snapshot = self._table, self._report, self._snapshot
         pending = np.zeros(len(table.files), dtype=bool)
-        pending[list(self._planner.survivors().files)] = True
+        pending[self._planner.survivors()] = True
         known = snapshot.known
         is_known = np.zeros_like(pending) if known is None else known.is_known
         members = [] if known is None else list(known.families)
@@ -135,9 +135,9 @@ class FirstRows:
             if condition is not None and condition != threshold and (pending & is_known).any():
                 threshold = condition
                 binder, among = self._binder_of(condition), pending & is_known
-                left = Planner(table, binder, report, snapshot).survivors(among=among).files
+                left = Planner(table, binder, report, snapshot).survivors(among=among)
                 pending &= ~is_known
-                pending[list(left)] = True
+                pending[left] = True
         table.cache.drop_tails()
 
     def _binder_of(self, condition: Predicate) -> TableBinder:

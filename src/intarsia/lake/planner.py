@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -26,17 +26,16 @@ from intarsia.file.schema import FileSchema
 from intarsia.garbage import no_collections
 from intarsia.lake.axes import AxisPlan, Members, axes, read_footers
 from intarsia.lake.index.of_table import FamilyFiles, KnownFiles
-from intarsia.lake.index.proofs import FamilyProofs, FileAnswers, answer_files
+from intarsia.lake.index.proofs import FamilyProofs, answer_files
 from intarsia.lake.planning import Binder, PlannedPart
 from intarsia.lake.snapshot import Snapshot, Tail
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Bound, Path, Predicate
-from intarsia.read.aggregate.result import Question
+from intarsia.read.aggregate import Totals
 from intarsia.read.file_plan import plan_file
 from intarsia.read.file_rows import FileOutcome
 from intarsia.read.pruner import PruneStep, compares, over_files
 from intarsia.read.report import ScanReport
-from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.storage import reading_indexes
 from intarsia.tuning import KEPT_DICTIONARY_BYTES
@@ -62,19 +61,6 @@ class TableQuery(Binder, Protocol):
     ) -> tuple[Bound | None, dict[Path, pa.Array]]:
         """Bind the query to files with the same columns; see `intarsia.lake.binding.TableBinder`."""
         ...
-
-
-@dataclass(frozen=True, eq=False)
-class Survivors:
-    """The files to open, and the answers of a lake index for the others.
-
-    Attributes:
-        files: Ordinals of the files to open, ascending.
-        answers: The answers for files that need not be opened although their rows match.
-    """
-
-    files: Sequence[int]
-    answers: Sequence[FileAnswers] = field(default_factory=tuple)
 
 
 class PlannedFiles(NamedTuple):
@@ -112,34 +98,34 @@ class Planner:
 
     # --- before footers are read -------------------------------------------------------------------
 
-    def survivors(self, questions: Sequence[Question] | None = None, among: Bools | None = None) -> Survivors:
+    def survivors(self, totals: Totals | None = None, among: Bools | None = None) -> list[int]:
         """Exclude files by partition values, the log of a table format, and the lake index.
 
         Args:
-            questions: Aggregates to answer for files in which all rows match; None if rows are needed.
+            totals: Aggregates, to which files are added for which the lake index answers all of them; None if
+                rows are needed.
             among: The files that matter, one boolean per file; None for all.
+
+        Returns:
+            The ordinals of the files to open, ascending.
         """
         table, report = self._table, self._report
         keep = np.ones(len(table.files), dtype=bool) if among is None else among.copy()
         for step in self._query.exclude_unopened(keep):
             keep &= ~self._add_unopened(step)
-        if self._query.predicate is None and questions is None:
-            return Survivors(keep.nonzero()[0].tolist())
-        known = self._known = self._snapshot.known
-        answers: list[FileAnswers] = []
-        faults = [*table.lake_index.ignored]
-        for files in known.families if known is not None else ():
-            relevant = keep[files.files]
-            if relevant.any():
-                with reading_indexes():
-                    found, answered, ignored = self._family(files, relevant, questions)
-                faults += ignored
-                keep[files.files] &= found
-                if answered is not None:
-                    answers.append(answered)
-                    keep[files.files[np.isin(files.within, answered.files)]] = False
-        report.add_ignored(dict.fromkeys(faults))
-        return Survivors(keep.nonzero()[0].tolist(), answers)
+        if self._query.predicate is not None or totals is not None:
+            known = self._known = self._snapshot.known
+            faults = [*table.lake_index.ignored]
+            for files in known.families if known is not None else ():
+                relevant = keep[files.files]
+                if relevant.any():
+                    with reading_indexes():
+                        found, ignored = self._family(files, relevant, totals)
+                    faults += ignored
+                    keep[files.files] &= found
+            report.add_ignored(dict.fromkeys(faults))
+        left: list[int] = keep.nonzero()[0].tolist()
+        return left
 
     def _add_unopened(self, step: PruneStep) -> Bools:
         """Add files that were excluded without opening them to the report, and return them."""
@@ -156,15 +142,15 @@ class Planner:
         return gone
 
     def _family(
-        self, files: FamilyFiles, relevant: Bools, questions: Sequence[Question] | None
-    ) -> tuple[Bools, FileAnswers | None, Sequence[Ignored]]:
-        """Return which files of a family to open, the answers for others, and what was ignored."""
+        self, files: FamilyFiles, relevant: Bools, totals: Totals | None
+    ) -> tuple[Bools, Sequence[Ignored]]:
+        """Return which files of a family to open, and what was ignored."""
         table, report, family = self._table, self._report, files.family
         path = table.files[int(files.files[0])].path
         try:
             predicate, constants = self._query.bind_family(family.schema, path, files.files)
         except (PredicateError, FormatError):  # opening the files raises it
-            return np.ones(len(relevant), dtype=bool), None, ()
+            return np.ones(len(relevant), dtype=bool), ()
         # arrays over all files of the family, in which those of the table are relevant
         num_files = len(family.positions)
         mask = np.zeros(num_files, dtype=bool)
@@ -198,14 +184,15 @@ class Planner:
 
         for step in steps:
             add([(step.index, step.column)], (step.before - step.after).to_mask(num_files))
-        answers = None
-        if questions is not None:
+        if totals is not None:
             certain = certain.copy()
             certain[files.within[table.has_deletes[files.files]]] = False
-            answers = answer_files(family, certain, questions, frozenset(constants), names)
-        if answers is not None:
-            add(answers.sources, np.isin(np.arange(num_files), answers.files), are_answered=True)
-        return possible[files.within], answers, proofs.faults
+            answers = answer_files(family, certain, totals.questions, frozenset(constants), names)
+            if answers is not None:
+                totals.add_summaries(answers.summaries)
+                add(answers.sources, answers.files, are_answered=True)
+                possible = possible & ~answers.files
+        return possible[files.within], proofs.faults
 
     # --- with footers ------------------------------------------------------------------------------
 

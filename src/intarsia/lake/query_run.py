@@ -188,13 +188,9 @@ class QueryRun:
         """
         table, snapshot, report = self._table, self.snapshot, self._report
         binder = self._binder if columns is None else self._binder.for_columns(columns)
-        questions = None if totals is None else totals.questions
         planner = Planner(table, binder, report, snapshot)
-        survivors = planner.survivors(questions)
-        for answers in survivors.answers:
-            assert totals is not None
-            totals.add_summaries(answers.summaries)
-        for items, known, at_once, here in self._portions(planner, survivors.files, does, is_alone):
+        survivors = planner.survivors(totals)
+        for items, known, at_once, here in self._portions(planner, survivors, does, is_alone):
             planned = plan_files(
                 items,
                 binder,

@@ -52,7 +52,7 @@ class FilesLeft:
         """Return the files that partition values, the log of a table format and a lake index leave."""
         predicate = parse_predicate(where, lambda: table.dataset().schema)
         left = Planner(table, TableBinder(table, predicate, []), ScanReport()).survivors()
-        return cls(table, {table.files[ordinal].path: ordinal for ordinal in left.files}, predicate)
+        return cls(table, {table.files[ordinal].path: ordinal for ordinal in left}, predicate)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -107,10 +107,8 @@ class SharedAggregate:
             columns = output_columns(table.schema, [name for name in functions if name != ROWS])
             self._totals = Totals(functions, columns)
             binder = TableBinder(table, predicate, columns)
-            left = Planner(table, binder, self.report).survivors(self._totals.questions)
-        for answers in left.answers:
-            self._totals.add_summaries(answers.summaries)
-        ordinals = {table.files[ordinal].path: ordinal for ordinal in left.files}
+            left = Planner(table, binder, self.report).survivors(self._totals)
+        ordinals = {table.files[ordinal].path: ordinal for ordinal in left}
         self.files = FileAggregation(table, ordinals, predicate, functions, on_error)
 
     def add(self, share: FileShare) -> None:

@@ -155,7 +155,7 @@ class FilePlanner:
         query = self._binder.of_table(table.files)
         planner = Planner(table, query, self.report, snapshot)
         try:
-            return planner, planner.survivors().files
+            return planner, planner.survivors()
         except (IntarsiaError, OSError) as error:  # such as a store that only Spark can reach
             self._add_failure(error)
             note = Ignored(table.files[0].path, LAKE_INDEX, str(error), "storage-error")

@@ -161,12 +161,12 @@ class FileAnswers:
     """The answers to all questions for some files of a family.
 
     Attributes:
-        files: The positions of the answered files in the family.
+        files: Whether each file of the family is answered.
         summaries: For each question, a summary of these files.
         sources: The index that answered each question, and its column; without those that need none.
     """
 
-    files: np.ndarray
+    files: Bools
     summaries: dict[Question, pa.Table]
     sources: tuple[tuple[str, str], ...]
 
@@ -208,7 +208,7 @@ def answer_files(
             return None
     keep = pa.array(answered)
     return FileAnswers(
-        np.flatnonzero(answered),
+        answered,
         {question: source.summaries.filter(keep) for question, source in found.items()},
         tuple(dict.fromkeys(source.source for source in found.values() if source.source is not None)),
     )
