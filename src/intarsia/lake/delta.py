@@ -73,8 +73,10 @@ def open_delta_url(url: str, options: StorageOptions | None = None) -> TableDefi
     path = _plain(url)
     if "://" not in path and not os.path.isdir(path):
         raise FileNotFoundError(f"{path}: no such folder")
-    texts = {name: str(value) for name, value in (options or {}).items() if not isinstance(value, bool)}
-    texts |= {name: str(value).lower() for name, value in (options or {}).items() if isinstance(value, bool)}
+    texts = {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in (options or {}).items()
+    }
     table = None
     with _translated_errors(path), contextlib.suppress(deltalake.exceptions.TableNotFoundError):
         table = deltalake.DeltaTable(path, storage_options=texts or None)

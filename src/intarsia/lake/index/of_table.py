@@ -231,14 +231,11 @@ class KnownFiles:
         found = np.zeros(len(self.segment_of), dtype=bool)
         for ordinal, one in enumerate(self.segments):
             here = np.flatnonzero(self.segment_of == ordinal)
-            flags = None
-            with contextlib.suppress(FormatError, OSError):  # the footers have it as well
-                flags = one.segment.have_directory
-            if flags is None:
+            try:
+                found[here] = one.segment.have_directory[self.position_in[here]]
+            except (FormatError, OSError):  # the footers have it as well
                 footers = [self.footer(file, paths[file]) for file in here.tolist()]
                 found[here] = [footer is not None and footer.directory is not None for footer in footers]
-            else:
-                found[here] = flags[self.position_in[here]]
         return found
 
 

@@ -233,10 +233,12 @@ class Segment:
             raise self.damaged("files with impossible numbers of rows")
 
     @cached_property
-    def have_directory(self) -> Bools | None:
-        """Whether each file has a directory of embedded indexes; None if that was not recorded."""
-        if DIRECTORIES not in self.sections:
-            return None
+    def have_directory(self) -> Bools:
+        """Whether each file has a directory of embedded indexes.
+
+        Raises:
+            CorruptFileError: If this is damaged, or was not recorded, as by earlier versions.
+        """
         flags = np.frombuffer(self.sections.read(DIRECTORIES), dtype=np.uint8)
         if len(flags) != len(self.paths) or flags.max(initial=0) > 1:
             raise self.damaged("a file has no mark of its directory")
