@@ -250,12 +250,6 @@ class FileQuery:
         key = ("bytes by row group", *map(_ORDINAL, self.leaves))
         return self.file.metadata.derived(key, self._add_up_groups)
 
-    @cached_property
-    def _total_bytes(self) -> int | None:
-        """Size of `leaves` in the whole file in bytes; None if a chunk cannot be read."""
-        sizes = self._group_bytes
-        return None if (sizes < 0).any() else int(sizes.sum())
-
     def _add_up_groups(self) -> npt.NDArray[np.int64]:
         edges = self.file.footer.row_group_starts
         total, is_sound = np.zeros(len(edges) - 1, dtype=np.int64), np.ones(len(edges) - 1, dtype=bool)
@@ -271,12 +265,7 @@ class FileQuery:
             UnsupportedFeatureError: If a column is encrypted or in another file.
             CorruptFileError: If a chunk is outside the file.
         """
-        if rows.is_empty:
-            return 0
-        edges = self.file.footer.row_group_starts
-        if rows.num_rows == edges[-1] and self._total_bytes is not None:
-            return self._total_bytes
-        return int(self.estimated_bytes_by_group(rows).sum())
+        return 0 if rows.is_empty else int(self.estimated_bytes_by_group(rows).sum())
 
     def estimated_bytes_by_group(self, rows: RowSelection) -> npt.NDArray[np.int64]:
         """Estimate the bytes of reading some rows, for each row group.

@@ -250,17 +250,13 @@ def values_of_keys(ordering: ArrowOrdering, keys: Keys, valued: Bools) -> pa.Arr
         return pa.array(items, pa.binary()).cast(data_type)
     if pa.types.is_decimal(data_type):
         return pa.array(
-            [None if item is None else _decimal(item, data_type.scale) for item in items], data_type
+            [None if item is None else Decimal(f"{item}E{-data_type.scale}") for item in items], data_type
         )
     if pa.types.is_boolean(data_type):
         return pa.array([None if item is None else bool(item) for item in items])
     if pa.types.is_temporal(data_type):
         return pa.array(items, pa.int32() if data_type.bit_width == 32 else pa.int64()).view(data_type)
     return pa.array(items, pa.from_numpy_dtype(ordering.dtype)).cast(data_type)
-
-
-def _decimal(units: int, scale: int) -> Decimal:
-    return Decimal((int(units < 0), tuple(map(int, str(abs(units)))), -scale))
 
 
 # --- column index --------------------------------------------------------------------------------------

@@ -148,7 +148,7 @@ def _decimal_average(total: Decimal, count: int, scale: int) -> Decimal:
     assert isinstance(exponent, int)
     units = int("".join(map(str, digits))) * 10 ** (scale + AVERAGE_DIGITS + exponent)
     rounded = (2 * units + count) // (2 * count)
-    return Decimal((sign, tuple(map(int, str(rounded))), -(scale + AVERAGE_DIGITS)))
+    return Decimal(f"{'-' if sign else ''}{rounded}E{-(scale + AVERAGE_DIGITS)}")
 
 
 Requested: TypeAlias = "str | Sequence[str] | Mapping[str, Sequence[str] | str]"
