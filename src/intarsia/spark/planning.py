@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import KW_ONLY, field
 
 from intarsia.ahead import Completion
 from intarsia.errors import IntarsiaError, ObjectStoreError, ReplacedWhileReadError
@@ -61,10 +62,11 @@ class RemainingFile:
     row_groups: tuple[int, ...] = ()
 
 
+@dataclass(eq=False)
 class FilePlanner:
     """Chooses files by their partition values, the lake index, and the indexes of each file.
 
-    Args:
+    Attributes:
         binder: Binds the query to each file.
         count_pages: Whether the report counts the pages to read, which takes a little longer.
         seconds: Planning single files stops after this time, or if a sample of them shows that planning saves
@@ -72,32 +74,21 @@ class FilePlanner:
         whole_row_groups: Whether row groups can only be read as a whole.
         clock: Returns the time in seconds.
         trace: What a page map needs in addition; None if none is drawn.
-
-    Attributes:
         report: The files of the last call, and what each index excluded.
         is_out_of_time: Whether the last call stopped after its time.
         failure: Why a store could not be read by the last call; None if any of its objects was planned.
     """
 
-    def __init__(
-        self,
-        binder: SparkBinder,
-        *,
-        count_pages: bool = False,
-        seconds: float | None = None,
-        whole_row_groups: bool = False,
-        clock: Callable[[], float] = time.monotonic,
-        trace: QueryTrace | None = None,
-    ) -> None:
-        self._trace = trace
-        self._whole_row_groups = whole_row_groups
-        self._clock = clock
-        self.is_out_of_time = False
-        self.failure: ObjectStoreError | None = None
-        self._binder = binder
-        self._count_pages = count_pages
-        self._seconds = seconds
-        self.report = ScanReport(rows_matched=None, bytes_planned=0)
+    binder: SparkBinder
+    _: KW_ONLY
+    count_pages: bool = False
+    seconds: float | None = None
+    whole_row_groups: bool = False
+    clock: Callable[[], float] = time.monotonic
+    trace: QueryTrace | None = None
+    report: ScanReport = field(init=False)
+    is_out_of_time: bool = field(default=False, init=False)
+    failure: ObjectStoreError | None = field(default=None, init=False)
 
     def planned(self, table: TableFiles, snapshot: Snapshot | None = None) -> list[RemainingFile]:
         """Return the files that might contain matching rows, and those that cannot be planned, in order.
@@ -127,7 +118,7 @@ class FilePlanner:
             reads=reads,
             rows_matched=None,
             bytes_planned=0,
-            _trace=self._trace,
+            _trace=self.trace,
         )
 
     def _remaining(self, table: TableFiles, snapshot: Snapshot, most: int) -> list[RemainingFile] | None:
@@ -139,7 +130,7 @@ class FilePlanner:
             possible, known = planner.planned(batch)
             found |= dict.fromkeys(batch)
             files = [table.files[ordinal] for ordinal in possible]
-            plans = plan_files(files, self._binder, snapshot.open, table.footers_at_once, known=known)
+            plans = plan_files(files, self.binder, snapshot.open, table.footers_at_once, known=known)
             with closing(plans):
                 for ordinal, (entry, future) in zip(possible, plans, strict=True):
                     found[ordinal] = self._planned(ordinal, entry, future, snapshot)
@@ -152,7 +143,7 @@ class FilePlanner:
 
     def _not_excluded(self, table: TableFiles, snapshot: Snapshot) -> tuple[Planner, Sequence[int]]:
         """Return the ordinals of the files that partition values and the lake index do not exclude."""
-        query = self._binder.of_table(table.files)
+        query = self.binder.of_table(table.files)
         planner = Planner(table, query, self.report, snapshot)
         try:
             return planner, planner.survivors()
@@ -167,10 +158,10 @@ class FilePlanner:
         self, left: Sequence[int], found: dict[int, RemainingFile | None], table: TableFiles
     ) -> Iterator[Sequence[int]]:
         """Yield files to plan as long as planning saves enough; files in ``found`` have been planned."""
-        if self._seconds is None or len(left) <= 2 * _SAMPLED:
+        if self.seconds is None or len(left) <= 2 * _SAMPLED:
             yield left
             return
-        started = self._clock()
+        started = self.clock()
         self.is_out_of_time = False
         sample = left[:: len(left) // _SAMPLED][:_SAMPLED]
         yield sample
@@ -179,7 +170,7 @@ class FilePlanner:
         for first in range(0, len(rest), _BATCH):
             before = int(table.file_bytes[list(found)].sum())
             after = sum(planned.num_bytes for planned in found.values() if planned is not None)
-            self.is_out_of_time = self._clock() - started > self._seconds
+            self.is_out_of_time = self.clock() - started > self.seconds
             if before - after < _MIN_SHARE * before or self.is_out_of_time:
                 return
             yield rest[first : first + _BATCH]
@@ -191,7 +182,7 @@ class FilePlanner:
         try:
             if isinstance(future.exception(), ReplacedWhileReadError):  # since the lake index was built
                 snapshot.forget([entry.path])
-                ((_, future),) = plan_files([entry], self._binder, snapshot.open, 1)
+                ((_, future),) = plan_files([entry], self.binder, snapshot.open, 1)
             outcome = future.result()
             with closing(outcome.query):
                 return self._with_candidates(ordinal, entry, outcome)
@@ -206,14 +197,14 @@ class FilePlanner:
 
     def _with_candidates(self, ordinal: int, entry: DataFile, planned: OpenPlan) -> RemainingFile | None:
         query, rows = planned.query, planned.plan.candidates
-        if self._whole_row_groups:
+        if self.whole_row_groups:
             rows = _whole_row_groups(query, rows)
         groups = query.groups_with(rows)
         counts = ReadCounts(row_groups=len(groups), rows_candidate=rows.num_rows)
-        if self._count_pages:
+        if self.count_pages:
             counts = count_planned(query, rows)
         self.failure = None
-        self.report.add_file(query, FileOutcome(planned.plan, counts, counts_pages=self._count_pages))
+        self.report.add_file(query, FileOutcome(planned.plan, counts, counts_pages=self.count_pages))
         if rows.is_empty:
             return None
         if not _has_trusted_pages(query.file):
