@@ -304,27 +304,22 @@ def _iceberg_snapshot(spark: SparkSession, name: str) -> tuple[list[DataFile], d
     ).collect()
     if not rows:
         raise FileNotFoundError(f"{name} has no Parquet files in its current snapshot")
-    files, refused = [], {}
+    files: list[DataFile] = []
+    refused: dict[str, IntarsiaError] = {}
     for uri, size, is_encrypted in rows:
         file = listed_file(python_path(uri, decode=False), size, (), None)
         files.append(file)
-        error = _refusal(file, size, is_encrypted=is_encrypted)
-        if error is not None:
-            refused[file.path] = error
+        if is_encrypted:
+            refused[file.path] = IntarsiaError(
+                "Iceberg has encrypted the file", reason="encrypted", path=file.path
+            )
+        elif size < _LEAST_ICEBERG_BYTES:
+            why = (
+                f"the file has {size:,} bytes, and Iceberg may refuse files of less than "
+                f"{_LEAST_ICEBERG_BYTES >> 20} MiB that are longer than its manifest says; compact the table"
+            )
+            refused[file.path] = IntarsiaError(why, reason="small-iceberg-file", path=file.path)
     return files, refused
-
-
-def _refusal(file: DataFile, size: int, *, is_encrypted: bool) -> IntarsiaError | None:
-    """Return why no indexes may be attached to a file of an Iceberg table, given its size in the manifest."""
-    if is_encrypted:
-        return IntarsiaError("Iceberg has encrypted the file", reason="encrypted", path=file.path)
-    if size < _LEAST_ICEBERG_BYTES:
-        why = (
-            f"the file has {size:,} bytes, and Iceberg may refuse files of less than "
-            f"{_LEAST_ICEBERG_BYTES >> 20} MiB that are longer than its manifest says; compact the table"
-        )
-        return IntarsiaError(why, reason="small-iceberg-file", path=file.path)
-    return None
 
 
 def _delta_snapshot(spark: SparkSession, name: str) -> tuple[list[DataFile], dict[str, IntarsiaError]]:
