@@ -133,13 +133,6 @@ def _data_file(uri: str, folders: Sequence[str]) -> DataFile:
     return DataFile(path, status.st_size, tuple(values.items()), uri=uri, times_ns=times)
 
 
-def list_by_spark(spark: SparkSession, path: str) -> list[DataFile]:
-    """List files below a path that only Spark can list, without reading their content."""
-    frame = uncached(spark).format("binaryFile").option("recursiveFileLookup", "true").load(path)
-    rows = frame.select("path", "length").collect()
-    return [DataFile(python_path(row["path"]), row["length"], uri=row["path"]) for row in rows]
-
-
 def python_path(uri: str, *, decode: bool = True) -> str:
     """Convert a path or URI from Spark to a local path, or to a URL that obstore supports.
 
@@ -521,7 +514,15 @@ def _list_path(spark: SparkSession, item: str) -> tuple[Sequence[DataFile], Sequ
     except (FileNotFoundError, ListingError):
         raise
     except Exception:  # noqa: BLE001  a store that only Spark can list; Spark then raises the clearer error
-        return _choose(item, list_by_spark(spark, item))
+        frame = uncached(spark).format("binaryFile").option("recursiveFileLookup", "true").load(item)
+        rows = frame.select("path", "length").collect()
+        files = [DataFile(python_path(row["path"]), row["length"], uri=row["path"]) for row in rows]
+        names = {file.uri: file.uri.rpartition("/")[2] for file in files}
+        if glob.has_magic(item) or list(names.values()) == [item.rstrip("/").rpartition("/")[2]]:
+            return files, []
+        # files without an extension are tried, because Python may be unable to read their first bytes
+        others = [uri for uri, name in names.items() if role_of_name(name) is FileRole.OTHER]
+        return [file for file in files if file.uri not in others], others
     return chosen.files, chosen.others
 
 
@@ -539,17 +540,6 @@ def _files_of(spark: SparkSession, item: str | os.PathLike[str]) -> list[str]:
     folder = python_path(location, decode=False).rstrip("/")
     files = [python_path(uri) for uri in spark.table(os.fspath(item)).inputFiles()]
     return [folder, *(path for path in files if not path.startswith(f"{folder}/"))]
-
-
-def _choose(item: str, listed: Sequence[DataFile]) -> tuple[list[DataFile], list[str]]:
-    """Divide the files that Spark listed below a path into those to index and the paths of the others."""
-    names = {file.uri: file.uri.rpartition("/")[2] for file in listed}
-    is_named = list(names.values()) == [item.rstrip("/").rpartition("/")[2]]
-    others = [uri for uri, name in names.items() if role_of_name(name) is FileRole.OTHER]
-    if is_named or glob.has_magic(item):
-        others = []
-    # files without an extension are tried, because Python may be unable to read their first bytes
-    return [file for file in listed if file.uri not in others], others
 
 
 class SourceFile(NamedTuple):
@@ -579,13 +569,9 @@ def source_files(spark: SparkSession, frame: DataFrame) -> list[SourceFile]:
         with suppress(OSError):
             state = os.stat(python_path(uri))
             found.append(SourceFile(uri, state.st_size, state.st_mtime_ns))
-    # without any, they are in an object store, or on a machine that only the server of Connect can access
-    return found or _from_spark(spark, uris)
-
-
-def _from_spark(spark: SparkSession, uris: list[str]) -> list[SourceFile]:
-    if not uris:
-        return []
-    found = spark.read.format("binaryFile").load(uris)
-    rows = found.selectExpr("path", "length", "unix_micros(modificationTime)").collect()
+    if found or not uris:
+        return found
+    # they are in an object store, or on a machine that only the server of Connect can access
+    files = spark.read.format("binaryFile").load(uris)
+    rows = files.selectExpr("path", "length", "unix_micros(modificationTime)").collect()
     return sorted(SourceFile(*row) for row in rows)
