@@ -9,9 +9,7 @@ listed if a lake index has them.
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -30,12 +28,9 @@ from intarsia.lake.index.folder import segments_beside, state_of_folders
 from intarsia.lake.index.of_table import locate
 from intarsia.records import dataclass
 from intarsia.spark.listing import python_path
-from intarsia.spark.spark_stores import SparkObjects, keep
+from intarsia.spark.spark_stores import SparkObjects
 from intarsia.storage import CLOCK_TICK_SECONDS, ObjectIdentity, ObjectStoreFile
 from intarsia.tuning import REMOTE_TAIL_BYTES
-
-#: Number of lists that are kept.
-_LISTS: Final = 8
 
 #: Indexes of up to this many bytes are read with the footer: it takes no longer than another request.
 _MAX_TAIL_BYTES: Final = ObjectStoreFile.coalesce_bytes
@@ -299,23 +294,3 @@ def _python_paths(uris: list[str]) -> tuple[pa.Array, pa.Array | None]:
         return pc.utf8_slice_codeunits(names, len("file:"), _MOST_CHARACTERS).cast(pa.large_binary()), None
     paths = [as_bytes(python_path(uri, decode=False)) for uri in uris]
     return pa.array(paths, pa.large_binary()), names
-
-
-class KnownLists:
-    """The last lists, by the numbers that the JVM gave them; thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lists: OrderedDict[Hashable, RequestedFiles] = OrderedDict()
-
-    def find(self, request: Mapping[str, Any]) -> RequestedFiles | None:
-        """Return the list of a request; None if the request has only the number of an unknown one."""
-        number = request.get("list")
-        with self._lock:
-            found = self._lists.get(number)
-        if "paths" in request:
-            found = RequestedFiles(request)
-        if found is not None and number is not None:
-            with self._lock:
-                keep(self._lists, number, found, _LISTS)
-        return found

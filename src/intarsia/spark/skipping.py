@@ -35,8 +35,11 @@ from intarsia.rows.selection import RowSelection
 from intarsia.spark.binding import binder_of
 from intarsia.spark.conditions import is_trivial, kind_of
 from intarsia.spark.planning import FilePlanner, RemainingFile
-from intarsia.spark.requested_files import KnownLists, PlannableFiles
+from intarsia.spark.requested_files import PlannableFiles, RequestedFiles
 from intarsia.spark.spark_stores import SparkObjects, SparkStores, keep
+
+#: Number of lists of files that are kept.
+_LISTS: Final = 8
 
 #: Number of listings whose footers and lake index are cached; the footers of each have a memory limit.
 _TABLES: Final = 4
@@ -100,8 +103,8 @@ class SkippingPlanner:
         self._clock = clock
         self._memory = PlanMemory(clock)
         self._stores = SparkStores()
-        self._lists = KnownLists()
         self._lock = threading.Lock()
+        self._lists: OrderedDict[Hashable, RequestedFiles] = OrderedDict()
         self._tables: OrderedDict[Hashable, _Table] = OrderedDict()
         self._plans: OrderedDict[Hashable, dict[str, Any]] = OrderedDict()
         self._without: OrderedDict[Hashable, float] = OrderedDict()  # folders that had no lake index
@@ -129,7 +132,7 @@ class SkippingPlanner:
         binder = binder_of(request)
         if is_trivial(binder.predicate):
             return {"reason": "no index can evaluate the condition"}
-        requested = self._lists.find(request)
+        requested = self._requested(request)
         if requested is None:
             return {"unknown": "list"}
         objects = SparkObjects(request, self._stores)
@@ -202,6 +205,17 @@ class SkippingPlanner:
                 keep(self._plans, key, answer, _PLANS)
         return answer
 
+    def _requested(self, request: Mapping[str, Any]) -> RequestedFiles | None:
+        """Return the list of a request; None if the request has only the number of an unknown one."""
+        number = request.get("list")
+        with self._lock:
+            known = self._lists.get(number)
+        found = RequestedFiles(request) if "paths" in request else known
+        if found is not None and number is not None:
+            with self._lock:
+                keep(self._lists, number, found, _LISTS)
+        return found
+
     def _is_without(self, place: Hashable) -> bool:
         """Return whether a folder in an object store had no lake index a short time ago."""
         with self._lock:
@@ -263,8 +277,8 @@ def _answer_of(
         "kept": kept,
         # files that were not planned are read as a whole
         "unplanned": np.flatnonzero(is_unplanned).tolist(),
-        "summary": _summary(listing, planned, report),
-        "indexes": _names_of_indexes(report),
+        "summary": _summary(listing, planned, facts),
+        "indexes": _names_of_indexes(facts),
     }
 
 
@@ -294,9 +308,8 @@ def _ranges(rows: RowSelection) -> list[int]:
     return ranges
 
 
-def _summary(listing: PlannableFiles, planned: Sequence[RemainingFile], report: ScanReport) -> str:
+def _summary(listing: PlannableFiles, planned: Sequence[RemainingFile], facts: Mapping[str, Any]) -> str:
     """Return a summary of the rows to read; Spark truncates it to 100 characters."""
-    facts = report.to_dict()
     num_files = len(planned) + listing.total - len(listing.files)
     parts = [f"{num_files}/{listing.total} files"]
     groups, pages, num_bytes = facts["row_groups"], facts["pages"], facts["bytes"]
@@ -310,13 +323,13 @@ def _summary(listing: PlannableFiles, planned: Sequence[RemainingFile], report: 
     return ", ".join(parts)
 
 
-def _names_of_indexes(report: ScanReport) -> list[str]:
+def _names_of_indexes(facts: Mapping[str, Any]) -> list[str]:
     """Return the names of the indexes that excluded anything."""
     # "distinct(country):page" is the name of an embedded index
     return list(
         dict.fromkeys(
             entry["index"] if "(" in entry["index"] else f"{entry['index']}({entry['column']})"
-            for entry in report.to_dict()["pruned_by"]
+            for entry in facts["pruned_by"]
         )
     )
 
