@@ -54,8 +54,24 @@ class PageMap:
         return draw_query(self.facts)
 
     def html(self) -> str:
-        """Return a page with the picture, its facts and the same numbers as tables; it requests nothing."""
-        return _write_page(self.facts)
+        """Return a page with the picture, its facts and the same numbers as tables.
+
+        It needs no network, and its own policy forbids it to use one.
+        """
+        facts, condition = self.facts, self.facts.where or "all rows"
+        text = json.dumps(facts.to_dict(), separators=(",", ":"), default=str, ensure_ascii=False)
+        verb = "are" if facts.is_plan else "were"
+        read = f"{size(facts.num_read)} of {size(facts.num_bytes)} {verb} {sentence(facts)}"
+        values = {
+            "title": escape(f"{facts.title}: {condition}"),
+            "condition": escape(condition),
+            "answer": escape(f"{read}. {facts.result}."),
+            "style": _template("page.css"),
+            "script": _script(),
+            # browsers inflate deflated JSON in base64 since 2023
+            "facts": base64.b64encode(zlib.compress(text.encode(), 9, wbits=-15)).decode(),
+        }
+        return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], _template("page.html"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as a JSON object; keys do not change, but more may be added."""
@@ -85,28 +101,6 @@ class PageMap:
 
     def _repr_html_(self) -> str:
         return in_notebook(self.svg())
-
-
-def _write_page(facts: QueryFacts) -> str:
-    """Return a page that needs no network, and that its own policy forbids to use one.
-
-    The facts are deflated JSON in base64; browsers inflate it since 2023.
-    """
-    text = json.dumps(facts.to_dict(), separators=(",", ":"), default=str, ensure_ascii=False)
-    packed = base64.b64encode(zlib.compress(text.encode(), 9, wbits=-15)).decode()
-    condition = facts.where or "all rows"
-    verb = "are" if facts.is_plan else "were"
-    read = f"{size(facts.num_read)} of {size(facts.num_bytes)} {verb} {sentence(facts)}"
-    answer = f"{read}. {facts.result}."
-    values = {
-        "title": escape(f"{facts.title}: {condition}"),
-        "condition": escape(condition),
-        "answer": escape(answer),
-        "style": _template("page.css"),
-        "script": _script(),
-        "facts": packed,
-    }
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], _template("page.html"))
 
 
 #: The modules of the script, each after those that it imports.

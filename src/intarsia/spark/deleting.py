@@ -97,15 +97,10 @@ class DeleteReport(JsonObject):
         if self.format != "parquet":
             verb = "would be deleted" if self.is_dry_run else f"deleted in {self.seconds:.1f} s"
             return f"{rows} {verb} by the command of {self.format.title()}"
-        lines = self._matching(rows) if self.is_dry_run else self._changed(rows)
-        return "\n".join(first_lines(lines))
-
-    def _matching(self, rows: str) -> list[str]:
-        files = part(len(self.per_file), self.files_total, "file")
-        lines = [f"{rows} in {files} would be deleted"]
-        return [*lines, *(f"{file.path}: {count(file.rows_deleted, 'row')}" for file in self.per_file)]
-
-    def _changed(self, rows: str) -> list[str]:
+        if self.is_dry_run:
+            lines = [f"{rows} in {part(len(self.per_file), self.files_total, 'file')} would be deleted"]
+            lines += [f"{file.path}: {count(file.rows_deleted, 'row')}" for file in self.per_file]
+            return "\n".join(first_lines(lines))
         files = part(self.files_rewritten, self.files_total, "file")
         lines = [f"{rows} deleted in {self.seconds:.1f} s: {files} rewritten, {self.files_removed:,} removed"]
         if self.per_file:
@@ -113,7 +108,7 @@ class DeleteReport(JsonObject):
             after = sum(file.bytes_after for file in self.per_file)
             checked = f"{count(self.rows_checked, 'row')} read again, and none of them matches"
             lines.append(f"{size(before)} became {size(after)}; {checked}")
-        return [*lines, *(one.summary() for one in self.lake_indexes)]
+        return "\n".join(first_lines([*lines, *(one.summary() for one in self.lake_indexes)]))
 
 
 def delete(
