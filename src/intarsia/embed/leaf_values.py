@@ -6,7 +6,6 @@ order. So bounds are computed from the stored values, not from those of an Arrow
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from intarsia.errors import CorruptFileError
 from intarsia.file.claims import check_value_count, check_values
+from intarsia.file.schema import schema_paths
 from intarsia.file.synthetic import Segments, SyntheticSchema, decode
 from intarsia.format.enums import Type
 from intarsia.format.footer import Footer, Leaf, schema_leaves
@@ -116,7 +116,9 @@ def leaf_readers(footer: Footer) -> list[LeafReader]:
     metadata = footer.metadata
     root = SchemaElement("root", num_children=1)
     readers = []
-    for path, leaf in zip(_leaf_paths(metadata.schema), footer.leaves, strict=True):
+    ends = ((path, path[-1]) for path in schema_paths(metadata.schema))
+    paths = [path for path, end in ends if end.type is not None and not end.num_children]
+    for path, leaf in zip(paths, footer.leaves, strict=True):
         groups = [
             SchemaElement(f"c{depth}", repetition_type=element.repetition_type, num_children=1)
             for depth, element in enumerate(path[:-1])
@@ -124,22 +126,6 @@ def leaf_readers(footer: Footer) -> list[LeafReader]:
         elements = (root, *groups, _plain(path[-1], leaf, f"c{len(groups)}"))
         readers.append(LeafReader(leaf, elements, metadata.created_by))
     return readers
-
-
-def _leaf_paths(schema: Sequence[SchemaElement]) -> Iterator[list[SchemaElement]]:
-    """Yield, for each leaf, the elements of the flattened schema from the root's child down to the leaf."""
-    groups: list[SchemaElement] = []
-    open_children: list[int] = [schema[0].num_children or 0]
-    for element in schema[1:]:
-        while open_children[-1] == 0:  # the innermost group is complete
-            open_children.pop()
-            groups.pop()
-        open_children[-1] -= 1
-        if element.num_children:
-            groups.append(element)
-            open_children.append(element.num_children)
-        elif element.type is not None:
-            yield [*groups, element]
 
 
 def _plain(element: SchemaElement, leaf: Leaf, name: str) -> SchemaElement:

@@ -152,17 +152,23 @@ class FileSchema:
 
 def _logical_types(elements: Sequence[SchemaElement]) -> Iterator[tuple[tuple[str, ...], LogicalType]]:
     """Yield the paths and logical types of elements in a flattened schema that is checked to be one tree."""
-    names: list[str] = []
+    for path in schema_paths(elements):
+        if (logical := path[-1].logicalType) is not None:
+            yield tuple(element.name for element in path), logical
+
+
+def schema_paths(elements: Sequence[SchemaElement]) -> Iterator[Sequence[SchemaElement]]:
+    """Yield each element of a flattened schema that is checked to be one tree, after the groups around it."""
+    groups: list[SchemaElement] = []
     open_children = [elements[0].num_children or 0]
     for element in elements[1:]:
-        while open_children[-1] == 0:
+        while open_children[-1] == 0:  # the innermost group is complete
             open_children.pop()
-            names.pop()
+            groups.pop()
         open_children[-1] -= 1
-        if element.logicalType is not None:
-            yield (*names, element.name), element.logicalType
+        yield (*groups, element)
         if element.num_children:
-            names.append(element.name)
+            groups.append(element)
             open_children.append(element.num_children)
 
 
