@@ -27,12 +27,12 @@ from intarsia.format.bloom import (
 from intarsia.format.footer import Leaf
 from intarsia.indexes.base import GatheredParts
 from intarsia.indexes.filter_matrix import FilterMatrix, GatheredFilters, one_of
-from intarsia.indexes.granules import granule_rows
 from intarsia.indexes.lookups import REMEMBERED_LOOKUPS, is_lookup, stored_values
 from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, evaluate_conditions, split_batches
 from intarsia.indexes.statistics import chances_of_absence
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
+from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 from intarsia.tuning import LOCAL_REQUEST_BYTES
 
@@ -221,7 +221,7 @@ class BloomFilters:
         hit = np.ones(len(edges) - 1, dtype=bool)
         for row_group, verdict in verdicts.items():
             hit[row_group] = verdict
-        return Verdict(condition, granule_rows(edges, hit), None)
+        return Verdict(condition, RowSelection.union_of(edges[:-1][hit], edges[1:][hit]), None)
 
     def _hashes(self, condition: Condition) -> Hashes:
         """Return the hashes of a lookup, or none if equal values may have several encodings."""

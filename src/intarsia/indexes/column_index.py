@@ -13,10 +13,8 @@ from intarsia.errors import CorruptFileError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.trust import Claim
 from intarsia.format.enums import BoundaryOrder
-from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageLocations
 from intarsia.format.structs import ColumnIndex
-from intarsia.indexes.granules import granule_rows
 from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, evaluate_conditions, groups_by_leaf
 from intarsia.indexes.statistics import bounds_of_keys, column_statistics, exact_bounds, judge_bounds
 from intarsia.predicate.bound import Condition
@@ -61,7 +59,7 @@ class ColumnIndexes:
         Those with an invalid location cost nothing, because they are ignored with a note.
         """
         groups_of = groups_by_leaf(self._file, wanted)
-        outlines_of = self._file.metadata.outlines(list(groups_of))
+        outlines_of = self._file.metadata.outlines([self._file.footer.leaves[leaf] for leaf in groups_of])
         num_bytes = num_chunks = 0
         for outlines, row_groups in zip(outlines_of, groups_of.values(), strict=True):
             num_bytes += int(outlines.page_index_bytes[row_groups].sum())
@@ -81,13 +79,13 @@ class ColumnIndexes:
         if reach is None:
             return []
         edges, leaf = self._file.footer.row_group_starts, self._file.schema.leaves_by_path[condition.path]
-        return _keys(leaf, reach & scope.overlaps(edges[:-1], edges[1:]))
+        return _keys(leaf.ordinal, reach & scope.overlaps(edges[:-1], edges[1:]))
 
     def _judge(
-        self, groups_of: Mapping[Leaf, Bools], pages: dict[Leaf, _Pages | None], condition: Condition
+        self, groups_of: Mapping[int, Bools], pages: dict[int, _Pages | None], condition: Condition
     ) -> Verdict:
         """Return the rows of pages that might match, and of row groups that are not evaluated."""
-        leaf = self._file.schema.leaves_by_path[condition.path]
+        leaf = self._file.schema.leaves_by_path[condition.path].ordinal
         if leaf not in pages:
             pages[leaf] = self._pages(_keys(leaf, groups_of[leaf]))
         found = pages[leaf]
@@ -107,7 +105,8 @@ class ColumnIndexes:
             if bounds is not None:
                 loaded.append(bounds)
                 absent[key.row_group] = False
-        return (concat_bounds(loaded), granule_rows(edges, absent)) if loaded else None
+        others = RowSelection.union_of(edges[:-1][absent], edges[1:][absent])
+        return (concat_bounds(loaded), others) if loaded else None
 
     def bounds(self, key: ChunkKey) -> Bounds | None:
         """Return the bounds of a chunk's pages from its loaded ColumnIndex."""
@@ -151,8 +150,8 @@ class ColumnIndexes:
         return found
 
 
-def _keys(leaf: Leaf, row_groups: Bools) -> list[ChunkKey]:
-    return [ChunkKey(row_group, leaf.ordinal) for row_group in row_groups.nonzero()[0].tolist()]
+def _keys(leaf: int, row_groups: Bools) -> list[ChunkKey]:
+    return [ChunkKey(row_group, leaf) for row_group in row_groups.nonzero()[0].tolist()]
 
 
 def column_index_bounds(

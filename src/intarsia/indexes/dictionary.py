@@ -210,8 +210,8 @@ class Dictionaries:
 
     def cost(self, wanted: Wanted) -> ProofCost:
         """Return the cost of the dictionary pages. Without an OffsetIndex their lengths may be estimates."""
-        by_leaf = groups_by_leaf(self._file, wanted)
-        lengths = np.concatenate([self._lengths(leaf)[among] for leaf, among in by_leaf.items()])
+        by_leaf, leaves = groups_by_leaf(self._file, wanted), self._file.footer.leaves
+        lengths = np.concatenate([self._lengths(leaves[leaf])[among] for leaf, among in by_leaf.items()])
         count = len(lengths)
         return ProofCost(int(lengths.sum()), count, pages=count, part_bytes=int(lengths.min()))
 
@@ -307,9 +307,11 @@ class Dictionaries:
         The most expensive pages are dropped first. The others may then no longer exclude the row group.
         """
         self._file.load_page_index(
-            ChunkKey(row_group, leaf.ordinal)
+            ChunkKey(row_group, leaf)
             for leaf, among in groups_by_leaf(self._file, wanted).items()
-            for row_group in (among & (self._lengths(leaf) == 0)).nonzero()[0].tolist()
+            for row_group in (among & (self._lengths(self._file.footer.leaves[leaf]) == 0))
+            .nonzero()[0]
+            .tolist()
         )
         pages = {condition: self._pages(condition, among) for condition, among in wanted.items()}
         num_rows = savings.num_rows()
@@ -317,7 +319,7 @@ class Dictionaries:
         doubt = np.where(is_rest, DICTIONARY_GAIN, 1)
         page_cost = max(self._limits.page_cost_bytes, self._file.source.coalesce_bytes)
         of_scan = np.minimum(self._limits.scan_cost_bytes, SCAN_BYTES + SCAN_ROW_BYTES * num_rows)
-        column_bytes = {page.leaf: savings.column_bytes(page.leaf) for page in pages.values()}
+        column_bytes = {page.leaf.ordinal: savings.column_bytes(page.leaf) for page in pages.values()}
         live = {condition: page.usable for condition, page in pages.items() if page.usable.any()}
         while live:
             excluded = savings.excluded_if(live)
@@ -327,19 +329,19 @@ class Dictionaries:
             costs = {leaf: np.full(len(budget), np.inf) for leaf in by_leaf}
             decoded = {leaf: np.zeros(len(budget), dtype=bool) for leaf in by_leaf}
             for condition, among in live.items():
-                page = pages[condition]
+                page, leaf = pages[condition], pages[condition].leaf.ordinal
                 cost = doubt * page.cost(DICTIONARY_GAIN, page_cost)
                 is_decoded = among & (cost < budget)
                 if page.sought is not None:
                     cost = np.where(is_decoded, cost, doubt * page.cost(DICTIONARY_SEARCH, page_cost))
-                costs[page.leaf] = np.minimum(costs[page.leaf], np.where(among, cost, np.inf))
-                decoded[page.leaf] |= is_decoded
+                costs[leaf] = np.minimum(costs[leaf], np.where(among, cost, np.inf))
+                decoded[leaf] |= is_decoded
             kept = dict(zip(by_leaf, _affordable(np.array(list(costs.values())), budget), strict=True))
             is_whole = np.logical_and.reduce([kept[leaf] | ~among for leaf, among in by_leaf.items()])
             for condition, among in live.items():
-                page = pages[condition]
-                yield from page.probes(condition, among & is_whole, decoded[page.leaf])
-                live[condition] = among & kept[page.leaf] & ~is_whole
+                page, leaf = pages[condition], pages[condition].leaf.ordinal
+                yield from page.probes(condition, among & is_whole, decoded[leaf])
+                live[condition] = among & kept[leaf] & ~is_whole
             live = {condition: among for condition, among in live.items() if among.any()}
 
     # --- evaluating pages --------------------------------------------------------------------------

@@ -173,9 +173,9 @@ class EmbeddedIndexes:
         self, entry: Entry, check: Callable[[OpenIndex, ParquetInput], OpenIndex]
     ) -> OpenIndex | None:
         index = self.open(entry)
-        return (
-            None if index is None else call_or_ignore(self.file, entry.name, lambda: check(index, self.file))
-        )
+        if index is None:
+            return None
+        return call_or_ignore(self.file, entry.name, partial(check, index, self.file))
 
     def is_open(self, entry: Entry) -> bool:
         """Return whether an index is in memory."""

@@ -425,10 +425,8 @@ class _GramLists:
             pa.ListArray.from_arrays(pa.array([0, len(part)], pa.int32()), pa.array(part), type=_LIST_TYPE)
             for part in lists
         ]
-        batch, unlisted = (
-            pa.record_batch(columns, schema=schema),
-            np.array(list(self.unlisted), dtype=np.int64),
-        )
+        batch = pa.record_batch(columns, schema=schema)
+        unlisted = np.array(list(self.unlisted), dtype=np.int64)
         return serialize_granules(batch, edges, granularity, unlisted=unlisted)
 
     def _sorted_keys(self) -> Iterator[npt.NDArray[np.uint64]]:

@@ -116,11 +116,11 @@ class Proof(Protocol):
         ...
 
 
-def groups_by_leaf(file: ParquetInput, wanted: Wanted) -> dict[Leaf, Bools]:
-    """Return the row groups in which the result of any condition on a leaf matters."""
-    found: dict[Leaf, Bools] = {}
+def groups_by_leaf(file: ParquetInput, wanted: Wanted) -> dict[int, Bools]:
+    """Return the row groups in which the result of any condition on a leaf matters, by its ordinal."""
+    found: dict[int, Bools] = {}
     for condition, row_groups in wanted.items():
-        leaf = file.schema.leaves_by_path[condition.path]
+        leaf = file.schema.leaves_by_path[condition.path].ordinal
         found[leaf] = row_groups | found.get(leaf, False)
     return found
 

@@ -125,10 +125,8 @@ class _IndexReads(QueryReads):
 #: The reads of the query that runs in this thread.
 _READS: ContextVar[QueryReads | None] = ContextVar("intarsia_reads", default=None)
 
-
-def current_reads() -> QueryReads | None:
-    """Return the counts of the query that runs in this thread; None if there is none."""
-    return _READS.get()
+#: Returns the counts of the query that runs in this thread; None if there is none.
+current_reads: Callable[[], QueryReads | None] = _READS.get
 
 
 @contextmanager
@@ -234,10 +232,8 @@ class Deadline:
 #: The deadline of the block that runs in this thread.
 _DEADLINE: ContextVar[Deadline | None] = ContextVar("intarsia_deadline", default=None)
 
-
-def current_deadline() -> Deadline | None:
-    """Return the deadline of the current block; None if it has none."""
-    return _DEADLINE.get()
+#: Returns the deadline of the current block; None if it has none.
+current_deadline: Callable[[], Deadline | None] = _DEADLINE.get
 
 
 @contextmanager

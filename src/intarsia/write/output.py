@@ -326,9 +326,9 @@ def _bounds(chunk: Chunk, location: Placed, *, contains_nan: bool) -> ByteRange 
             found = index_chunk(chunk)
         except IndexBuildError as error:
             return Reason.of(error)
-        return (
-            found.reason or NO_ORDER if found.column_index is None else thrift.serialize(found.column_index)
-        )
+        if found.column_index is None:
+            return found.reason or NO_ORDER
+        return thrift.serialize(found.column_index)
     if not may_be_cut(ordering):
         return location
     index, _ = thrift.parse(ColumnIndex, chunk.bytes_of(location))
