@@ -126,7 +126,7 @@ class SyntheticSchema:
             2, list(self.elements), num_rows, row_groups, key_values, created_by=created_by
         )
         footer = thrift.serialize(metadata)
-        return b"".join((*body, footer, len(footer).to_bytes(4, "little"), MAGIC))
+        return b"".join((*body, *footer_parts(footer)))
 
 
 class Segments(NamedTuple):
@@ -244,6 +244,11 @@ def _file_of(parts: Sequence[bytes]) -> pa.NativeFile:
     edges = [0, *accumulate(map(len, parts))]
     pieces = zip(starmap(ByteRange, pairwise(edges)), parts, strict=True)
     return pa.PythonFile(SparseBytes(edges[-1], pieces), mode="r")
+
+
+def footer_parts(footer: bytes) -> tuple[bytes, ...]:
+    """Return a footer, its length and the closing magic, which are the end of a file."""
+    return footer, len(footer).to_bytes(4, "little"), MAGIC
 
 
 # --- a part of a file's schema ---------------------------------------------------------------------------
