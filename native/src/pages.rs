@@ -319,16 +319,14 @@ impl CheckedPage {
             }
         }
         if header.kind == Kind::Data {
-            let [rep_level_encoding, def_level_encoding] = header.level_encodings.map(encoding_of);
-            let (rep_level_encoding, def_level_encoding) = (rep_level_encoding?, def_level_encoding?);
-            let statistics = None;
+            let [repetition, definition] = header.level_encodings;
             return Ok(Page::DataPage {
                 buf,
                 num_values,
                 encoding,
-                def_level_encoding,
-                rep_level_encoding,
-                statistics,
+                def_level_encoding: encoding_of(definition)?,
+                rep_level_encoding: encoding_of(repetition)?,
+                statistics: None,
             });
         }
         let [rep_levels_byte_len, def_levels_byte_len] = header.levels.num_bytes.map(|size| size as u32);
