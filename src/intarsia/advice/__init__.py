@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from intarsia.advice.candidates import command_of
 from intarsia.advice.measurement import RUNS_TO_PAY, Measurement, Show
 from intarsia.advice.measuring import BoundQuery, sample_table
-from intarsia.advice.queries import Query, merged, queries_of, read_queries
+from intarsia.advice.queries import Query, merged, read_queries
 from intarsia.advice.report import (
     Advice,
     ColumnShape,
@@ -33,7 +33,7 @@ from intarsia.advice.sampled_file import ALL_BYTES, SAMPLE_BYTES
 from intarsia.lake.discovery import is_table_url
 from intarsia.lake.opening import Source, open
 from intarsia.lake.table import Table
-from intarsia.predicate import Predicate, Where
+from intarsia.predicate import Predicate, Where, parse_predicate
 from intarsia.storage import StorageOptions
 
 __all__ = [
@@ -118,7 +118,8 @@ def requested_queries(
     Raises:
         PredicateError: If a query cannot be parsed.
     """
-    requested = queries_of(_predicates(where), columns)
+    names = None if columns is None else tuple(columns)
+    requested = [Query(parse_predicate(one), names) for one in _predicates(where)]
     return merged(requested + ([] if queries is None else read_queries(queries)))
 
 

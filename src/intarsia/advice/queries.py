@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from intarsia.errors import PredicateError
-from intarsia.predicate import Predicate, Where, parse_predicate, parse_sql
+from intarsia.predicate import Predicate, parse_sql
 from intarsia.predicate.sql import is_select, parse_select
 from intarsia.records import dataclass
 
@@ -34,16 +33,6 @@ class Query:
 
     def __str__(self) -> str:
         return "all rows" if self.predicate is None else str(self.predicate)
-
-
-def queries_of(wheres: Sequence[Where], columns: Sequence[str] | None) -> list[Query]:
-    """Return the queries of predicates.
-
-    Raises:
-        PredicateError: If one of them cannot be parsed.
-    """
-    names = None if columns is None else tuple(columns)
-    return [Query(parse_predicate(where), names) for where in wheres]
 
 
 def read_queries(path: str | os.PathLike[str]) -> list[Query]:
@@ -90,38 +79,30 @@ def parse_queries(text: str, name: str = "queries") -> list[Query]:
             path=name,
         )
     queries: list[Query] = []
-    for statement in _statements(text):
-        line = text.count("\n", 0, statement.start) + 1
+    for statement, start in _statements(text):
+        line = text.count("\n", 0, start) + 1
         try:
-            predicate, columns = _parse(statement.text)
+            predicate, columns = (
+                parse_select(statement) if is_select(statement) else (parse_sql(statement), None)
+            )
         except PredicateError as error:
-            inside = error.position or 0
-            line = text.count("\n", 0, statement.start + inside) + 1
+            position = start + (error.position or 0)
+            line = text.count("\n", 0, position) + 1
             raise PredicateError(
                 error.message,
                 reason=error.reason,
                 path=name,
                 column=error.column,
                 near=error.near,
-                position=statement.start + inside,
+                position=position,
                 line=line,
             ) from None
         queries.append(Query(predicate, columns, f"{name}, line {line}"))
     return queries
 
 
-def _parse(text: str) -> tuple[Predicate | None, tuple[str, ...] | None]:
-    return parse_select(text) if is_select(text) else (parse_sql(text), None)
-
-
-class _Statement(NamedTuple):
-    """The text of a query, in which comments are blank, and its offset in the file."""
-
-    text: str
-    start: int
-
-
-def _statements(text: str) -> Iterator[_Statement]:
+def _statements(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the text of each query, in which comments are blank, and its offset in the file."""
     plain, ends = _without_comments(text)
     if not ends:
         ends = [position for position, character in enumerate(plain) if character == "\n"]
@@ -130,7 +111,7 @@ def _statements(text: str) -> Iterator[_Statement]:
         piece = plain[start:end]
         lead = len(piece) - len(piece.lstrip())
         if piece.strip():
-            yield _Statement(piece.strip(), start + lead)
+            yield piece.strip(), start + lead
         start = end + 1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import timedelta
 from typing import Literal, TypeAlias
@@ -74,13 +74,12 @@ class Choice:
         if self.only == "new":
             indexed = _indexed_before(lake, needs_lake_index=needs_lake_index)
             files = {path: file for path, file in files.items() if path not in indexed}
-        tests: list[Callable[[DataFile], bool]] = []
-        if self.min_file_size:
-            tests.append(lambda file: file.size_bytes >= self.min_file_size)
-        if self._seconds:
-            latest = time.time() - self._seconds
-            tests.append(lambda file: _modified(file) <= latest)
-        return {path: file for path, file in files.items() if all(test(file) for test in tests)}
+        latest = time.time() - self._seconds
+        return {
+            path: file
+            for path, file in files.items()
+            if file.size_bytes >= self.min_file_size and (not self._seconds or _modified(file) <= latest)
+        }
 
 
 def _indexed_before(lake: LakeFiles, *, needs_lake_index: bool) -> set[str]:
