@@ -63,6 +63,7 @@ def indexes_to_text(indexes: Iterable[Attachable]) -> str:
         IndexBuildError: If no installed package registers the class of an index.
 
     Example:
+        >>> from intarsia.embed import Bloom, PageIndex
         >>> indexes_to_text([PageIndex(), Bloom("user")])
         '[["page_index", {"int96": null}], ["bloom", {"column": "user", "fpp": 0.01}]]'
     """
