@@ -10,10 +10,9 @@ import secrets
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from enum import Enum
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, Final, Literal, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,20 +28,9 @@ CELL_WIDTH = 48
 BLOCK_ROWS = 10_000
 
 
-class Format(str, Enum):
-    """The output formats of rows."""
-
-    TABLE = "table"
-    CSV = "csv"
-    JSON = "json"
-    JSONL = "jsonl"
-    ARROW = "arrow"
-    PARQUET = "parquet"
-
-    @property
-    def is_binary(self) -> bool:
-        """Whether the format is unsuitable for a terminal."""
-        return self in (Format.ARROW, Format.PARQUET)
+#: The output formats of rows; the last two are unsuitable for a terminal.
+Format = Literal["table", "csv", "json", "jsonl", "arrow", "parquet"]
+BINARY: Final = ("arrow", "parquet")
 
 
 class RowWriter(Protocol):
@@ -76,11 +64,11 @@ def writer(
         shown: Maximum number of rows in a table; None for all.
         is_counted: Whether all rows are passed, so that a table can end with their number.
     """
-    if form is Format.TABLE:
+    if form == "table":
         return _TableWriter(sink, schema, shown, is_counted=is_counted)
-    if form in (Format.JSON, Format.JSONL):
-        return _JsonWriter(sink, schema, in_array=form is Format.JSON)
-    if form is Format.CSV:
+    if form in ("json", "jsonl"):
+        return _JsonWriter(sink, schema, in_array=form == "json")
+    if form == "csv":
         import pyarrow.csv
 
         empty = [csv_column(pa.nulls(0, field.type)) for field in schema]
@@ -89,7 +77,7 @@ def writer(
             pyarrow.csv.CSVWriter(sink, texts),
             lambda batch: pa.RecordBatch.from_arrays([*map(csv_column, batch.columns)], schema=texts),
         )
-    if form is Format.PARQUET:
+    if form == "parquet":
         import pyarrow.parquet as pq
 
         return pq.ParquetWriter(sink, schema)  # type: ignore[no-any-return]

@@ -34,7 +34,6 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -170,8 +169,6 @@ def _parameter(
 def _type_of(value_type: type, least: Any, metavar: str | None) -> Any:
     if get_origin(value_type) is Literal:
         return click.Choice(get_args(value_type))
-    if issubclass(value_type, Enum):
-        return _Choice([one.value for one in value_type], value_type)
     if least is not None:
         return click.FloatRange(min=least) if value_type is float else click.IntRange(min=least)
     # shells complete paths
@@ -180,18 +177,6 @@ def _type_of(value_type: type, least: Any, metavar: str | None) -> Any:
 
 #: Placeholders of values that are files or folders.
 _FILES = ("DESTINATION", "DIR", "FILE", "LAKE", "PATH")
-
-
-class _Choice(click.Choice):  # type: ignore[type-arg]  # generic since click 8.2
-    """The values of an enumeration."""
-
-    def __init__(self, choices: Sequence[str], enumeration: type[Enum]) -> None:
-        super().__init__(choices)
-        self._enumeration = enumeration
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the member with the value."""
-        return self._enumeration(super().convert(value, param, ctx))
 
 
 class Argument(click.Argument):

@@ -9,12 +9,12 @@ import sys
 import webbrowser
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import click
 
 from intarsia.amounts import count, size
-from intarsia.cli.formats import Format, open_sink, writer
+from intarsia.cli.formats import BINARY, Format, open_sink, writer
 from intarsia.cli.jobs import others_ignored
 from intarsia.cli.options import ColumnNames, Count, Timeout, parse_storage_options, parse_where
 from intarsia.cli.terminal import (
@@ -238,9 +238,9 @@ def query(
 
     calls = answers.parse_calls(aggregate) if aggregate else []
     form = format or _form_by_suffix(output)
-    if form.is_binary and output is None and sys.stdout.isatty():
+    if form in BINARY and output is None and sys.stdout.isatty():
         raise UsageError(
-            f"{form.value} is a binary format; name a file with --output, or redirect stdout",
+            f"{form} is a binary format; name a file with --output, or redirect stdout",
             reason="binary-to-terminal",
         )
     table = intarsia.open(
@@ -254,7 +254,7 @@ def query(
     predicate = parse_where(where)
     on_error: OnError = "skip" if skip_bad_files else "raise"
     is_short = output is None and sys.stdout.isatty() and limit is None and sample is None
-    shown = TABLE_ROWS if is_short and form is Format.TABLE else None
+    shown = TABLE_ROWS if is_short and form == "table" else None
     if calls:
         answer = answers.aggregated(table, predicate, calls, on_error)
     elif value_counts is not None:
@@ -288,17 +288,15 @@ def query(
 
 def _form_by_suffix(output: str | None) -> Format:
     if output is None:
-        return Format.TABLE
+        return "table"
     suffix = Path(output).suffix.removeprefix(".").lower()
-    try:
-        return Format(suffix)
-    except ValueError:
-        known = ", ".join(form.value for form in Format)
-        raise UsageError(
-            f"the extension is not a known format; choose one with --format ({known})",
-            reason="unknown-format",
-            path=output,
-        ) from None
+    if suffix in get_args(Format):
+        return cast("Format", suffix)
+    raise UsageError(
+        f"the extension is not a known format; choose one with --format ({', '.join(get_args(Format))})",
+        reason="unknown-format",
+        path=output,
+    )
 
 
 def _refuse_overwriting(table: Table, output: str) -> None:
