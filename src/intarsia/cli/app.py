@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
 import click
@@ -29,15 +30,6 @@ from intarsia.cli.terminal import (
     report_error,
     say,
 )
-from intarsia.records import dataclass
-
-
-@dataclass
-class CommandState:
-    """The state that all subcommands share."""
-
-    debug: bool = False
-
 
 #: The option whose value may be omitted, and its values: URLs of masters and of Connect servers.
 _SPARK = "--spark"
@@ -229,7 +221,7 @@ def build() -> click.Group:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command; see `intarsia.cli.main`."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    state = CommandState(debug=os.environ.get("INTARSIA_DEBUG", "") not in ("", "0"))
+    state = SimpleNamespace(debug=os.environ.get("INTARSIA_DEBUG", "") not in ("", "0"))  # of all subcommands
     root = build()
     try:
         with dim_warnings():
