@@ -37,13 +37,16 @@ class FileSchema:
     Args:
         whole: The schema with the footer's key/value metadata without index keys; it may contain the Arrow
             schema.
+
+    Attributes:
+        part: Returns the schema to decode pages of top-level fields; see `SyntheticSchema.part`.
     """
 
     def __init__(self, whole: SyntheticSchema) -> None:
         self._whole = whole
-        self._parts: dict[tuple[int, ...], SyntheticSchema] = {}
         self._orderings: dict[int, Ordering | None] = {}
         self.leaves = whole.leaves
+        self.part = lru_cache(maxsize=_REMEMBERED)(whole.part)
 
     @cached_property
     def arrow(self) -> pa.Schema:
@@ -72,15 +75,6 @@ class FileSchema:
         supported = self.handle.supported if self.handle is not None else ()
         num_leaves = Counter(leaf.root_ordinal for leaf in self.leaves)
         return {root: num_leaves[root] for root, is_supported in enumerate(supported) if is_supported}
-
-    def part(self, roots: tuple[int, ...]) -> SyntheticSchema:
-        """Return the schema to decode pages of top-level fields, given by ascending ordinals."""
-        found = self._parts.get(roots)
-        if found is None:
-            if len(self._parts) >= _REMEMBERED:
-                self._parts.clear()
-            found = self._parts[roots] = self._whole.part(roots)
-        return found
 
     @cached_property
     def leaves_by_path(self) -> Mapping[tuple[str, ...], Leaf]:

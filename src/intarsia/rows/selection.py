@@ -162,10 +162,8 @@ class RowSelection:
         """Return the rows that are not in the other selection."""
         if not len(self.starts) or not len(other.starts):
             return self
-        bottom = int(self.starts[0])
-        top = int(self.stops[-1])
         gaps = RowSelection.union_of(
-            np.concatenate([[bottom], other.stops]), np.concatenate([other.starts, [max(top, bottom)]])
+            np.concatenate([self.starts[:1], other.stops]), np.concatenate([other.starts, self.stops[-1:]])
         )
         return self & gaps
 
