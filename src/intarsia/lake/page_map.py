@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from intarsia.amounts import count
 from intarsia.errors import ReplacedWhileReadError
-from intarsia.file import FileMetadata, ParquetInput
+from intarsia.file import ParquetInput
 from intarsia.file.joined import JoinedInput
 from intarsia.lake.discovery import LAKE_INDEX_FOLDER, SEGMENT_SUFFIX
 from intarsia.lake.file_pages import file_facts
@@ -208,31 +208,16 @@ class _Traced:
         Args:
             num_lanes: The number of lanes of all files in the picture.
         """
-        entry, metadata = self._table.files[ordinal], self._metadata(ordinal)
-        source = entry.open()
-        with entry.input_of(source, metadata) as file, file.named_errors():
-            if source.size() != metadata.footer.file_length:
-                raise ReplacedWhileReadError(
-                    "the file was replaced after the query; run it again", reason="file-replaced"
-                )
-            return file_facts(file, self._names[ordinal], self._rows_of(ordinal), num_lanes)
-
-    def _metadata(self, ordinal: int) -> FileMetadata:
-        traced, position = self._sources[ordinal]
-        file = traced.query.file
-        return file.joined.parts[position].metadata if isinstance(file, JoinedInput) else file.metadata
-
-    def _rows_of(self, ordinal: int) -> TracedRows:
-        traced, position = self._sources[ordinal]
+        entry, (traced, position) = self._table.files[ordinal], self._sources[ordinal]
         query, plan = traced.query, traced.plan
-        file, path = query.file, self._table.files[ordinal].path
+        joined = query.file.joined if isinstance(query.file, JoinedInput) else None
+        metadata = query.file.metadata if joined is None else joined.parts[position].metadata
         start, stop = query.file.extent.row_edges[position : position + 2].tolist()
-        rows = JoinedRows(start, stop)
-        matches = self._matching(ordinal)
-        reads = np.array(self._reads[path], dtype=np.int64).reshape(-1, 2)
-        return TracedRows(
+        rows, matches = JoinedRows(start, stop), self._matching(ordinal)
+        reads = np.array(self._reads[entry.path], dtype=np.int64).reshape(-1, 2)
+        of_file = TracedRows(
             query=query,
-            first_group=int(file.joined.group_edges[position]) if isinstance(file, JoinedInput) else 0,
+            first_group=0 if joined is None else int(joined.group_edges[position]),
             candidates=rows.of(plan.candidates),
             certain=rows.of(plan.certain),
             steps=rows.steps(plan.steps),
@@ -242,6 +227,13 @@ class _Traced:
             reads=None if self._is_plan else reads,
             selects_values=self._selects_values,
         )
+        source = entry.open()
+        with entry.input_of(source, metadata) as file, file.named_errors():
+            if source.size() != metadata.footer.file_length:
+                raise ReplacedWhileReadError(
+                    "the file was replaced after the query; run it again", reason="file-replaced"
+                )
+            return file_facts(file, self._names[ordinal], of_file, num_lanes)
 
     def _matching(self, ordinal: int) -> RowSelection | None:
         if not self._trace.has_matches:
@@ -277,10 +269,11 @@ class _Traced:
         )
 
 
-def _paths(file: ParquetInput) -> Iterator[str]:
+def _paths(file: ParquetInput) -> list[str]:
     """Return the paths of the files that are joined, or of the one file."""
-    parts = [part.metadata.path for part in file.joined.parts] if isinstance(file, JoinedInput) else []
-    yield from parts or [file.path]
+    if isinstance(file, JoinedInput):
+        return [part.metadata.path for part in file.joined.parts]
+    return [file.path]
 
 
 def _short_names(paths: Sequence[str]) -> list[str]:

@@ -116,7 +116,8 @@ class AxisSearch:
     def _search(self, key: SortKey, top: TopRows, with_nan: set[int] | None) -> None:
         """Search, and add the row groups of rows that were read and are NaN to a set, if there is one."""
         threshold, better, least = None, None, 1
-        left = self.plan.candidates
+        left, of_key = self.plan.candidates, self.query.for_columns(key.columns)
+        schema = pa.schema([(column.name, column.type) for column in key.columns])
         while True:
             if top.condition is not None and top.condition != threshold:
                 threshold = top.condition
@@ -139,7 +140,8 @@ class AxisSearch:
                 numbers = piece.numbers.rows()
                 if better is None:
                     self.groups.add(matching=len(self.query.groups_with(piece.numbers)))
-                values, files = self._values(key, piece), self.files_of(numbers)
+                values = key.values(of_key.result(piece.rows, piece.numbers, key.columns, schema))
+                files = np.searchsorted(self.edges, numbers, side="right") - 1
                 if with_nan is not None:
                     is_nan = pc.fill_null(pc.is_nan(values["key0"]), False).to_numpy()
                     with_nan.update(self.query.groups_with(RowSelection.from_rows(numbers[is_nan])))
@@ -203,10 +205,6 @@ class AxisSearch:
         if after.num_rows < before.num_rows:
             yield PruneStep("order_by", ".".join(self.query.own(key.column).path), before, after)
 
-    def files_of(self, numbers: Rows) -> Rows:
-        """Return the position among the files of each row."""
-        return np.asarray(np.searchsorted(self.edges, numbers, side="right") - 1)
-
     # --- the order of reading ----------------------------------------------------------------------
 
     def _next_rows(self, key: SortKey, left: RowSelection, limit: int, least: int) -> RowSelection:
@@ -253,12 +251,6 @@ class AxisSearch:
         proven = RowSelection.none() if better is not None else self.plan.proven
         plan = replace(self.plan, candidates=rows, certain=proven, proven=proven, stages=tuple(stages))
         yield from read_known_rows(query, plan, rows)
-
-    def _values(self, key: SortKey, piece: Piece) -> pa.Table:
-        """Return the values of the columns of the order in rows that were read for them."""
-        read = self.query.for_columns(key.columns)
-        schema = pa.schema([(column.name, column.type) for column in key.columns])
-        return key.values(read.result(piece.rows, piece.numbers, key.columns, schema))
 
 
 def _concat(parts: Iterator[np.ndarray | np.int64]) -> np.ndarray:
