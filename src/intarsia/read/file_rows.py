@@ -66,17 +66,13 @@ class Piece:
         rows: The columns of the query without constant columns.
         counts: The counts for these rows and for the candidate rows that do not match.
         numbers: The rows, as row numbers of the file.
-        candidates: The rows that might match.
         groups: Ordinals of the row groups that were read.
-        dictionary_pages: Number of dictionary pages that were read of each.
     """
 
     rows: pa.Table
     counts: ReadCounts
     numbers: RowSelection
-    candidates: RowSelection
     groups: Int64s
-    dictionary_pages: Int64s
 
     def head(self, num_rows: int) -> Piece:
         """Return the first rows, and all counts except that of the matching rows."""
@@ -235,12 +231,12 @@ class PlanReader:
         rows, numbers, num_candidates = reader.read(parts, stages, limit)
         counts = ReadCounts(
             row_groups=len(run.groups),
-            dictionary_pages=int(columns.dictionary_pages.sum()),
+            dictionary_pages=columns.dictionary_pages,
             rows_candidate=num_candidates,
             rows_matched=rows.num_rows,
             index_bytes=columns.index_bytes,
         )
-        return Piece(rows, counts, numbers, wanted, run.groups, columns.dictionary_pages)
+        return Piece(rows, counts, numbers, run.groups)
 
     @cached_property
     def _unpruned(self) -> Bools:

@@ -37,7 +37,7 @@ class RunColumns:
         known: Dictionary pages that were read while planning, by offset.
 
     Attributes:
-        dictionary_pages: Number of dictionary pages that were read of each row group.
+        dictionary_pages: Number of dictionary pages that were read.
         index_bytes: Bytes that were read from the page index.
     """
 
@@ -45,7 +45,7 @@ class RunColumns:
         self._query, self._run, self._unpruned, self._known = query, run, unpruned, known
         self._pages = PageCache(query.file.source, known)
         self._has_undecided = False
-        self.dictionary_pages = np.zeros(len(run.groups), dtype=np.int64)
+        self.dictionary_pages = 0
         self.index_bytes = 0
 
     def has_only(self, rows: RowSelection) -> bool:
@@ -114,9 +114,7 @@ class RunColumns:
             is_new = of_leaf.has_offset_index[groups]
             if self._known:
                 is_new = is_new & ~np.isin(of_leaf.starts[groups], list(self._known))
-            self.dictionary_pages[touched] += np.where(
-                is_new, np.maximum(of_leaf.dictionary_pages[groups], 0), 0
-            )
+            self.dictionary_pages += int(np.maximum(of_leaf.dictionary_pages[groups], 0)[is_new].sum())
         return [LeafPlan(leaf, groups, of_leaf) for leaf, of_leaf in zip(leaves, outlines, strict=True)]
 
     def _chosen_pages(self, leaves: list[Leaf], touched: Int64s, rows: RowSelection) -> list[LeafPlan]:
@@ -142,8 +140,8 @@ class RunColumns:
         plans = []
         for leaf, of_leaf, *chunks in zip(leaves, outlines, *of_groups, strict=True):
             dictionaries = {}
-            for at, (position, chunk) in enumerate(zip(touched.tolist(), chunks, strict=True)):
-                dictionary = self._add_chunk(position, chunk)
+            for at, (group, chunk) in enumerate(zip(groups.tolist(), chunks, strict=True)):
+                dictionary = self._add_chunk(group, chunk)
                 if dictionary is not None:
                     dictionaries[at] = dictionary
             # for nested V1 pages, only the number of decoded rows shows that the page index is correct
@@ -151,9 +149,9 @@ class RunColumns:
             plans.append(LeafPlan(leaf, groups, of_leaf, chunks, dictionaries, rows_of_pages))
         return plans
 
-    def _add_chunk(self, position: int, chunk: ChunkPlan) -> ByteRange | None:
+    def _add_chunk(self, group: int, chunk: ChunkPlan) -> ByteRange | None:
         """Count the pages to read of a chunk, and return the dictionary page to read with them."""
-        query, group = self._query, int(self._run.groups[position])
+        query = self._query
         add_planned(query, group, chunk)
         if chunk.whole:
             with self._naming():
@@ -162,7 +160,7 @@ class RunColumns:
                 # counted as if the page index had been used
                 column = query.file.footer.metadata.row_groups[group].columns[chunk.leaf.ordinal]
                 is_new = bool(column.offset_index_offset) and self._pages.is_missing(chunk.pages[0])
-                self.dictionary_pages[position] += is_new
+                self.dictionary_pages += is_new
         dictionary = chunk.dictionary
         if dictionary is None or chunk.dictionary_use is DictionaryUse.NEVER:
             return None
@@ -171,7 +169,7 @@ class RunColumns:
         is_small = dictionary.length <= 2 * query.file.source.coalesce_bytes
         if chunk.dictionary_use is not DictionaryUse.ALWAYS and not is_small:
             return None
-        self.dictionary_pages[position] += self._pages.is_missing(dictionary)
+        self.dictionary_pages += self._pages.is_missing(dictionary)
         return dictionary
 
     def _with_needed(self, plan: LeafPlan, fetched: FetchedBytes) -> LeafPlan:
@@ -185,8 +183,7 @@ class RunColumns:
                 needed.pop(at, None)
             elif at not in needed:
                 needed[at] = chunk.dictionary
-                position = int(np.searchsorted(self._run.groups, plan.groups[at]))
-                self.dictionary_pages[position] += self._pages.is_missing(chunk.dictionary)
+                self.dictionary_pages += self._pages.is_missing(chunk.dictionary)
         return plan._replace(dictionaries=needed)
 
     def _naming(self) -> naming_errors:

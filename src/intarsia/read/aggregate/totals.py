@@ -36,14 +36,17 @@ class Totals:
         functions: The argument of `intarsia.Table.aggregate`.
         columns: The columns in it, in the same order.
 
+    Attributes:
+        questions: The functions requested for each column.
+
     Raises:
         ValueError: If a function is unknown, or not defined for the column's type.
     """
 
     def __init__(self, functions: Mapping[str, Sequence[str] | str], columns: Sequence[OutputColumn]) -> None:
-        self._questions = questions(functions, columns)
+        self.questions = questions(functions, columns)
         self._summaries = {
-            question: [one_summary(question.data_type, None, 0, 0)] for question in self._questions
+            question: [one_summary(question.data_type, None, 0, 0)] for question in self.questions
         }
 
     def values(self) -> dict[str, dict[str, Any]]:
@@ -59,11 +62,6 @@ class Totals:
     def summaries(self) -> dict[Question, pa.Table]:
         """Return one row for each question, for `add_summaries` of other totals of the same functions."""
         return {question: _merged(summaries) for question, summaries in self._summaries.items()}
-
-    @property
-    def questions(self) -> Sequence[Question]:
-        """The functions requested for each column."""
-        return tuple(self._summaries)
 
     def add_summaries(self, summaries: Mapping[Question, pa.Table]) -> None:
         """Add summaries of rows that were answered without opening their files, for each question."""
@@ -82,14 +80,14 @@ class Totals:
         def attempt() -> tuple[_Summaries, FileOutcome]:
             while True:
                 current = current_plan(query, plan)
-                found = _aggregated(query, current, self._questions)
+                found = _aggregated(query, current, self.questions)
                 if query.file.metadata.contradictions == current.contradictions:
                     return found
 
         if pieces is None:
             summaries, outcome = retry_without_wrong_index(query.file, attempt)
         else:
-            summaries, counts = _summarized(query, pieces, self._questions)
+            summaries, counts = _summarized(query, pieces, self.questions)
             outcome = FileOutcome(plan, counts)
         for question, found in summaries.items():
             self._summaries[question] += found
