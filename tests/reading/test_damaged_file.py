@@ -39,10 +39,14 @@ class FileInMemory(DataFile):
         return MemorySource(self.data, NAME)
 
 
-def scan(data, where=None, columns=None):
+def table_of(data):
     file = FileInMemory(NAME, len(data))
     object.__setattr__(file, "data", data)
-    return Table([file]).scan(where, columns).to_arrow()
+    return Table([file])
+
+
+def scan(data, where=None, columns=None):
+    return table_of(data).scan(where, columns).to_arrow()
 
 
 def survives(data, where=None):
@@ -139,9 +143,10 @@ def test_footer_of_a_longer_file(files):
     data = files["v1"]
     patient = Patient(data)
     patient.body = patient.body[: len(patient.body) // 2]
-    with pytest.raises(ia.CorruptFileError) as caught:
-        scan(patient.bytes())
-    assert caught.value.path == NAME
+    for read in (lambda table: table.scan().to_arrow(), lambda table: table.dataset().to_table()):
+        with pytest.raises(ia.CorruptFileError) as caught:
+            read(table_of(patient.bytes()))
+        assert caught.value.path == NAME
 
 
 def test_other_files_of_a_table_are_named(tmp_path):

@@ -156,7 +156,8 @@ class PlanReader:
         runs = Runs(query, self._plan, rows)
         at_once = min(at_once, len(runs.groups)) if limit is None else 1
         if at_once > 1 and not query.file.source.coalesce_bytes:
-            at_once = at_once if query.estimated_bytes(rows) >= CONCURRENT_BYTES else 1
+            with query.file.named_errors():
+                at_once = at_once if query.estimated_bytes(rows) >= CONCURRENT_BYTES else 1
         if at_once > 1:
             found = ahead(lambda run: list(self.read(run, rows)), runs, at_once)
             with contextlib.closing(found):
