@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -28,11 +28,18 @@ from intarsia.format.footer import Leaf
 from intarsia.indexes.base import GatheredParts
 from intarsia.indexes.filter_matrix import FilterMatrix, GatheredFilters, one_of
 from intarsia.indexes.lookups import REMEMBERED_LOOKUPS, is_lookup, stored_values
-from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, evaluate_conditions, split_batches
+from intarsia.indexes.proof import (
+    ProofCost,
+    Savings,
+    Verdict,
+    Wanted,
+    evaluate_conditions,
+    judge_groups,
+    split_batches,
+)
 from intarsia.indexes.statistics import chances_of_absence
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
-from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 from intarsia.tuning import LOCAL_REQUEST_BYTES
 
@@ -64,7 +71,7 @@ class BloomFilters:
 
     def __init__(self, file: ParquetInput) -> None:
         self._file = file
-        self._verdicts: dict[Condition, dict[int, bool]] = {}
+        self._verdicts: dict[Condition, dict[int, tuple[bool, bool]]] = {}
         # a header is read once
         self._bits: dict[ChunkKey, ByteRange | None] = file.metadata.derived("locations of filters", dict)
         self._known_hashes: dict[Condition, Hashes] = {}
@@ -101,7 +108,8 @@ class BloomFilters:
                 chosen.append(probe)
         for batch in list(split_batches(chosen, self._cost_bytes)):
             self._read(self._read(batch))  # the headers of the wrong blocks are known now
-        return evaluate_conditions(self._file, self.name, self._judge, wanted)
+        judge = partial(judge_groups, self._file, self._verdicts)
+        return evaluate_conditions(self._file, self.name, judge, wanted)
 
     def _probes(self, wanted: Wanted) -> list[_Probe]:
         """Return the filters that could exclude a condition in the row groups where that matters."""
@@ -187,7 +195,7 @@ class BloomFilters:
             might = blocks_may_contain(blocks_of(b"".join(blocks)), np.concatenate(hashes))
             firsts = np.cumsum([0, *map(len, hashes[:-1])])
             for probe, may_match in zip(probed, np.logical_or.reduceat(might, firsts).tolist(), strict=True):
-                self._verdicts.setdefault(probe.condition, {})[probe.key.row_group] = may_match
+                self._verdicts.setdefault(probe.condition, {})[probe.key.row_group] = may_match, False
         return elsewhere
 
     def _ordinals(self, probe: _Probe, bits: ByteRange) -> npt.NDArray[np.int64]:
@@ -211,17 +219,6 @@ class BloomFilters:
             self._bits[key] = ByteRange(*location.bits(head))
         except FormatError as error:
             self._file.distrust_chunk("Bloom filter", key, error)
-
-    def _judge(self, condition: Condition) -> Verdict:
-        """Return the rows of the row groups whose filter may contain one of the values."""
-        verdicts = self._verdicts.get(condition)
-        if not verdicts:
-            return Verdict(condition, None, None)
-        edges = self._file.footer.row_group_starts
-        hit = np.ones(len(edges) - 1, dtype=bool)
-        for row_group, verdict in verdicts.items():
-            hit[row_group] = verdict
-        return Verdict(condition, RowSelection.union_of(edges[:-1][hit], edges[1:][hit]), None)
 
     def _hashes(self, condition: Condition) -> Hashes:
         """Return the hashes of a lookup, or none if equal values may have several encodings."""

@@ -42,13 +42,13 @@ from intarsia.indexes.proof import (
     Wanted,
     evaluate_conditions,
     groups_by_leaf,
+    judge_groups,
     split_batches,
 )
 from intarsia.indexes.statistics import Counts, chances_of_absence, column_statistics
 from intarsia.predicate.bound import BoundCompare, BoundNull, Condition
 from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.bounds import Bools
-from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 from intarsia.tuning import (
     DICTIONARIES_AT_ONCE,
@@ -210,8 +210,8 @@ class Dictionaries:
 
     def cost(self, wanted: Wanted) -> ProofCost:
         """Return the cost of the dictionary pages. Without an OffsetIndex their lengths may be estimates."""
-        by_leaf, leaves = groups_by_leaf(self._file, wanted), self._file.footer.leaves
-        lengths = np.concatenate([self._lengths(leaves[leaf])[among] for leaf, among in by_leaf.items()])
+        by_leaf = groups_by_leaf(self._file, wanted)
+        lengths = np.concatenate([self._lengths(leaf)[among] for leaf, among in by_leaf.items()])
         count = len(lengths)
         return ProofCost(int(lengths.sum()), count, pages=count, part_bytes=int(lengths.min()))
 
@@ -233,7 +233,8 @@ class Dictionaries:
                     for probes, data, judged in zip(*task, outcome.result(), strict=True):
                         self._keep(probes, data, judged)
         decided = [condition for condition in wanted if condition in self._verdicts]
-        return evaluate_conditions(self._file, self.name, self._judge, decided)
+        judge = partial(judge_groups, self._file, self._verdicts)
+        return evaluate_conditions(self._file, self.name, judge, decided)
 
     def _read(
         self, batch: Sequence[Sequence[_Probe]], locations: Sequence[ByteRange], size: int
@@ -262,27 +263,15 @@ class Dictionaries:
         verdict = self._verdicts.get(probe.condition, {}).get(probe.row_group)
         return verdict is not None and not verdict.possible
 
-    def _judge(self, condition: Condition) -> Verdict:
-        """Return the rows of row groups whose dictionary has a matching value, or only matching ones."""
-        verdicts = self._verdicts[condition]
-        denied = self._rows_of([row_group for row_group, one in verdicts.items() if not one.possible])
-        certain = self._rows_of([row_group for row_group, one in verdicts.items() if one.certain])
-        return Verdict(condition, RowSelection.all(self._file.footer.num_rows) - denied, certain)
-
-    def _rows_of(self, row_groups: Sequence[int]) -> RowSelection:
-        edges = self._file.footer.row_group_starts
-        ordinals = np.array(sorted(row_groups), dtype=np.int64)
-        return RowSelection.union_of(edges[ordinals], edges[ordinals + 1])
-
     # --- choosing pages ----------------------------------------------------------------------------
 
-    def _lengths(self, leaf: Leaf) -> Counts:
+    def _lengths(self, leaf: int) -> Counts:
         """Return the length of the dictionary page of each chunk, 0 if it is unknown."""
-        (outlines,) = self._file.metadata.outlines([leaf])
+        (outlines,) = self._file.metadata.outlines([self._file.footer.leaves[leaf]])
         lengths = outlines.first_pages - outlines.starts
         # some writers do not record the end of the dictionary page; the OffsetIndex has it
         for row_group in (lengths <= 0).nonzero()[0].tolist():
-            locations = self._file.locations(ChunkKey(row_group, leaf.ordinal))
+            locations = self._file.locations(ChunkKey(row_group, leaf))
             if locations is not None:
                 lengths[row_group] = locations.offsets[0] - outlines.starts[row_group]
         is_inside = (lengths > 0) & (lengths <= outlines.stops - outlines.starts)
@@ -291,7 +280,7 @@ class Dictionaries:
     def _pages(self, condition: Condition, row_groups: Bools) -> _Pages:
         """Return the dictionary pages of a condition's column."""
         leaf = self._file.schema.leaves_by_path[condition.path]
-        (outlines,), lengths = self._file.metadata.outlines([leaf]), self._lengths(leaf)
+        (outlines,), lengths = self._file.metadata.outlines([leaf]), self._lengths(leaf.ordinal)
         usable = row_groups & (lengths > 0) & (lengths <= self._limits.page_bytes)
         num_distinct = np.where(usable, lengths // value_bytes(leaf), 0)
         chances = chances_of_absence(self._file, condition, num_distinct)
@@ -309,9 +298,7 @@ class Dictionaries:
         self._file.load_page_index(
             ChunkKey(row_group, leaf)
             for leaf, among in groups_by_leaf(self._file, wanted).items()
-            for row_group in (among & (self._lengths(self._file.footer.leaves[leaf]) == 0))
-            .nonzero()[0]
-            .tolist()
+            for row_group in (among & (self._lengths(leaf) == 0)).nonzero()[0].tolist()
         )
         pages = {condition: self._pages(condition, among) for condition, among in wanted.items()}
         num_rows = savings.num_rows()
