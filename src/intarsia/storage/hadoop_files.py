@@ -19,7 +19,7 @@ import json
 import os
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field
 from functools import lru_cache, partial
@@ -122,11 +122,10 @@ def check_sink_log(path: str, keep_bytes: int) -> None:
     Raises:
         ReplaceError: If a log lists the file with more bytes, or the log cannot be read.
     """
-    name = os.path.basename(path)
     for folder in _folders(path):
-        logs = [log for log in (f"{folder}/{_LOG}", f"{folder}/{_LENGTHS}") if os.path.isdir(log)]
+        logs = [_local_log(log) for log in (f"{folder}/{_LOG}", f"{folder}/{_LENGTHS}") if os.path.isdir(log)]
         for log in logs:
-            _check(path, name, log, _local_lengths(log, os.stat(log).st_mtime_ns), keep_bytes)
+            _check(path, os.path.basename(path), log, keep_bytes)
         if logs:
             return
 
@@ -200,25 +199,16 @@ def check_sink_log_of_object(store: Any, key: str, path: str, keep_bytes: int) -
         ReplaceError: If a log lists the object with more bytes, or the log cannot be read.
         ObjectStoreError: If the store does not list the log.
     """
-    import obstore
     from obstore.store import HTTPStore
 
     if isinstance(store, HTTPStore):  # Spark does not write to web servers, and many do not list folders
         return
     label = os.path.dirname(path)
     for folder in _folders(key):
-        logs = []
-        for own_log in (_LOG, _LENGTHS):
-            log_path = f"{label}/{own_log}"
-            with object_errors(log_path):
-                found = obstore.list_with_delimiter(store, os.path.join(folder, own_log))["objects"]
-            if found:
-                # an object without an ETag is compared by its time
-                entries = ((one["path"], str(one.get("e_tag") or one["last_modified"])) for one in found)
-                logs.append(_ObjectLog(log_path, id(store), tuple(sorted(entries)), store))
-        for log in logs:
-            _check(path, os.path.basename(key), log.path, _object_lengths(log), keep_bytes)
-        if logs:
+        logs = [_object_log(store, os.path.join(folder, log), f"{label}/{log}") for log in (_LOG, _LENGTHS)]
+        for log in filter(None, logs):
+            _check(path, os.path.basename(key), log, keep_bytes)
+        if any(logs):
             return
         label = os.path.dirname(label)
 
@@ -247,9 +237,9 @@ def record_lengths_of_objects(store: Any, sizes: Mapping[str, int], path: str) -
                     break
 
 
-def _check(path: str, name: str, log: str, lengths: dict[str, int], keep_bytes: int) -> None:
-    listed = lengths.get(name, 0)
-    if listed > keep_bytes and log.endswith(_LENGTHS):
+def _check(path: str, name: str, log: _Log, keep_bytes: int) -> None:
+    listed = _lengths(log).get(name, 0)
+    if listed > keep_bytes and log.path.endswith(_LENGTHS):
         raise ReplaceError(
             f"the log of the table has this file with {listed:,} bytes, of which only {keep_bytes:,} would "
             "remain; rewrite the rows, for example with OPTIMIZE, and change the new files",
@@ -258,50 +248,59 @@ def _check(path: str, name: str, log: str, lengths: dict[str, int], keep_bytes: 
         )
     if listed > keep_bytes:
         raise ReplaceError(
-            f"{log} lists this file of a streaming sink with {listed:,} bytes, of which only {keep_bytes:,} "
-            "would remain, so Spark could no longer read the folder; write the rows to another folder, for "
-            "example with ias.optimize, and change the new files",
+            f"{log.path} lists this file of a streaming sink with {listed:,} bytes, of which only "
+            f"{keep_bytes:,} would remain, so Spark could no longer read the folder; write the rows to "
+            "another folder, for example with ias.optimize, and change the new files",
             reason="listed-by-sink",
             path=path,
         )
 
 
 @dataclass(frozen=True)
-class _ObjectLog:
-    """One state of a log in a store; the store itself is not compared, because it may not be hashable."""
+class _Log:
+    """One state of a log.
+
+    Attributes:
+        state: A value that is another one after each change of the log.
+        names: Returns the names of its files.
+        read: Reads a file, given its name.
+    """
 
     path: str
-    store_id: int
-    entries: tuple[tuple[str, str], ...]
-    store: Any = field(compare=False)
+    state: object
+    names: Callable[[], Iterable[str]] = field(compare=False)
+    read: Callable[[str], bytes] = field(compare=False)
 
 
-@lru_cache(maxsize=2)
-def _local_lengths(log: str, mtime_ns: int) -> dict[str, int]:  # noqa: ARG001  a later state is read again
+def _local_log(path: str) -> _Log:
     def read(name: str) -> bytes:
-        with open(os.path.join(log, name), "rb") as file:
+        with open(os.path.join(path, name), "rb") as file:
             return file.read()
 
-    return _lengths(log, os.listdir(log), read)
+    return _Log(path, os.stat(path).st_mtime_ns, partial(os.listdir, path), read)
 
 
-@lru_cache(maxsize=2)
-def _object_lengths(log: _ObjectLog) -> dict[str, int]:
+def _object_log(store: Any, folder: str, path: str) -> _Log | None:
     import obstore
 
-    keys = {key.rpartition("/")[2]: key for key, _ in log.entries}
+    with object_errors(path):
+        found = obstore.list_with_delimiter(store, folder)["objects"]
+    keys = {os.path.basename(one["path"]): one["path"] for one in found}
+    # an object without an ETag is compared by its time; a store may not be hashable
+    state = id(store), *sorted((one["path"], str(one.get("e_tag") or one["last_modified"])) for one in found)
 
     def read(name: str) -> bytes:
-        with object_errors(f"{log.path}/{name}"):
-            return bytes(obstore.get(log.store, keys[name]).bytes())
+        with object_errors(f"{path}/{name}"):
+            return bytes(obstore.get(store, keys[name]).bytes())
 
-    return _lengths(log.path, list(keys), read)
+    return _Log(path, state, keys.copy, read) if found else None
 
 
-def _lengths(log: str, names: Sequence[str], read: Callable[[str], bytes]) -> dict[str, int]:
+@lru_cache(maxsize=4)
+def _lengths(log: _Log) -> dict[str, int]:
     """Return the length of each file in a log by the file's name, which contains a UUID."""
     batches = {}
-    for entry in names:
+    for entry in log.names():
         number = entry.removesuffix(_COMPACT)
         if number.isdecimal():
             batches[int(number), entry.endswith(_COMPACT)] = entry
@@ -309,7 +308,7 @@ def _lengths(log: str, names: Sequence[str], read: Callable[[str], bytes]) -> di
     lengths: dict[str, int] = {}
     for key in sorted(batches):
         if key >= start:
-            for name, length in _entries(f"{log}/{batches[key]}", partial(read, batches[key])):
+            for name, length in _entries(f"{log.path}/{batches[key]}", partial(log.read, batches[key])):
                 lengths[name] = max(length, lengths.get(name, 0))
     return lengths
 
