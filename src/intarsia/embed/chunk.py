@@ -133,13 +133,10 @@ class LocatedPages:
         ]
         return OffsetIndex(locations, None if value_bytes is None else value_bytes.tolist())
 
-    def encoding_stats(self) -> list[PageEncodingStats]:
+    def encoding_stats(self) -> tuple[PageEncodingStats, ...]:
         """Return the number of pages of each type and encoding."""
         counts = Counter((page.header.type, page.encoding) for page in self.pages if page.encoding >= 0)
-        return [
-            PageEncodingStats(page_type, encoding, count)
-            for (page_type, encoding), count in sorted(counts.items())
-        ]
+        return tuple(PageEncodingStats(*of_page, count) for of_page, count in sorted(counts.items()))
 
 
 def locate_pages(

@@ -16,17 +16,16 @@ from intarsia.embed.chunk import (
     Outcome,
     without_bounds,
 )
-from intarsia.embed.leaf_values import LeafReader
 from intarsia.embed.page_bounds import PageBounds, StatedPages, cut_bounds, page_bounds, stated_pages
 from intarsia.embed.report import Reason
-from intarsia.errors import CorruptFileError, FormatError, IndexBuildError
+from intarsia.errors import FormatError, IndexBuildError
 from intarsia.file import ParquetInput
 from intarsia.file.trust import Claim
 from intarsia.format import thrift
 from intarsia.format.enums import Type
 from intarsia.format.footer import chunk_range
 from intarsia.format.page_index import parse_column_index, parse_offset_index
-from intarsia.format.structs import ColumnIndex, OffsetIndex, PageEncodingStats, Statistics
+from intarsia.format.structs import ColumnIndex, OffsetIndex, Statistics
 from intarsia.predicate.nodes import ColumnName
 from intarsia.records import dataclass
 from intarsia.rows.bounds import boundary_order
@@ -128,7 +127,7 @@ def _merge(chunk: Chunk, trusted: ChunkState, chunk_index: ChunkIndex) -> ChunkS
         trusted,
         offset_index=offset_index,
         column_index=None if chunk_index.column_index is None else thrift.serialize(chunk_index.column_index),
-        encoding_stats=() if chunk.meta.encoding_stats is not None else tuple(chunk_index.encoding_stats),
+        encoding_stats=() if chunk.meta.encoding_stats is not None else chunk.pages.encoding_stats(),
     )
 
 
@@ -179,25 +178,12 @@ def trusted_page_index(chunk: Chunk, state: ChunkState) -> ChunkState:
         return state
     try:
         index = parse_column_index(chunk.bytes_of(state.column_index), num_pages=len(locations))
-        _check_bounds(index, chunk.reader)
+        if chunk.reader.ordering is not None:  # else readers ignore the bounds
+            lows, highs = chunk.reader.ordering.decode_pages(index)
+            return locations_only if (lows > highs).any() else state
     except FormatError:
         return locations_only
     return state
-
-
-def _check_bounds(index: ColumnIndex, reader: LeafReader) -> None:
-    """Check that all bounds are values of the type, and that no minimum is above its maximum."""
-    ordering = reader.ordering
-    if ordering is None:
-        return  # readers ignore bounds without an order
-    lows, highs = ordering.decode_pages(index)
-    if (lows > highs).any():
-        raise CorruptFileError(
-            "a page's minimum is above its maximum",
-            reason="inverted-bounds",
-            column=reader.leaf.name,
-            struct="ColumnIndex",
-        )
 
 
 Counts = npt.NDArray[np.int64]
@@ -223,7 +209,6 @@ class ChunkIndex:
 
     offset_index: OffsetIndex
     column_index: ColumnIndex | None
-    encoding_stats: list[PageEncodingStats]
     reason: Reason | None = None
 
 
@@ -232,23 +217,23 @@ def index_chunk(chunk: Chunk, *, refusal: Reason | None = None, int96_order: boo
 
     Args:
         refusal: Why the column index is omitted; None to compute it.
-        int96_order: Whether an INT96 chunk gets bounds under ``INT96_TIMESTAMP_ORDER``.
+        int96_order: Whether to compute the bounds of an INT96 chunk, under ``INT96_TIMESTAMP_ORDER``.
 
     Raises:
         IndexBuildError: If the pages cannot have an OffsetIndex either; the message says why.
         FormatError: If the pages are damaged.
     """
-    found, index, value_bytes = chunk.pages, None, None
+    pages, index, value_bytes = chunk.pages, None, None
     if refusal is None:
         try:
-            if int96_order and chunk.leaf.type == Type.INT96:
+            if int96_order:
                 index = _int96_column_index(chunk)
             else:
                 index, value_bytes = _column_index(chunk)
                 refusal = None if index is not None else HOLDS_NAN
         except (FormatError, IndexBuildError) as error:
             refusal = Reason.of(error)
-    return ChunkIndex(found.offset_index(chunk.start, value_bytes), index, found.encoding_stats(), refusal)
+    return ChunkIndex(pages.offset_index(chunk.start, value_bytes), index, refusal)
 
 
 def _column_index(chunk: Chunk) -> tuple[ColumnIndex | None, Counts | None]:
