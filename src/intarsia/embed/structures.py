@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from intarsia.ahead import ahead
 from intarsia.embed.chunk import Chunk, ChunkState, Outcome, chunks_of
 from intarsia.embed.chunk_statistics import Bloom, Statistics
 from intarsia.embed.column_data import FileColumns
@@ -96,10 +95,11 @@ class StructureCompleter:
         metas = [chunk.meta_data for _, chunk in chunks_of(self.file.footer)]
         sizes = [meta.total_compressed_size for meta in metas if meta is not None]
         threads = _THREADS if sum(sizes) >= _SMALL_CHUNK_BYTES * len(sizes) else 1
-        # decoding and hashing mostly run without Python's global lock
-        with closing(ahead(self.complete, pending, threads)) as completed:
-            for item, outcomes in completed:
-                advance(self.take(item, outcomes.result()))
+        rest = list(pending)
+        with ThreadPoolExecutor(threads) as pool:
+            # decoding and hashing mostly run without Python's global lock
+            for item, outcomes in zip(rest, pool.map(self.complete, rest), strict=True):
+                advance(self.take(item, outcomes))
 
     def chunk(self, key: ChunkKey) -> Chunk | None:
         """Return a chunk of the original file; None if its data is in another file."""
