@@ -195,9 +195,8 @@ class Distinct(Index):
 
     def shortfall(self, payload: bytes, layout: Layout) -> str | None:
         """Return why most rows can never be skipped, or None."""
-        if self._is_datafusion or not is_mostly_unlisted(
-            payload, layout.edges(self.granularity, self.column)
-        ):
+        edges = layout.edges(self.granularity, self.column)
+        if self._is_datafusion or not is_mostly_unlisted(payload, edges):
             return None
         limit = "" if self.max_values is None else f" (max_values={self.max_values})"
         return f"most rows are in granules whose distinct values are too many or too long to be listed{limit}"

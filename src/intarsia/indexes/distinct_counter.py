@@ -132,11 +132,8 @@ def _hashed(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
         return values.cast(sortable_type(data_type)).cast(pa.float64())
     if pa.types.is_decimal(data_type):
         return values.cast(sortable_type(data_type)).cast(pa.string()).cast(pa.binary())
-    if (
-        pa.types.is_string(data_type)
-        or pa.types.is_binary(data_type)
-        or pa.types.is_fixed_size_binary(data_type)
-    ):
+    are_bytes = (pa.types.is_string, pa.types.is_binary, pa.types.is_fixed_size_binary)
+    if any(is_type(data_type) for is_type in are_bytes):
         return values.cast(pa.binary())
     if pa.types.is_uint64(data_type):  # Java has no unsigned integers; the signed one has the same bytes
         return values.view(pa.int64())

@@ -109,13 +109,9 @@ def statistics_bounds(file: ParquetInput, leaf: Leaf, ordering: Ordering | None)
             null_counts[ordinal] = nulls
             all_null[ordinal] = nulls == rows
         statistics, pair = meta.statistics, trust.bounds(meta).value
-        if (
-            statistics is not None
-            and statistics.nan_count is not None
-            and 0 <= statistics.nan_count <= rows
-            and nan_counts[ordinal]
-        ):
-            nan_counts[ordinal] = statistics.nan_count
+        nans = None if statistics is None else statistics.nan_count
+        if nans is not None and 0 <= nans <= rows and nan_counts[ordinal]:
+            nan_counts[ordinal] = nans
         if ordering is not None and pair is not None:
             bounded.append(ordinal)
             lows.append(pair[0])

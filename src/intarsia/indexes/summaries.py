@@ -67,9 +67,8 @@ class GranuleSummaries:
                 "flags of exactness",
                 reason="damaged-payload",
             )
-        if "min" not in self.summaries.column_names or self.summaries.schema != summary_schema(
-            self.data_type
-        ):
+        names = self.summaries.column_names
+        if "min" not in names or self.summaries.schema != summary_schema(self.data_type):
             raise IndexPayloadError(
                 f"its summaries have the schema {self.summaries.schema.to_string()}", reason="damaged-payload"
             )
@@ -130,11 +129,8 @@ def summarize(values: pa.Array, starts: Rows) -> pa.Table:
          {'min': 8, 'max': 8, 'sum': Decimal('8'), 'num_rows': 2, 'null_count': 1}]
     """
     data_type = values.type
-    if (
-        len(starts) == 1
-        and len(values)
-        and (pa.types.is_integer(data_type) or pa.types.is_floating(data_type))
-    ):
+    is_number = pa.types.is_integer(data_type) or pa.types.is_floating(data_type)
+    if is_number and len(starts) == 1 and len(values):
         return _summarize_numbers(values)
     comparable = values.cast(sortable_type(data_type))
     added = pa.nulls(len(values))

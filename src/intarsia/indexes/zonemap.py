@@ -330,9 +330,8 @@ def _checked(batch: pa.RecordBatch, edges: Rows) -> tuple[pa.Table, Bools]:
     if (nulls < 0).any() or (nans < 0).any() or (nulls > num_rows).any() or (present < 0).any():
         raise ValueError("a granule has more nulls and NaNs than rows")
     for name in ("min", "max"):
-        if table[name].type != pa.null() and not np.array_equal(
-            table[name].is_valid().to_numpy(), present > 0
-        ):
+        is_valid = table[name].is_valid().to_numpy()
+        if table[name].type != pa.null() and not np.array_equal(is_valid, present > 0):
             raise ValueError(f"{name} is null in a granule with values, or is not null in one without")
     if table["sum"].type != pa.null() and table["sum"].null_count:
         raise ValueError("a sum is null")

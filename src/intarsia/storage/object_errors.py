@@ -82,12 +82,12 @@ class _Known(NamedTuple):
 
     Attributes:
         pattern: A regular expression that matches obstore's message.
-        remedy: What to do; None for the settings of the store.
+        remedy: What to do.
     """
 
     pattern: str
     reason: str
-    remedy: str | None
+    remedy: str
 
 
 #: The first match is used.
@@ -161,7 +161,7 @@ def object_errors(url: str) -> Iterator[None]:
     except (BaseError, OSError, TypeError, ValueError, NotImplementedError) as error:
         # not chained, because most of obstore's text is a dump of internals
         reason, message = describe_failure(url, error)
-        raise ObjectStoreError(f"{message}", reason=reason, path=url) from None
+        raise ObjectStoreError(message, reason=reason, path=url) from None
 
 
 def is_range_refused(error: Exception) -> bool:
@@ -215,7 +215,7 @@ def describe_failure(url: str, error: Exception) -> StoreFailure:
         reason = "no-credentials"
         cause = "neither the environment nor the machine has credentials"
     elif known is not None:
-        reason, remedy = known.reason, remedy if known.remedy is None else known.remedy
+        reason, remedy = known.reason, known.remedy
     elif _NO_RESPONSE in cause:
         reason = "no-connection"
         remedy = "check the URL, the network and, for a self-hosted store, the endpoint in the environment"

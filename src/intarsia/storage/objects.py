@@ -153,7 +153,7 @@ def _seconds(url: str, options: dict[str, Any], name: str) -> float | None:
 
 
 def _refused(url: str, message: str, reason: str = "invalid-option") -> ObjectStoreError:
-    return ObjectStoreError(f"{message}", reason=reason, path=url)
+    return ObjectStoreError(message, reason=reason, path=url)
 
 
 #: Concurrent requests to an object store for one `ByteSource.read_ranges`.

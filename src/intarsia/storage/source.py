@@ -140,13 +140,9 @@ class CountedSource:
         missing = self.missing(ranges)
         if self._begins_in_zone(missing):
             # in the same requests as the zone; ranges outside the zone are kept only if they are small
-            is_small = sum(location.length for location in missing) <= MAX_GAP_BYTES
-            self.keep(
-                missing
-                if is_small
-                else [location for location in missing if self._begins_in_zone([location])],
-                also,
-            )
+            if sum(location.length for location in missing) > MAX_GAP_BYTES:
+                missing = [location for location in missing if self._begins_in_zone([location])]
+            self.keep(missing, also)
         found = [self._kept.get(location) for location in ranges]
         missing = [location for location, data in zip(ranges, found, strict=True) if data is None]
         fetched = iter(self._fetch(missing, also) if missing else ())

@@ -310,6 +310,8 @@ def _options(file: ParquetInput, schema: pa.Schema) -> WriteOptions:
     names = [leaf.name for leaf in dry_run(schema, file.path, (), WriteOptions()).footer.leaves]
     chunks = {name: list(_chunks(file, leaf)) for name, leaf in zip(names, file.footer.leaves, strict=False)}
     pages = [page for found in chunks.values() for meta in found for page in meta.encoding_stats or ()]
+    is_second = any(page.page_type == PageType.DATA_PAGE_V2 for page in pages)
+    encodings = {name: code for name, found in chunks.items() if (code := _encoding(found))}
     groups = file.footer.metadata.row_groups
     order = groups[0].sorting_columns if groups else None
     return WriteOptions(
@@ -317,11 +319,8 @@ def _options(file: ParquetInput, schema: pa.Schema) -> WriteOptions:
         compression={name: _codec(found) for name, found in chunks.items()},
         dictionary=[name for name, found in chunks.items() if any(map(_has_dictionary, found))],
         arrow={
-            "column_encoding": {name: code for name, found in chunks.items() if (code := _encoding(found))}
-            or None,
-            "data_page_version": "2.0"
-            if any(page.page_type == PageType.DATA_PAGE_V2 for page in pages)
-            else "1.0",
+            "column_encoding": encodings or None,
+            "data_page_version": "2.0" if is_second else "1.0",
             "sorting_columns": [pq.SortingColumn(*column) for column in order or ()] or None,
             "store_schema": False,
             "write_page_checksum": _has_checksums(file),

@@ -176,10 +176,8 @@ def writable_schema(schema: pa.Schema) -> pa.Schema:
     """
     for ordinal, field in enumerate(schema):
         _check_depth(field)
-        if (
-            pa.types.is_nested(field.type)
-            and (data_type := with_leaves(field.type, _plain_leaf)) != field.type
-        ):
+        data_type = with_leaves(field.type, _plain_leaf) if pa.types.is_nested(field.type) else field.type
+        if data_type != field.type:
             schema = schema.set(ordinal, field.with_type(data_type))
     return schema
 
