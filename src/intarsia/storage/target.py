@@ -135,13 +135,13 @@ def new_target(
 
 
 class PrivateFile:
-    """A temporary file of another writer; implements `intarsia.storage.target.Target`.
+    """A temporary file, which its writer moves when it is complete; implements `Target`.
 
-    Its Hadoop sidecar is kept up to date, because the writer moves both. The file is not synced to disk; its
-    writer decides that.
+    A Hadoop sidecar is kept up to date, because Spark's writer moves both. The file is not synced to disk;
+    its writer decides that.
 
-    This process may be killed at any time. So the writer restores the file after any failure, with the length
-    and the sidecar from before (``AppendedFile.java``). This class only appends.
+    This process may be killed at any time. So Spark's writer restores the file after any failure, with the
+    length and the sidecar from before (``AppendedFile.java``). This class only appends.
 
     Args:
         temporary: Its current path.
