@@ -64,28 +64,29 @@ def read_footers(
         ObjectStoreError: If a store is unreachable or refuses access.
         QueryTimeoutError: If the time limit of the query has passed.
     """
-    requests = snapshot.requested(files)
-    is_concurrent = bool(requests) and makes_requests
-    left = files if is_concurrent else [ordinal for ordinal in files if ordinal not in requests]
-    footers = ahead(partial(_read, snapshot), left, at_once if is_concurrent else 1)
-    with contextlib.closing(footers):
-        for ordinal, future in footers:
-            try:
-                part = future.result()
-            except (ObjectStoreError, QueryTimeoutError):
-                raise
-            except (FormatError, OSError):  # opening the file raises it
-                continue
-            if part is not None:
+    read, requests = partial(_read, snapshot), snapshot.requested(files)
+    with contextlib.ExitStack() as stack:
+        if requests and makes_requests:
+            footers = stack.enter_context(contextlib.closing(ahead(read, files, at_once)))
+            results = ((ordinal, future.result()) for ordinal, future in footers)
+        else:
+            results = ((ordinal, read(ordinal)) for ordinal in files if ordinal not in requests)
+        for ordinal, part in results:
+            if isinstance(part, JoinedPart):
                 yield ordinal, part
-            elif snapshot.files[ordinal].is_remote:  # its store has no ETags, so no object can be joined
-                return
+            elif part is None and snapshot.files[ordinal].is_remote:
+                return  # its store has no ETags, so no object can be joined
 
 
-def _read(snapshot: Snapshot, ordinal: int) -> JoinedPart | None:
-    """Return the footer of a file; None if the file cannot be joined."""
+def _read(snapshot: Snapshot, ordinal: int) -> JoinedPart | Exception | None:
+    """Return the footer of a file; None if the file cannot be joined; the error if the file is damaged."""
     entry = snapshot.files[ordinal]
-    settled = snapshot.settled(entry)
+    try:
+        settled = snapshot.settled(entry)
+    except (ObjectStoreError, QueryTimeoutError):
+        raise
+    except (FormatError, OSError) as error:  # opening the file raises it
+        return error
     return None if settled is None else entry.joined_part(settled.metadata, settled.identity)
 
 
