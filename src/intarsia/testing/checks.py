@@ -373,10 +373,8 @@ def with_matches(leaves: Iterable[Condition], columns: MemoryColumns) -> list[Ex
 
 def run_many(check: Callable[[Draw], None], number: int) -> None:
     """Run a check on many draws, from Hypothesis if it is installed, or else from fixed seeds."""
-    try:
-        import hypothesis
-        import hypothesis.strategies
-    except ImportError:
+    hypothesis = _hypothesis()
+    if hypothesis is None:
         for seed in range(number):
             numbers = np.random.default_rng(seed)
             check(lambda low, high, numbers=numbers: int(numbers.integers(low, high + 1)))  # type: ignore[misc]
@@ -390,6 +388,17 @@ def run_many(check: Callable[[Draw], None], number: int) -> None:
     count = max(number // 5, number * hypothesis.settings().max_examples // usual)
     limited = hypothesis.settings(max_examples=count, deadline=None, database=None)
     limited(given(with_hypothesis))()
+
+
+def _hypothesis() -> Any:
+    """Return Hypothesis; None if it is not installed."""
+    # not around the checks: a failed one would show this error, too
+    try:
+        import hypothesis
+        import hypothesis.strategies
+    except ImportError:
+        return None
+    return hypothesis
 
 
 def some_of(items: Sequence[Item], count: int) -> list[Item]:
