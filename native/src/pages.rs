@@ -264,9 +264,9 @@ fn each_part(levels: &[u8], most: usize, num_values: usize, mut visit: impl FnMu
 /// Returns the repetition levels, the definition levels and the values of a decompressed page.
 fn split<'a>(header: &PageHeader, mut page: &'a [u8], max_levels: [usize; 2]) -> Read<[&'a [u8]; 3]> {
     let mut found = [&page[..0]; 2];
-    for (at, levels) in found.iter_mut().enumerate().filter(|(at, _)| max_levels[*at] > 0) {
+    for (at, levels) in found.iter_mut().enumerate() {
         let mut size = header.levels.num_bytes[at];
-        if header.kind == Kind::Data {
+        if header.kind == Kind::Data && max_levels[at] > 0 {
             let (length, rest) = page
                 .split_first_chunk()
                 .filter(|_| header.level_encodings[at] == 3)

@@ -17,7 +17,7 @@ from intarsia import native
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format import thrift
 from intarsia.format.enums import Encoding, PageType
-from intarsia.format.structs import DataPageHeader, PageHeader
+from intarsia.format.structs import DataPageHeader, DataPageHeaderV2, PageHeader
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import read_rows
@@ -267,20 +267,27 @@ def test_text_that_is_not_utf8_is_left_to_pyarrow(rows_per_group):
 
 @needs_extension
 @pytest.mark.parametrize(
-    ("encoding", "before"),
+    ("encoding", "levels", "before"),
     [
-        (Encoding.DELTA_LENGTH_BYTE_ARRAY, b""),
-        (Encoding.DELTA_BYTE_ARRAY, b""),
-        (Encoding.DELTA_BYTE_ARRAY, b"\x80\x01\x04\x03\x00\x00\x00\x00\x00\x00"),
+        (Encoding.DELTA_LENGTH_BYTE_ARRAY, None, b""),
+        (Encoding.DELTA_BYTE_ARRAY, None, b""),
+        (Encoding.DELTA_BYTE_ARRAY, None, b"\x80\x01\x04\x03\x00\x00\x00\x00\x00\x00"),
+        # levels of a required column, which are like three lengths
+        (Encoding.DELTA_LENGTH_BYTE_ARRAY, b"\x80\x01\x04\x03\x00\x00\x00\x00\x00\x00", b""),
     ],
 )
-def test_pages_that_claim_too_many_lengths_are_refused(encoding, before):
+def test_pages_that_claim_too_many_lengths_are_refused(encoding, levels, before):
     """The process would end, as Rust allocates memory for as many lengths as a page claims."""
     body = bytearray(before + b"\x80\x01\x04")
     thrift.write_varint(body, 1 << 49)
     body += bytes(20)
-    data_page = DataPageHeader(3, encoding, Encoding.RLE, Encoding.RLE)
-    header = PageHeader(PageType.DATA_PAGE, len(body), len(body), data_page_header=data_page)
+    if levels is None:
+        data_page = DataPageHeader(3, encoding, Encoding.RLE, Encoding.RLE)
+        header = PageHeader(PageType.DATA_PAGE, len(body), len(body), data_page_header=data_page)
+    else:
+        body = levels + body
+        data_page_v2 = DataPageHeaderV2(3, 0, 3, encoding, len(levels), 0, False)
+        header = PageHeader(PageType.DATA_PAGE_V2, len(body), len(body), data_page_header_v2=data_page_v2)
     page = thrift.serialize(header) + body
     target = io.BytesIO()
     pq.write_table(pa.table({"x": ["a"]}, pa.schema([pa.field("x", pa.string(), nullable=False)])), target)
