@@ -137,7 +137,7 @@ impl Pages {
                 page.body = page.raw(codec)?;
             }
             codec = UNCOMPRESSED;
-            count_rows(&mut pages, chunk, leaf.max_levels)?;
+            count_rows(&mut pages, chunk, leaf)?;
         }
         let mut pages = pages.into_iter();
         let next = pages.next();
@@ -223,19 +223,26 @@ fn page_at(
 }
 
 /// Counts the rows of decompressed pages of lists, and compares them with the plan.
-fn count_rows(pages: &mut [CheckedPage], chunk: &Chunk, max_levels: [usize; 2]) -> Read<()> {
-    let (mut is_first, mut each_begins, mut found) = (true, true, vec![]);
+fn count_rows(pages: &mut [CheckedPage], chunk: &Chunk, leaf: &Leaf) -> Read<()> {
+    let (mut is_first, mut each_begins, mut found, mut before) = (true, true, vec![], 0);
     for page in pages.iter_mut().filter(|page| page.header.kind != Kind::Dictionary) {
-        let [levels, ..] = split(&page.header, &page.body, max_levels)?;
-        let (mut num_rows, mut begins) = (0, None);
-        each_part(levels, max_levels[0], page.header.num_values, |levels| {
-            begins = begins.or(levels.first().map(|level| *level == 0));
-            num_rows += levels.iter().filter(|level| **level == 0).count();
+        let [repetition, definition, _] = split(&page.header, &page.body, leaf.max_levels)?;
+        let (mut num_rows, mut begins, mut is_sound) = (0, None, true);
+        each_part([repetition, definition], leaf.max_levels, page.header.num_values, |[lists, values]| {
+            begins = begins.or(lists.first().map(|level| *level == 0));
+            for (list, value) in lists.iter().zip(values) {
+                // arrow-rs skips other values than it reads if a list goes on that has no element
+                match list.checked_sub(1) {
+                    Some(list) => is_sound &= before.min(*value) >= leaf.element_levels[list as usize],
+                    None => num_rows += 1,
+                }
+                before = *value;
+            }
         })?;
         let is_other = page.header.kind == Kind::DataV2 && page.header.levels.num_rows != num_rows;
         each_begins &= begins != Some(false);
-        if is_other || is_first && !each_begins {
-            return Err(Refusal("a page of lists has other rows"));
+        if is_other || is_first && !each_begins || !is_sound {
+            return Err(Refusal("a page of lists has other rows, or a list without elements goes on"));
         }
         (is_first, page.num_rows) = (false, Some(num_rows));
         found.push(num_rows);
@@ -250,13 +257,21 @@ fn count_rows(pages: &mut [CheckedPage], chunk: &Chunk, max_levels: [usize; 2]) 
     Ok(())
 }
 
-/// Calls a function with the levels of a page, some at a time, which are checked to be up to a maximum.
-fn each_part(levels: &[u8], most: usize, num_values: usize, mut visit: impl FnMut(&[u32])) -> Read<()> {
-    let (mut runs, mut part) = (Runs::of_levels(levels, most), vec![]);
+/// Calls a function with the levels of a page, some at a time, which are checked to be up to their maximum.
+fn each_part<const KINDS: usize>(
+    levels: [&[u8]; KINDS],
+    most: [usize; KINDS],
+    num_values: usize,
+    mut visit: impl FnMut([&[u32]; KINDS]),
+) -> Read<()> {
+    let mut runs: [_; KINDS] = std::array::from_fn(|at| (Runs::of_levels(levels[at], most[at]), vec![]));
     for first in (0..num_values).step_by(LEVELS_AT_ONCE) {
-        part.clear();
-        runs.read(first..num_values.min(first + LEVELS_AT_ONCE), most + 1, &mut part)?;
-        visit(&part);
+        let stop = num_values.min(first + LEVELS_AT_ONCE);
+        for ((runs, part), most) in runs.iter_mut().zip(most) {
+            part.clear();
+            runs.read(first..stop, most + 1, part)?;
+        }
+        visit(runs.each_ref().map(|(_, part)| part.as_slice()));
     }
     Ok(())
 }
@@ -307,12 +322,12 @@ impl CheckedPage {
             Encoding::DELTA_BYTE_ARRAY => 2,
             _ => 0,
         };
-        // arrow-rs does not check levels that have as many bits as the maximum
-        let has_others = !(max_levels[1] + 1).is_power_of_two();
+        // arrow-rs does not check levels that have as many bits as the maximum; those of lists are checked before
+        let has_others = max_levels[0] == 0 && !(max_levels[1] + 1).is_power_of_two();
         if lists > 0 || has_others {
             let [_, levels, values] = split(&header, &buf, max_levels)?;
             if has_others {
-                each_part(levels, max_levels[1], header.num_values, |_| ())?;
+                each_part([levels], [max_levels[1]], header.num_values, |_| ())?;
             }
             if lists > 0 {
                 check(values, lists, header.num_values)?;

@@ -35,6 +35,8 @@ pub struct Leaf {
     pub plain_bytes: usize,
     /// The maximum repetition and definition level.
     pub max_levels: [usize; 2],
+    /// The minimum definition level of an element, of each list from the outermost one on.
+    pub element_levels: Vec<u32>,
 }
 
 /// Returns the fields of a footer that arrow-rs decodes to the given types; None for the others.
@@ -59,7 +61,9 @@ pub fn of_field(root: &Arc<Type>, arrow: &FieldRef) -> Read<Option<Field>> {
     let schema = Arc::new(SchemaDescriptor::new(Arc::new(one)));
     let hint = Fields::from(vec![read.clone()]);
     let levels = parquet_to_arrow_field_levels(&schema, ProjectionMask::all(), Some(&hint))?;
-    let leaves = schema.columns().iter().map(|leaf| {
+    let mut element_levels = vec![];
+    add_element_levels(schema.root_schema(), 0, &[], &mut element_levels);
+    let leaves = schema.columns().iter().zip(element_levels).map(|(leaf, element_levels)| {
         let plain_bytes = match leaf.physical_type() {
             PhysicalType::BOOLEAN => 1,
             PhysicalType::INT64 | PhysicalType::DOUBLE => 8,
@@ -69,6 +73,7 @@ pub fn of_field(root: &Arc<Type>, arrow: &FieldRef) -> Read<Option<Field>> {
         Leaf {
             plain_bytes,
             max_levels: [leaf.max_rep_level(), leaf.max_def_level()].map(|most| most as usize),
+            element_levels,
         }
     });
     let leaves = leaves.collect();
@@ -90,6 +95,21 @@ fn is_alike(one: &arrow_schema::Field, other: &arrow_schema::Field) -> bool {
             }
             (one, other) => one == other,
         }
+}
+
+/// Appends the `element_levels` of each leaf in the children of a node.
+fn add_element_levels(node: &Type, level: u32, lists: &[u32], found: &mut Vec<Vec<u32>>) {
+    for child in node.get_fields() {
+        let repetition = child.get_basic_info().repetition();
+        let level = level + u32::from(repetition != Repetition::REQUIRED);
+        let own: &[u32] = if repetition == Repetition::REPEATED { &[level] } else { &[] };
+        let lists = [lists, own].concat();
+        if child.is_primitive() {
+            found.push(lists);
+        } else {
+            add_element_levels(child, level, &lists, found);
+        }
+    }
 }
 
 fn has_int96(field: &Type) -> bool {

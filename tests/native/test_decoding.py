@@ -288,17 +288,42 @@ def test_pages_that_claim_too_many_lengths_are_refused(encoding, levels, before)
         body = levels + body
         data_page_v2 = DataPageHeaderV2(3, 0, 3, encoding, len(levels), 0, False)
         header = PageHeader(PageType.DATA_PAGE_V2, len(body), len(body), data_page_header_v2=data_page_v2)
-    page = thrift.serialize(header) + body
+    text = pa.schema([pa.field("x", pa.string(), nullable=False)])
+    with pytest.raises(native.load().Refused):
+        decoded_page(text, thrift.serialize(header) + body, num_rows=3, num_values=3)
+
+
+def decoded_page(schema, page, num_rows, num_values):
+    """What the extension returns for all rows of a page of the only column."""
     target = io.BytesIO()
-    pq.write_table(pa.table({"x": ["a"]}, pa.schema([pa.field("x", pa.string(), nullable=False)])), target)
+    pq.write_table(schema.empty_table(), target)
     with ParquetInput(MemorySource(target.getvalue())) as file:
         handle = file.schema.handle
+    span = (page, 0, len(page))
     chunk = SimpleNamespace(
-        codec=0, span=(page, 0, len(page)), dictionary=None, page_starts=[], page_rows=[3], num_values=3
+        codec=0, span=span, dictionary=None, page_starts=[], page_rows=[num_rows], num_values=num_values
     )
-    start, stop = (place.to_bytes(8, "little") for place in (0, 3))
-    with pytest.raises(native.load().Refused):
-        native.load().decode(handle, [(0, [[chunk]])], start, stop, False)
+    start, stop = (place.to_bytes(8, "little") for place in (0, num_rows))
+    return native.load().decode(handle, [(0, [[chunk]])], start, stop, False)
+
+
+@needs_extension
+@pytest.mark.parametrize("definition", [[1, 3], [3, 1], [2, 1], [0, 2]])
+def test_a_list_without_elements_does_not_go_on(definition):
+    """arrow-rs would skip other values of such a page than it reads."""
+    schema = pa.schema({"x": pa.list_(pa.int64())})
+
+    def page(levels):
+        # levels are packed in one group of bits, after its head
+        packed = [3, 0b10, 3, levels[0] | levels[1] << 2, 0]
+        body = bytes(packed) + bytes(8 * levels.count(3))
+        v2 = DataPageHeaderV2(2, levels.count(2), 1, Encoding.PLAIN, 3, 2, False)
+        header = PageHeader(PageType.DATA_PAGE_V2, len(body), len(body), data_page_header_v2=v2)
+        return thrift.serialize(header) + body
+
+    assert decoded_page(schema, page([3, 2]), num_rows=1, num_values=2)
+    with pytest.raises(native.load().Refused, match="a list without elements goes on"):
+        decoded_page(schema, page(definition), num_rows=1, num_values=2)
 
 
 _AFTER_A_FORK = """
