@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
@@ -255,12 +256,11 @@ class JoinedInput(ParquetInput):
 
     Args:
         joined: The metadata of the files, which may be used by several inputs.
-        sources: The open files, which are not closed; None to open each file only while it is read.
     """
 
-    def __init__(self, joined: JoinedMetadata, sources: Sequence[CountedSource] | None = None) -> None:
+    def __init__(self, joined: JoinedMetadata) -> None:
         self.joined = joined
-        self._joined_source = _JoinedSource(joined, sources)
+        self._joined_source = _JoinedSource(joined)
         super().__init__(self._joined_source, joined, page_checksums=joined.parts[0].page_checksums)
 
     @property
@@ -306,7 +306,7 @@ class JoinedInput(ParquetInput):
 
 
 class _JoinedSource:
-    """The concatenated bytes of files.
+    """The concatenated bytes of files, each of which is open only while it is read.
 
     Attributes:
         lost: The objects, by ordinal, that were replaced or deleted.
@@ -314,12 +314,11 @@ class _JoinedSource:
 
     identity = None
 
-    def __init__(self, joined: JoinedMetadata, sources: Sequence[CountedSource] | None) -> None:
+    def __init__(self, joined: JoinedMetadata) -> None:
         self.path = joined.path
         self.coalesce_bytes = GAP_BYTES if joined.is_remote else 0
         self.lost: set[int] = set()
         self._joined = joined
-        self._sources = sources
 
     def size(self) -> int:
         return self._joined.starts[-1]
@@ -352,18 +351,11 @@ class _JoinedSource:
             )
         return part, ByteRange(offset, offset + location.length)
 
-    def _open(self, part: int) -> ByteSource | CountedSource:
-        return self._joined.parts[part].open_unchanged() if self._sources is None else self._sources[part]
-
     def _read_files(self, wanted: Mapping[int, list[ByteRange]]) -> dict[int, list[bytes]]:
         found = {}
         for part, ranges in wanted.items():
-            source = self._open(part)
-            try:
+            with closing(self._joined.parts[part].open_unchanged()) as source:
                 found[part] = source.read_ranges(ranges)
-            finally:
-                if self._sources is None:
-                    source.close()
         return found
 
     def _read_objects(self, wanted: Mapping[int, list[ByteRange]]) -> dict[int, list[bytes]]:
@@ -376,20 +368,14 @@ class _JoinedSource:
             QueryTimeoutError: As `ObjectStoreError`.
         """
         # opened in this thread, to which the deadline of the query applies
-        opened = [(part, self._open(part)) for part in wanted]
-        found: dict[int, list[bytes]] = {}
-        tasks: list[tuple[int, ByteSource | CountedSource, ByteRange]] = []
-        for part, source in opened:
-            if isinstance(source, CountedSource) and not source.missing(wanted[part]):
-                found[part] = source.read_ranges(wanted[part])  # they are in memory
-            else:
-                found[part] = []
-                tasks += [(part, source, one) for one in wanted[part]]
+        opened = [(self._joined.parts[part].open_unchanged(), part) for part in wanted]
+        tasks = [(source, one, part) for source, part in opened for one in wanted[part]]
+        found: dict[int, list[bytes]] = {part: [] for part in wanted}
         lost: Exception | None = None
         failed: list[Exception] = []
 
-        def read(task: tuple[int, ByteSource | CountedSource, ByteRange]) -> bytes | Exception:
-            _, source, location = task
+        def read(task: tuple[ByteSource, ByteRange, int]) -> bytes | Exception:
+            source, location, _ = task
             if failed:  # requests that have been submitted may begin before they are cancelled
                 raise failed[0]
             try:
@@ -401,7 +387,7 @@ class _JoinedSource:
                 raise
 
         with ThreadPoolExecutor(min(len(tasks), REQUESTS_AT_ONCE) or 1) as pool:
-            for (part, _, _), data in zip(tasks, pool.map(read, tasks), strict=True):
+            for (_, _, part), data in zip(tasks, pool.map(read, tasks), strict=True):
                 if isinstance(data, Exception):
                     self.lost.add(part)
                     lost = lost or data
