@@ -38,165 +38,85 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from intarsia.errors import (
-    ChangedMeanwhileError,
-    ColumnNotFoundError,
-    CorruptFileError,
-    FilesFailedError,
-    FormatError,
-    IndexBuildError,
-    IndexPayloadError,
-    IntarsiaError,
-    IntarsiaWarning,
-    ListingError,
-    NewerDirectoryError,
-    NotTabularError,
-    ObjectStoreError,
-    PredicateError,
-    QueryTimeoutError,
-    ReplacedWhileReadError,
-    ReplaceError,
-    RunInterrupted,
-    SourceError,
-    UnsupportedFeatureError,
-    WriteError,
-)
-
 if TYPE_CHECKING:
-    from intarsia.advice import Advice, advise
-    from intarsia.check.inspection import inspect
-    from intarsia.check.report import FileInspection
-    from intarsia.check.verification import Finding, VerifyReport, verify
-    from intarsia.embed import (
-        AttachReport,
-        Bloom,
-        DetachReport,
-        IndexedFile,
-        IndexReport,
-        Note,
-        PageIndex,
-        RestoreReport,
-        Statistics,
-    )
-    from intarsia.embed.many import attach, detach
-    from intarsia.file import Ignored
-    from intarsia.indexes.bloom_granule import BloomGranule
-    from intarsia.indexes.distinct import Distinct
-    from intarsia.indexes.histogram import Histogram
-    from intarsia.indexes.hll import Hll
-    from intarsia.indexes.ngram import Ngram
-    from intarsia.indexes.rowmap import RowMap
-    from intarsia.indexes.sample import Sample
-    from intarsia.indexes.zonemap import ZoneMap
-    from intarsia.lake.data_file import DataFile, FileSource
-    from intarsia.lake.opening import open
-    from intarsia.lake.prepared import PreparedQuery
-    from intarsia.lake.scan import Scan
-    from intarsia.lake.split import Split
-    from intarsia.lake.table import Table
-    from intarsia.predicate import (
-        And,
-        Call,
-        Comparison,
-        Constant,
-        In,
-        IsNull,
-        Like,
-        Not,
-        Or,
-        Predicate,
-        RegexpLike,
-        contains,
-        ends_with,
-        starts_with,
-    )
-    from intarsia.read.aggregate import Aggregate
-    from intarsia.read.approximate import ApproximateCount
-    from intarsia.read.counts import PageCounts, PrunedBy
-    from intarsia.read.finished_query import FinishedQuery
-    from intarsia.read.report import ScanReport
-    from intarsia.write import Writer, WriteReport, write_table
-
-__all__ = [
-    "Advice",
-    "Aggregate",
-    "And",
-    "ApproximateCount",
-    "AttachReport",
-    "Bloom",
-    "BloomGranule",
-    "Call",
-    "ChangedMeanwhileError",
-    "ColumnNotFoundError",
-    "Comparison",
-    "Constant",
-    "CorruptFileError",
-    "DataFile",
-    "DetachReport",
-    "Distinct",
-    "FileInspection",
-    "FileSource",
-    "FilesFailedError",
-    "Finding",
-    "FinishedQuery",
-    "FormatError",
-    "Histogram",
-    "Hll",
-    "Ignored",
-    "In",
-    "IndexBuildError",
-    "IndexPayloadError",
-    "IndexReport",
-    "IndexedFile",
-    "IntarsiaError",
-    "IntarsiaWarning",
-    "IsNull",
-    "Like",
-    "ListingError",
-    "NewerDirectoryError",
-    "Ngram",
-    "Not",
-    "NotTabularError",
-    "Note",
-    "ObjectStoreError",
-    "Or",
-    "PageCounts",
-    "PageIndex",
-    "Predicate",
-    "PredicateError",
-    "PreparedQuery",
-    "PrunedBy",
-    "QueryTimeoutError",
-    "RegexpLike",
-    "ReplaceError",
-    "ReplacedWhileReadError",
-    "RestoreReport",
-    "RowMap",
-    "RunInterrupted",
-    "Sample",
-    "Scan",
-    "ScanReport",
-    "SourceError",
-    "Split",
-    "Statistics",
-    "Table",
-    "UnsupportedFeatureError",
-    "VerifyReport",
-    "WriteError",
-    "WriteReport",
-    "Writer",
-    "ZoneMap",
-    "advise",
-    "attach",
-    "contains",
-    "detach",
-    "ends_with",
-    "inspect",
-    "open",
-    "starts_with",
-    "verify",
-    "write_table",
-]
+    from intarsia.advice import Advice as Advice
+    from intarsia.advice import advise as advise
+    from intarsia.check.inspection import inspect as inspect
+    from intarsia.check.report import FileInspection as FileInspection
+    from intarsia.check.verification import Finding as Finding
+    from intarsia.check.verification import VerifyReport as VerifyReport
+    from intarsia.check.verification import verify as verify
+    from intarsia.embed import AttachReport as AttachReport
+    from intarsia.embed import Bloom as Bloom
+    from intarsia.embed import DetachReport as DetachReport
+    from intarsia.embed import IndexedFile as IndexedFile
+    from intarsia.embed import IndexReport as IndexReport
+    from intarsia.embed import Note as Note
+    from intarsia.embed import PageIndex as PageIndex
+    from intarsia.embed import RestoreReport as RestoreReport
+    from intarsia.embed import Statistics as Statistics
+    from intarsia.embed.many import attach as attach
+    from intarsia.embed.many import detach as detach
+    from intarsia.errors import ChangedMeanwhileError as ChangedMeanwhileError
+    from intarsia.errors import ColumnNotFoundError as ColumnNotFoundError
+    from intarsia.errors import CorruptFileError as CorruptFileError
+    from intarsia.errors import FilesFailedError as FilesFailedError
+    from intarsia.errors import FormatError as FormatError
+    from intarsia.errors import IndexBuildError as IndexBuildError
+    from intarsia.errors import IndexPayloadError as IndexPayloadError
+    from intarsia.errors import IntarsiaError as IntarsiaError
+    from intarsia.errors import IntarsiaWarning as IntarsiaWarning
+    from intarsia.errors import ListingError as ListingError
+    from intarsia.errors import NewerDirectoryError as NewerDirectoryError
+    from intarsia.errors import NotTabularError as NotTabularError
+    from intarsia.errors import ObjectStoreError as ObjectStoreError
+    from intarsia.errors import PredicateError as PredicateError
+    from intarsia.errors import QueryTimeoutError as QueryTimeoutError
+    from intarsia.errors import ReplacedWhileReadError as ReplacedWhileReadError
+    from intarsia.errors import ReplaceError as ReplaceError
+    from intarsia.errors import RunInterrupted as RunInterrupted
+    from intarsia.errors import SourceError as SourceError
+    from intarsia.errors import UnsupportedFeatureError as UnsupportedFeatureError
+    from intarsia.errors import WriteError as WriteError
+    from intarsia.file import Ignored as Ignored
+    from intarsia.indexes.bloom_granule import BloomGranule as BloomGranule
+    from intarsia.indexes.distinct import Distinct as Distinct
+    from intarsia.indexes.histogram import Histogram as Histogram
+    from intarsia.indexes.hll import Hll as Hll
+    from intarsia.indexes.ngram import Ngram as Ngram
+    from intarsia.indexes.rowmap import RowMap as RowMap
+    from intarsia.indexes.sample import Sample as Sample
+    from intarsia.indexes.zonemap import ZoneMap as ZoneMap
+    from intarsia.lake.data_file import DataFile as DataFile
+    from intarsia.lake.data_file import FileSource as FileSource
+    from intarsia.lake.opening import open as open
+    from intarsia.lake.prepared import PreparedQuery as PreparedQuery
+    from intarsia.lake.scan import Scan as Scan
+    from intarsia.lake.split import Split as Split
+    from intarsia.lake.table import Table as Table
+    from intarsia.predicate import And as And
+    from intarsia.predicate import Call as Call
+    from intarsia.predicate import Comparison as Comparison
+    from intarsia.predicate import Constant as Constant
+    from intarsia.predicate import In as In
+    from intarsia.predicate import IsNull as IsNull
+    from intarsia.predicate import Like as Like
+    from intarsia.predicate import Not as Not
+    from intarsia.predicate import Or as Or
+    from intarsia.predicate import Predicate as Predicate
+    from intarsia.predicate import RegexpLike as RegexpLike
+    from intarsia.predicate import contains as contains
+    from intarsia.predicate import ends_with as ends_with
+    from intarsia.predicate import starts_with as starts_with
+    from intarsia.read.aggregate import Aggregate as Aggregate
+    from intarsia.read.approximate import ApproximateCount as ApproximateCount
+    from intarsia.read.counts import PageCounts as PageCounts
+    from intarsia.read.counts import PrunedBy as PrunedBy
+    from intarsia.read.finished_query import FinishedQuery as FinishedQuery
+    from intarsia.read.report import ScanReport as ScanReport
+    from intarsia.write import Writer as Writer
+    from intarsia.write import WriteReport as WriteReport
+    from intarsia.write import write_table as write_table
 
 # Imported on first use: `intarsia --help` does not need pyarrow, and few programs write or verify.
 _LOADED_WHEN_USED = {
@@ -207,6 +127,10 @@ _LOADED_WHEN_USED = {
     "intarsia.embed": "AttachReport Bloom DetachReport IndexedFile IndexReport Note PageIndex RestoreReport "
     "Statistics",
     "intarsia.embed.many": "attach detach",
+    "intarsia.errors": "ChangedMeanwhileError ColumnNotFoundError CorruptFileError FilesFailedError "
+    "FormatError IndexBuildError IndexPayloadError IntarsiaError IntarsiaWarning ListingError "
+    "NewerDirectoryError NotTabularError ObjectStoreError PredicateError QueryTimeoutError ReplaceError "
+    "ReplacedWhileReadError RunInterrupted SourceError UnsupportedFeatureError WriteError",
     "intarsia.file": "Ignored",
     "intarsia.indexes.bloom_granule": "BloomGranule",
     "intarsia.indexes.distinct": "Distinct",
@@ -232,6 +156,8 @@ _LOADED_WHEN_USED = {
     "intarsia.write": "Writer WriteReport write_table",
 }
 _MODULES = {name: module for module, names in _LOADED_WHEN_USED.items() for name in names.split()}
+
+__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> object:
