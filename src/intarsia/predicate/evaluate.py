@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.arrow.comparison import comparison_array
+from intarsia.arrow.comparison import comparison_array, sortable_type
 from intarsia.errors import PredicateError
 from intarsia.predicate.bound import (
     Bound,
@@ -213,13 +213,8 @@ def _is_in(leaf: BoundIn, values: pa.Array) -> pa.BooleanArray:
     found = integer_membership(leaf, values)
     if found is not None:
         return found
-    among = leaf.values
-    if pa.types.is_float16(values.type):
-        values, among = values.cast(pa.float32()), among.cast(pa.float32())
-    if pa.types.is_floating(values.type):
-        # is_in distinguishes -0.0 from 0.0; adding 0.0 turns both into 0.0
-        values = pc.add(values, pa.scalar(0.0, values.type))
-    elif pa.types.is_decimal(values.type) and values.type.bit_width < 128:  # is_in lacks narrow decimals
-        wide = pa.decimal128(values.type.precision, values.type.scale)
-        values, among = values.cast(wide), among.cast(wide)
+    type_ = sortable_type(values.type)
+    values, among = values.cast(type_), leaf.values.cast(type_)
+    if pa.types.is_floating(type_):  # is_in distinguishes -0.0 from 0.0; adding 0.0 turns both into 0.0
+        values = pc.add(values, pa.scalar(0.0, type_))
     return pc.is_in(values, value_set=among)

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from intarsia.arrow.nested import field_type, metadata_pairs
 from intarsia.errors import PredicateError
 from intarsia.predicate.evaluate import KERNELS
-from intarsia.predicate.literals import render_literal
+from intarsia.predicate.literals import NS_PER_WORD, render_literal
 from intarsia.predicate.nodes import (
     MIRRORED,
     And,
@@ -68,19 +68,8 @@ _FUNCTIONS: Final = {
     "abs_checked": "abs",
     **{part: part for part in ("year", "quarter", "month", "day", "hour", "minute")},
 }
-#: `CalendarUnit` of pyarrow, from 1.
-_UNITS: Final = (
-    "microsecond",
-    "millisecond",
-    "second",
-    "minute",
-    "hour",
-    "day",
-    "week",
-    "month",
-    "quarter",
-    "year",
-)
+#: `CalendarUnit` of pyarrow; SQL does not have the first one.
+_UNITS: Final = (*NS_PER_WORD, "month", "quarter", "year")
 _SQL_TYPES: Final = {
     pa.string(): "TEXT",
     pa.large_string(): "TEXT",
@@ -256,21 +245,14 @@ def _list_agreement(call: _Call, schema: pa.Schema) -> Literal["same", "wider", 
     pyarrow converts the list to the type of the column, even if this rounds. It compares the bits of floats,
     so that zeros differ by sign, and NaNs by payload.
     """
-    column, values, of = call.arguments[0], call.options["value_set"], pa.types
-    if of.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    values = values.drop_null()
+    column, of = call.arguments[0], pa.types
+    values, has_special, _ = _listed(call.options["value_set"])
     is_number = of.is_integer(values.type) or of.is_floating(values.type) or of.is_decimal(values.type)
     type_ = pa.float64() if is_number else values.type  # numbers of functions fit into doubles
     if isinstance(column, _Column) and not isinstance(column.name, Call):
         names = (column.name,) if isinstance(column.name, str) else column.name
         type_ = field_type(pa.struct(list(schema)), names) or type_
     type_ = type_.value_type if of.is_dictionary(type_) else type_
-    has_special = False
-    if of.is_floating(values.type):
-        is_nan = pc.is_nan(values)
-        has_special = bool(pc.any(is_nan).as_py())
-        values = values.filter(pc.invert(is_nan))
     if is_number and (of.is_floating(type_) or of.is_floating(values.type)):
         has_special |= bool(pc.any(pc.equal(values, pa.scalar(0, values.type))).as_py())
     if not isinstance(values, pa.ExtensionArray) and values.type != type_:
@@ -278,6 +260,16 @@ def _list_agreement(call: _Call, schema: pa.Schema) -> Literal["same", "wider", 
             if not values.cast(type_, safe=False).cast(values.type, safe=False).equals(values):
                 return "other"
     return "wider" if has_special else "same"
+
+
+def _listed(values: pa.Array) -> tuple[pa.Array, bool, bool]:
+    """Return the values of a list without NaN and null, and whether it has NaN and null."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    present = numbers = values.drop_null()
+    if pa.types.is_floating(present.type):
+        numbers = present.filter(pc.invert(pc.is_nan(present)))
+    return numbers, len(numbers) < len(present), len(present) < len(values)
 
 
 def _read_calls(
@@ -423,7 +415,7 @@ def call_of(function: str, operand: Operand, options: Mapping[str, Any]) -> Oper
             return Call("substr", operand, (start + 1, stop - start))
     if function == "floor_temporal" and options.get("multiple") == 1 and options.get("week_starts_monday"):
         unit = options.get("unit", 0)
-        return Call("date_trunc", operand, (_UNITS[unit - 1],)) if 0 < unit <= len(_UNITS) else None
+        return Call("date_trunc", operand, (_UNITS[unit],)) if 0 < unit < len(_UNITS) else None
     if function == "cast":
         target = options.get("to_type")
         if target == pa.date32():
@@ -482,14 +474,10 @@ def _membership(column: Operand, call: _Call, is_negated: bool) -> Predicate:
     behavior, values = call.options.get("null_matching_behavior"), call.options.get("value_set")
     if behavior not in (_MATCH, _SKIP) or not isinstance(values, pa.Array):
         _refuse(call.part)
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    present = numbers = values.drop_null()
-    if pa.types.is_floating(present.type):
-        numbers = present.filter(pc.invert(pc.is_nan(present)))
+    numbers, has_nan, has_null = _listed(values)
     conditions: list[Predicate] = [In(column, tuple(python_values(numbers)))] if len(numbers) else []
-    conditions += [is_nan(column)] if len(numbers) < len(present) else []
-    if len(present) < len(values) and behavior == _MATCH:
+    conditions += [is_nan(column)] if has_nan else []
+    if has_null and behavior == _MATCH:
         return Or((*conditions, IsNull(column))) if conditions else IsNull(column)
     if not conditions:
         return Constant(False)

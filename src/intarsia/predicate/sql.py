@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-import operator
 import re
 from decimal import Decimal
 from functools import lru_cache
@@ -63,14 +62,6 @@ if TYPE_CHECKING:
 MAX_SQL_TOKENS: Final = 250_000
 
 _WORD: Final = re.compile(r"'[^']*'|\d[\w.]*|\w+|[^\w\s]")
-_FOLD: Final[dict[Op, Callable[[Any, Any], bool]]] = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 # Functions by their class in sqlglot, or by their name; which ones have a class depends on sqlglot's version.
 
@@ -311,13 +302,15 @@ def _comparison(node: Any, op: Op) -> Predicate:
         return Comparison(_operand(node.expression), MIRRORED[op], left[0])
     if left is None:
         return Comparison(_operand(node.this), op, right[0])
-    (first,), (second,) = left, right
+    first: Any = left[0]
+    second: Any = right[0]
     if first is None or second is None:
         return Constant(None)
     numbers = type(first) in (int, Decimal) and type(second) in (int, Decimal)
     if not numbers and not (isinstance(first, str) and isinstance(second, str)):
         raise unsupported(node)
-    return Constant(_FOLD[op](first, second))
+    # an operator consists of the signs of the orders for which it is true
+    return Constant("<" in op if first < second else ">" in op if first > second else "=" in op)
 
 
 def _in(node: Any) -> Predicate:

@@ -39,16 +39,7 @@ _TOKEN: Final = re.compile(
     )""",
     re.ASCII | re.VERBOSE,
 )
-_OPS: Final[dict[str, Op]] = {
-    "=": "=",
-    "==": "=",
-    "<>": "<>",
-    "!=": "<>",
-    "<": "<",
-    "<=": "<=",
-    ">": ">",
-    ">=": ">=",
-}
+_OPS: Final[dict[str, Op]] = {**{op: op for op in MIRRORED}, "==": "=", "!=": "<>"}
 #: The last four are columns only where no statement can begin, such as in parentheses.
 _KEYWORDS: Final = RESERVED.union(("connect_by_root", "describe", "table", "values"))
 _CONSTANTS: Final = {"TRUE": True, "FALSE": False, "NULL": None}

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.arrow.comparison import comparison_array, comparison_type
+from intarsia.arrow.comparison import comparison_array, comparison_type, sortable_type
 from intarsia.arrow.owned_rows import take_rows
 from intarsia.errors import ColumnNotFoundError, PredicateError
 from intarsia.indexes.layout import Layout
@@ -289,11 +289,9 @@ def unchecked_questions(column: str, values: pa.Array) -> Iterator[Predicate]:
 
 def _sample(values: pa.Array) -> list[pa.Scalar]:
     """Return some distinct values, spread over the rows, without nulls."""
-    codes = values.cast(pa.int64()) if pa.types.is_duration(values.type) else values
-    codes = codes.cast(pa.float32()) if pa.types.is_float16(codes.type) else codes
-    if pa.types.is_nested(codes.type):
+    if pa.types.is_nested(values.type):
         return []
-    distinct = pc.unique(codes).drop_null()
+    distinct = pc.unique(values.cast(sortable_type(values.type))).drop_null()
     positions = np.linspace(0, len(distinct) - 1, min(SAMPLED_VALUES, len(distinct))).astype(np.int64)
     return list(distinct.take(pa.array(positions)).cast(values.type))
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from intarsia.arrow.comparison import sortable_type
 from intarsia.errors import PredicateError
 from intarsia.predicate.bound import (
     ANY_VALUE,
@@ -270,9 +271,7 @@ def _decimal(precision: int, scale: int) -> pa.DataType:
 def to_double(values: pa.Array) -> pa.Array:
     """Convert numbers to the nearest doubles."""
     if pa.types.is_decimal(values.type):  # pyarrow's cast of decimals to doubles rounds twice
-        if values.type.bit_width < 128:
-            values = values.cast(pa.decimal128(values.type.precision, values.type.scale))
-        return values.cast(pa.string()).cast(pa.float64())
+        return values.cast(sortable_type(values.type)).cast(pa.string()).cast(pa.float64())
     return values.cast(pa.float64(), safe=False)
 
 
