@@ -13,10 +13,9 @@ import pyarrow as pa
 
 from intarsia.errors import CorruptFileError
 from intarsia.file.claims import check_value_count, check_values
-from intarsia.file.schema import schema_paths
 from intarsia.file.synthetic import Segments, SyntheticSchema, decode
 from intarsia.format.enums import Type
-from intarsia.format.footer import Footer, Leaf, schema_leaves
+from intarsia.format.footer import Footer, Leaf, schema_leaves, schema_paths
 from intarsia.format.structs import ColumnMetaData, IntType, LogicalType, SchemaElement
 from intarsia.records import dataclass
 from intarsia.rows.ordering import Ordering, ordering_for

@@ -19,7 +19,7 @@ from intarsia.file.synthetic import SyntheticSchema
 from intarsia.format import directory
 from intarsia.format.blob import DATAFUSION_KEY
 from intarsia.format.enums import Type
-from intarsia.format.footer import Footer, Leaf, shared_leaves
+from intarsia.format.footer import Footer, Leaf, schema_paths, shared_leaves
 from intarsia.format.structs import KeyValue, LogicalType, SchemaElement
 from intarsia.rows.int96 import int96_ordering
 from intarsia.rows.ordering import Ordering, ordering_for
@@ -149,21 +149,6 @@ def _logical_types(elements: Sequence[SchemaElement]) -> Iterator[tuple[tuple[st
     for path in schema_paths(elements):
         if (logical := path[-1].logicalType) is not None:
             yield tuple(element.name for element in path), logical
-
-
-def schema_paths(elements: Sequence[SchemaElement]) -> Iterator[Sequence[SchemaElement]]:
-    """Yield each element of a flattened schema that is checked to be one tree, after the groups around it."""
-    groups: list[SchemaElement] = []
-    open_children = [elements[0].num_children or 0]
-    for element in elements[1:]:
-        while open_children[-1] == 0:  # the innermost group is complete
-            open_children.pop()
-            groups.pop()
-        open_children[-1] -= 1
-        yield (*groups, element)
-        if element.num_children:
-            groups.append(element)
-            open_children.append(element.num_children)
 
 
 def file_schema(footer: Footer) -> FileSchema:

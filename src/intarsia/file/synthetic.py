@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from intarsia.errors import CorruptFileError, IntarsiaError, UnsupportedFeatureError
 from intarsia.format import thrift
 from intarsia.format.enums import CompressionCodec, encoding_name
-from intarsia.format.footer import MAGIC, Leaf
+from intarsia.format.footer import MAGIC, Leaf, schema_paths
 from intarsia.format.pages import PAGE_CHECKSUM, iter_pages
 from intarsia.format.structs import (
     ColumnChunk,
@@ -57,7 +57,8 @@ class SyntheticSchema:
 
     def part(self, roots: Sequence[int]) -> SyntheticSchema:
         """Return the part of the schema under top-level fields, given by ascending ordinals."""
-        spans = _root_spans(self.elements)
+        paths = enumerate(schema_paths(self.elements), start=1)
+        spans = [*(position for position, path in paths if len(path) == 1), len(self.elements)]
         elements = [
             self.elements[0]._replace(num_children=len(roots)),
             *(element for root in roots for element in self.elements[spans[root] : spans[root + 1]]),
@@ -249,22 +250,6 @@ def _file_of(parts: Sequence[bytes]) -> pa.NativeFile:
 def footer_parts(footer: bytes) -> tuple[bytes, ...]:
     """Return a footer, its length and the closing magic, which are the end of a file."""
     return footer, len(footer).to_bytes(4, "little"), MAGIC
-
-
-# --- a part of a file's schema ---------------------------------------------------------------------------
-
-
-def _root_spans(schema: Sequence[SchemaElement]) -> list[int]:
-    """Return the start of each top-level field in the flattened schema, and the end."""
-    spans = []
-    position = 1
-    while position < len(schema):
-        spans.append(position)
-        open_nodes = 1
-        while open_nodes:
-            open_nodes += (schema[position].num_children or 0) - 1
-            position += 1
-    return [*spans, position]
 
 
 # --- dictionaries ----------------------------------------------------------------------------------------

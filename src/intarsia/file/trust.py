@@ -269,13 +269,11 @@ class Trust:
             meta: The metadata of a chunk; None for all chunks.
         """
         if claim not in self._doubts:
-            self._doubts[claim] = self._doubt(claim, None)
+            self._doubts[claim] = self._doubt_of_format(claim) or self.doubt_of_writer(claim)
         found = self._doubts[claim]
-        return found if found is None or meta is None else self._doubt(claim, meta)
-
-    def _doubt(self, claim: Claim, meta: ColumnMetaData | None) -> str | None:
-        found = self._doubt_of_format(claim)
-        return self.doubt_of_writer(claim, meta) if found is None else found
+        if found is None or meta is None:
+            return found
+        return self._doubt_of_format(claim) or self.doubt_of_writer(claim, meta)
 
     def doubt_of_writer(self, claim: Claim, meta: ColumnMetaData | None = None) -> str | None:
         """Return the reason why a claim of the file's writer is not trusted; None if no rule applies."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache, partial
 from itertools import accumulate
 from operator import attrgetter
@@ -354,53 +354,64 @@ def _wrong_schema(reason: str, message: str, column: str | None = None) -> Corru
     return CorruptFileError(message, reason=reason, column=column, struct="SchemaElement")
 
 
-def schema_leaves(schema: Sequence[SchemaElement]) -> tuple[Leaf, ...]:
-    """Return the leaves of a flattened schema.
+def schema_paths(schema: Sequence[SchemaElement]) -> Iterator[tuple[SchemaElement, ...]]:
+    """Yield each element of a flattened schema but its root, after the groups around it.
 
     Raises:
         CorruptFileError: If the elements do not form one tree.
     """
     if not schema:
         raise _wrong_schema("empty-schema", "the schema is empty")
-    leaves: list[Leaf] = []
-    position = 1
-
-    def visit(path: tuple[str, ...], definition: int, repetition: int, root: int) -> None:
-        nonlocal position
-        if position >= len(schema):
-            raise _wrong_schema("truncated-schema", "the schema has fewer elements than its tree")
-        if len(path) > MAX_SCHEMA_DEPTH:
+    groups: list[SchemaElement] = []
+    open_children = [schema[0].num_children or 0]  # of the root and of each group
+    for position, element in enumerate(schema[1:], start=1):
+        while open_children and open_children[-1] <= 0:  # the innermost group is complete
+            open_children.pop()
+            del groups[-1:]
+        if not open_children:
+            raise _wrong_schema(
+                "surplus-schema-elements",
+                f"the schema has {len(schema) - position} elements outside its tree",
+            )
+        if len(groups) > MAX_SCHEMA_DEPTH:
             raise _wrong_schema(
                 "schema-too-deep", f"the schema is nested more than {MAX_SCHEMA_DEPTH} levels deep"
             )
-        element = schema[position]
-        position += 1
-        path = (*path, element.name)
-        # if it is absent, Thrift and therefore pyarrow treat it as "required"
-        if element.repetition_type not in (None, FieldRepetitionType.REQUIRED):
-            definition += 1
-        if element.repetition_type == FieldRepetitionType.REPEATED:
-            repetition += 1
+        yield (*groups, element)
+        open_children[-1] -= 1
         if element.num_children:
-            for _ in range(element.num_children):
-                visit(path, definition, repetition, root)
-        elif element.type is not None:
-            if not Type.BOOLEAN <= element.type <= Type.FIXED_LEN_BYTE_ARRAY:
-                raise _wrong_schema(
-                    "unknown-physical-type",
-                    f"{'.'.join(path)!r} has the unknown physical type {element.type}",
-                    column=".".join(path),
-                )
-            leaves.append(
-                Leaf(len(leaves), path, element, _logical_type(element), definition, repetition, root)
-            )
+            groups.append(element)
+            open_children.append(element.num_children)
+    if any(count > 0 for count in open_children):
+        raise _wrong_schema("truncated-schema", "the schema has fewer elements than its tree")
 
-    for root in range(schema[0].num_children or 0):
-        visit((), 0, 0, root)
-    if position != len(schema):
-        raise _wrong_schema(
-            "surplus-schema-elements", f"the schema has {len(schema) - position} elements outside its tree"
-        )
+
+def schema_leaves(schema: Sequence[SchemaElement]) -> tuple[Leaf, ...]:
+    """Return the leaves of a flattened schema.
+
+    Raises:
+        CorruptFileError: If the elements do not form one tree.
+    """
+    leaves: list[Leaf] = []
+    root = -1
+    for path in schema_paths(schema):
+        root += len(path) == 1
+        element = path[-1]
+        if element.num_children or element.type is None:
+            continue
+        names = tuple([one.name for one in path])
+        if not Type.BOOLEAN <= element.type <= Type.FIXED_LEN_BYTE_ARRAY:
+            raise _wrong_schema(
+                "unknown-physical-type",
+                f"{'.'.join(names)!r} has the unknown physical type {element.type}",
+                column=".".join(names),
+            )
+        # if it is absent, Thrift and therefore pyarrow treat it as "required"
+        repetitions = [one.repetition_type or FieldRepetitionType.REQUIRED for one in path]
+        definition = len(path) - repetitions.count(FieldRepetitionType.REQUIRED)
+        repetition = repetitions.count(FieldRepetitionType.REPEATED)
+        logical = _logical_type(element)
+        leaves.append(Leaf(len(leaves), names, element, logical, definition, repetition, root))
     return tuple(leaves)
 
 

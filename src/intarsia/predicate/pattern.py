@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import Final, NamedTuple, TypeAlias
+from itertools import groupby
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -118,6 +119,9 @@ class Skeleton:
         return not self.items or (self.items[0] is Mark.START and len(self.prefix) == len(self.items) - 1)
 
 
+#: The wildcards of LIKE, as parts of a `Pattern`.
+_WILDCARDS: Final[dict[str, int | None]] = {"%": None, "_": 1}
+
 #: The maximum length of a LIKE pattern, in characters.
 MAX_PATTERN_CHARACTERS: Final = 10_000
 
@@ -184,7 +188,7 @@ def parse_pattern(like: Like) -> Pattern:
         raise PredicateError(
             f"ESCAPE {escape!r} in {like} must be one character, or empty for none", reason="invalid-escape"
         )
-    parts: list[str | int | None] = []
+    found: list[str | int | None] = []
     characters = iter(like.pattern)
     for character in characters:
         if character == escape:
@@ -197,17 +201,15 @@ def parse_pattern(like: Like) -> Pattern:
                     "with ESCAPE",
                     reason="invalid-escape",
                 )
-        elif character == "%":
-            if parts[-1:] != [None]:
-                parts.append(None)
-            continue
-        elif character == "_":
-            last = parts[-1] if parts else None
-            parts[-1:] = [last + 1] if isinstance(last, int) else [*parts[-1:], 1]
-            continue
-        last = parts[-1] if parts else None
-        parts[-1:] = [last + character] if isinstance(last, str) else [*parts[-1:], character]
-    return Pattern(tuple(parts))
+            found.append(character)
+        else:
+            found.append(_WILDCARDS.get(character, character))
+    return Pattern(tuple(_joined(kind, [*parts]) for kind, parts in groupby(found, type)))
+
+
+def _joined(kind: type, parts: list[Any]) -> str | int | None:
+    """Return adjacent parts of one kind as one."""
+    return "".join(parts) if kind is str else sum(parts) if kind is int else None
 
 
 _REPETITION: Final = re.compile(r"(?:([*?+])|\{(0|[1-9][0-9]*)(?:,(?:0|[1-9][0-9]*)?)?\})\??")
