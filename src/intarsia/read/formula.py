@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TypeAlias, TypeVar, cast
+from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -87,6 +87,18 @@ def any_of(masks: Sequence[Bools]) -> Bools:
     return np.asarray(np.logical_or.reduce(masks))
 
 
+class _Known(NamedTuple):
+    """What is known of a term; see `where_exclusion_matters`.
+
+    Attributes:
+        parts: The terms of a junction, or the ordinal of a condition.
+    """
+
+    possible: Bools
+    stays: Bools
+    parts: Sequence[_Known] | int
+
+
 def where_exclusion_matters(
     term: Term, within: Bools, possible: Sequence[Bools], stays: Sequence[Bools]
 ) -> list[Bools]:
@@ -99,36 +111,19 @@ def where_exclusion_matters(
     Returns:
         A mask of row groups for each condition.
     """
+
+    def join(of_masks: Callable[[Sequence[Bools]], Bools], parts: Sequence[_Known]) -> _Known:
+        possible, stays, _ = zip(*parts, strict=True)
+        return _Known(of_masks(possible), of_masks(stays), parts)
+
     matters = list(np.zeros((len(possible), len(within)), dtype=bool))
-    _mark(_undecided(term, possible, stays), within, matters)
+    leaves = list(map(_Known, possible, stays, range(len(possible))))
+    waiting = [(within, combine(term, leaves, partial(join, any_of), partial(join, all_of)))]
+    while waiting:
+        outside, known = waiting.pop()
+        inside = outside & known.possible & ~known.stays
+        if isinstance(known.parts, int):
+            matters[known.parts] |= inside
+        elif inside.any():
+            waiting += [(inside, part) for part in known.parts]
     return matters
-
-
-@dataclass(frozen=True)
-class _Undecided:
-    """A term, and the row groups where it might be true and can still be excluded."""
-
-    is_open: Bools
-    condition: int | None
-    parts: Sequence[_Undecided]
-    possible: Bools
-    stays: Bools
-
-
-def _undecided(term: Term, possible: Sequence[Bools], stays: Sequence[Bools]) -> _Undecided:
-    if isinstance(term, int):
-        return _Undecided(possible[term] & ~stays[term], term, (), possible[term], stays[term])
-    parts = [_undecided(part, possible, stays) for part in term.terms]
-    join = all_of if term.is_and else any_of
-    possible_here, stays_here = join([part.possible for part in parts]), join([part.stays for part in parts])
-    return _Undecided(possible_here & ~stays_here, None, parts, possible_here, stays_here)
-
-
-def _mark(term: _Undecided, within: Bools, matters: list[Bools]) -> None:
-    """Pass the row groups where a term is relevant down to its conditions."""
-    inside = within & term.is_open
-    if term.condition is not None:
-        matters[term.condition] |= inside
-    elif inside.any():
-        for part in term.parts:
-            _mark(part, inside, matters)
