@@ -39,7 +39,7 @@ from intarsia.format import wkb
 from intarsia.format.blob import DATAFUSION_HEADER_BYTES, DATAFUSION_KEY, parse_header, parse_offset
 from intarsia.format.bloom import FilterLocation, blocks_of, estimated_distinct
 from intarsia.format.directory import Entry
-from intarsia.format.enums import BoundaryOrder, CompressionCodec, FieldRepetitionType, encoding_name
+from intarsia.format.enums import BoundaryOrder, FieldRepetitionType, codec_name, encoding_name
 from intarsia.format.footer import MAGIC, TRAILER_BYTES, Leaf, chunk_range
 from intarsia.format.structs import ColumnIndex, ColumnMetaData, Statistics
 from intarsia.indexes.embedded import EmbeddedIndexes
@@ -238,11 +238,10 @@ def _inspect_chunk(file: ParquetInput, key: ChunkKey, *, pages: bool) -> ChunkIn
     counted, source = recorded_pages(meta.encoding_stats, ()).data, "encoding_stats"
     if locations is not None:
         counted, source = len(locations), "offset_index"
-    codec = meta.codec
     dictionary = dictionary_range(meta, locations)
     return ChunkInspection(
         column=leaf.name,
-        codec=CompressionCodec(codec).name if codec in tuple(CompressionCodec) else f"unknown ({codec})",
+        codec=codec_name(meta.codec),
         encodings=tuple(map(encoding_name, meta.encodings)),
         num_values=meta.num_values,
         compressed_bytes=meta.total_compressed_size,

@@ -95,6 +95,16 @@ class CompressionCodec(IntEnum):
     LZ4_RAW = 7
 
 
+def codec_name(codec: int) -> str:
+    """Return the name of a compression codec; the format adds codecs.
+
+    Example:
+        >>> codec_name(6), codec_name(12)
+        ('ZSTD', 'unknown (12)')
+    """
+    return CompressionCodec(codec).name if codec in tuple(CompressionCodec) else f"unknown ({codec})"
+
+
 class PageType(IntEnum):
     """Types of pages."""
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from intarsia.errors import FormatError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunks import UNKNOWN, ChunkOutlines
-from intarsia.format.enums import CompressionCodec, encoding_name
+from intarsia.format.enums import codec_name, encoding_name
 from intarsia.format.footer import Leaf
 from intarsia.picture.facts import (
     PROVEN,
@@ -168,7 +168,7 @@ class Lanes:
             type=logical,
             role="where" if leaf.ordinal in self._asked else "result" if is_wanted else "",
             num_bytes=int(np.where(outlines.is_sound, outlines.stops - outlines.starts, 0).sum()),
-            codec="" if meta is None else _codec_name(meta.codec),
+            codec="" if meta is None else codec_name(meta.codec),
             encodings=[] if meta is None else [encoding_name(one) for one in meta.encodings],
             indexes=self._indexes(leaf, outlines) if is_wanted else [],
             num_pages=None if (counts == UNKNOWN).any() else int(counts.sum()),
@@ -356,10 +356,6 @@ def joined_steps(steps: Sequence[PruneStep]) -> list[PruneStep]:
         else:
             found.append(step)
     return found
-
-
-def _codec_name(codec: int) -> str:
-    return CompressionCodec(codec).name if codec in tuple(CompressionCodec) else f"unknown ({codec})"
 
 
 def _short(leaf: Leaf, raw: bytes) -> Any:
