@@ -12,25 +12,22 @@ import itertools
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.arrow.owned_rows import take_values
 from intarsia.errors import FormatError, ObjectStoreError, PredicateError, QueryTimeoutError
 from intarsia.file import Ignored
 from intarsia.file.joined import JoinedInput
-from intarsia.file.schema import FileSchema
 from intarsia.garbage import no_collections
 from intarsia.lake.axes import AxisPlan, Members, axes, read_footers
 from intarsia.lake.index.of_table import FamilyFiles, KnownFiles
 from intarsia.lake.index.proofs import FamilyProofs, answer_files
-from intarsia.lake.planning import Binder, PlannedPart
+from intarsia.lake.planning import PlannedPart, TableQuery
 from intarsia.lake.snapshot import Snapshot, Tail
 from intarsia.lake.table_files import TableFiles
-from intarsia.predicate import Bound, Path, Predicate
 from intarsia.read.aggregate import Totals
 from intarsia.read.file_plan import plan_file
 from intarsia.read.file_rows import FileOutcome
@@ -42,25 +39,6 @@ from intarsia.tuning import KEPT_DICTIONARY_BYTES
 
 #: A damaged file is left out of an axis, and the others are tried again, at most this many times.
 _MAX_TRIES = 4
-
-
-class TableQuery(Binder, Protocol):
-    """A query that can be bound to each file, to files with the same columns, and to the table."""
-
-    @property
-    def predicate(self) -> Predicate | None:
-        """The rows to select; None for all."""
-        ...
-
-    def exclude_unopened(self, relevant: Bools) -> Sequence[PruneStep]:
-        """Return the files that are excluded by what is known without opening them; a file is one row."""
-        ...
-
-    def bind_family(
-        self, schema: FileSchema, path: str, files: npt.NDArray[np.int64]
-    ) -> tuple[Bound | None, dict[Path, pa.Array]]:
-        """Bind the query to files with the same columns; see `intarsia.lake.binding.TableBinder`."""
-        ...
 
 
 class PlannedFiles(NamedTuple):

@@ -14,19 +14,24 @@ from enum import IntEnum
 from typing import Protocol, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from intarsia.ahead import Completion, Done, ahead
 from intarsia.errors import FormatError, IntarsiaError, ObjectStoreError, QueryTimeoutError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunks import DictionaryUse
 from intarsia.file.joined import JoinedInput
+from intarsia.file.schema import FileSchema
 from intarsia.format.footer import Leaf
 from intarsia.indexes.registry import has_indexes
 from intarsia.lake.axes import AxisPlan
 from intarsia.lake.data_file import DataFile
+from intarsia.predicate import Bound, Path, Predicate
 from intarsia.read.file_plan import FilePlan, plan_chunks, plan_file, with_estimates, without_deleted
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.file_rows import FileOutcome, Piece, read_rows
+from intarsia.read.pruner import PruneStep
 from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
@@ -52,8 +57,23 @@ class Ahead(IntEnum):
     READ = 2  # the rows of small files, too, which the caller takes all
 
 
-class Binder(Protocol):
-    """An object that binds one query to each file."""
+class TableQuery(Protocol):
+    """A query that can be bound to each file, to files with the same columns, and to the table."""
+
+    @property
+    def predicate(self) -> Predicate | None:
+        """The rows to select; None for all."""
+        ...
+
+    def exclude_unopened(self, relevant: Bools) -> Sequence[PruneStep]:
+        """Return the files that are excluded by what is known without opening them; a file is one row."""
+        ...
+
+    def bind_family(
+        self, schema: FileSchema, path: str, files: npt.NDArray[np.int64]
+    ) -> tuple[Bound | None, dict[Path, pa.Array]]:
+        """Bind the query to files with the same columns; see `intarsia.lake.binding.TableBinder`."""
+        ...
 
     def query(self, entry: DataFile, file: ParquetInput) -> FileQuery:
         """Return the query for one open file, in its own types."""
@@ -205,7 +225,7 @@ def _stretch_of(found: Sequence[tuple[PlannedPart, DataFile]]) -> Item:
 
 def plan_files(
     items: Iterable[Item],
-    binder: Binder,
+    binder: TableQuery,
     open_file: Callable[[DataFile], ParquetInput],
     at_once: int,
     *,
