@@ -186,8 +186,16 @@ class AxisPlan:
     def of_file(self, position: int) -> FilePlan:
         """Return the plan of one of the files, without the deleted rows of the table."""
         start, stop = self.joined.row_edges[position : position + 2].tolist()
-        rows = JoinedRows(start, stop, self._pages_by_file.get(position, {}))
-        return self.plan.of_file(rows, self.joined.parts[position].metadata.contradictions)
+        file, plan = JoinedRows(start, stop), self.plan
+        return FilePlan(
+            file.of(plan.candidates),
+            file.of(plan.certain),
+            file.of(plan.proven),
+            plan.stages,
+            file.steps(plan.steps),
+            dictionary_pages=self._pages_by_file.get(position, {}),
+            contradictions=self.joined.parts[position].metadata.contradictions,
+        )
 
     def of_files(self, among: Bools, entries: Sequence[DataFile]) -> tuple[FileQuery, FilePlan]:
         """Return the query and the plan of some of the files; the rows of the others count as deleted.

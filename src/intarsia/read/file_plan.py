@@ -45,12 +45,10 @@ class JoinedRows:
     Attributes:
         start: The first row of the file.
         stop: The row after its last row.
-        dictionary_pages: The dictionary pages of the file, by offset in it.
     """
 
     start: int
     stop: int
-    dictionary_pages: Mapping[int, bytes] = field(default_factory=dict, repr=False)
 
     def of(self, rows: RowSelection) -> RowSelection:
         """Return the rows that are in the file, as row numbers of the file."""
@@ -90,22 +88,6 @@ class FilePlan:
     dictionary_pages: Mapping[int, bytes] = field(default_factory=dict, repr=False)
     contradictions: frozenset[Contradiction] = frozenset()
     has_all: bool = True
-
-    def of_file(self, file: JoinedRows, contradictions: frozenset[Contradiction]) -> FilePlan:
-        """Return the plan of one of several files that were joined.
-
-        Args:
-            contradictions: The metadata of the file that was known to be wrong at the time of planning.
-        """
-        return FilePlan(
-            file.of(self.candidates),
-            file.of(self.certain),
-            file.of(self.proven),
-            self.stages,
-            file.steps(self.steps),
-            dictionary_pages=file.dictionary_pages,
-            contradictions=contradictions,
-        )
 
 
 def plan_file(query: FileQuery, *, reads: bool = True) -> FilePlan:
