@@ -283,7 +283,5 @@ def _short_names(paths: Sequence[str]) -> list[str]:
         >>> _short_names(["s3://b/lake/x=1/a", "s3://b/lake/x=2/b"]), _short_names(["f/a.parquet"])
         (['x=1/a', 'x=2/b'], ['a.parquet'])
     """
-    first, last = min(paths), max(paths)  # URLs have no common path in os.path
-    prefix = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
-    start = first.rfind("/", 0, prefix) + 1
+    start = os.path.commonprefix(paths).rfind("/") + 1  # noqa: RUF071  # os.path.commonpath takes no URLs
     return [path[start:] for path in paths]

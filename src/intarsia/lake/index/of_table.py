@@ -124,9 +124,7 @@ def locate(files: Sequence[DataFile], root: str | None) -> LakeLocation | None:
             return LakeLocation(absolute, prefix, paths, is_whole=True)
     has_urls = pc.any(pc.match_substring(paths, "://")).as_py()
     paths = paths if has_urls else _absolute(paths)
-    first, last = _ends(paths)
-    same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
-    common = first[:same].rpartition("/")[0]
+    common = os.path.commonprefix(_ends(paths)).rpartition("/")[0]  # noqa: RUF071  # a folder is cut out
     if has_urls and ("://" not in common or common.endswith((":/", "://"))):
         return None  # without a common host
     return LakeLocation(common or "/", f"{common}/", paths)
@@ -204,7 +202,9 @@ class KnownFiles:
         stamps of the copied files, but not their change times.
         """
         opened, then = opened_stamp(identity), self.stamp(file)
-        return None if opened is None or then is None or not opened.is_same(then) else self.footer(file, path)
+        return (
+            None if opened is None or then is None or not opened.is_same(then) else self._footer(file, path)
+        )
 
     def stamp(self, file: int) -> FileStamp | None:
         """Return the stamp that a file had when its facts were read; None if it is not known."""
@@ -213,14 +213,11 @@ class KnownFiles:
             return None
         return self.segments[ordinal].segment.stamp(int(self.position_in[file]))
 
-    def footer(self, file: int, path: str) -> FileMetadata | None:
-        """Return the footer that a file had when its facts were read; None if it is not known, or damaged."""
-        ordinal = int(self.segment_of[file])
-        if ordinal == UNKNOWN_SEGMENT:
-            return None
-        one, position = self.segments[ordinal], int(self.position_in[file])
+    def _footer(self, file: int, path: str) -> FileMetadata | None:
+        """Return the footer that a known file had when its facts were read; None if it is damaged."""
+        segment = self.segments[int(self.segment_of[file])].segment
         try:
-            metadata = one.segment.metadata(position, path)
+            metadata = segment.metadata(int(self.position_in[file]), path)
             metadata.footer  # noqa: B018 - parses it, which its reader does otherwise
         except (FormatError, OSError):  # the file's own footer is read instead
             return None
@@ -234,7 +231,7 @@ class KnownFiles:
             try:
                 found[here] = one.segment.have_directory[self.position_in[here]]
             except (FormatError, OSError):  # the footers have it as well
-                footers = [self.footer(file, paths[file]) for file in here.tolist()]
+                footers = [self._footer(file, paths[file]) for file in here.tolist()]
                 found[here] = [footer is not None and footer.directory is not None for footer in footers]
         return found
 
