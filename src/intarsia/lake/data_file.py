@@ -353,20 +353,6 @@ def partitions_of(files: Sequence[DataFile]) -> tuple[Sequence[Partition], npt.N
     return [*ordinals], np.array([*map(ordinals.__getitem__, found)], dtype=np.int64)
 
 
-def has_objects(files: Sequence[DataFile]) -> bool:
-    """Return whether some of the files are in object stores."""
-    if isinstance(files, FileList):
-        return files.e_tags is not None
-    return any(map(attrgetter("is_remote"), files))
-
-
-def has_deletes(files: Sequence[DataFile]) -> npt.NDArray[np.bool_]:
-    """Return whether rows of each file may be deleted."""
-    if isinstance(files, FileList):
-        return np.zeros(len(files), dtype=bool)
-    return np.array([file.deletes is not None for file in files], dtype=bool)
-
-
 def have_stamps(files: Sequence[DataFile]) -> bool:
     """Return whether the listing of the files has what shows that one was replaced: times or ETags."""
     if isinstance(files, FileList):

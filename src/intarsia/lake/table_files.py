@@ -19,7 +19,7 @@ from intarsia.file import ParquetInput
 from intarsia.file.schema import FileSchema
 from intarsia.garbage import no_collections
 from intarsia.indexes.embedded import KeptIndexes
-from intarsia.lake.data_file import DataFile, FileList, has_deletes, has_objects, sizes_of
+from intarsia.lake.data_file import DataFile, FileList, sizes_of
 from intarsia.lake.definition import TableDefinition
 from intarsia.lake.index.build import reader_of
 from intarsia.lake.index.of_table import TableLakeIndex
@@ -34,6 +34,7 @@ from intarsia.storage.running_query import Deadline
 from intarsia.tuning import AXIS_FILES, LOCAL_FILES_AT_ONCE, REMOTE_FILES_AT_ONCE
 
 _Files = TypeVar("_Files", bound="TableFiles")
+_PATH, _IS_REMOTE = attrgetter("path"), attrgetter("is_remote")
 
 
 #: Attributes that copies of a table in other processes create for themselves.
@@ -156,12 +157,13 @@ class TableFiles:
     @cached_property
     def ordinals(self) -> dict[str, int]:
         """The ordinal of each file, by its path."""
-        return dict(zip(map(attrgetter("path"), self.files), range(len(self.files)), strict=True))
+        return dict(zip(map(_PATH, self.files), range(len(self.files)), strict=True))
 
     @cached_property
     def has_objects(self) -> bool:
         """Whether some of the files are in object stores."""
-        return has_objects(self.files)
+        files = self.files
+        return files.e_tags is not None if isinstance(files, FileList) else any(map(_IS_REMOTE, files))
 
     @cached_property
     def files_at_once(self) -> int:
@@ -205,7 +207,9 @@ class TableFiles:
     @cached_property
     def has_deletes(self) -> npt.NDArray[np.bool_]:
         """Whether rows of each file may be deleted."""
-        return has_deletes(self.files)
+        if isinstance(self.files, FileList):
+            return np.zeros(len(self.files), dtype=bool)
+        return np.array([file.deletes is not None for file in self.files], dtype=bool)
 
     @cached_property
     def partition_columns(self) -> Partitions:
