@@ -24,7 +24,7 @@ from intarsia.indexes.proof import call_index
 from intarsia.indexes.sample import draw
 from intarsia.predicate import Path
 from intarsia.read.counts import ReadCounts
-from intarsia.read.file_plan import FilePlan, current_plan, retry_without_wrong_index
+from intarsia.read.file_plan import FilePlan, with_current_plan
 from intarsia.read.file_query import FileQuery, naming_invalid_values
 from intarsia.read.file_rows import FileOutcome, read_known_rows, read_rows
 from intarsia.read.matching import select_columns
@@ -131,9 +131,7 @@ class DistinctValues:
         """Count the distinct values in the matching rows of a file."""
         value = query.constants.get(query.own(self._column).path)
         if value is None:
-            return retry_without_wrong_index(
-                query.file, lambda: self._count_file(query, current_plan(query, plan))
-            )
+            return with_current_plan(query, plan, partial(self._count_file, query))
         counter = DistinctCounter(self._lg_config_k)
         has_match, outcome = _has_match(query, plan) if value.is_valid else (False, FileOutcome(plan))
         if has_match:
@@ -314,8 +312,6 @@ def _file_sample(
 def _rows_at(query: FileQuery, plan: FilePlan, ordinals: Rows) -> tuple[pa.Table, ReadCounts]:
     """Read rows by their ordinals."""
     rows = RowSelection.from_rows(ordinals)
-    pieces = retry_without_wrong_index(
-        query.file, lambda: list(read_known_rows(query, current_plan(query, plan), rows))
-    )
+    pieces = with_current_plan(query, plan, lambda plan: list(read_known_rows(query, plan, rows)))
     found = concat_rows([piece.rows for piece in pieces])
     return found, sum((piece.counts for piece in pieces), ReadCounts())

@@ -225,12 +225,6 @@ def _deletions(query: FileQuery, candidates: RowSelection | None = None) -> Iter
         yield PruneStep(query.deleted_by, "*", before, after)
 
 
-def current_plan(query: FileQuery, plan: FilePlan) -> FilePlan:
-    """Return the plan, or a new plan if metadata has been found to be wrong since."""
-    is_current = plan.contradictions == query.file.metadata.contradictions
-    return plan if is_current else plan_file(query)
-
-
 def stages_of(query: FileQuery, predicate: Bound, candidates: RowSelection) -> tuple[Bound, ...]:
     """Return the stages of a plan with some candidates; see `FilePlan`."""
     # only embedded indexes give estimates
@@ -403,3 +397,26 @@ def retry_without_wrong_index(file: ParquetInput, work: Callable[[], _Result]) -
                 return work()
         except WrongPageIndexError as error:  # noqa: PERF203  (the loop is the retry)
             file.metadata.distrust_page_index(error.row_group, str(error))
+
+
+def with_current_plan(query: FileQuery, plan: FilePlan, work: Callable[[FilePlan], _Result]) -> _Result:
+    """Call a function with a plan, and again with a new one if metadata is found to be wrong meanwhile.
+
+    Args:
+        plan: The plan, instead of which a new one is used if metadata has been found to be wrong since.
+        work: A function that answers and reads from the beginning.
+
+    Raises:
+        CorruptFileError: If the file is damaged.
+    """
+
+    def attempt() -> _Result:
+        current = plan
+        while True:
+            if current.contradictions != query.file.metadata.contradictions:
+                current = plan_file(query)
+            found = work(current)
+            if current.contradictions == query.file.metadata.contradictions:
+                return found
+
+    return retry_without_wrong_index(query.file, attempt)

@@ -24,7 +24,12 @@ from intarsia.format.footer import Leaf
 from intarsia.predicate import Bound
 from intarsia.predicate.bound import conjoin
 from intarsia.read.counts import ReadCounts
-from intarsia.read.file_plan import FilePlan, WrongPageIndexError, current_plan, retry_without_wrong_index
+from intarsia.read.file_plan import (
+    FilePlan,
+    WrongPageIndexError,
+    retry_without_wrong_index,
+    with_current_plan,
+)
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.matching import RowReader
 from intarsia.read.output_columns import OutputColumn
@@ -325,18 +330,18 @@ def matching_rows(query: FileQuery, plan: FilePlan) -> tuple[RowSelection, FileO
     Args:
         query: The query, without columns.
     """
-    return retry_without_wrong_index(query.file, lambda: _matching_rows(query, current_plan(query, plan)))
 
+    def read(plan: FilePlan) -> tuple[RowSelection, FileOutcome]:
+        known = plan.proven & plan.candidates
+        query.check_row_counts(known)
+        counts = ReadCounts(rows_candidate=known.num_rows, rows_matched=known.num_rows)
+        found = known
+        for piece in read_known_rows(query, plan, plan.candidates - known):
+            found = found | piece.numbers
+            counts += piece.counts
+        return found, FileOutcome(plan, counts)
 
-def _matching_rows(query: FileQuery, plan: FilePlan) -> tuple[RowSelection, FileOutcome]:
-    known = plan.proven & plan.candidates
-    query.check_row_counts(known)
-    counts = ReadCounts(rows_candidate=known.num_rows, rows_matched=known.num_rows)
-    found = known
-    for piece in read_known_rows(query, plan, plan.candidates - known):
-        found = found | piece.numbers
-        counts += piece.counts
-    return found, FileOutcome(plan, counts)
+    return with_current_plan(query, plan, read)
 
 
 def _page_numbers(query: FileQuery, leaf: Leaf, numbers: Rows, groups: Rows) -> Rows:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -22,7 +23,7 @@ from intarsia.indexes.proof import call_index
 from intarsia.predicate import Path
 from intarsia.read.aggregate.answers import confirmed
 from intarsia.read.counts import ReadCounts
-from intarsia.read.file_plan import FilePlan, current_plan, retry_without_wrong_index
+from intarsia.read.file_plan import FilePlan, with_current_plan
 from intarsia.read.file_query import FileQuery, naming_invalid_values
 from intarsia.read.file_rows import FileOutcome, read_known_rows
 from intarsia.read.output_columns import OutputColumn
@@ -68,11 +69,7 @@ class ValueCounts:
 
     def add_file(self, query: FileQuery, plan: FilePlan) -> FileOutcome:
         """Count the values of the matching rows of a file."""
-
-        def attempt() -> tuple[pa.Table, FileOutcome]:
-            return self._count_file(query, current_plan(query, plan))
-
-        found, outcome = retry_without_wrong_index(query.file, attempt)
+        found, outcome = with_current_plan(query, plan, partial(self._count_file, query))
         self._found = _condensed([*self._found, found])
         return outcome
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,7 +16,7 @@ from intarsia.indexes.summaries import merge_summaries, one_summary, summarize
 from intarsia.read.aggregate.answers import Answer, Needs, QueriedColumn, answer, confirmed
 from intarsia.read.aggregate.result import Question, questions
 from intarsia.read.counts import ReadCounts
-from intarsia.read.file_plan import FilePlan, current_plan, retry_without_wrong_index
+from intarsia.read.file_plan import FilePlan, with_current_plan
 from intarsia.read.file_query import FileQuery, naming_invalid_values
 from intarsia.read.file_rows import FileOutcome, Piece, read_known_rows
 from intarsia.read.output_columns import OutputColumn
@@ -76,16 +77,9 @@ class Totals:
         Args:
             pieces: The matching rows, if they have been read.
         """
-
-        def attempt() -> tuple[_Summaries, FileOutcome]:
-            while True:
-                current = current_plan(query, plan)
-                found = _aggregated(query, current, self.questions)
-                if query.file.metadata.contradictions == current.contradictions:
-                    return found
-
         if pieces is None:
-            summaries, outcome = retry_without_wrong_index(query.file, attempt)
+            aggregate = partial(_aggregated, query, self.questions)
+            summaries, outcome = with_current_plan(query, plan, aggregate)
         else:
             summaries, counts = _summarized(query, pieces, self.questions)
             outcome = FileOutcome(plan, counts)
@@ -97,7 +91,7 @@ class Totals:
 
 
 def _aggregated(
-    query: FileQuery, plan: FilePlan, asked: Sequence[Question]
+    query: FileQuery, asked: Sequence[Question], plan: FilePlan
 ) -> tuple[_Summaries, FileOutcome]:
     """Answer from indexes first, then read the rows that they do not cover, as if page indexes were right."""
     candidates = certain = plan.candidates
