@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, Literal, TypeAlias
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.planner import Planner
-from intarsia.lake.planning import Ahead, IsAlone, Item, OpenPlan, PlannedPart, plan_files, stretches
+from intarsia.lake.planning import Ahead, IsAlone, OpenPlan, Planned, plan_files, stretches
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate.nodes import dotted
@@ -34,21 +35,6 @@ _BAD_FILE_ERRORS = (CorruptFileError, FileNotFoundError, ReplacedWhileReadError)
 
 #: The outcomes of the last files are added to the report when it is asked for, which few callers do.
 _MAX_WAITING = 8
-
-
-class _Portion(NamedTuple):
-    """Files that are planned together.
-
-    Attributes:
-        items: The files, of which several may be read as one.
-        known: The plans of those that are parts of an axis, by path.
-        does: What is done ahead of the caller.
-    """
-
-    items: Iterable[Item]
-    known: Mapping[str, PlannedPart]
-    at_once: int
-    does: Ahead
 
 
 class QueryRun:
@@ -190,16 +176,8 @@ class QueryRun:
         binder = self._binder if columns is None else self._binder.for_columns(columns)
         planner = Planner(table, binder, report, snapshot)
         survivors = planner.survivors(totals)
-        for items, known, at_once, here in self._portions(planner, survivors, does, is_alone):
-            planned = plan_files(
-                items,
-                binder,
-                snapshot.open,
-                at_once,
-                does=here,
-                counts_certain=totals is not None,
-                known=known,
-            )
+        plan = partial(plan_files, binder=binder, open_file=snapshot.open, counts_certain=totals is not None)
+        for planned in self._portions(planner, survivors, plan, does, is_alone):
             with contextlib.closing(planned):
                 for entry, future in planned:
                     with self.skipping(entry.path):
@@ -215,16 +193,22 @@ class QueryRun:
                                 snapshot.remember(entry, query.file)
 
     def _portions(
-        self, planner: Planner, survivors: Sequence[int], does: Ahead, is_alone: IsAlone | None
-    ) -> Iterator[_Portion]:
-        """Yield the files to open; with a limit, first those that may suffice, one by one."""
+        self,
+        planner: Planner,
+        survivors: Sequence[int],
+        plan: Callable[..., Generator[Planned, None, None]],
+        does: Ahead,
+        is_alone: IsAlone | None,
+    ) -> Iterator[Generator[Planned, None, None]]:
+        """Yield plans of the files to open; with a limit, first of those that may suffice, one by one."""
         table = self._table
         files, known = planner.planned(survivors, reads=not self._is_limited)
         if table.has_objects:
             table.cache.drop_tails()
         if self._is_limited:
             num_first = len(files) if self._binder.predicate is None else FIRST_FILES
-            yield _Portion([table.files[ordinal] for ordinal in files[:num_first]], known, 1, Ahead.PLAN)
+            first = [table.files[ordinal] for ordinal in files[:num_first]]
+            yield plan(first, at_once=1, does=Ahead.PLAN, known=known)
             files, known = planner.planned(files[num_first:])
         left = list(map(table.files.__getitem__, files))
         at_once = min(table.files_at_once, max(len(left), 1))
@@ -233,4 +217,4 @@ class QueryRun:
             at_once = 1
         share = num_bytes // at_once
         items = left if is_alone is None or not known else stretches(left, known, share, is_alone)
-        yield _Portion(items, known, at_once, does)
+        yield plan(items, at_once=at_once, does=does, known=known)
