@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from intarsia.lake.opening import open as open
     from intarsia.lake.prepared import PreparedQuery as PreparedQuery
     from intarsia.lake.scan import Scan as Scan
+    from intarsia.lake.snapshot import FinishedQuery as FinishedQuery
     from intarsia.lake.split import Split as Split
     from intarsia.lake.table import Table as Table
     from intarsia.predicate import And as And
@@ -112,7 +113,6 @@ if TYPE_CHECKING:
     from intarsia.read.approximate import ApproximateCount as ApproximateCount
     from intarsia.read.counts import PageCounts as PageCounts
     from intarsia.read.counts import PrunedBy as PrunedBy
-    from intarsia.read.finished_query import FinishedQuery as FinishedQuery
     from intarsia.read.report import ScanReport as ScanReport
     from intarsia.write import Writer as Writer
     from intarsia.write import WriteReport as WriteReport
@@ -144,6 +144,7 @@ _LOADED_WHEN_USED = {
     "intarsia.lake.opening": "open",
     "intarsia.lake.prepared": "PreparedQuery",
     "intarsia.lake.scan": "Scan",
+    "intarsia.lake.snapshot": "FinishedQuery",
     "intarsia.lake.split": "Split",
     "intarsia.lake.table": "Table",
     "intarsia.predicate": "And Call Comparison Constant In IsNull Like Not Or Predicate RegexpLike contains "
@@ -151,7 +152,6 @@ _LOADED_WHEN_USED = {
     "intarsia.read.aggregate": "Aggregate",
     "intarsia.read.approximate": "ApproximateCount",
     "intarsia.read.counts": "PageCounts PrunedBy",
-    "intarsia.read.finished_query": "FinishedQuery",
     "intarsia.read.report": "ScanReport",
     "intarsia.write": "Writer WriteReport write_table",
 }

@@ -16,8 +16,8 @@ from intarsia.lake.query_run import OnError
 from intarsia.lake.scan import Scan
 from intarsia.lake.table import Table
 from intarsia.predicate import Predicate, find_column
-from intarsia.read.aggregate import result as aggregates
-from intarsia.read.aggregate.result import (
+from intarsia.read import aggregate as aggregates
+from intarsia.read.aggregate import (
     APPROX_DISTINCT,
     AVERAGE_DIGITS,
     ROWS,

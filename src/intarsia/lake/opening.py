@@ -15,9 +15,9 @@ from intarsia.lake.definition import TableDefinition
 from intarsia.lake.delta import define_delta_table, open_delta_url
 from intarsia.lake.discovery import DELTA_PREFIX, find_files, is_table_url
 from intarsia.lake.schema import SchemaOf
+from intarsia.lake.snapshot import OnReport
 from intarsia.lake.table import Table
 from intarsia.lake.unopened import PartitionTypes
-from intarsia.read.finished_query import OnReport
 from intarsia.read.report import warn_caller
 from intarsia.storage import StorageOptions
 from intarsia.storage.running_query import Deadline, applied

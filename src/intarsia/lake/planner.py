@@ -28,11 +28,11 @@ from intarsia.lake.index.proofs import FamilyProofs, answer_files
 from intarsia.lake.planning import PlannedPart, TableQuery
 from intarsia.lake.snapshot import Snapshot, Tail
 from intarsia.lake.table_files import TableFiles
-from intarsia.read.aggregate import Totals
 from intarsia.read.file_plan import plan_file
 from intarsia.read.file_rows import FileOutcome
 from intarsia.read.pruner import PruneStep, compares, over_files
 from intarsia.read.report import ScanReport
+from intarsia.read.totals import Totals
 from intarsia.rows.bounds import Bools
 from intarsia.storage import reading_indexes
 from intarsia.tuning import KEPT_DICTIONARY_BYTES

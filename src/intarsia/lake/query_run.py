@@ -14,14 +14,13 @@ from intarsia.errors import CorruptFileError, ReplacedWhileReadError
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.planner import Planner
 from intarsia.lake.planning import Ahead, IsAlone, OpenPlan, Planned, plan_files, stretches
-from intarsia.lake.snapshot import Snapshot
+from intarsia.lake.snapshot import FinishedQuery, OnReport, Snapshot
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate.nodes import dotted
-from intarsia.read.aggregate import Totals
 from intarsia.read.file_rows import FileOutcome
-from intarsia.read.finished_query import FinishedQuery, OnReport
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.report import ScanReport, warn_caller, warn_of_failed, warn_of_ignored
+from intarsia.read.totals import Totals
 from intarsia.read.trace import QueryTrace
 from intarsia.tuning import CONCURRENT_BYTES, FIRST_FILES
 

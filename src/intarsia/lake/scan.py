@@ -27,8 +27,7 @@ from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.split import Split, SplitQuery, file_identity, make_splits
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Predicate
-from intarsia.read.aggregate import Aggregate, Totals
-from intarsia.read.aggregate.result import ROWS, Requested, requested_functions
+from intarsia.read.aggregate import ROWS, Aggregate, Requested, requested_functions
 from intarsia.read.approximate import ApproximateCount, DistinctValues, FileSize, RowSample
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import count_planned, estimate_rows
@@ -41,6 +40,7 @@ from intarsia.read.output_columns import (
     refuse_repeated,
 )
 from intarsia.read.report import ScanReport, warn_of_failed
+from intarsia.read.totals import Totals
 from intarsia.read.trace import QueryTrace
 from intarsia.read.value_counts import ValueCounts
 from intarsia.tuning import RUNS_AT_ONCE

@@ -14,10 +14,10 @@ from intarsia.lake.query_run import OnError
 from intarsia.lake.scan import Scan
 from intarsia.lake.table import Table
 from intarsia.predicate import Predicate, Where, parse_predicate
-from intarsia.read.aggregate import Aggregate, Totals
-from intarsia.read.aggregate.result import ROWS
+from intarsia.read.aggregate import ROWS, Aggregate
 from intarsia.read.output_columns import output_columns
 from intarsia.read.report import ScanReport, warn_of_failed, warn_of_ignored
+from intarsia.read.totals import Totals
 from intarsia.records import dataclass
 from intarsia.storage import counting
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
-from functools import cached_property
-from typing import NamedTuple, TypeVar
+from functools import cached_property, partial
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import FileMetadata, ParquetInput, read_raw_footer
@@ -21,6 +21,8 @@ from intarsia.file.metadata import naming_errors
 from intarsia.file.schema import FileSchema
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.index.of_table import KnownFiles, TableLakeIndex
+from intarsia.read.report import ScanReport
+from intarsia.records import dataclass
 from intarsia.storage import ByteRange, ByteSource, CountedSource, QueryReads, identity_of
 from intarsia.storage.memory_cache import MAX_CACHE_BYTES, MemoryCache
 from intarsia.storage.running_query import Deadline, applied, counting
@@ -121,6 +123,40 @@ class TableCache(MemoryCache):
     def drop_tails(self) -> None:
         """Remove the ends of all objects."""
         self.drop_all(_TAIL)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedQuery:
+    """A query of a table that has ended, for monitoring; see ``on_report`` of `intarsia.open`.
+
+    Attributes:
+        table: The path of the file, the folder or the table.
+        where: The predicate as SQL text, with its values; None for all rows.
+        columns: The dotted names of the columns of the result and of the predicate.
+        report: What was read and skipped, and why. Complete.
+        error: The error that ended the query; None if it was answered, or if the caller took only a part of
+            the rows.
+
+    Example:
+        >>> import intarsia as ia, pyarrow as pa, pyarrow.parquet as pq, tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "t.parquet")
+        >>> pq.write_table(pa.table({"x": range(1000)}), path)
+        >>> queries = []
+        >>> ia.open(path, on_report=queries.append).count("x < 3")
+        3
+        >>> queries[0].where, queries[0].report.rows_matched, queries[0].error
+        ('x < 3', 3, None)
+    """
+
+    table: str
+    where: str | None
+    columns: tuple[str, ...]
+    report: ScanReport
+    error: Exception | None
+
+
+#: Called with each query of a table when it has ended, by the thread that ended it.
+OnReport: TypeAlias = Callable[[FinishedQuery], object]
 
 
 _Result = TypeVar("_Result")
@@ -236,11 +272,11 @@ class Snapshot:
                 return None if cached.metadata.contradictions else cached
 
         def read(source: ByteSource, known: FileMetadata | None) -> Settled | None:
-            with contextlib.closing(source):
-                if source.identity is None:
-                    return None
-                found = self._footer(entry, source, known)
-                return None if found.contradictions else Settled(found, source.identity)
+            if source.identity is None:
+                source.close()
+                return None
+            found = self._footer(entry, source, known)
+            return None if found.contradictions else Settled(found, source.identity)
 
         with naming_errors(entry.path):
             return self._read(entry, read)
@@ -252,13 +288,8 @@ class Snapshot:
             FormatError: If the footer is damaged, or pyarrow cannot read it.
             OSError: If the file cannot be read.
         """
-
-        def read(source: ByteSource, known: FileMetadata | None) -> FileSchema:
-            with contextlib.closing(source):
-                return self._footer(entry, source, known).schema
-
         with naming_errors(entry.path):
-            schema = self._read(entry, read)
+            schema = self._read(entry, partial(self._footer, entry)).schema
             _ = schema.arrow
             return schema
 
@@ -268,11 +299,12 @@ class Snapshot:
         return self.schema(entry) if cached is None else cached.metadata.schema
 
     def _footer(self, entry: DataFile, source: ByteSource, known: FileMetadata | None) -> FileMetadata:
-        """Return the parsed footer of a file, and cache it with the end of an object."""
-        counted = CountedSource(source)
-        found = known or FileMetadata(entry.path, read_raw_footer(counted, entry.tail_bytes))
-        _ = found.footer
-        self._cache.keep_tail(counted, found.footer_start, entry.tail_bytes)
+        """Return the parsed footer of a file, which is closed, and cache it with the end of an object."""
+        with contextlib.closing(source):
+            counted = CountedSource(source)
+            found = known or FileMetadata(entry.path, read_raw_footer(counted, entry.tail_bytes))
+            _ = found.footer
+            self._cache.keep_tail(counted, found.footer_start, entry.tail_bytes)
         self._cache.put_metadata(entry.path, source.identity, found)
         return found
 

@@ -20,8 +20,7 @@ from intarsia.lake.scan_arguments import OrderBy, RowNumbers, choose_rows
 from intarsia.lake.split import Split
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Parameters, Where, parse_predicate, parse_template
-from intarsia.read.aggregate import Aggregate
-from intarsia.read.aggregate.result import Requested
+from intarsia.read.aggregate import Aggregate, Requested
 from intarsia.read.approximate import ApproximateCount
 from intarsia.read.report import ScanReport
 

@@ -24,9 +24,8 @@ from intarsia.lake.definition import TableDefinition
 from intarsia.lake.index.build import reader_of
 from intarsia.lake.index.of_table import TableLakeIndex
 from intarsia.lake.schema import SchemaOf, table_schema
-from intarsia.lake.snapshot import Snapshot, TableCache
+from intarsia.lake.snapshot import OnReport, Snapshot, TableCache
 from intarsia.lake.unopened import LogStatistics, Partitions, PartitionTypes
-from intarsia.read.finished_query import OnReport
 from intarsia.read.output_columns import FileNames
 from intarsia.read.report import warn_caller
 from intarsia.storage import IoCounts, ObjectIdentity, QueryReads, current_reads

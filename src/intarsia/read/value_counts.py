@@ -21,7 +21,7 @@ from intarsia.indexes.base import GranuleValues
 from intarsia.indexes.granules import covered_granules, granule_rows
 from intarsia.indexes.proof import call_index
 from intarsia.predicate import Path
-from intarsia.read.aggregate.answers import confirmed
+from intarsia.read.answers import confirmed
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, with_current_plan
 from intarsia.read.file_query import FileQuery, naming_invalid_values

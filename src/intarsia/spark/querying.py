@@ -13,8 +13,7 @@ from intarsia.lake.opening import open as open_table
 from intarsia.lake.query_run import OnError
 from intarsia.lake.shared_aggregate import FilesLeft, SharedAggregate
 from intarsia.predicate import In, Where
-from intarsia.read.aggregate import Aggregate
-from intarsia.read.aggregate.result import Requested, requested_functions
+from intarsia.read.aggregate import Aggregate, Requested, requested_functions
 from intarsia.read.report import ScanReport
 from intarsia.records import dataclass
 from intarsia.spark.job import act_on_files, reporter

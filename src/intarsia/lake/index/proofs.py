@@ -25,8 +25,8 @@ from intarsia.lake.index.folder import ignored_segment
 from intarsia.lake.index.segment import Family, FileBounds, Gathered
 from intarsia.lake.unopened import FileProof
 from intarsia.predicate import BoundIn, Condition, Path
-from intarsia.read.aggregate.answers import Needs, as_data_type, summarize_bounds
-from intarsia.read.aggregate.result import Question
+from intarsia.read.aggregate import Question
+from intarsia.read.answers import Needs, as_data_type, summarize_bounds
 from intarsia.read.output_columns import FileNames
 from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools, Bounds, certainly_matches, chance_of_absence, might_match

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_array
 from intarsia.indexes.summaries import merge_summaries, one_summary, summarize
-from intarsia.read.aggregate.answers import Answer, Needs, QueriedColumn, answer, confirmed
-from intarsia.read.aggregate.result import Question, questions
+from intarsia.read.aggregate import Question, questions
+from intarsia.read.answers import Answer, Needs, QueriedColumn, answer, confirmed
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, with_current_plan
 from intarsia.read.file_query import FileQuery, naming_invalid_values
