@@ -116,8 +116,9 @@ def _advice(table: TableFiles, trace: QueryTrace) -> str:
     """Return the most useful advice that follows from the plans; empty if there is none."""
     hints = Hints()
     for one in trace.files:
-        if one.among is None or one.counts.row_groups:  # the others are files that were excluded together
-            hints.add(one.query, one.plan)
+        outcome = one.outcome
+        if one.among is None or outcome.counts.row_groups:  # the others were excluded together
+            hints.add(one.query, outcome.plan)
     best = hints.best(has_lake_index=table.lake_index.exists)
     return "" if best is None else best.text
 
@@ -167,7 +168,7 @@ class _Traced:
 
     def _add(self, traced: TracedFile) -> None:
         """Add the states of the files of a query of one file, or of several that are joined."""
-        query, plan = traced.query, traced.plan
+        query, plan = traced.query, traced.outcome.plan
         edges = query.file.extent.row_edges
         among = np.ones(len(edges) - 1, dtype=bool) if traced.among is None else traced.among
         ordinals = np.array([self._table.ordinals[path] for path in _paths(query.file)])
@@ -183,7 +184,7 @@ class _Traced:
         for position in np.flatnonzero(left).tolist():
             is_vain = counts is not None and counts[position] == 0
             state = READ_IN_VAIN if is_vain else FILE_READ
-            self._state[ordinals[position]] = state if traced.counts.row_groups else OPENED
+            self._state[ordinals[position]] = state if traced.outcome.counts.row_groups else OPENED
             self._sources[int(ordinals[position])] = traced, position
 
     # --- one file ----------------------------------------------------------------------------------
@@ -209,11 +210,10 @@ class _Traced:
             num_lanes: The number of lanes of all files in the picture.
         """
         entry, (traced, position) = self._table.files[ordinal], self._sources[ordinal]
-        query, plan = traced.query, traced.plan
+        query, plan = traced.query, traced.outcome.plan
         joined = query.file.joined if isinstance(query.file, JoinedInput) else None
         metadata = query.file.metadata if joined is None else joined.parts[position].metadata
-        start, stop = query.file.extent.row_edges[position : position + 2].tolist()
-        rows, matches = JoinedRows(start, stop), self._matching(ordinal)
+        rows, matches = self._rows_of(ordinal), self._matching(ordinal)
         reads = np.array(self._reads[entry.path], dtype=np.int64).reshape(-1, 2)
         of_file = TracedRows(
             query=query,
@@ -221,7 +221,7 @@ class _Traced:
             candidates=rows.of(plan.candidates),
             certain=rows.of(plan.certain),
             steps=rows.steps(plan.steps),
-            answered=rows.steps(traced.answered),
+            answered=rows.steps(traced.outcome.answered),
             matches=matches if query.predicate is not None else None,
             num_matches=None if matches is None else matches.num_rows,
             reads=None if self._is_plan else reads,
@@ -238,9 +238,11 @@ class _Traced:
     def _matching(self, ordinal: int) -> RowSelection | None:
         if not self._trace.has_matches:
             return None
+        return self._rows_of(ordinal).of(union(self._matches[id(self._sources[ordinal][0].query.file)]))
+
+    def _rows_of(self, ordinal: int) -> JoinedRows:
         traced, position = self._sources[ordinal]
-        start, stop = traced.query.file.extent.row_edges[position : position + 2].tolist()
-        return JoinedRows(start, stop).of(union(self._matches[id(traced.query.file)]))
+        return JoinedRows(*traced.query.file.extent.row_edges[position : position + 2].tolist())
 
     # --- all files ---------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import FileOutcome
 from intarsia.read.hint import Hint
 from intarsia.read.pruner import PruneStep
-from intarsia.read.trace import QueryTrace, TracedFile, UnopenedFiles
+from intarsia.read.trace import QueryTrace, UnopenedFiles
 from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
@@ -322,7 +322,7 @@ class ScanReport(JsonObject):
     def _add_file(self, query: FileQuery, outcome: FileOutcome, among: Bools | None) -> None:
         plan, counts, extent = outcome.plan, outcome.counts, query.file.extent
         if self._trace is not None:
-            self._trace.add_file(TracedFile(query, plan, counts, outcome.answered, among))
+            self._trace.add_file(query, outcome, among)
         own, groups = None, None
         if among is not None:
             own = RowSelection.union_of(extent.row_edges[:-1][among], extent.row_edges[1:][among])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,10 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from intarsia.file import ParquetInput
-from intarsia.read.counts import ReadCounts
-from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
-from intarsia.read.pruner import PruneStep
+from intarsia.read.file_rows import FileOutcome
 from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
@@ -27,15 +25,11 @@ class TracedFile(NamedTuple):
     """A file whose footer was read, or several that are joined.
 
     Attributes:
-        counts: The counts of the reads after planning.
-        answered: The rows that were summarized by indexes instead of read.
         among: The files that count, if several are joined; None for all.
     """
 
     query: FileQuery
-    plan: FilePlan
-    counts: ReadCounts
-    answered: Sequence[PruneStep]
+    outcome: FileOutcome
     among: Bools | None
 
 
@@ -79,9 +73,9 @@ class QueryTrace:
     num_rows: int | None = None
     aggregates: Mapping[str, Mapping[str, Any]] | None = None
 
-    def add_file(self, file: TracedFile) -> None:
+    def add_file(self, query: FileQuery, outcome: FileOutcome, among: Bools | None) -> None:
         """Add a file whose footer was read, or several that are joined."""
-        self.files.append(file)
+        self.files.append(TracedFile(query, outcome, among))
 
     def add_unopened(self, files: UnopenedFiles) -> None:
         """Add files that were excluded or answered without opening them."""
