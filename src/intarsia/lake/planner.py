@@ -141,7 +141,8 @@ class Planner:
         if predicate is not None:
             positions = np.full(num_files, -1)
             positions[files.within] = np.arange(len(files.within))
-            spread = {name: _spread(values, positions) for name, values in constants.items()}
+            places = pa.array(positions, mask=positions < 0)  # of files of the family that the table lacks
+            spread = {name: take_values(values, places) for name, values in constants.items()}
             pruner = over_files(predicate, sizes, mask, spread, partial(compares, family.schema))
             pruner.use(proofs.bounds)
             pruner.use_all(proofs.gathered(predicate.paths()))
@@ -289,8 +290,3 @@ class Planner:
         excluded = FileOutcome(replace(plan, index_bytes=0), rows_estimated=0.0)
         self._report.add_file(query, excluded, ~is_left)
         return AxisPlan(dict(members), query, plan, is_left)
-
-
-def _spread(values: pa.Array, positions: np.ndarray) -> pa.Array:
-    """Arrange the values of some files by their positions in the family; null for the others."""
-    return take_values(values, pa.array(positions, mask=positions < 0))

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from intarsia.ahead import Completion, Done, ahead
 from intarsia.errors import FormatError, IntarsiaError, ObjectStoreError, QueryTimeoutError
-from intarsia.file import ChunkKey, ParquetInput
+from intarsia.file import ParquetInput
 from intarsia.file.chunks import DictionaryUse
 from intarsia.file.joined import JoinedInput
 from intarsia.file.schema import FileSchema
@@ -28,14 +28,21 @@ from intarsia.indexes.registry import has_indexes
 from intarsia.lake.axes import AxisPlan
 from intarsia.lake.data_file import DataFile
 from intarsia.predicate import Bound, Path, Predicate
-from intarsia.read.file_plan import FilePlan, plan_chunks, plan_file, with_estimates, without_deleted
+from intarsia.read.file_plan import (
+    FilePlan,
+    load_offset_indexes,
+    plan_chunks,
+    plan_file,
+    with_stages,
+    without_deleted,
+)
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.file_rows import FileOutcome, Piece, read_rows
 from intarsia.read.pruner import PruneStep
 from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
-from intarsia.storage import ByteRange, IoCounts, ObjectStoreFile, coalesce
+from intarsia.storage import ByteRange, ObjectStoreFile, coalesce
 from intarsia.tuning import (
     MAX_PREFETCHED_BYTES,
     MAX_PREFETCHED_CHUNKS,
@@ -109,7 +116,7 @@ class PlannedPart:
             return plan_file(query)
         plan = self.axis.of_file(self.position)
         if self.has_indexes:
-            plan = with_estimates(query, plan)
+            plan = with_stages(query, plan, query.file.source.counts.bytes)
         return without_deleted(query, plan)
 
 
@@ -269,7 +276,7 @@ def plan_files(
             file.close()
             raise
 
-    with contextlib.closing(ahead(plan, items, at_once, _close)) as results:
+    with contextlib.closing(ahead(plan, items, at_once, lambda opened: opened.query.close())) as results:
         for item, future in results:
             if isinstance(item, DataFile):
                 yield item, future
@@ -302,10 +309,6 @@ class _Turns:
             with self._changed:
                 self._free += wanted
                 self._changed.notify_all()
-
-
-def _close(opened: OpenPlan) -> None:
-    opened.query.close()
 
 
 def _read_small(query: FileQuery, plan: FilePlan) -> Iterable[Piece] | None:
@@ -344,15 +347,16 @@ def _prefetch(query: FileQuery, plan: FilePlan) -> FilePlan:
     file = query.file
     if query.predicate is None or plan.candidates.is_empty:
         return plan
-    if len(query.groups_with(plan.candidates)) * len(query.leaves) > MAX_PREFETCHED_CHUNKS:
+    groups = query.groups_with(plan.candidates)
+    if len(groups) * len(query.leaves) > MAX_PREFETCHED_CHUNKS:
         return plan
     # count() does not read certain rows, and a scan does not apply the predicate to proven rows
     known = plan.proven if query.output_leaves else plan.certain
     doubtful, of_predicate = plan.candidates - known, leaves_under(file, query.predicate_paths)
-    index = IoCounts()
+    index_bytes = plan.index_bytes
     # damaged metadata is reported, or replaced, when the rows are read
     with contextlib.suppress(FormatError):
-        index.add(0, _load_offset_indexes(query, plan.candidates))
+        index_bytes += load_offset_indexes(query, groups, query.leaves)
         needed = _locations(query, of_predicate, doubtful)
         everything = [*needed, *_locations(query, query.output_leaves, plan.candidates)]
         gap_bytes = file.source.coalesce_bytes
@@ -361,20 +365,7 @@ def _prefetch(query: FileQuery, plan: FilePlan) -> FilePlan:
             if _num_bytes(locations, gap_bytes) <= MAX_PREFETCHED_BYTES:
                 file.source.keep(locations)
                 break
-    return replace(plan, index_bytes=plan.index_bytes + index.bytes)
-
-
-def _load_offset_indexes(query: FileQuery, rows: RowSelection) -> int:
-    """Read the OffsetIndexes that some rows need, and return their bytes."""
-    outlines = query.file.metadata.outlines(query.leaves)
-    return query.file.load_page_index(
-        [
-            ChunkKey(group, leaf.ordinal)
-            for group in query.groups_with(rows)
-            for leaf, of_leaf in zip(query.leaves, outlines, strict=True)
-            if not of_leaf.pages[group].is_single
-        ]
-    )
+    return replace(plan, index_bytes=index_bytes)
 
 
 def _num_bytes(locations: Sequence[ByteRange], gap_bytes: int) -> int:

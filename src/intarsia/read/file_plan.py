@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache, partial
 from typing import TypeVar
@@ -98,9 +98,9 @@ def plan_file(query: FileQuery, *, reads: bool = True) -> FilePlan:
     """
     file, predicate = query.file, query.predicate
     if predicate is None:
-        present = query.present
+        everything = RowSelection.all(file.footer.num_rows)
         wrong = file.metadata.contradictions
-        return FilePlan(present, present, present, steps=tuple(_deletions(query)), contradictions=wrong)
+        return without_deleted(query, FilePlan(everything, everything, everything, contradictions=wrong))
     before = file.source.counts.bytes
     while True:
         plan = prune(
@@ -113,9 +113,7 @@ def plan_file(query: FileQuery, *, reads: bool = True) -> FilePlan:
         )
         if file.metadata.contradictions == plan.contradictions:
             break  # else rows were excluded with wrong metadata
-    stages = stages_of(query, predicate, plan.candidates)
-    plan = replace(plan, stages=stages, index_bytes=file.source.counts.bytes - before)
-    return without_deleted(query, plan)
+    return without_deleted(query, with_stages(query, plan, before))
 
 
 def prune(
@@ -191,46 +189,32 @@ def _column_bytes(file: ParquetInput, leaf: Leaf) -> Int64s:
     return np.where(outlines.is_sound, outlines.stops - outlines.starts, 0)
 
 
-def with_estimates(query: FileQuery, plan: FilePlan) -> FilePlan:
-    """Return the plan of a file that was planned with others, in the order that its indexes suggest."""
-    if query.predicate is None:
+def with_stages(query: FileQuery, plan: FilePlan, before: int) -> FilePlan:
+    """Return a plan with the stages of its predicate, in the order that indexes of the file suggest.
+
+    Args:
+        before: The number of bytes that had been read of the file before it was planned.
+    """
+    predicate, paths = query.predicate, query.predicate_paths
+    if predicate is None:
         return plan
-    before = query.file.source.counts.bytes
-    stages = stages_of(query, query.predicate, plan.candidates)
-    index_bytes = plan.index_bytes + query.file.source.counts.bytes - before
-    return replace(plan, stages=stages, index_bytes=index_bytes)
+    stages = [predicate] if paths else []
+    # only embedded indexes give estimates
+    if len(paths) > 1 and not plan.candidates.is_empty and query.embedded.entries:
+        stages = _ordered_conditions(query, predicate, plan.candidates)
+    return replace(plan, stages=tuple(stages), index_bytes=query.file.source.counts.bytes - before)
 
 
 def without_deleted(query: FileQuery, plan: FilePlan) -> FilePlan:
     """Return a plan without the deleted rows."""
     if query.deleted.is_empty:
         return plan
-    present = query.present
-    return replace(
-        plan,
-        candidates=plan.candidates & present,
-        certain=plan.certain & present,
-        proven=plan.proven & present,
-        steps=(*plan.steps, *_deletions(query, plan.candidates)),
-    )
-
-
-def _deletions(query: FileQuery, candidates: RowSelection | None = None) -> Iterator[PruneStep]:
-    """Yield the step that excludes the deleted rows, unless there are none among the candidates."""
-    if query.deleted.is_empty:
-        return
-    before = RowSelection.all(query.file.footer.num_rows) if candidates is None else candidates
-    after = before & query.present
+    before, present, steps = plan.candidates, query.present, plan.steps
+    after = before & present
     if after.num_rows < before.num_rows:
-        yield PruneStep(query.deleted_by, "*", before, after)
-
-
-def stages_of(query: FileQuery, predicate: Bound, candidates: RowSelection) -> tuple[Bound, ...]:
-    """Return the stages of a plan with some candidates; see `FilePlan`."""
-    # only embedded indexes give estimates
-    if len(query.predicate_paths) > 1 and not candidates.is_empty and query.embedded.entries:
-        return tuple(_ordered_conditions(query, predicate, candidates))
-    return (predicate,) if query.predicate_paths else ()
+        steps = (*steps, PruneStep(query.deleted_by, "*", before, after))
+    certain, proven = plan.certain & present, plan.proven & present
+    return replace(plan, candidates=after, certain=certain, proven=proven, steps=steps)
 
 
 def _ordered_conditions(query: FileQuery, predicate: Bound, candidates: RowSelection) -> list[Bound]:
@@ -335,6 +319,23 @@ def plan_chunks(
         for leaf, of_leaf, found in zip(leaves, outlines, locations, strict=True)
     ]
     return plans, index_bytes
+
+
+def load_offset_indexes(query: FileQuery, groups: Sequence[int], leaves: Sequence[Leaf]) -> int:
+    """Read the OffsetIndexes of the chunks of some row groups that have several pages.
+
+    Returns:
+        The number of bytes that were read.
+    """
+    outlines = query.file.metadata.outlines(leaves)
+    return query.file.load_page_index(
+        [
+            ChunkKey(group, leaf.ordinal)
+            for group in groups
+            for leaf, of_leaf in zip(leaves, outlines, strict=True)
+            if not of_leaf.pages[group].is_single
+        ]
+    )
 
 
 def load_locations(

@@ -11,14 +11,19 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.errors import CorruptFileError
-from intarsia.file import ChunkKey
 from intarsia.file.chunks import Bools, ChunkPlan, DictionaryUse, Int64s, LeafPlan, padded
 from intarsia.file.claims import check_row_count
 from intarsia.file.decode import PageIndexMismatchError, decode_rows, parse_pages
 from intarsia.file.fetch import FetchedBytes, PageCache
 from intarsia.file.metadata import naming_errors
 from intarsia.format.footer import Leaf
-from intarsia.read.file_plan import WrongPageIndexError, add_planned, load_locations, plan_chunks
+from intarsia.read.file_plan import (
+    WrongPageIndexError,
+    add_planned,
+    load_locations,
+    load_offset_indexes,
+    plan_chunks,
+)
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.runs import Run
 from intarsia.rows.selection import RowSelection
@@ -123,13 +128,7 @@ class RunColumns:
         edges = query.file.footer.row_group_starts
         outlines = query.file.metadata.outlines(leaves)
         if len(groups) > 1:
-            keys = [
-                ChunkKey(group, leaf.ordinal)
-                for group in groups.tolist()
-                for leaf, of_leaf in zip(leaves, outlines, strict=True)
-                if not of_leaf.pages[group].is_single
-            ]
-            self.index_bytes += query.file.load_page_index(keys)
+            self.index_bytes += load_offset_indexes(query, groups.tolist(), leaves)
         of_groups = []
         for group, unpruned in zip(groups.tolist(), self._unpruned[touched].tolist(), strict=True):
             first, stop = int(edges[group]), int(edges[group + 1])

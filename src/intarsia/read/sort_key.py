@@ -124,7 +124,11 @@ class SortKey:
         if self.descending:
             tiers = np.where(bounds.nan_counts > 0, _UNBOUNDED, tiers)
         ends = (bounds.maxima, bounds.minima) if self.descending else (bounds.minima, bounds.maxima)
-        return Ranks(tiers, *ends, "number" if ends[0].dtype != object else _key_type(bounds))
+        key_type = "number"
+        if ends[0].dtype == object:
+            assert bounds.ordering is not None
+            key_type = "bytes" if bounds.ordering.is_bytes else "decimal"
+        return Ranks(tiers, *ends, key_type)
 
     @staticmethod
     def unknown_ranks(num_granules: int) -> Ranks:
@@ -200,11 +204,6 @@ class SortKey:
             else:
                 order.append(positions[np.argsort(keys, kind="stable")])
         return np.concatenate([*order, np.flatnonzero(tiers == _NULLS)])
-
-
-def _key_type(bounds: Bounds) -> str:
-    assert bounds.ordering is not None
-    return "bytes" if bounds.ordering.is_bytes else "decimal"
 
 
 class TopRows:
