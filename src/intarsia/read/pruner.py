@@ -240,27 +240,24 @@ class Pruner:
 
     def _offers(self, reaches: Sequence[tuple[Proof, _Reach]]) -> list[_Offer]:
         """Return the proofs that save more than they cost, even without the proofs that do not."""
-        offers = self._paying(reaches)
-        if not offers or len(offers) == len(reaches):
-            return offers
-        paying = [offer.proof for offer in offers]
-        return self._paying([(proof, reach) for proof, reach in reaches if proof in paying])
-
-    def _paying(self, reaches: Sequence[tuple[Proof, _Reach]]) -> list[_Offer]:
-        groups, matters = self._groups, None
-        if any(proof.is_lookup for proof, _ in reaches):
-            matters = self._where_exclusion_matters(list(map(_REACH, reaches)))
-        offers = []
-        for proof, reach in reaches:
-            wanted = self._wanted(reach, groups, matters if proof.is_lookup else None)
-            if wanted:
-                cost = proof.cost(wanted)
-                least = cost.min_bytes
-                if least == 0 or least < self._bytes_in(any_of(list(wanted.values()))):
-                    price = cost.num_bytes + cost.requests * self._request_bytes
-                    price += cost.pages * PAGE_BYTES + cost.opened * OPENED_BYTES
-                    offers.append(_Offer(proof, wanted, price))
-        return offers
+        groups = self._groups
+        while True:
+            offers, matters = list[_Offer](), None
+            if any(proof.is_lookup for proof, _ in reaches):
+                matters = self._where_exclusion_matters(list(map(_REACH, reaches)))
+            for proof, reach in reaches:
+                wanted = self._wanted(reach, groups, matters if proof.is_lookup else None)
+                if wanted:
+                    cost = proof.cost(wanted)
+                    least = cost.min_bytes
+                    if least == 0 or least < self._bytes_in(any_of(list(wanted.values()))):
+                        price = cost.num_bytes + cost.requests * self._request_bytes
+                        price += cost.pages * PAGE_BYTES + cost.opened * OPENED_BYTES
+                        offers.append(_Offer(proof, wanted, price))
+            if not offers or len(offers) == len(reaches):
+                return offers
+            paying = [offer.proof for offer in offers]
+            reaches = [one for one in reaches if one[0] in paying]
 
     def _wanted(self, reach: _Reach, groups: Bools, matters: Sequence[Bools] | None = None) -> Wanted:
         """Return the conditions that a proof could narrow, and the granules where that is relevant."""
