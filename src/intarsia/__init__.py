@@ -39,8 +39,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from intarsia.advice import Advice as Advice
     from intarsia.advice import advise as advise
+    from intarsia.advice.report import Advice as Advice
     from intarsia.check.inspection import inspect as inspect
     from intarsia.check.report import FileInspection as FileInspection
     from intarsia.check.verification import Finding as Finding
@@ -120,7 +120,8 @@ if TYPE_CHECKING:
 
 # Imported on first use: `intarsia --help` does not need pyarrow, and few programs write or verify.
 _LOADED_WHEN_USED = {
-    "intarsia.advice": "Advice advise",
+    "intarsia.advice": "advise",
+    "intarsia.advice.report": "Advice",
     "intarsia.check.inspection": "inspect",
     "intarsia.check.report": "FileInspection",
     "intarsia.check.verification": "Finding VerifyReport verify",

@@ -9,6 +9,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import cast
 
 import pyarrow.compute as pc
@@ -17,17 +18,7 @@ from intarsia.advice.candidates import command_of
 from intarsia.advice.measurement import RUNS_TO_PAY, Measurement, Show
 from intarsia.advice.measuring import BoundQuery, sample_table
 from intarsia.advice.queries import Query, merged, read_queries
-from intarsia.advice.report import (
-    Advice,
-    ColumnShape,
-    MeasuredIndex,
-    NotBuilt,
-    Obstacle,
-    Option,
-    QueryAdvice,
-    QueryCost,
-    SampleSize,
-)
+from intarsia.advice.report import Advice, Option
 from intarsia.advice.rewrites import Rewrite, measure_rewrites
 from intarsia.advice.sampled_file import ALL_BYTES, SAMPLE_BYTES
 from intarsia.lake.discovery import is_table_url
@@ -35,19 +26,6 @@ from intarsia.lake.opening import Source, open
 from intarsia.lake.table import Table
 from intarsia.predicate import Predicate, Where, parse_predicate
 from intarsia.storage import StorageOptions
-
-__all__ = [
-    "Advice",
-    "ColumnShape",
-    "MeasuredIndex",
-    "NotBuilt",
-    "Obstacle",
-    "Option",
-    "QueryAdvice",
-    "QueryCost",
-    "SampleSize",
-    "advise",
-]
 
 
 def advise(
@@ -107,7 +85,14 @@ def advise(
     if sample_bytes < 1:
         raise ValueError(f"sample_bytes is {sample_bytes}; it must be 1 or more")
     requested = requested_queries(where, queries, columns)
-    return advise_on(source, requested, sample_bytes=sample_bytes, show=show, storage_options=storage_options)
+    return advise_on(
+        source,
+        requested,
+        sample_bytes=sample_bytes,
+        rewrites=True,
+        show=show,
+        storage_options=storage_options,
+    )
 
 
 def requested_queries(
@@ -127,8 +112,8 @@ def advise_on(
     source: Source | Table,
     requested: Sequence[Query],
     *,
-    sample_bytes: int,
-    rewrites: bool = True,
+    sample_bytes: int = ALL_BYTES,
+    rewrites: bool = False,
     show: Show = lambda _, __: None,
     storage_options: StorageOptions | None = None,
 ) -> Advice:
@@ -146,12 +131,7 @@ def advise_on(
         # the rows can be written to one file if the files are plain ones, without partitions
         is_plain = isinstance(source, (str, os.PathLike, list, tuple)) and not is_table_url(source)
         if rewrites and bound and is_plain and not table.partition_types:
-            found = measure_rewrites(
-                work,
-                table,
-                requested,
-                lambda path: advise_on(path, requested, sample_bytes=ALL_BYTES, rewrites=False),
-            )
+            found = measure_rewrites(work, table, requested, partial(advise_on, requested=requested))
         is_whole, total = work.size.is_whole, work.size.bytes_total
         options = [
             _option(

@@ -316,7 +316,7 @@ def sample_table(
     Without queries, files are chosen from the whole table.
     """
     every = range(len(table.files))
-    turns = list(take_turns([one.survivors for one in bound] or [every])) or [0]
+    turns = take_turns([one.survivors for one in bound] or [every]) or [0]
     ordinals = sorted(turns[:MAX_FILES])
     files: dict[int, MeasuredFile] = {}
     now: dict[tuple[int, int], QueryCost] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -115,26 +116,20 @@ def _statements(text: str) -> Iterator[tuple[str, int]]:
         start = end + 1
 
 
+#: Quoted texts, comments and semicolons; the last quoted text or comment may not be closed.
+_TOKENS = re.compile(r"""'[^']*'?|"[^"]*"?|`[^`]*`?|--[^\n]*|/\*.*?(?:\*/|\Z)|;""", re.DOTALL)
+
+
 def _without_comments(text: str) -> tuple[str, list[int]]:
     """Blank out comments, and return the text and the offsets of semicolons outside quotes."""
-    out, ends = list(text), []
-    position = 0
-    while position < len(text):
-        character = text[position]
-        if character in "'\"`":
-            closing = text.find(character, position + 1)
-            position = len(text) if closing < 0 else closing + 1
-        elif text.startswith(("--", "/*"), position):
-            mark = "\n" if character == "-" else "*/"
-            closing = text.find(mark, position + 2)
-            stop = len(text) if closing < 0 else closing + (0 if mark == "\n" else 2)
-            out[position:stop] = [" " if one != "\n" else one for one in text[position:stop]]
-            position = stop
-        else:
-            if character == ";":
-                ends.append(position)
-            position += 1
-    return "".join(out), ends
+    ends: list[int] = []
+
+    def blank(token: re.Match[str]) -> str:
+        if token[0] == ";":
+            ends.append(token.start())
+        return re.sub(r"[^\n]", " ", token[0]) if token[0].startswith(("--", "/*")) else token[0]
+
+    return _TOKENS.sub(blank, text), ends
 
 
 def merged(queries: Sequence[Query]) -> list[Query]:

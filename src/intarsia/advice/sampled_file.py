@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
@@ -35,43 +35,30 @@ SAMPLE_BYTES = 256 << 20
 ALL_BYTES = 1 << 40
 
 
-def spread(items: Sequence[int]) -> Iterator[int]:
-    """Yield items so that every prefix is spread evenly: the first, the last, halves, quarters and so on.
+def spread(items: Sequence[int]) -> list[int]:
+    """Order items so that every prefix is spread evenly: the first, the last, halves, quarters and so on.
 
     Example:
-        >>> list(spread(range(9)))
+        >>> spread(range(9))
         [0, 8, 4, 2, 6, 1, 3, 5, 7]
     """
-    if not items:
-        return
-    last, seen = len(items) - 1, set()
-    steps = 1
-    for ordinal in (0, last):
-        if ordinal not in seen:
-            seen.add(ordinal)
-            yield items[ordinal]
-    while len(seen) < len(items):
+    last, steps = len(items) - 1, 1
+    ordinals = dict.fromkeys([0, last] if items else [])
+    while len(ordinals) < len(items):
         steps *= 2
-        for step in range(1, steps, 2):
-            ordinal = last * step // steps
-            if ordinal not in seen:
-                seen.add(ordinal)
-                yield items[ordinal]
+        ordinals |= dict.fromkeys(last * step // steps for step in range(1, steps, 2))
+    return [items[ordinal] for ordinal in ordinals]
 
 
-def take_turns(lists: Sequence[Sequence[int]]) -> Iterator[int]:
-    """Yield the items of several lists in turns, each list in the order of `spread`, without repetitions.
+def take_turns(lists: Sequence[Sequence[int]]) -> list[int]:
+    """Return the items of several lists in turns, each list in the order of `spread`, without repetitions.
 
     Example:
-        >>> list(take_turns([range(4), [3, 9]]))
+        >>> take_turns([range(4), [3, 9]])
         [0, 3, 9, 1, 2]
     """
-    seen: set[int] = set()
-    for turn in zip_longest(*map(spread, lists)):
-        for item in turn:
-            if item is not None and item not in seen:
-                seen.add(item)
-                yield item
+    turns = zip_longest(*map(spread, lists))
+    return list(dict.fromkeys(item for turn in turns for item in turn if item is not None))
 
 
 @dataclass(frozen=True, eq=False)

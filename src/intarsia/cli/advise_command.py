@@ -21,7 +21,7 @@ from intarsia.cli.terminal import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from intarsia.advice import Advice
+    from intarsia.advice.report import Advice
 
 #: Indexes that save less are listed only by ``--json``.
 MAX_INDEXES = 12

@@ -19,7 +19,6 @@ from intarsia.advice import advise_on, requested_queries
 from intarsia.advice.candidates import options_of
 from intarsia.advice.queries import Query
 from intarsia.advice.rewrites import Arrangement, optimize_command, sortable_columns, write_arrangement
-from intarsia.advice.sampled_file import ALL_BYTES
 from intarsia.embed import PageIndex
 from intarsia.embed.report import Progress
 from intarsia.embed.structures import Attachable
@@ -125,7 +124,7 @@ def measure_arrangement(
     with tempfile.TemporaryDirectory(prefix="intarsia-advise-") as folder:
         path = os.path.join(folder, "sample.parquet")
         write_sample(sample, arrangement, path)
-        advice = advise_on(path, requested, sample_bytes=ALL_BYTES, rewrites=False)
+        advice = advise_on(path, requested)
     indexes = tuple(index for index in advice.indexes if not isinstance(index, PageIndex))  # written anyway
     advised, now, total = (
         sum(
