@@ -26,7 +26,6 @@ from intarsia.cli.terminal import (
     UsageError,
     dim_warnings,
     quiet_if_closed,
-    red,
     report_error,
     say,
 )
@@ -52,7 +51,7 @@ class _Command(click.Command):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:  # click would exit without a message
-            say(str(stop) or "interrupted", red)
+            say(str(stop) or "interrupted")
             raise click.exceptions.Exit(INTERRUPTED) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -9,7 +9,8 @@ import os
 import secrets
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Final, Literal, Protocol
@@ -348,16 +349,12 @@ def csv_column(array: pa.Array) -> pa.Array:
         return csv_column(array.dictionary_decode())
     if pa.types.is_string_view(data_type):
         return array.cast(pa.large_string())
-    values: Iterable[Any]
+    convert: Callable[[Any], str] = text
     if pa.types.is_nested(data_type):
-        values = (
-            None if value is None else json.dumps(value, ensure_ascii=False) for value in json_values(array)
-        )
-    elif _is_binary(data_type) or isinstance(array, pa.ExtensionArray):
-        values = (None if value is None else text(value) for value in json_values(array))
-    else:
+        convert = partial(json.dumps, ensure_ascii=False)
+    elif not _is_binary(data_type) and not isinstance(array, pa.ExtensionArray):
         return array
-    return pa.array(list(values), pa.string())
+    return pa.array([None if value is None else convert(value) for value in json_values(array)], pa.string())
 
 
 # --- outputs ----------------------------------------------------------------------------------------------

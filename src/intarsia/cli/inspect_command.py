@@ -327,7 +327,7 @@ def verify(
         intarsia verify --list-rules
     """
     options = parse_storage_options(storage_option)
-    scope = {"quick": quick, "sample": sample, "seed": seed or 0}
+    scope: dict[str, Any] = {"quick": quick, "sample": sample, "seed": seed or 0}
     stop = None
     if spark is not None:
         report = run_job(spark, "verify", one_or_all(path), **scope)
@@ -341,9 +341,7 @@ def verify(
 
             return verify_file(
                 path,
-                quick=quick,
-                sample=sample,
-                seed=seed or 0,
+                **scope,
                 progress=lambda done, total, _: show(done / max(1, total)),
                 storage_options=options,
             )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 import click
 
 from intarsia.amounts import count
-from intarsia.cli.terminal import ShowDone, UsageError, print_json, printable, progress, red, say
+from intarsia.cli.terminal import ShowDone, UsageError, print_json, printable, progress, say
 
 if TYPE_CHECKING:
     from intarsia.lake.data_file import FileFailure, FileResults
@@ -112,7 +112,7 @@ def run_job(master: str | None, name: str, *arguments: Any, **options: Any) -> A
 def show_failures(failed: Mapping[str, str]) -> None:
     """Print one line on stderr for each file that failed, with the reason."""
     for path, reason in failed.items():
-        say(printable(f"{path}: {reason}"), red)
+        say(printable(f"{path}: {reason}"))
 
 
 def reasons(failed: Iterable[FileFailure]) -> dict[str, str]:

@@ -27,7 +27,6 @@ from intarsia.cli.terminal import (
     line,
     plain_table,
     print_report,
-    red,
     say,
     show,
 )
@@ -278,7 +277,7 @@ def query(
             rows.close()
     except KeyboardInterrupt:
         state = "the rows on stdout are incomplete" if output is None else f"{output} was not written"
-        say(f"interrupted after {count(num_rows, 'row')}; {state}; run the command again", red)
+        say(f"interrupted after {count(num_rows, 'row')}; {state}; run the command again")
         raise click.exceptions.Exit(INTERRUPTED) from None
     reports = answer.reports()
     _write_reports(reports, report, to_file=output is not None, most_rows=None if is_counted else shown)

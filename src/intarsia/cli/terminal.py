@@ -224,7 +224,7 @@ def report_error(error: BaseException, command: str = "intarsia", *, debug: bool
         return None
     if debug:
         traceback.print_exception(error)
-    say("interrupted" if code == INTERRUPTED else one_line(error, command), red)
+    say("interrupted" if code == INTERRUPTED else one_line(error, command))
     return code
 
 
@@ -242,10 +242,9 @@ def one_line(error: BaseException, command: str = "intarsia") -> str:
     return printable(text) or type(error).__name__
 
 
-def say(text: str, style: object = None) -> None:
-    """Print one line on stderr, prefixed with the command's name."""
-    prefix = style("intarsia:", sys.stderr) if callable(style) else "intarsia:"
-    print(f"{prefix} {text}", file=sys.stderr)
+def say(text: str) -> None:
+    """Print one line on stderr, prefixed with the command's name in red."""
+    print(f"{red('intarsia:', sys.stderr)} {text}", file=sys.stderr)
 
 
 @contextmanager
