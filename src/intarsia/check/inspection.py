@@ -310,13 +310,6 @@ def _bounds_objection(file: ParquetInput, leaf: Leaf, meta: ColumnMetaData) -> s
     return None
 
 
-def _dictionary_bytes(file: ParquetInput, key: ChunkKey) -> int:
-    """Return the size of a chunk's dictionary page in bytes; 0 if its offset is unknown."""
-    meta = file.footer.chunk_metadata(key.row_group, file.footer.leaves[key.leaf])
-    location = dictionary_range(meta, file.locations(key))
-    return 0 if location is None else location.length
-
-
 def _ignored_indexes(file: ParquetInput, key: ChunkKey, leaf: Leaf) -> list[str]:
     ending = f" of {leaf.name}, row group {key.row_group}"
     return [
@@ -451,7 +444,9 @@ def _sizes(
 ) -> PartSizes:
     footer = file.footer
     chunks = [chunk for group in row_groups for chunk in group.columns]
-    dictionaries = sum(_dictionary_bytes(file, key) for key in keys)
+    metas = ((footer.chunk_metadata(key.row_group, footer.leaves[key.leaf]), key) for key in keys)
+    locations = (dictionary_range(meta, file.locations(key)) for meta, key in metas)
+    dictionaries = sum(location.length for location in locations if location is not None)
     embedded = datafusion.size_bytes if datafusion is not None else 0
     original_footer = 0
     if directory is not None and directory.is_trusted:

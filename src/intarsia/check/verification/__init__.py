@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from itertools import accumulate
 from random import Random
 
-from intarsia.check.inspection import find_datafusion_index, open_source
+from intarsia.check.inspection import open_source
 from intarsia.check.verification.chunk import CheckedChunk
 from intarsia.check.verification.embedded import EntryCheck, blob_of, check_alone, columns_of, find_entries
 from intarsia.check.verification.findings import RULES, Finding, Findings, VerifyReport
@@ -39,7 +39,6 @@ from intarsia.embed.leaf_values import LeafReader, leaf_readers
 from intarsia.embed.report import Progress, no_progress
 from intarsia.errors import FormatError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.format.blob import DATAFUSION_KEY
 from intarsia.format.directory import Entry
 from intarsia.storage import BufferedSource, ByteSource, StorageOptions
 
@@ -129,10 +128,13 @@ def verify_source(
     buffered = source if isinstance(source, BufferedSource) else BufferedSource(source)
     with ParquetInput(buffered, page_checksums=False) as file, file.named_errors():
         findings = Findings(file.path)
-        total = len(file.footer.metadata.row_groups) * len(file.footer.leaves)
+        num_leaves = len(file.footer.leaves)
+        total = len(file.footer.metadata.row_groups) * num_leaves
         chosen: set[ChunkKey] | None = set() if quick else None
-        if sample is not None:
-            chosen = _drawn(file, sample, seed)
+        if sample is not None:  # the draw depends on the seed and the name of the file
+            random = Random(f"{seed} {file.path.rpartition('/')[2]}")
+            drawn = random.sample(range(total), min(sample, total))
+            chosen = {ChunkKey(*divmod(ordinal, num_leaves)) for ordinal in drawn}
         _verify(file, buffered, chosen, findings, progress or no_progress, following_bytes)
     return VerifyReport(
         file.path,
@@ -144,25 +146,6 @@ def verify_source(
         total,
         None if sample is None else seed,
     )
-
-
-def _drawn(file: ParquetInput, count: int, seed: int) -> set[ChunkKey]:
-    """Draw column chunks at random; the draw depends on the seed and the file name."""
-    num_leaves = len(file.footer.leaves)
-    total = len(file.footer.metadata.row_groups) * num_leaves
-    random = Random(f"{seed} {file.path.rpartition('/')[2]}")
-    return {
-        ChunkKey(*divmod(ordinal, num_leaves)) for ordinal in random.sample(range(total), min(count, total))
-    }
-
-
-def _entries(file: ParquetInput, findings: Findings) -> tuple[Entry, ...]:
-    """Return the embedded indexes; add findings for those that are ignored."""
-    entries = find_entries(file, findings)
-    datafusion = find_datafusion_index(file)
-    if datafusion is not None and datafusion.reason is not None:
-        findings.add("datafusion-index-missing", datafusion.reason, index=DATAFUSION_KEY.decode())
-    return entries
 
 
 def _verify(
@@ -177,7 +160,7 @@ def _verify(
     footer, readers = file.footer, leaf_readers(file.footer)
     num_groups = len(footer.metadata.row_groups)
     is_full = chosen is None
-    entries = _entries(file, findings)
+    entries = find_entries(file, findings)
     done, total = 0, len(chosen or readers * num_groups) + len(entries)
     following = _following(entries, following_bytes) if is_full else []
     indexed = columns_of(file, following)

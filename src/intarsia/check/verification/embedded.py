@@ -16,11 +16,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from intarsia.check.inspection import find_datafusion_index
 from intarsia.check.verification.findings import Findings
 from intarsia.check.verification.querying import OpenedEntry, check_columns
 from intarsia.embed.column_data import FileColumns
 from intarsia.errors import FormatError, IndexPayloadError
 from intarsia.file import ChunkKey, ParquetInput
+from intarsia.format.blob import DATAFUSION_KEY
 from intarsia.format.directory import Entry
 from intarsia.indexes.base import Index, OpenIndex, checked_opened
 from intarsia.indexes.embedded import EmbeddedIndexes, blob_range
@@ -32,13 +34,14 @@ from intarsia.storage import ByteRange
 
 
 def find_entries(file: ParquetInput, findings: Findings) -> tuple[Entry, ...]:
-    """Return the entries of this file's directory; if it is ignored, add a finding."""
-    found = file.found_directory
-    if found is None:
-        return ()
-    findings.count_checked("directories")
-    if found.fault is not None:
-        findings.add(f"directory-{found.fault}", found.reason or "", index="directory")
+    """Return the entries of this file's directory; add findings for embedded indexes that are ignored."""
+    found, datafusion = file.found_directory, find_datafusion_index(file)
+    if found is not None:
+        findings.count_checked("directories")
+        if found.fault is not None:
+            findings.add(f"directory-{found.fault}", found.reason or "", index="directory")
+    if datafusion is not None and datafusion.reason is not None:
+        findings.add("datafusion-index-missing", datafusion.reason, index=DATAFUSION_KEY.decode())
     return () if file.directory is None else file.directory.entries
 
 
