@@ -28,7 +28,7 @@ import numpy as np
 
 from intarsia.amounts import size
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.snapshot import Snapshot, TableCache
+from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.report import ScanReport
 from intarsia.rows.selection import RowSelection
@@ -80,14 +80,12 @@ class _Table(NamedTuple):
         files: The files.
         snapshot: What is known about them; their listing has their stamps, so it is valid for all plans. None
             if they were not listed: each plan compares those that it opens.
-        cache: Their cache.
         opened: When a lake index was searched for; None if one was found.
         lock: The lock of the thread that plans them.
     """
 
     files: TableFiles
     snapshot: Snapshot | None
-    cache: TableCache
     opened: float | None
     lock: threading.Lock
 
@@ -224,21 +222,18 @@ class SkippingPlanner:
     def _table(self, listing: PlannableFiles) -> _Table:
         with self._lock:
             table, now = self._tables.get(listing.key), self._clock()
-            if table is None:
-                cache = TableCache()
-                files = _table_files(listing, cache)
+            if table is None or (table.opened is not None and now - table.opened >= _LAKE_INDEX_SECONDS):
+                files = TableFiles(
+                    listing.files,
+                    root=listing.root,
+                    segments=listing.segments,
+                    cache=None if table is None else table.files.cache,
+                    has_all=False,
+                )
                 snapshot = None if listing.is_logged else files.new_snapshot()
-                table = _Table(files, snapshot, cache, now, threading.Lock())
-            elif table.opened is not None and now - table.opened >= _LAKE_INDEX_SECONDS:
-                files = _table_files(listing, table.cache)
-                snapshot = None if listing.is_logged else files.new_snapshot()
-                table = table._replace(files=files, snapshot=snapshot, opened=now)
+                table = _Table(files, snapshot, now, threading.Lock() if table is None else table.lock)
             keep(self._tables, listing.key, table, _TABLES)
         return table
-
-
-def _table_files(listing: PlannableFiles, cache: TableCache) -> TableFiles:
-    return TableFiles(listing.files, root=listing.root, segments=listing.segments, cache=cache, has_all=False)
 
 
 def _advice(num_files: int, is_out_of_time: bool) -> str | None:
@@ -325,13 +320,9 @@ def _summary(listing: PlannableFiles, planned: Sequence[RemainingFile], facts: M
 
 def _names_of_indexes(facts: Mapping[str, Any]) -> list[str]:
     """Return the names of the indexes that excluded anything."""
+    pairs = [(entry["index"], entry["column"]) for entry in facts["pruned_by"]]
     # "distinct(country):page" is the name of an embedded index
-    return list(
-        dict.fromkeys(
-            entry["index"] if "(" in entry["index"] else f"{entry['index']}({entry['column']})"
-            for entry in facts["pruned_by"]
-        )
-    )
+    return list(dict.fromkeys(name if "(" in name else f"{name}({column})" for name, column in pairs))
 
 
 #: Number of kinds of conditions that are remembered.
