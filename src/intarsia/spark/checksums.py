@@ -129,13 +129,9 @@ def free_name(names: Sequence[str]) -> str:
     return next(name for number in range(len(names) + 1) if (name := f"_key{number}") not in taken)
 
 
-def _types(frame: DataFrame) -> list[tuple[str, Any]]:
-    return [(one.name, one.dataType) for one in frame.schema]
-
-
 def _hashes(sf: Any, frame: DataFrame) -> list[Column]:
     """Return the hash of each value of a row; that of null is not null."""
-    return [_hash(sf, frame[quoted(name)], data_type) for name, data_type in _types(frame)]
+    return [_hash(sf, frame[quoted(one.name)], one.dataType) for one in frame.schema]
 
 
 def _hash(sf: Any, value: Column, data_type: Any) -> Column:
@@ -182,12 +178,12 @@ def likely_row_bytes(frame: DataFrame, stored_bytes: int) -> int | None:
     """
     import pyspark.sql.functions as sf
 
-    types = _types(frame)
-    if any(types_within(data_type) is not None for _, data_type in types):
+    types = {one.name: one.dataType for one in frame.schema}
+    if any(types_within(data_type) is not None for data_type in types.values()):
         return None
     texts = [
         sf.coalesce(sf.octet_length(quoted(name)), sf.lit(0))
-        for name, data_type in types
+        for name, data_type in types.items()
         if data_type.typeName() in ("string", "binary")
     ]
     longest = 0

@@ -31,7 +31,7 @@ _SINK_LOG: Final = "_spark_metadata"
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
-#: The length and the modification time, in nanoseconds, of each file by its path in the folder.
+#: The length and the modification time, in nanoseconds, of each file by its path in the folder, or its URI.
 States = Mapping[str, tuple[int, int]]
 
 

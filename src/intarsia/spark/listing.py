@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 from intarsia.errors import IntarsiaError, ListingError, UnsupportedFeatureError
@@ -542,36 +542,26 @@ def _files_of(spark: SparkSession, item: str | os.PathLike[str]) -> list[str]:
     return [folder, *(path for path in files if not path.startswith(f"{folder}/"))]
 
 
-class SourceFile(NamedTuple):
-    """A file at one point in time.
-
-    Attributes:
-        uri: Its URI, as Spark returns it.
-        size: Its size in bytes.
-        modified: The time of its last modification, in the finest unit of the file system.
-    """
-
-    uri: str
-    size: int
-    modified: int
-
-
-def source_files(spark: SparkSession, frame: DataFrame) -> list[SourceFile]:
-    """Return the files of a frame as they are now, ordered by URI, without those that have been removed.
+def source_files(spark: SparkSession, frame: DataFrame) -> dict[str, tuple[int, int]]:
+    """Return the files of a frame as they are now, without those that have been removed.
 
     Args:
         spark: The session.
         frame: A frame on Parquet files.
+
+    Returns:
+        For each URI, as Spark returns it, the size in bytes, and the time of the last modification in the
+        finest unit of the file system.
     """
-    uris = sorted(frame.inputFiles())
-    found = []
+    uris = frame.inputFiles()
+    found = {}
     for uri in uris:
         with suppress(OSError):
             state = os.stat(python_path(uri))
-            found.append(SourceFile(uri, state.st_size, state.st_mtime_ns))
+            found[uri] = state.st_size, state.st_mtime_ns
     if found or not uris:
         return found
     # they are in an object store, or on a machine that only the server of Connect can access
     files = spark.read.format("binaryFile").load(uris)
     rows = files.selectExpr("path", "length", "unix_micros(modificationTime)").collect()
-    return sorted(SourceFile(*row) for row in rows)
+    return {uri: (size, modified) for uri, size, modified in rows}

@@ -30,11 +30,11 @@ from intarsia.spark.checksums import (
     with_hashes,
 )
 from intarsia.spark.clustering import Clustering, arranged, check_partition_columns
+from intarsia.spark.in_place import States
 from intarsia.spark.job import OUTCOME, TaskProgress, collect_rows, reporter
 from intarsia.spark.lake_jobs import update_lake_indexes
 from intarsia.spark.listing import (
     Source,
-    SourceFile,
     exact_path,
     fixed_folder,
     folder_of_table,
@@ -237,7 +237,7 @@ def optimize(
     with Staging(target, is_replaced=in_place) as staging:
         show(0, 0, "reading")
         files = source_files(spark, frame)
-        num_bytes, num_rows = sum(file.size for file in files), frame.count()
+        num_bytes, num_rows = sum(size for size, _ in files.values()), frame.count()
         num_parts = max(1, -(-num_bytes // target_file_size))
         options = PartOptions(
             folder=staging.attempts,
@@ -349,14 +349,14 @@ def _own_folder(spark: SparkSession, source: Source, frame: DataFrame) -> str:
     return folder
 
 
-def _below(target: str, files: Sequence[SourceFile]) -> dict[str, tuple[int, int]]:
-    """Return the states of files by their paths in a folder."""
-    states = {}
-    for file in files:
-        folder, name = os.path.split(python_path(file.uri))
-        path = os.path.join(os.path.realpath(folder), name)
-        states[os.path.relpath(path, target)] = file.size, file.modified
-    return states
+def _below(target: str, files: States) -> States:
+    """Return the states of files by their paths in a folder, instead of by URI."""
+
+    def path(uri: str) -> str:
+        folder, name = os.path.split(python_path(uri))
+        return os.path.relpath(os.path.join(os.path.realpath(folder), name), target)
+
+    return {path(uri): state for uri, state in files.items()}
 
 
 def _indexes_of_files(frame: DataFrame, schema: pa.Schema) -> list[Attachable]:

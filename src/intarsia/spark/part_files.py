@@ -128,17 +128,11 @@ def _new_writer(path: str, options: PartOptions, indexes: Sequence[Attachable]) 
 
 def _runs(batch: pa.RecordBatch, options: PartOptions) -> Iterator[tuple[str, pa.Table]]:
     """Yield the folder and the rows of each run of rows with the same partition values."""
-    if not batch.num_rows:
-        return
     width, names = len(options.schema), options.partition_by
     columns = [batch.column(width + ordinal).fill_null(HIVE_NULL) for ordinal in range(len(names))]
-    starts = np.zeros(batch.num_rows, dtype=bool)
-    starts[0] = True
-    for column in columns:
-        changed = pc.not_equal(column.slice(1), column.slice(0, len(column) - 1))
-        starts[1:] |= changed.to_numpy(zero_copy_only=False)
-    edges = [*np.flatnonzero(starts).tolist(), batch.num_rows]
-    for start, stop in pairwise(edges):
+    ends = [pc.run_end_encode(column).run_ends for column in columns]
+    edges = np.unique(np.concatenate([[0, batch.num_rows], *ends]))
+    for start, stop in pairwise(edges.tolist()):
         values = [column[start].as_py() for column in columns]
         rows = pa.Table.from_batches([batch.slice(start, stop - start)]).select(list(range(width)))
         folder = os.path.join("", *map(partition_folder, names, values))
