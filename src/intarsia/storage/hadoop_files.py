@@ -91,10 +91,6 @@ def updated_sidecar(old: bytes, old_length: int, fd: int, unchanged_bytes: int) 
 def _checksums(fd: int, offset: int, stretch_bytes: int) -> Iterator[int]:
     block_bytes = max(1, _BLOCK_BYTES // stretch_bytes) * stretch_bytes
     while block := read_at(fd, block_bytes, offset):
-        while len(block) < block_bytes and (
-            more := read_at(fd, block_bytes - len(block), offset + len(block))
-        ):
-            block += more
         view = memoryview(block)
         for start in range(0, len(view), stretch_bytes):
             yield zlib.crc32(view[start : start + stretch_bytes])

@@ -59,9 +59,16 @@ def lock_file(fd: int, *, wait: bool) -> bool:
 
 
 def read_at(fd: int, num_bytes: int, offset: int) -> bytes:
-    """Read up to a number of bytes of an open file at an offset."""
-    if IS_POSIX:
-        return os.pread(fd, num_bytes, offset)
+    """Read bytes of an open file at an offset; fewer only at the end of the file."""
+    read = os.pread if IS_POSIX else _read_alone
+    data = read(fd, num_bytes, offset)
+    # Linux returns at most 2 GiB per call, and any call may return less than requested
+    while 0 < (done := len(data)) < num_bytes and (more := read(fd, num_bytes - done, offset + done)):
+        data += more
+    return data
+
+
+def _read_alone(fd: int, num_bytes: int, offset: int) -> bytes:
     # files are read by several threads, and the position belongs to the descriptor
     with _POSITION:
         os.lseek(fd, offset, os.SEEK_SET)
@@ -119,11 +126,6 @@ class _OpenedFile:
                     deadline.check(self.path)
                 try:
                     data = read_at(self._fd, stop - start, start)
-                    # Linux returns at most 2 GiB per call, and any call may return less than requested
-                    while 0 < (done := len(data)) < stop - start and (
-                        more := read_at(self._fd, stop - start - done, start + done)
-                    ):
-                        data += more
                 except OSError as error:  # `pread` does not report the path
                     raise OSError(error.errno, error.strerror, self.path) from error
                 found.append(data)
