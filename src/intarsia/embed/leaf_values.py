@@ -18,12 +18,11 @@ from intarsia.format.enums import Type
 from intarsia.format.footer import Footer, Leaf, schema_leaves, schema_paths
 from intarsia.format.structs import ColumnMetaData, IntType, LogicalType, SchemaElement
 from intarsia.records import dataclass
+from intarsia.rows.int96 import INT96_BYTES
 from intarsia.rows.ordering import Ordering, ordering_for
 
 #: Logical types of bytes whose stored form is their value; the others (DECIMAL, FLOAT16) are decoded.
 _PLAIN_BYTES = frozenset(("STRING", "ENUM", "JSON", "BSON", "UUID"))
-
-INT96_BYTES = 12
 
 
 @dataclass(frozen=True)
