@@ -309,14 +309,22 @@ def _copied_dictionary(array: pa.DictionaryArray) -> pa.DictionaryArray:
     return _with_values(array, used)
 
 
-def with_used_values(array: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Drop the values of a dictionary that no row has; the others keep their order.
+def with_short_dictionaries(table: pa.Table, max_values: int = 0) -> pa.Table:
+    """Drop the values that no row has from dictionaries with more values than a maximum.
 
     Example:
-        >>> with_used_values(pa.array(["a", "b", "c"]).dictionary_encode().slice(2)).dictionary.to_pylist()
+        >>> words = pa.array(["a", "b", "c"]).dictionary_encode()
+        >>> table = with_short_dictionaries(pa.table({"word": words.slice(2)}))
+        >>> table["word"].chunk(0).dictionary.to_pylist()
         ['c']
     """
-    return _with_values(array, pc.unique(array.indices.drop_null()))
+    for ordinal, field in enumerate(table.schema):
+        if pat.is_dictionary(field.type):
+            chunks = table.column(ordinal).chunks
+            if max((len(chunk.dictionary) for chunk in chunks), default=0) > max_values:
+                used = [_with_values(chunk, pc.unique(chunk.indices.drop_null())) for chunk in chunks]
+                table = table.set_column(ordinal, field, pa.chunked_array(used, field.type))
+    return table
 
 
 def _with_values(array: pa.DictionaryArray, used: pa.Array) -> pa.DictionaryArray:

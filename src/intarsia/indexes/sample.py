@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.arrow.nested import field_type, field_values
-from intarsia.arrow.owned_rows import with_used_values
+from intarsia.arrow.owned_rows import with_short_dictionaries
 from intarsia.errors import IndexBuildError
 from intarsia.format.arrow_stream import check_expanded
 from intarsia.indexes.base import Index, OpenIndex
@@ -75,7 +75,7 @@ class Sample(Index):
         ordinals = draw(chunk.layout.num_rows, self.n, np.random.default_rng(self.seed))
         found = chunk.rows(ordinals)
         try:
-            rows = _compacted(found.combine_chunks())
+            rows = with_short_dictionaries(found.combine_chunks())
             fields = [pa.field(_ORDINAL, pa.int64(), nullable=False), *rows.schema]
             table = pa.Table.from_arrays([pa.array(ordinals), *rows.columns], schema=pa.schema(fields))
             table.validate(full=True)  # as `open` does: text may not be UTF-8
@@ -159,12 +159,3 @@ def draw(num_rows: int, n: int, rng: np.random.Generator) -> Rows:
     if n >= num_rows:
         return np.arange(num_rows, dtype=np.int64)
     return np.sort(rng.choice(num_rows, n, replace=False, shuffle=False)).astype(np.int64)
-
-
-def _compacted(rows: pa.Table) -> pa.Table:
-    """Drop unused values from dictionaries."""
-    for ordinal, field in enumerate(rows.schema):
-        if pa.types.is_dictionary(field.type):
-            chunks = [with_used_values(chunk) for chunk in rows.column(ordinal).chunks]
-            rows = rows.set_column(ordinal, field, pa.chunked_array(chunks, field.type))
-    return rows

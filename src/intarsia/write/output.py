@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.amounts import count
+from intarsia.arrow.owned_rows import with_short_dictionaries
 from intarsia.embed.attach import ColumnsOf, attach_in, attach_to, checked_indexes
 from intarsia.embed.chunk import NO_ORDER, Chunk, ChunkState, Placed
 from intarsia.embed.column_data import FileColumns
@@ -41,7 +42,6 @@ from intarsia.write.rows import (
     repeats,
     sort_keys,
     sorting_columns,
-    with_short_dictionaries,
     writable_schema,
 )
 
@@ -150,7 +150,8 @@ class Output:
             if self._arrow is None:
                 self._arrow = self._open(self._with_dictionary(table))
             else:  # the first row group keeps the values that no row has
-                table = with_short_dictionaries(table)
+                # pyarrow writes a whole dictionary into each row group
+                table = with_short_dictionaries(table, max_values=table.num_rows)
             self._arrow.write_table(table, row_group_size=table.num_rows)
         self._row_group_rows.append(table.num_rows)
 

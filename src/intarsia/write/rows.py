@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from intarsia.arrow.comparison import comparison_array, comparison_type, sortable_type
 from intarsia.arrow.nested import with_leaves
-from intarsia.arrow.owned_rows import no_rows, take_rows, with_used_values, without_view
+from intarsia.arrow.owned_rows import no_rows, take_rows, without_view
 from intarsia.errors import ColumnNotFoundError, WriteError
 from intarsia.file import ParquetInput
 from intarsia.format.footer import MAX_SCHEMA_DEPTH
@@ -204,28 +204,6 @@ def _plain_leaf(data_type: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(data_type):
         return with_leaves(data_type.value_type, _plain_leaf)
     return without_view(data_type)
-
-
-def with_short_dictionaries(table: pa.Table) -> pa.Table:
-    """Drop the values that no row has from dictionaries with more values than the table has rows.
-
-    pyarrow writes a whole dictionary into each row group.
-
-    Example:
-        >>> words = pa.array(["a", "b", "c"]).dictionary_encode()
-        >>> table = with_short_dictionaries(pa.table({"word": words.slice(2)}))
-        >>> table["word"].chunk(0).dictionary.to_pylist()
-        ['c']
-    """
-    for ordinal, field in enumerate(table.schema):
-        column = table.column(ordinal)
-        if not pa.types.is_dictionary(field.type) or not column.num_chunks:
-            continue
-        if max(len(chunk.dictionary) for chunk in column.chunks) <= table.num_rows:
-            continue
-        chunks = [with_used_values(chunk) for chunk in column.chunks]
-        table = table.set_column(ordinal, field, pa.chunked_array(chunks, field.type))
-    return table
 
 
 def contains_nan(leaf: list[pa.Array]) -> bool:
