@@ -194,7 +194,7 @@ UNIQUE_PART = 0.95
 
 def shapes_of(file: ParquetInput) -> list[ColumnShape]:
     """Return the shape of each leaf column of a file."""
-    columns = FileColumns(file, lambda _: None)
+    columns = FileColumns(file)
     return [
         _shape(columns, leaf.name) if leaf.is_flat else ColumnShape(leaf.name, "nested")
         for leaf in file.footer.leaves

@@ -40,11 +40,12 @@ from intarsia.errors import (
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.indexes.base import Index
 from intarsia.predicate.nodes import dotted
+from intarsia.rows.selection import Rows
 from intarsia.storage import StorageOptions
 from intarsia.storage.target import CopiesAhead, Target, find_target
 
-#: Returns the columns to build indexes on, given a file and a function that returns a chunk's OffsetIndex.
-ColumnsOf: TypeAlias = Callable[[ParquetInput, Callable[[ChunkKey], "bytes | None"]], FileColumns]
+#: Returns the columns to build indexes on, given the first two arguments of `FileColumns`.
+ColumnsOf: TypeAlias = Callable[[ParquetInput, Callable[[ChunkKey], "Rows | None"]], FileColumns]
 
 
 def attach_file(
@@ -215,7 +216,7 @@ class Attachment:
         blobs_before, lost = list(self.blobs), list(self.notes)
         self.added: dict[str, tuple[Attachable, int]] = {}
         self.kept: list[str] = []
-        self._columns = columns_of(original.file, self.structures.known_offset_index)
+        self._columns = columns_of(original.file, self.structures.first_rows)
         self._embedded: set[object] = set()
         self._done = 0
         standard = [index for cls in STANDARD for index in requested if isinstance(index, cls)]

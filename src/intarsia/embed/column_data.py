@@ -18,11 +18,9 @@ from intarsia.file.chunks import recorded_pages
 from intarsia.file.claims import check_claims, check_values
 from intarsia.file.fetch import PageCache
 from intarsia.file.synthetic import Segments, decode
-from intarsia.format import thrift
 from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.pages import walk_pages
-from intarsia.format.structs import OffsetIndex
 from intarsia.indexes.layout import Layout
 from intarsia.predicate.columns import resolve_column
 from intarsia.predicate.nodes import ColumnName
@@ -38,8 +36,8 @@ class FileColumns:
 
     Args:
         file: The original file.
-        offset_index: Returns the bytes of a chunk's OffsetIndex if it has a trusted one, so that its pages
-            need not be walked.
+        first_rows: Returns the first row of each data page of a chunk, relative to the row group; None if
+            it has no trusted OffsetIndex, so that its pages are walked.
         before_row_group: Called with the ordinal of a row group before its values are read.
         row_groups: The consecutive row groups to which it is limited; their first row has the ordinal 0.
             None for all.
@@ -48,12 +46,12 @@ class FileColumns:
     def __init__(
         self,
         file: ParquetInput,
-        offset_index: Callable[[ChunkKey], bytes | None],
+        first_rows: Callable[[ChunkKey], Rows | None] = lambda _: None,
         before_row_group: Callable[[int], None] = lambda _: None,
         row_groups: range | None = None,
     ) -> None:
         self._file = file
-        self._offset_index = offset_index
+        self._known_first_rows = first_rows
         self._before_row_group = before_row_group
         self._int96_units: dict[int, str | None] = {}
         self._checked: set[int] = set()
@@ -246,10 +244,9 @@ class FileColumns:
         return np.concatenate(edges[::-1]).astype(np.int64)
 
     def _first_rows(self, key: ChunkKey) -> Rows:
-        known = self._offset_index(key)
+        known = self._known_first_rows(key)
         if known is not None:
-            index, _ = thrift.parse(OffsetIndex, known)
-            return np.array([location.first_row_index for location in index.page_locations], dtype=np.int64)
+            return known
         footer, leaf = self._file.footer, self._file.footer.leaves[key.leaf]
         meta = footer.chunk_metadata(key.row_group, leaf)
         num_rows = footer.metadata.row_groups[key.row_group].num_rows

@@ -151,7 +151,7 @@ def build_part(path: str, indexes: Sequence[Attachable], work: PartWork) -> Part
             if item[0].row_group in row_groups:
                 outcomes[item[0]] = tuple(structures.complete(item))
                 structures.take(item, outcomes[item[0]])
-        columns = FileColumns(original.file, structures.known_offset_index, row_groups=row_groups)
+        columns = FileColumns(original.file, structures.first_rows, row_groups=row_groups)
         there = original.directory.entries if original.directory is not None else ()
         payloads = {}
         for index in requested:

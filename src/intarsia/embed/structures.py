@@ -10,6 +10,7 @@ from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from intarsia.embed.chunk import Chunk, ChunkState, Outcome, chunks_of
@@ -21,14 +22,17 @@ from intarsia.embed.page_index import PageIndex, trusted_page_index
 from intarsia.embed.report import Note, Reason
 from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.file import ChunkKey, ParquetInput
+from intarsia.format import thrift
 from intarsia.format.blob import BLOB_HEADER_BYTES, blob_header, checksum
 from intarsia.format.directory import Entry
+from intarsia.format.structs import OffsetIndex
 from intarsia.indexes.base import Index
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.layout import Granularity, check_granularity, parameters
 from intarsia.indexes.registry import find_index
 from intarsia.predicate.nodes import render_column
 from intarsia.records import dataclass
+from intarsia.rows.selection import Rows
 
 #: Number of chunks processed concurrently; each needs memory for its decoded values.
 _THREADS = 2
@@ -112,13 +116,14 @@ class StructureCompleter:
     def _readers(self) -> list[LeafReader]:
         return leaf_readers(self.file.footer)
 
-    def known_offset_index(self, key: ChunkKey) -> bytes | None:
-        """Return the bytes of a chunk's OffsetIndex, or None if it has no trusted one."""
+    def first_rows(self, key: ChunkKey) -> Rows | None:
+        """Return the first row of each data page of a chunk; None if it has no trusted OffsetIndex."""
         chunk = self.chunk(key)
-        if chunk is None:
+        location = None if chunk is None else trusted_page_index(chunk, self.states[key]).offset_index
+        if chunk is None or location is None:
             return None
-        location = trusted_page_index(chunk, self.states[key]).offset_index
-        return None if location is None else chunk.bytes_of(location)
+        index, _ = thrift.parse(OffsetIndex, chunk.bytes_of(location))
+        return np.array([page.first_row_index for page in index.page_locations], dtype=np.int64)
 
     def complete(self, item: tuple[ChunkKey, Sequence[Structure]]) -> Sequence[Outcome]:
         """Return the outcomes of the structures of one chunk; without rows there is nothing to do."""

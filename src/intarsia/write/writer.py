@@ -19,6 +19,7 @@ from intarsia.errors import IntarsiaError, NotTabularError, WriteError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.lake.scan import Scan
 from intarsia.predicate.nodes import ColumnName
+from intarsia.rows.selection import Rows
 from intarsia.storage import StorageOptions
 from intarsia.write.output import ROWS_PER_PAGE, Output, WriteOptions, WriteReport
 from intarsia.write.rows import SortBy, sorted_rows
@@ -329,9 +330,9 @@ class TableColumns(FileColumns):
     """
 
     def __init__(
-        self, table: pa.Table, file: ParquetInput, offset_index: Callable[[ChunkKey], bytes | None]
+        self, table: pa.Table, file: ParquetInput, first_rows: Callable[[ChunkKey], Rows | None]
     ) -> None:
-        super().__init__(file, offset_index)
+        super().__init__(file, first_rows)
         self._table = table
 
     def batches(self, column: ColumnName) -> Iterator[tuple[int, pa.Array]]:

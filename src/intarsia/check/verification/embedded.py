@@ -30,6 +30,7 @@ from intarsia.indexes.layout import Layout
 from intarsia.indexes.proof import call_index
 from intarsia.indexes.registry import find_index
 from intarsia.predicate.nodes import ColumnName
+from intarsia.rows.selection import Rows
 from intarsia.storage import ByteRange
 
 
@@ -82,13 +83,13 @@ class EntryCheck:
             follower.abort()
 
     def _query(self, opened: OpenedEntry, wait_for: WaitFor) -> bool:
-        check_columns(self._file, opened, FileColumns(self._file, _no_offset_index, wait_for), self._asked)
+        check_columns(self._file, opened, FileColumns(self._file, before_row_group=wait_for), self._asked)
         return True
 
     def _build(self, opened: OpenedEntry, wait_for: WaitFor) -> bool:
         """Return whether the rebuilt index is the same."""
         # a wrong OffsetIndex only changes the granules here; without one the pages would have to be walked
-        columns = FileColumns(self._file, partial(_offset_index, self._file), wait_for)
+        columns = FileColumns(self._file, partial(_first_rows, self._file), wait_for)
         try:
             is_same = bool(call_index(partial(opened.index.build, columns)) == opened.payload)
         except (IndexPayloadError, FormatError):
@@ -100,7 +101,7 @@ class EntryCheck:
     def _compare(self, opened: OpenedEntry) -> bool:
         """Rebuild an index from walked pages; if it still differs, query both and return True."""
         name, findings = opened.entry.name, self._findings
-        columns = FileColumns(self._file, _no_offset_index)
+        columns = FileColumns(self._file)
         try:
             payload = call_index(partial(opened.index.build, columns))
             if payload == opened.payload:
@@ -132,7 +133,7 @@ class _SampledColumns(FileColumns):
     """The columns of a file, restricted to some chunks."""
 
     def __init__(self, file: ParquetInput, chunks: Collection[ChunkKey]) -> None:
-        super().__init__(file, _no_offset_index)
+        super().__init__(file)
         self._chunks = chunks
 
     def batches(self, column: ColumnName) -> Iterator[tuple[int, pa.Array]]:
@@ -157,18 +158,11 @@ def columns_of(file: ParquetInput, entries: Iterable[Entry]) -> set[int]:
     return {leaf.ordinal for leaf in file.footer.leaves if not all(paths) or leaf.path in wanted}
 
 
-def _no_offset_index(_: ChunkKey) -> None:
-    """Return no OffsetIndex, so that pages are walked."""
-
-
-def _offset_index(file: ParquetInput, key: ChunkKey) -> bytes | None:
-    """Return the bytes of a chunk's OffsetIndex, if it is consistent."""
+def _first_rows(file: ParquetInput, key: ChunkKey) -> Rows | None:
+    """Return the first row of each page of a chunk, if its OffsetIndex is consistent."""
     file.load_page_index([key])
-    if file.locations(key) is None:
-        return None
-    chunk = file.footer.metadata.row_groups[key.row_group].columns[key.leaf]
-    start = chunk.offset_index_offset or 0
-    return file.source.read(start, start + (chunk.offset_index_length or 0))
+    locations = file.locations(key)
+    return None if locations is None else locations.rows.starts
 
 
 def _open(file: ParquetInput, entry: Entry, findings: Findings) -> OpenedEntry | None:
