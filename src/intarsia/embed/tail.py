@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from intarsia.embed.chunk import LOCATED, ChunkState, chunks_of, without_bounds
 from intarsia.embed.original import Original, states_of
@@ -234,22 +235,20 @@ class FooterEdit:
     def __init__(self, raw: bytes) -> None:
         self._tree, _ = parse_tree(raw)
 
+    @cached_property
     def _chunks(self) -> list[list[Struct]]:
-        """Return the chunks of each row group."""
+        """The chunks of each row group."""
         return [group.structs(_COLUMNS) or [] for group in self._tree.structs(_ROW_GROUPS) or []]
 
-    def _chunk(self, row_group: int, leaf: int) -> Struct:
-        return ((self._tree.structs(_ROW_GROUPS) or [])[row_group].structs(_COLUMNS) or [])[leaf]
-
     def _chunk_metadata(self, row_group: int, leaf: int) -> Struct:
-        meta = self._chunk(row_group, leaf).struct(_META_DATA)
+        meta = self._chunks[row_group][leaf].struct(_META_DATA)
         assert meta is not None, "only chunks with parsed metadata are changed"
         return meta
 
     def set_location(self, row_group: int, leaf: int, structure: str, location: ByteRange | None) -> None:
         """Set the location of one of the `LOCATED` structures of a chunk, or remove it."""
         in_metadata = structure == "bloom_filter"
-        tree = (self._chunk_metadata if in_metadata else self._chunk)(row_group, leaf)
+        tree = self._chunk_metadata(row_group, leaf) if in_metadata else self._chunks[row_group][leaf]
         offset, length = _LOCATIONS[structure]
         if location is None:
             tree.remove(offset)
@@ -275,16 +274,14 @@ class FooterEdit:
             meta.set(_ENCODING_STATS, LIST, List(STRUCT, items))
 
     def add_column_orders(self, num_leaves: int) -> None:
-        """Declare the type's order for every leaf, if the footer declares no orders.
+        """Declare the type's order for every leaf of a footer that declares no orders.
 
         Existing bounds in the chunks' statistics were written without a declared order. They are removed,
         because the declaration would give them a meaning.
         """
-        if self._tree.structs(_COLUMN_ORDERS) is not None:
-            return
         orders = [Struct({_TYPE_ORDER: (STRUCT, Struct())}) for _ in range(num_leaves)]
         self._tree.set(_COLUMN_ORDERS, LIST, List(STRUCT, orders))
-        for chunks in self._chunks():
+        for chunks in self._chunks:
             for chunk in chunks:
                 _remove_bounds(chunk)
 
@@ -298,7 +295,7 @@ class FooterEdit:
         order = Struct({_INT96_TIMESTAMP_ORDER: (STRUCT, Struct())})
         changed = [*orders[:leaf], order, *orders[leaf + 1 :]]
         self._tree.set(_COLUMN_ORDERS, LIST, List(STRUCT, changed))
-        for chunks in self._chunks():
+        for chunks in self._chunks:
             _remove_bounds(chunks[leaf])
 
     def set_key_value(self, key: bytes, value: bytes) -> None:
@@ -315,7 +312,7 @@ class FooterEdit:
             self._tree.set(_KEY_VALUES, LIST, List(STRUCT, kept))
 
     def keep_row_groups(self, ordinals: Sequence[int]) -> None:
-        """Remove all other row groups, and correct the number of rows."""
+        """Remove all other row groups, and correct the number of rows, before any other change."""
         there = self._tree.structs(_ROW_GROUPS) or []
         kept = [there[ordinal] for ordinal in ordinals]
         self._tree.set(_ROW_GROUPS, LIST, List(STRUCT, kept))
@@ -335,7 +332,7 @@ class FooterEdit:
             if leaf.type == Type.INT96:
                 elements[ordinal].set(_TYPE, I32, int(Type.FIXED_LEN_BYTE_ARRAY))
                 elements[ordinal].set(_TYPE_LENGTH, I32, INT96_BYTES)
-                for chunks in self._chunks():
+                for chunks in self._chunks:
                     chunk = chunks[ordinal].struct(_META_DATA)
                     if chunk is not None:
                         chunk.set(_TYPE, I32, int(Type.FIXED_LEN_BYTE_ARRAY))
@@ -353,7 +350,7 @@ class FooterEdit:
             self._tree.remove(field)
             if there is not None:
                 self._tree.set(field, LIST, List(STRUCT, there))
-        for ordinals in self._chunks():
+        for ordinals in self._chunks:
             for leaf, chunk in zip(leaves, ordinals, strict=True):
                 meta = chunk.struct(_META_DATA)
                 assert meta is not None, "the footer is of a new file"

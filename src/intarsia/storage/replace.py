@@ -151,12 +151,8 @@ class Replacement:
             os.fsync(fd)
             # of two runs that read the old file, the second waits here and then finds the file changed
             lock_file(source, wait=True)
-            if FileIdentity.of(target) != self._identity:
-                raise _changed(path)
-            for name in sidecars:
-                _remove(sidecar_path(name))  # stale after the next line
-            os.replace(temporary, target)
-            _sync_folder(target)
+            check_unchanged(path, self._identity)
+            _put_in_place(temporary, path, target)
             for name, data in sidecars.items():
                 _write_sidecar(name, target, data)
 
@@ -240,14 +236,19 @@ class NewFile:
             os.fsync(self.fd)
             if self._replaces is not None:
                 check_unchanged(self._path, self._replaces)
-            for name in {self._path, self._target}:
-                _remove(sidecar_path(name))  # for the old bytes; without a sidecar Hadoop skips the check
-            os.replace(self.temporary, self._target)
-            _sync_folder(self._target)
+            _put_in_place(self.temporary, self._path, self._target)
 
     def discard(self) -> None:
         """Remove the temporary file; does nothing after `put_in_place`."""
         self._held.close()
+
+
+def _put_in_place(temporary: str, path: str, target: str) -> None:
+    """Rename a complete file to the target of a path."""
+    for name in {path, target}:
+        _remove(sidecar_path(name))  # for the old bytes; without a sidecar Hadoop skips the check
+    os.replace(temporary, target)
+    _sync_folder(target)
 
 
 def check_unchanged(path: str, identity: FileIdentity) -> None:
