@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -33,7 +33,6 @@ from intarsia.indexes.proof import (
     Savings,
     Verdict,
     Wanted,
-    evaluate_conditions,
     judge_groups,
     split_batches,
 )
@@ -108,8 +107,7 @@ class BloomFilters:
                 chosen.append(probe)
         for batch in list(split_batches(chosen, self._cost_bytes)):
             self._read(self._read(batch))  # the headers of the wrong blocks are known now
-        judge = partial(judge_groups, self._file, self._verdicts)
-        return evaluate_conditions(self._file, self.name, judge, wanted)
+        return judge_groups(self._file, self._verdicts, wanted)
 
     def _probes(self, wanted: Wanted) -> list[_Probe]:
         """Return the filters that could exclude a condition in the row groups where that matters."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -188,6 +188,7 @@ def _row_checksum(head_checksum: int, block: int, row: bytes) -> int:
 # --- looking up --------------------------------------------------------------------------------------
 
 
+@dataclass(eq=False)
 class OpenBloomGranule(OpenIndex):
     """Filters that are read on demand.
 
@@ -197,19 +198,12 @@ class OpenBloomGranule(OpenIndex):
         max_probe_bytes: Lookups that would read more bytes are not evaluated.
     """
 
-    def __init__(
-        self,
-        source: PayloadSource,
-        num_rows: int,
-        name: str,
-        max_probe_bytes: int = MAX_PROBE_BYTES,
-    ) -> None:
-        self._most_probe_bytes = max_probe_bytes
-        self._source = source
-        self._num_rows = num_rows
-        self._name = name
-        self._head = b""
-        self._edges: Rows | None = None
+    source: PayloadSource
+    num_rows: int
+    name: str
+    max_probe_bytes: int = MAX_PROBE_BYTES
+    _head: bytes = field(default=b"", init=False)
+    _edges: Rows | None = field(default=None, init=False)
 
     def candidate_rows(self, condition: Condition) -> RowSelection | None:
         """Return the rows of the granules whose filter may contain one of the values.
@@ -223,7 +217,7 @@ class OpenBloomGranule(OpenIndex):
         shape, checksum = self._shape()
         block_of = bloom.block_ordinals(hashes, shape.num_blocks)
         wanted = np.unique(block_of).tolist()
-        if len(wanted) * shape.row_bytes > self._most_probe_bytes:
+        if len(wanted) * shape.row_bytes > self.max_probe_bytes:
             return None
         rows = self._read(shape, checksum, [shape.row(block) for block in wanted])
         hit = np.zeros(shape.num_granules, dtype=bool)
@@ -231,7 +225,7 @@ class OpenBloomGranule(OpenIndex):
         for block, data in zip(wanted, rows, strict=True):
             row = data[: -_CHECKSUM.size]
             if _CHECKSUM.unpack(data[-_CHECKSUM.size :])[0] != _row_checksum(checksum, block, row):
-                raise damaged_payload(self._name)
+                raise damaged_payload(self.name)
             blocks[block] = bloom.blocks_of(row)
         for hash64, block in zip(hashes.tolist(), block_of.tolist(), strict=True):
             hit |= bloom.blocks_may_contain(blocks[block], hash64)
@@ -239,28 +233,28 @@ class OpenBloomGranule(OpenIndex):
         return granule_rows(self._edges, hit)
 
     def _shape(self) -> tuple[_Shape, int]:
-        num_bytes = self._source.num_bytes
+        num_bytes = self.source.num_bytes
         if not self._head:
-            self._head = self._source.read_ranges([ByteRange(0, min(HEAD_BYTES, num_bytes))])[0]
+            self._head = self.source.read_ranges([ByteRange(0, min(HEAD_BYTES, num_bytes))])[0]
         if num_bytes < _HEAD.size:
-            raise damaged_payload(self._name)
+            raise damaged_payload(self.name)
         num_granules, num_blocks, checksum = _HEAD.unpack_from(self._head)
         shape = _Shape(num_granules, num_blocks)
         if num_blocks < 1 or shape.num_bytes != num_bytes:  # bounds the allocations below
-            raise damaged_payload(self._name)
+            raise damaged_payload(self.name)
         return shape, checksum
 
     def _read(self, shape: _Shape, checksum: int, locations: list[ByteRange]) -> list[bytes]:
         """Read ranges, and in the same request the edges that have not been read."""
         if self._edges is not None:
-            return self._source.read_ranges(locations)
+            return self.source.read_ranges(locations)
         missing = ByteRange(min(len(self._head), shape.head_bytes), shape.head_bytes)
-        rest, *found = self._source.read_ranges([missing, *locations])
+        rest, *found = self.source.read_ranges([missing, *locations])
         edge_bytes = (self._head + rest)[_HEAD.size : shape.head_bytes]
         if checksum != shape.checksum(edge_bytes):
-            raise damaged_payload(self._name)
+            raise damaged_payload(self.name)
         edges = np.frombuffer(edge_bytes, dtype="<i8").astype(np.int64)
-        if edges[0] != 0 or edges[-1] != self._num_rows or (np.diff(edges) < 0).any():
-            raise other_rows(self._name)
+        if edges[0] != 0 or edges[-1] != self.num_rows or (np.diff(edges) < 0).any():
+            raise other_rows(self.name)
         self._edges = edges
         return found

@@ -40,7 +40,6 @@ from intarsia.indexes.proof import (
     Savings,
     Verdict,
     Wanted,
-    evaluate_conditions,
     groups_by_leaf,
     judge_groups,
     split_batches,
@@ -232,9 +231,7 @@ class Dictionaries:
                 for task, outcome in tasks:
                     for probes, data, judged in zip(*task, outcome.result(), strict=True):
                         self._keep(probes, data, judged)
-        decided = [condition for condition in wanted if condition in self._verdicts]
-        judge = partial(judge_groups, self._file, self._verdicts)
-        return evaluate_conditions(self._file, self.name, judge, decided)
+        return judge_groups(self._file, self._verdicts, wanted)
 
     def _read(
         self, batch: Sequence[Sequence[_Probe]], locations: Sequence[ByteRange], size: int

@@ -174,20 +174,24 @@ def evaluate_conditions(
 
 
 def judge_groups(
-    file: ParquetInput, verdicts: Mapping[Condition, Mapping[int, tuple[bool, bool]]], condition: Condition
-) -> Verdict:
-    """Return the result of a condition that was evaluated for whole row groups.
+    file: ParquetInput,
+    verdicts: Mapping[Condition, Mapping[int, tuple[bool, bool]]],
+    conditions: Iterable[Condition],
+) -> Iterator[Verdict]:
+    """Yield the results of conditions that were evaluated for whole row groups.
 
     Args:
         verdicts: For each condition and each row group that is decided, whether rows might match, and
             whether all do.
     """
     edges = file.footer.row_group_starts
-    possible, certain = np.ones(len(edges) - 1, dtype=bool), np.zeros(len(edges) - 1, dtype=bool)
-    for row_group, verdict in verdicts.get(condition, {}).items():
-        possible[row_group], certain[row_group] = verdict
-    rows = [RowSelection.union_of(edges[:-1][hit], edges[1:][hit]) for hit in (possible, certain)]
-    return Verdict(condition, *rows)
+    for condition in conditions:
+        if condition in verdicts:
+            possible, certain = np.ones(len(edges) - 1, dtype=bool), np.zeros(len(edges) - 1, dtype=bool)
+            for row_group, verdict in verdicts[condition].items():
+                possible[row_group], certain[row_group] = verdict
+            rows = [RowSelection.union_of(edges[:-1][hit], edges[1:][hit]) for hit in (possible, certain)]
+            yield Verdict(condition, *rows)
 
 
 # --- batches of reads -----------------------------------------------------------------------------------
