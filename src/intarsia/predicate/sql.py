@@ -37,7 +37,6 @@ from intarsia.predicate.sql_dialect import (
     column_name,
     dialect,
     fragment,
-    operands,
     short,
     syntax_error,
     unsupported,
@@ -244,7 +243,8 @@ def _predicate(node: Any) -> Predicate:
     if class_name == "Paren":
         return _predicate(node.this)
     if class_name in ("And", "Or"):
-        children = tuple(_predicate(child) for child in operands(node, class_name))
+        # those of a AND b AND c …, without recursion, because there may be many thousands
+        children = tuple(map(_predicate, node.flatten(unnest=False)))
         return And(children) if class_name == "And" else Or(children)
     if class_name == "Not":
         child = _predicate(node.this)
@@ -494,16 +494,8 @@ def parse_select(text: str) -> tuple[Predicate | None, tuple[str, ...] | None]:
 
 def _columns_of(node: Any) -> list[str]:
     """Return the names of the columns in an expression, in order."""
-    found = []
-    inside: set[int] = set()
-    for one in node.walk(bfs=False):
-        if id(one) in inside:
-            continue
-        name = column_name(one)
-        if name is not None:
-            inside |= {id(part) for part in one.walk()}
-            found.append(name if isinstance(name, str) else ".".join(name))
-    return found
+    found = map(column_name, node.dfs(prune=lambda one: column_name(one) is not None))
+    return [dotted(name) for name in found if name is not None]
 
 
 def _drop_table_names(tree: Any, names: set[str]) -> None:

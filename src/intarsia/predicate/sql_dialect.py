@@ -80,19 +80,6 @@ def short(text: str) -> str:
     return f"{text[:79]}…" if len(text) > 80 else text
 
 
-def operands(node: Any, class_name: str) -> list[Any]:
-    """Return the operands of a AND b AND c …, without recursion, because there may be many thousands."""
-    found: list[Any] = []
-    pending = [node]
-    while pending:
-        current = pending.pop()
-        if type(current).__name__ == class_name:
-            pending += [current.expression, current.this]
-        else:
-            found.append(current)
-    return found
-
-
 _COMPARISONS: Final = frozenset((*COMPARISONS, "NULLSAFE_EQ"))
 _OPERATORS: Final = _COMPARISONS.union(
     ("IN", "IS", "LIKE", "ILIKE", "RLIKE", "IRLIKE", "BETWEEN", "SIMILAR_TO")

@@ -32,7 +32,6 @@ from intarsia.predicate import (
 )
 from intarsia.predicate.literals import NS_PER_DAY, NS_PER_UNIT, Temporal, plain, render_day, render_literal
 from intarsia.predicate.nodes import dotted
-from intarsia.predicate.sql_dialect import operands
 from intarsia.spark.conditions import UNKNOWN, Node
 from intarsia.spark.spark_types import TEMPORAL, Literal, SparkColumn, cast, number, quoted
 
@@ -235,7 +234,7 @@ class _Parser:
         if name == "Not":
             return _call("Not", self.condition(node.this))
         if name in ("And", "Or"):
-            return _call(name, *map(self.condition, operands(node, name)))
+            return _call(name, *map(self.condition, node.flatten(unnest=False)))
         if name in ("Boolean", "Null"):
             return _literal_node(_literal_of(node))
         if name in _COMPARISONS:
