@@ -120,23 +120,18 @@ def conform(values: Values, data_type: pa.DataType) -> Values:
     return _nested(values, data_type)
 
 
-def rename_fields(values: Values, data_type: pa.DataType) -> Values:
+def rename_fields(values: pa.ChunkedArray, data_type: pa.DataType) -> pa.ChunkedArray:
     """Return nested values with other names of fields; no value is copied.
 
     Args:
         data_type: A type of the same shape. Only the names of struct fields differ.
 
     Example:
-        >>> values = pa.array([[{"x": 1}], None])
+        >>> values = pa.chunked_array([[[{"x": 1}], None]])
         >>> rename_fields(values, pa.list_(pa.struct({"y": pa.int64()}))).to_pylist()
         [[{'y': 1}], None]
     """
-    if isinstance(values, pa.ChunkedArray):
-        return pa.chunked_array([rename_fields(chunk, data_type) for chunk in values.chunks], data_type)
-    if pa.types.is_struct(data_type):
-        renamed = [rename_fields(values.field(ordinal), one.type) for ordinal, one in enumerate(data_type)]
-        return _with_fields(values, data_type, renamed)
-    return _with_items(values, data_type, rename_fields) if pa.types.is_nested(data_type) else values
+    return pa.chunked_array([chunk.view(data_type) for chunk in values.chunks], data_type)
 
 
 def repeats_names(struct: pa.DataType) -> bool:
@@ -173,34 +168,27 @@ def _nested(array: pa.Array, data_type: pa.DataType) -> pa.Array:
             found.append(
                 pa.nulls(len(array), field.type) if is_missing else conform(array.field(ordinal), field.type)
             )
-        return _with_fields(array, data_type, found)
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(found, fields=list(data_type), mask=mask)
     for is_type in (pa.types.is_map, *_LISTS):
         if is_type(data_type) and is_type(array.type):
-            return _with_items(array, data_type, conform)
+            return _with_items(array, data_type)
     if any(is_type(data_type) for is_type in _LISTS):
         same_items = data_type.value_field.with_type(array.type.value_type)
         as_list = pa.large_list if pa.types.is_large_list(data_type) else pa.list_
-        return _with_items(array.cast(as_list(same_items)), data_type, conform)
+        return _with_items(array.cast(as_list(same_items)), data_type)
     return array.cast(data_type)
 
 
-def _with_fields(array: pa.Array, data_type: pa.DataType, fields: list[pa.Array]) -> pa.Array:
-    """Return a struct with the same nulls, and other fields."""
-    mask = array.is_null() if array.null_count else None
-    return pa.StructArray.from_arrays(fields, fields=list(data_type), mask=mask)
-
-
-def _with_items(
-    array: pa.Array, data_type: pa.DataType, convert: Callable[[pa.Array, pa.DataType], pa.Array]
-) -> pa.Array:
-    """Return a list or map with the same offsets and nulls, and converted values."""
+def _with_items(array: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """Return a list or map with the same offsets and nulls, whose values conform to another type."""
     num_buffers = 1 if pa.types.is_fixed_size_list(data_type) else 2
     if pa.types.is_map(data_type):
         fields = [data_type.key_field, data_type.item_field]
-        pairs = [convert(array.keys, fields[0].type), convert(array.items, fields[1].type)]
+        pairs = [conform(array.keys, fields[0].type), conform(array.items, fields[1].type)]
         values = pa.StructArray.from_arrays(pairs, fields=fields)
     else:
-        values = convert(array.values, data_type.value_type)
+        values = conform(array.values, data_type.value_type)
     return pa.Array.from_buffers(
         data_type, len(array), array.buffers()[:num_buffers], array.null_count, array.offset, [values]
     )
