@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from intarsia.arrow.nested import conform, with_leaves
+from intarsia.arrow.nested import with_leaves
 
 Values = TypeVar("Values", pa.Array, pa.ChunkedArray)
 
@@ -84,14 +84,25 @@ def _selected_rows(table: pa.Table, select: Callable[[Any], Any]) -> pa.Table:
 
 
 def _selected(values: Values, select: Callable[[Values], Values]) -> Values:
-    data_type = values.type
+    plain = selectable(values.type)
+    return select(values) if plain == values.type else select(values.cast(plain)).cast(values.type)
+
+
+def selectable(data_type: pa.DataType) -> pa.DataType:
+    """Return a type without views, and without extensions of views, from which pyarrow cannot select values.
+
+    Example:
+        >>> selectable(pa.list_(pa.string_view())), selectable(pa.uuid())
+        (ListType(list<item: large_string>), UuidType(extension<arrow.uuid>))
+    """
+    return with_leaves(data_type, _selectable_leaf)
+
+
+def _selectable_leaf(data_type: pa.DataType) -> pa.DataType:
     if not isinstance(data_type, pa.BaseExtensionType):
-        return conform(select(conform(values, with_leaves(data_type, without_view))), data_type)
-    if isinstance(values, pa.Array):
-        return data_type.wrap_array(_selected(values.storage, select))
-    storage = pa.chunked_array([chunk.storage for chunk in values.chunks], data_type.storage_type)
-    chunks = [data_type.wrap_array(chunk) for chunk in _selected(storage, select).chunks]
-    return pa.chunked_array(chunks, data_type)
+        return without_view(data_type)
+    storage = selectable(data_type.storage_type)
+    return data_type if storage == data_type.storage_type else storage
 
 
 def without_view(data_type: pa.DataType) -> pa.DataType:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from intarsia.arrow.nested import join_columns
+from intarsia.arrow.owned_rows import selectable
 from intarsia.errors import CorruptFileError, FormatError, UnsupportedFeatureError
 from intarsia.file.chunks import (
     ChunkOutlines,
@@ -414,7 +415,7 @@ class RowTaker:
             return column
         if len(positions) == 1:
             return column.slice(int(positions.starts[0]), positions.num_rows)
-        if len(positions) <= SLICED_RANGES or not _can_take(column.type):
+        if len(positions) <= SLICED_RANGES or selectable(column.type) != column.type:
             slices = [column.slice(start, stop - start) for start, stop in positions]
             return pa.chunked_array([chunk for piece in slices for chunk in piece.chunks], type=column.type)
         if positions.num_rows * TAKEN_PART < self._num_values:
@@ -445,12 +446,3 @@ def _positions(covered: RowSelection, wanted: RowSelection) -> RowSelection | No
     starts = wanted.starts - covered.starts[position] + before[position]
     # ranges with only uncovered rows between them are adjacent now
     return RowSelection.union_of(starts, starts + (wanted.stops - wanted.starts))
-
-
-def _can_take(data_type: pa.DataType) -> bool:
-    """Return whether pyarrow's ``take`` supports a type; it does not support views."""
-    if isinstance(data_type, pa.BaseExtensionType):
-        return _can_take(data_type.storage_type)
-    if pa.types.is_string_view(data_type) or pa.types.is_binary_view(data_type):
-        return False
-    return all(_can_take(data_type.field(ordinal).type) for ordinal in range(data_type.num_fields))
