@@ -93,8 +93,7 @@ def _number(column: Column, literal: object) -> int | float | Decimal | Fraction
 
 def _in_integers(column: Column, literal: object) -> LocatedLiteral | None:
     target = literal if type(literal) is int else exact(_number(column, literal))
-    least, most = _INTEGERS[column.type]
-    return None if target is None else _between(column, target, least, most)
+    return None if target is None else _between(column, target, *_INTEGERS[column.type])
 
 
 def _between(

@@ -133,14 +133,14 @@ def _bind_like(node: Like, column: Column, negated: bool) -> Bound:
     for part in pattern.parts:
         if isinstance(part, str):
             locate(column, part)  # raises if the text has no UTF-8 form
-    skeleton = skeleton_of(pattern.regex(ignore_case=node.ignore_case))
+    regex = pattern.regex(ignore_case=node.ignore_case)
+    skeleton = skeleton_of(regex)
     ignore_case = skeleton.ignores_case
     if pattern.literal is not None and not ignore_case:
         return bind_in(In("", (pattern.literal,)), column, negated=negated)
     if skeleton.is_prefix and not ignore_case:
         return bind_prefix(column, skeleton.prefix, negated=negated)
     condition = f"{'ILIKE' if ignore_case else 'LIKE'} {render_literal(str(pattern))}"
-    regex = pattern.regex(ignore_case=ignore_case)
     try:
         pc.match_substring_regex(pa.array([""]), regex)
     except pa.ArrowInvalid:  # RE2 limits the size of the compiled program

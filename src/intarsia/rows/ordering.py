@@ -88,11 +88,7 @@ class ArrowOrdering:
         data_type = plain.type
         if self.is_bytes:
             keys = np.empty(len(plain), dtype=object)
-            keys[:] = (
-                plain.cast(pa.binary()).to_pylist()
-                if not pa.types.is_binary(data_type)
-                else plain.to_pylist()
-            )
+            keys[:] = plain.cast(pa.binary()).to_pylist()
             return keys
         if pa.types.is_decimal(data_type):
             return _unscaled(plain, self.dtype)
