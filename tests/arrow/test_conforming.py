@@ -40,3 +40,12 @@ def test_text_is_converted_between_all_layouts(source, target):
         found = conform(given, target)
         assert found.type == target
         assert found.to_pylist() == given.to_pylist()
+
+
+def test_lists_become_lists_of_a_fixed_size_only_if_all_have_it():
+    target = pa.list_(pa.int32(), 2)
+    values = pa.array([[9, 9], [1, 2], None, [3, 4]])[1:]
+    assert conform(values, target).to_pylist() == [[1, 2], None, [3, 4]]
+    for lengths in ([[1, 2], [3]], [[1], [2, 3, 4]]):
+        with pytest.raises(pa.ArrowInvalid):
+            conform(pa.array(lengths), target)

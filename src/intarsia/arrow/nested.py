@@ -174,9 +174,8 @@ def _nested(array: pa.Array, data_type: pa.DataType) -> pa.Array:
         if is_type(data_type) and is_type(array.type):
             return _with_items(array, data_type)
     if any(is_type(data_type) for is_type in _LISTS):
-        same_items = data_type.value_field.with_type(array.type.value_type)
-        as_list = pa.large_list if pa.types.is_large_list(data_type) else pa.list_
-        return _with_items(array.cast(as_list(same_items)), data_type)
+        same_items = [data_type.value_field.with_type(array.type.value_type)]
+        return _with_items(array.cast(with_children(data_type, same_items)), data_type)
     return array.cast(data_type)
 
 
