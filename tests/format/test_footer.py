@@ -9,7 +9,7 @@ import pytest
 from intarsia.errors import CorruptFileError, UnsupportedFeatureError
 from intarsia.format import thrift
 from intarsia.format.enums import ConvertedType, Type
-from intarsia.format.footer import chunk_range, footer_start, parse_footer, schema_leaves
+from intarsia.format.footer import chunk_range, footer_start, parse_footer, schema_leaves, schema_paths
 from intarsia.format.structs import (
     ColumnChunk,
     ColumnMetaData,
@@ -207,6 +207,14 @@ def test_converted_types_are_mapped_to_logical_types(converted, kind):
         assert leaf.logical.DECIMAL == (2, 9)
     if kind == "INTEGER":
         assert leaf.logical.INTEGER == (16, False)
+
+
+@pytest.mark.parametrize("num_children", [0, -1])
+def test_a_group_may_have_no_children(num_children):
+    """The elements after it are not in it."""
+    schema = [SchemaElement("root", num_children=2), SchemaElement("g", num_children=num_children), LEAF]
+    assert [[element.name for element in path] for path in schema_paths(schema)] == [["g"], ["a"]]
+    assert [leaf.root_ordinal for leaf in schema_leaves(schema)] == [1]
 
 
 def test_logical_type_takes_precedence_over_converted_type():

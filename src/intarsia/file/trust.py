@@ -102,14 +102,6 @@ def _is_binary(case: _Case) -> bool:
     return case.leaf.type in _BYTES
 
 
-def _always(_case: _Case) -> bool:
-    return True
-
-
-def _is_repeated(case: _Case) -> bool:
-    return not case.leaf.is_flat
-
-
 def _is_byte_array_in_struct(case: _Case) -> bool:
     return case.leaf.type == Type.BYTE_ARRAY and len(case.leaf.path) > 1
 
@@ -159,13 +151,13 @@ RULES = (
     Rule(
         "parquet-go",
         (Claim.PAGE_INDEX,),
-        _always,
+        lambda _: True,
         "{name} wrote page sizes without headers, counted values as rows, or truncated upper bounds",
     ),
     Rule(
         "hyparquet",
         (Claim.PAGE_INDEX,),
-        _is_repeated,
+        lambda case: not case.leaf.is_flat,
         "{name} wrote pages that start within a row",
     ),
     Rule(
