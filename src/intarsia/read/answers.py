@@ -28,7 +28,9 @@ from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.proof import call_or_ignore
 from intarsia.indexes.statistics import exact_bounds, statistics_bounds
 from intarsia.indexes.summaries import GranuleSummaries, sum_type, summary_schema
-from intarsia.predicate.bound import BoundNull, Path
+from intarsia.predicate import BoundNull
+from intarsia.read.file_plan import FilePlan
+from intarsia.read.file_query import FileQuery
 from intarsia.read.pruner import PruneStep
 from intarsia.rows.bounds import Bools, Bounds
 from intarsia.rows.ordering import ArrowOrdering, Keys, ordering_for
@@ -114,31 +116,20 @@ def answer(queried: QueriedColumn, candidates: RowSelection, certain: RowSelecti
     answer = Answer(RowSelection.none(), [], [])
     if queried.data_type != pa.null() and not compares_alike(queried.file_data_type, queried.data_type):
         return answer  # the type differs from that of the table, so each value has to be converted
+    left, before = certain, candidates
     for source in (_statistics, _embedded, _column_index):
-        left = certain - answer.rows
         if left.is_empty:
             break
-        for granules in source(queried, left, candidates - answer.rows):
-            answer = _take(answer, granules, queried, candidates, certain)
+        for granules in source(queried, left, before):
+            starts, stops = granules.starts, granules.stops
+            hit = granules.is_exact & (starts < stops) & left.covers(starts, stops)
+            if hit.any():
+                rows = RowSelection.union_of(starts[hit], stops[hit])
+                summaries = as_data_type(granules.summaries.filter(pa.array(hit)), queried.data_type)
+                step = PruneStep(granules.name, queried.leaf.name, before, before - rows)
+                answer = Answer(answer.rows | rows, [*answer.summaries, summaries], [*answer.steps, step])
+                left, before = left - rows, before - rows
     return answer
-
-
-def _take(
-    answer: Answer,
-    granules: Granules,
-    queried: QueriedColumn,
-    candidates: RowSelection,
-    certain: RowSelection,
-) -> Answer:
-    starts, stops = granules.starts, granules.stops
-    hit = granules.is_exact & (starts < stops) & (certain - answer.rows).covers(starts, stops)
-    if not hit.any():
-        return answer
-    rows = RowSelection.union_of(starts[hit], stops[hit])
-    summaries = as_data_type(granules.summaries.filter(pa.array(hit)), queried.data_type)
-    before = candidates - answer.rows
-    step = PruneStep(granules.name, queried.leaf.name, before, before - rows)
-    return Answer(answer.rows | rows, [*answer.summaries, summaries], [*answer.steps, step])
 
 
 def as_data_type(summaries: pa.Table, data_type: pa.DataType) -> pa.Table:
@@ -153,22 +144,18 @@ def as_data_type(summaries: pa.Table, data_type: pa.DataType) -> pa.Table:
 # --- pages where a wrong page index would not be detected -------------------------------------------------
 
 
-def confirmed(
-    file: ParquetInput, paths: Iterable[Path], candidates: RowSelection, certain: RowSelection
-) -> RowSelection:
-    """Return the certain rows, except edge pages whose rows are known only from the page index.
-
-    Args:
-        candidates: The rows that might match.
-        certain: The candidates that are proven to match.
-    """
+def confirmed(query: FileQuery, plan: FilePlan) -> RowSelection:
+    """Return the certain rows, except edge pages whose rows are known only from the page index."""
+    candidates, certain, file = plan.candidates, plan.certain, query.file
+    if query.predicate is None:
+        return candidates
     index = ColumnIndexes(file)
     edges = file.footer.row_group_starts
     starts, stops = edges[:-1], edges[1:]
     # other row groups have no excluded rows, or no candidates
     partly = np.flatnonzero(candidates.overlaps(starts, stops) & ~candidates.covers(starts, stops)).tolist()
-    leaves = [leaf for path in paths if (leaf := file.schema.leaves_by_path.get(path)) is not None]
-    for leaf in leaves:
+    paths, by_path = query.predicate.paths(), file.schema.leaves_by_path
+    for leaf in (by_path[path] for path in paths if path in by_path):
         for row_group in partly:
             bounds = index.bounds(ChunkKey(row_group, leaf.ordinal))
             if bounds is not None:
@@ -198,16 +185,13 @@ def _statistics(queried: QueriedColumn, left: RowSelection, _seen: RowSelection)
     exact = np.zeros(len(bounds), dtype=bool)
     if queried.needs.bounds and ordering is not None:
         exact = exact_bounds(queried.file, queried.leaf, ordering)
-    yield summarize_bounds("statistics", bounds, exact, queried.file_data_type, queried.needs)
+    yield summarize_bounds(bounds, exact, queried.file_data_type, queried.needs)
 
 
-def summarize_bounds(
-    name: str, bounds: Bounds, exact: Bools, data_type: pa.DataType, needs: Needs
-) -> Granules:
-    """Summarize granules from bounds and counts, without sums.
+def summarize_bounds(bounds: Bounds, exact: Bools, data_type: pa.DataType, needs: Needs) -> Granules:
+    """Summarize granules from the bounds and counts of statistics, without sums.
 
     Args:
-        name: The name of the index in reports.
         exact: Whether both bounds of each granule are values of the column.
         data_type: The comparison type of the column in the file.
         needs: The required parts; not the sum.
@@ -230,7 +214,7 @@ def summarize_bounds(
         is_exact &= bounds.all_null
     nulls = np.maximum(bounds.null_counts, 0)
     summaries = _summaries(schema, low, high, bounds.stops - bounds.starts, nulls)
-    return Granules(name, bounds.starts, bounds.stops, summaries, is_exact)
+    return Granules("statistics", bounds.starts, bounds.stops, summaries, is_exact)
 
 
 def values_of_keys(ordering: ArrowOrdering, keys: Keys, valued: Bools) -> pa.Array:

@@ -87,23 +87,21 @@ class SortKey:
             if self.nulls_first:
                 return Constant(False) if is_strict else IsNull(path)
             return IsNull(path, negated=True) if is_strict else Constant(True)
+        literal = value if pa.types.is_temporal(value.type) else value.as_py()
         is_float = pa.types.is_floating(value.type)
         better: Predicate
-        if is_float and math.isnan(value.as_py()):
-            if is_strict:
-                better = Constant(False) if self.descending else Comparison(path, "<=", math.inf)
+        if is_float and math.isnan(literal):
+            is_number = Comparison(path, "<=", math.inf)
+            if self.descending:
+                better = Constant(False) if is_strict else Not(is_number)
             else:
-                better = (
-                    Not(Comparison(path, "<=", math.inf)) if self.descending else IsNull(path, negated=True)
-                )
+                better = is_number if is_strict else IsNull(path, negated=True)
+        elif self.descending and is_float:  # matches NaN
+            better = Not(Comparison(path, "<=" if is_strict else "<", literal))
+        elif self.descending:
+            better = Comparison(path, ">" if is_strict else ">=", literal)
         else:
-            literal = value if pa.types.is_temporal(value.type) else value.as_py()
-            if self.descending and is_float:  # matches NaN
-                better = Not(Comparison(path, "<=" if is_strict else "<", literal))
-            elif self.descending:
-                better = Comparison(path, ">" if is_strict else ">=", literal)
-            else:
-                better = Comparison(path, "<" if is_strict else "<=", literal)
+            better = Comparison(path, "<" if is_strict else "<=", literal)
         return Or((better, IsNull(path))) if self.nulls_first else better
 
     def tiers(self, values: pa.ChunkedArray) -> np.ndarray:

@@ -94,9 +94,7 @@ def _aggregated(
     query: FileQuery, asked: Sequence[Question], plan: FilePlan
 ) -> tuple[_Summaries, FileOutcome]:
     """Answer from indexes first, then read the rows that they do not cover, as if page indexes were right."""
-    candidates = certain = plan.candidates
-    if query.predicate is not None:
-        certain = confirmed(query.file, query.predicate.paths(), candidates, plan.certain)
+    candidates, certain = plan.candidates, confirmed(query, plan)
     before = query.file.source.counts.bytes
     answers = {question: _answered(query, question, candidates, certain) for question in asked}
     counts = ReadCounts(index_bytes=query.file.source.counts.bytes - before)

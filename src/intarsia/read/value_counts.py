@@ -95,9 +95,7 @@ class ValueCounts:
         """Count the values of a file, assuming that its page index is correct."""
         before = query.file.source.counts.bytes
         path = query.own(self._column).path
-        certain = plan.candidates
-        if query.predicate is not None:
-            certain = confirmed(query.file, query.predicate.paths(), plan.candidates, plan.certain)
+        certain = confirmed(query, plan)
         constant = query.constants.get(path)
         if constant is None:
             pieces, known, answered = self._by_indexes(query, path, certain)

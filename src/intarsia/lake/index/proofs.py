@@ -253,9 +253,9 @@ def _sources(family: Family, question: Question, leaf: Leaf, file_type: pa.DataT
         bounds = family.bounds(leaf.path)
         if bounds is None:
             return None
-        granules = summarize_bounds("statistics", bounds.bounds, bounds.exact, file_type, needs)
+        granules = summarize_bounds(bounds.bounds, bounds.exact, file_type, needs)
         summaries = as_data_type(granules.summaries, question.data_type)
-        return _Found(("statistics", leaf.name), granules.is_exact, summaries)
+        return _Found((granules.name, leaf.name), granules.is_exact, summaries)
 
     def by_structure(structure: Gathered) -> _Found | None:
         if needs.sum and sum_type(file_type) == pa.null():
