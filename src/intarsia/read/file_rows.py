@@ -34,8 +34,7 @@ from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.matching import RowReader
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.pruner import PruneStep
-from intarsia.read.run_columns import RunColumns
-from intarsia.read.runs import Run, Runs, run_of_group
+from intarsia.read.run_columns import Run, RunColumns, Runs, run_of_group
 from intarsia.records import dataclass
 from intarsia.rows.selection import Rows, RowSelection
 from intarsia.tuning import CONCURRENT_BYTES, RUNS_AT_ONCE
