@@ -37,7 +37,7 @@ def file_facts(file: ParquetInput, name: str, traced: TracedRows, num_lanes: int
     """
     pages = Lanes(file, traced, num_lanes)
     lanes = [pages.lane(leaf) for leaf in file.footer.leaves]
-    reads = merged(pages.reads)
+    reads = RowSelection(*merged(pages.reads).T)
     directory = file.metadata.directory
     num_rows = file.footer.num_rows
     return FilePages(
@@ -59,8 +59,8 @@ def file_facts(file: ParquetInput, name: str, traced: TracedRows, num_lanes: int
         parts=file_parts(
             file, [leaf for leaf in file.footer.leaves if leaf.ordinal in pages.with_parts], reads
         ),
-        reads=_flat(RowSelection(*reads.T)),
-        num_read=int((reads[:, 1] - reads[:, 0]).sum()),
+        reads=_flat(reads),
+        num_read=reads.num_rows,
         num_requests=0 if traced.reads is None else len(traced.reads),
         original_bytes=None if directory is None else directory.original_length,
         least_bytes=pages.least_bytes,
@@ -115,20 +115,16 @@ def merged(ranges: Int64s) -> Int64s:
         >>> merged(np.array([[8, 9], [0, 4], [2, 6], [6, 7]])).tolist()
         [[0, 7], [8, 9]]
     """
-    if not len(ranges):
-        return np.zeros((0, 2), dtype=np.int64)
-    ranges = ranges[np.argsort(ranges[:, 0], kind="stable")]
-    stops = np.maximum.accumulate(ranges[:, 1])
-    first = np.flatnonzero(np.r_[True, ranges[1:, 0] > stops[:-1]])
-    return np.stack([ranges[first, 0], np.r_[stops[first[1:] - 1], stops[-1:]]], axis=1)
+    rows = RowSelection.union_of(*ranges.T)
+    return np.stack([rows.starts, rows.stops], axis=1)
 
 
-def file_parts(file: ParquetInput, leaves: Sequence[Leaf], reads: Int64s) -> list[FilePart]:
+def file_parts(file: ParquetInput, leaves: Sequence[Leaf], reads: RowSelection) -> list[FilePart]:
     """Return the parts of a file that are not data pages, and how much of each was read.
 
     Args:
         leaves: The columns whose page indexes and Bloom filters are included.
-        reads: The ranges that were read, as ascending ranges that neither touch nor overlap.
+        reads: The bytes that were read.
     """
     found: list[tuple[int, int, Look, str]] = []
     for of_leaf in file.metadata.outlines(leaves):
@@ -162,8 +158,7 @@ def file_parts(file: ParquetInput, leaves: Sequence[Leaf], reads: Int64s) -> lis
     while len(joined) > _MAX_PARTS and gap < end:
         gap *= 8
         joined = _joined_parts(joined, gap)
-    read = RowSelection(*reads.T)
-    return [FilePart(*part, read.clip(part[0], part[1]).num_rows) for part in joined]
+    return [FilePart(*part, reads.clip(part[0], part[1]).num_rows) for part in joined]
 
 
 def _joined_parts(parts: Sequence[tuple[int, int, Look, str]], gap: int) -> list[tuple[int, int, Look, str]]:

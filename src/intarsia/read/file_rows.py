@@ -36,7 +36,7 @@ from intarsia.read.output_columns import OutputColumn
 from intarsia.read.pruner import PruneStep
 from intarsia.read.run_columns import Run, RunColumns, Runs, run_of_group
 from intarsia.records import dataclass
-from intarsia.rows.selection import Rows, RowSelection
+from intarsia.rows.selection import Rows, RowSelection, union
 from intarsia.tuning import CONCURRENT_BYTES, RUNS_AT_ONCE
 
 _OUTDATED = "it contradicts the pages"
@@ -333,12 +333,10 @@ def matching_rows(query: FileQuery, plan: FilePlan) -> tuple[RowSelection, FileO
     def read(plan: FilePlan) -> tuple[RowSelection, FileOutcome]:
         known = plan.proven & plan.candidates
         query.check_row_counts(known)
+        pieces = list(read_known_rows(query, plan, plan.candidates - known))
         counts = ReadCounts(rows_candidate=known.num_rows, rows_matched=known.num_rows)
-        found = known
-        for piece in read_known_rows(query, plan, plan.candidates - known):
-            found = found | piece.numbers
-            counts += piece.counts
-        return found, FileOutcome(plan, counts)
+        counts = sum((piece.counts for piece in pieces), counts)
+        return union([known, *(piece.numbers for piece in pieces)]), FileOutcome(plan, counts)
 
     return with_current_plan(query, plan, read)
 
