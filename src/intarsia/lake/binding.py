@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +38,8 @@ MAX_SCAN_EXPANDED_BYTES = 2 << 30
 
 #: Most lakes have one schema, or a few. In a lake with a schema per file, not all bindings are cached.
 _MAX_BINDINGS = 64
+
+_FIRST = itemgetter(0)
 
 
 class _Binding(NamedTuple):
@@ -86,7 +89,7 @@ class TableBinder:
         self._replacing = partitions.values if partitions.replaces_columns else {}
         self._wanted = [path for path in self._paths if path not in self._replacing]
         # a literal that is outside the table's type may still be a value of another file's type
-        self._decides_early = definition.mixed.isdisjoint(path[0] for path in paths)
+        self._decides_early = definition.mixed.isdisjoint(map(_FIRST, paths))
 
     @property
     def queried(self) -> list[OutputColumn]:
@@ -200,7 +203,7 @@ class TableBinder:
             return known
         names, definition = self._table.names_in(schema, file_path), self._definition
         here = schema.arrow if names is None else names.schema
-        refuse_repeated(here, {path[0] for path in self._wanted}, file_path)
+        refuse_repeated(here, set(map(_FIRST, self._wanted)), file_path)
         if names is not None:
             refuse_repeated(names.own, {names.path(path)[0] for path in self._wanted}, file_path)
         bound, has_all = self._bound, here.equals(definition.schema)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.arrow.comparison import compares_alike, comparison_type
+from intarsia.arrow.comparison import compares_alike, comparison_type, flags_of
 from intarsia.arrow.owned_rows import take_values
 from intarsia.errors import FormatError
 from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted
@@ -249,14 +249,10 @@ class LogStatistics:
 
     def _convert(self, column: LogColumn) -> Bounds:
         num_files = len(self.num_rows)
-        nulls = np.asarray(
-            pc.fill_null(column.null_counts, UNKNOWN).to_numpy(zero_copy_only=False), dtype=np.int64
-        )
+        nulls = pc.fill_null(column.null_counts, UNKNOWN).to_numpy()
         nulls = np.where((nulls >= 0) & ((nulls <= self.num_rows) | (self.num_rows < 0)), nulls, UNKNOWN)
         ordering = arrow_ordering(column.low.type)
-        known = np.asarray(
-            pc.and_(column.low.is_valid(), column.high.is_valid()).to_numpy(zero_copy_only=False)
-        )
+        known = flags_of(pc.and_(column.low.is_valid(), column.high.is_valid()))
         keep = pa.array(known)
         low = high = np.empty(0, dtype=object)
         if ordering is not None:

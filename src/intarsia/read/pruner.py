@@ -9,7 +9,6 @@ The contract of every proof: a row is excluded only if it provably does not matc
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from operator import attrgetter, itemgetter
@@ -214,18 +213,16 @@ class Pruner:
         """Use a proof that costs nothing."""
         self._apply(proof, self._wanted(self._reach(proof), self._groups))
 
-    def use_all(
-        self, proofs: Sequence[Proof], below: Callable[[RowSelection], int] = lambda _: sys.maxsize
-    ) -> None:
+    def use_all(self, proofs: Sequence[Proof], below: Callable[[RowSelection], int] | None = None) -> None:
         """Use the cheapest proof that saves more than it costs, until there is none.
 
         Args:
-            below: Returns the price that a proof must be below, given the candidates.
+            below: Returns the price that a proof must be below, given the candidates; None for any.
         """
         reaches = [(proof, reach) for proof in proofs if (reach := self._reach(proof))]
         while offers := self._offers(reaches):
             best = min(offers, key=_PRICE)
-            if best.price >= below(self.candidates):
+            if below is not None and best.price >= below(self.candidates):
                 return
             reaches = [one for one in reaches if one[0] is not best.proof]
             self._apply(best.proof, best.wanted)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from intarsia.arrow.comparison import comparison_array, comparison_type, sortable_type
+from intarsia.arrow.comparison import comparison_array, comparison_type, flags_of, sortable_type
 from intarsia.predicate import Comparison, Constant, IsNull, Not, Or, Predicate
 from intarsia.read.output_columns import OutputColumn
 from intarsia.records import dataclass
@@ -136,7 +136,7 @@ class SortKey:
 
     def ranks_of_values(self, values: pa.Array) -> Ranks:
         """Return the ranks of granules in which the column has one value each."""
-        is_null = np.asarray(values.is_null().to_numpy(zero_copy_only=False), dtype=bool)
+        is_null = flags_of(values.is_null())
         keys = np.empty(len(values), dtype=object)
         keys[:] = values.to_pylist()
         tiers = np.where(is_null, _UNBOUNDED if self.nulls_first else _NULLS, _BOUNDED)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
+from intarsia.arrow.comparison import flags_of
 from intarsia.errors import FormatError, IndexPayloadError
 from intarsia.file import ChunkKey, FileMetadata, ParquetInput
 from intarsia.file.claims import check_row_count
@@ -145,9 +146,9 @@ class Stamps(NamedTuple):
             same_machine: Also compare the change time, which a copy of the folder does not keep.
         """
         equal = (self.size_bytes == others.size_bytes) & (self.size_bytes >= 0)
-        is_object = pc.not_equal(self.e_tag, "").to_numpy(zero_copy_only=False)
+        is_object = flags_of(pc.not_equal(self.e_tag, ""))
         equal &= (self.modified_ns == others.modified_ns) | is_object
-        equal &= np.asarray(pc.equal(self.e_tag, others.e_tag).to_numpy(zero_copy_only=False), dtype=bool)
+        equal &= flags_of(pc.equal(self.e_tag, others.e_tag))
         if same_machine:
             equal &= self.changed_ns == others.changed_ns
         return np.asarray(equal, dtype=bool)

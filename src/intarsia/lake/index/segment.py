@@ -33,6 +33,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
+from intarsia.arrow.comparison import flags_of
 from intarsia.errors import CorruptFileError, FormatError
 from intarsia.file import FileMetadata
 from intarsia.file.metadata import RawFooter
@@ -98,7 +99,7 @@ def parse_bounds(data: bytes, ordering: Ordering | None, num_rows: np.ndarray) -
     for counts in (null_counts, nan_counts):
         if ((counts < UNKNOWN) | (counts > num_rows)).any():
             raise ValueError("more nulls or NaNs than rows")
-    known = np.asarray(pc.and_(low.is_valid(), high.is_valid()).to_numpy(zero_copy_only=False), dtype=bool)
+    known = flags_of(pc.and_(low.is_valid(), high.is_valid()))
     keep = pa.array(known)
     edges = np.concatenate([[0], np.cumsum(num_rows)])
     bounds = bounds_of_keys(
@@ -110,9 +111,9 @@ def parse_bounds(data: bytes, ordering: Ordering | None, num_rows: np.ndarray) -
         _keys(high.filter(keep), ordering),
         null_counts,
         nan_counts,
-        _flags(all_null),
+        flags_of(pc.fill_null(all_null, False)),
     )
-    return FileBounds(bounds, _flags(exact) & bounds.known)
+    return FileBounds(bounds, flags_of(pc.fill_null(exact, False)) & bounds.known)
 
 
 def _bounds_schema(ordering: Ordering | None) -> pa.Schema:
@@ -134,10 +135,6 @@ def _keys(array: pa.Array, ordering: Ordering | None) -> Keys:
 
 def _counts(array: pa.Array) -> np.ndarray:
     return np.asarray(pc.fill_null(array, UNKNOWN).to_numpy(), dtype=np.int64)
-
-
-def _flags(array: pa.Array) -> Bools:
-    return np.asarray(pc.fill_null(array, False).to_numpy(zero_copy_only=False), dtype=bool)
 
 
 #: Part of every segment. Segments with another number are ignored and built again.
