@@ -87,7 +87,11 @@ def _read(snapshot: Snapshot, ordinal: int) -> JoinedPart | Exception | None:
         raise
     except (FormatError, OSError) as error:  # opening the file raises it
         return error
-    return None if settled is None else entry.joined_part(settled.metadata, settled.identity)
+    if settled is None:
+        return None
+    is_remote = entry.is_remote
+    opened = entry.as_opened(settled.identity) if is_remote else entry
+    return JoinedPart(settled.metadata, settled.identity, opened.open, is_remote, entry.page_checksums)
 
 
 def axes(parts: Iterable[tuple[int, JoinedPart]]) -> Iterator[Members]:
@@ -150,23 +154,17 @@ class AxisPlan:
         return np.fromiter(self.parts, dtype=np.int64)
 
     @cached_property
-    def needs_no_pages(self) -> Bools:
-        """Whether the page index of each file cannot exclude rows of single row groups."""
-        joined = self.joined
-        is_whole = np.ones(int(joined.group_edges[-1]), dtype=bool)
-        for of_leaf in joined.outlines(leaves_under(self.query.file, self.query.predicate_paths)):
-            is_whole &= (of_leaf.data_pages == 1) | ~of_leaf.has_offset_index
-        found: Bools = np.logical_and.reduceat(is_whole, joined.group_edges[:-1])
-        return found
-
-    @cached_property
     def is_planned(self) -> Bools:
         """Whether each file might contain rows that match, and needs no other plan."""
         found, paths = self.is_left.copy(), self.query.predicate_paths
-        if not self.plan.has_all:
-            found &= self.needs_no_pages
+        leaves = leaves_under(self.query.file, paths)
+        if not self.plan.has_all:  # unless the page index cannot exclude rows of single row groups
+            is_whole = np.ones(int(self.joined.group_edges[-1]), dtype=bool)
+            for of_leaf in self.joined.outlines(leaves):
+                is_whole &= (of_leaf.data_pages == 1) | ~of_leaf.has_offset_index
+            found &= np.logical_and.reduceat(is_whole, self.joined.group_edges[:-1])
         # an index records the unit of its file's INT96 values, which binds more exactly
-        elif all(leaf.type != Type.INT96 for leaf in leaves_under(self.query.file, paths)):
+        elif all(leaf.type != Type.INT96 for leaf in leaves):
             return found
         indexed, parts = frozenset(paths), zip(found.tolist(), self.parts.values(), strict=True)
         found &= ~np.array([is_left and may_index(part.metadata, indexed) for is_left, part in parts])

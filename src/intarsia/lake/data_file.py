@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from intarsia.errors import IntarsiaError, RunInterrupted
 from intarsia.file import FileMetadata, ParquetInput
-from intarsia.file.joined import JoinedPart
 from intarsia.records import dataclass
 from intarsia.rows.selection import RowSelection
 from intarsia.rows.values import JsonObject
@@ -121,12 +120,6 @@ class DataFile:
     def deleted_by(self) -> str:
         """The name in reports of what excludes the deleted rows."""
         return "rows" if isinstance(self.deletes, RowsNotChosen) else "deletes"
-
-    def joined_part(self, metadata: FileMetadata, identity: Hashable | None) -> JoinedPart:
-        """Return the file as a part of a joined file."""
-        is_remote = self.is_remote
-        opened = self.as_opened(identity) if is_remote else self
-        return JoinedPart(metadata, identity, opened.open, is_remote, self.page_checksums)
 
     def as_opened(self, identity: Hashable | None) -> DataFile:
         """Return the file with the identity that it had when it was opened, in case it was replaced.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter, methodcaller
 
 import pyarrow as pa
@@ -97,12 +97,17 @@ class RowReader:
         values: dict[Path, pa.ChunkedArray] = {}
         outputs = set(map(_PATH, query.columns))
         for number, condition in enumerate(stages, start=1):
-            needed = condition.paths()
-            values |= self._predicate_columns(needed - values.keys(), rows)
-            mask = None
+            paths, mask = condition.paths(), None
+            needed = [path for path in query.predicate_paths if path in paths and path not in values]
+            leaves = leaves_under(query.file, needed) if needed else []
             if self._matches is not None:
+                self._columns.fetch(leaves, rows)
+                values |= dict.fromkeys(needed)
                 kept = rows & self._matches[number - 1]
             else:
+                found = self._columns.decode(leaves, rows) if needed else {}
+                schema, num_rows = query.file.arrow_schema, rows.num_rows
+                values |= {path: _field(query, schema, found, path, num_rows) for path in needed}
                 mask = self._evaluate(condition, values, rows)
                 kept = _keep(rows, mask)
             if kept.is_empty:
@@ -155,19 +160,6 @@ class RowReader:
             return select_columns(query, {}, 0)
         decoded = self._columns.decode(missing, rows) if missing else {}
         return select_columns(query, decoded, rows.num_rows, reused)
-
-    def _predicate_columns(self, paths: Set[Path], rows: RowSelection) -> dict[Path, pa.ChunkedArray]:
-        """Read those of the given columns that are in this file."""
-        needed = [path for path in self._query.predicate_paths if path in paths]
-        if not needed:
-            return {}
-        leaves = leaves_under(self._query.file, needed)
-        if self._matches is not None:
-            self._columns.fetch(leaves, rows)
-            return dict.fromkeys(needed)
-        found = self._columns.decode(leaves, rows)
-        schema = self._query.file.arrow_schema
-        return {path: _field(self._query, schema, found, path, rows.num_rows) for path in needed}
 
 
 def select_columns(

@@ -92,7 +92,7 @@ class LakeLocation:
         below = self.prefix_in(folder)
         if below:
             names = pc.if_else(pc.starts_with(names, below), names, None)
-            names = pc.utf8_slice_codeunits(names, len(below), _MOST_CHARACTERS)
+            names = pc.utf8_slice_codeunits(names, len(below))
         first, nothing = (pa.scalar(as_bytes(text), pa.large_binary()) for text in (self.prefix, ""))
         paths = pc.binary_join_element_wise(first, names.cast(pa.large_binary()), nothing)
         if paths.equals(self.paths):  # without a table of their hashes
@@ -143,10 +143,6 @@ def _absolute(paths: pa.Array) -> pa.Array:
     if is_normal:
         return paths
     return pa.array([os.path.abspath(path) for path in paths.to_pylist()], pa.large_binary())
-
-
-#: More characters than a path has.
-_MOST_CHARACTERS = 1 << 30
 
 
 class OpenSegment(NamedTuple):
