@@ -146,10 +146,9 @@ class TableBinder:
             PredicateError: If this file's types cannot be compared with the predicate's literals.
         """
         binding = self._bind(file.path, file.schema)
-        constants: dict[Path, pa.Scalar] = {}
+        constants: dict[Path, pa.Array] = {}
         if self._replacing or binding.missing:
-            one = self._constants(binding, [self._table.ordinals[entry.path]])
-            constants = {path: values[0] for path, values in one.items()}
+            constants = self._constants(binding, [self._table.ordinals[entry.path]])
         return FileQuery.of(
             file,
             binding.predicate,

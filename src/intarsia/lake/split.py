@@ -35,7 +35,7 @@ class SplitQuery:
         identity: The file's identity when it was planned; see `Split`.
         predicate: The rows to select; None for all.
         view: The schema to bind the predicate to: the table's names, this file's types.
-        constants: Columns with one value for all rows of the file, by their paths in the file.
+        constants: Columns with one value for all rows of the file; see `FileQuery`.
         names: The names of the columns in the file; None if they are those of the table.
         deleted: Rows of the file that the table does not have.
     """
@@ -46,7 +46,7 @@ class SplitQuery:
     view: pa.Schema
     columns: tuple[OutputColumn, ...]
     schema: pa.Schema
-    constants: Mapping[Path, pa.Scalar]
+    constants: Mapping[Path, pa.Array]
     names: FileNames | None
     deleted: RowSelection
 

@@ -106,12 +106,13 @@ class DistinctValues:
 
     def add_file(self, query: FileQuery, plan: FilePlan) -> FileOutcome:
         """Add the values in the matching rows of a file."""
-        value = query.constants.get(query.own(self._column).path)
-        if value is None:
+        values = query.constants.get(query.own(self._column).path)
+        if values is None:
             self._has_sketches = True
             counter, outcome = self.of_file(query, plan)
             self._total.merge(counter)
             return outcome
+        (value,) = values
         if not value.is_valid or value.as_py() in self._constants:
             return FileOutcome(plan)
         has_match, outcome = _has_match(query, plan)
@@ -129,13 +130,15 @@ class DistinctValues:
 
     def of_file(self, query: FileQuery, plan: FilePlan) -> tuple[DistinctCounter, FileOutcome]:
         """Count the distinct values in the matching rows of a file."""
-        value = query.constants.get(query.own(self._column).path)
-        if value is None:
+        values = query.constants.get(query.own(self._column).path)
+        if values is None:
             return with_current_plan(query, plan, partial(self._count_file, query))
-        counter = DistinctCounter(self._lg_config_k)
-        has_match, outcome = _has_match(query, plan) if value.is_valid else (False, FileOutcome(plan))
-        if has_match:
-            counter.add(pa.array([value.as_py()], self._kind))
+        counter, outcome = DistinctCounter(self._lg_config_k), FileOutcome(plan)
+        (value,) = values
+        if value.is_valid:
+            has_match, outcome = _has_match(query, plan)
+            if has_match:
+                counter.add(pa.array([value.as_py()], self._kind))
         return counter, outcome
 
     def _count_file(self, query: FileQuery, plan: FilePlan) -> tuple[DistinctCounter, FileOutcome]:

@@ -43,7 +43,8 @@ class FileQuery:
         predicate: The predicate, bound to the file's types; None for all rows.
         columns: The columns to read that are in the file.
         constants: Columns that are not in the file and have one value in all of its rows: partition columns,
-            and columns that the file lacks (null). If several files are joined, an array of one value each.
+            and columns that the file lacks (null). An array of that value; of several files that are joined,
+            of one value each.
         names: The names of the columns in the file; None if they are those of the table.
         deleted: Rows that the table does not have although the file does, or that were not chosen.
         deleted_by: The name in reports of what excludes these rows.
@@ -54,7 +55,7 @@ class FileQuery:
     embedded: EmbeddedIndexes
     predicate: Bound | None
     columns: tuple[OutputColumn, ...]
-    constants: Mapping[Path, pa.Scalar | pa.Array]
+    constants: Mapping[Path, pa.Array]
     names: FileNames | None = None
     deleted: RowSelection = _NO_ROWS
     deleted_by: str = "deletes"
@@ -66,7 +67,7 @@ class FileQuery:
         file: ParquetInput,
         predicate: Bound | None,
         columns: Sequence[OutputColumn],
-        constants: Mapping[Path, pa.Scalar] | None = None,
+        constants: Mapping[Path, pa.Array] | None = None,
         budget: ExpansionBudget | None = None,
         names: FileNames | None = None,
         deleted: RowSelection | None = None,
@@ -79,7 +80,7 @@ class FileQuery:
         Args:
             predicate: The predicate, bound to the file's types and names; None for all rows.
             columns: The columns of the result in the table, which may include constant columns.
-            constants: Columns that have one value in all rows, by their paths in the file.
+            constants: Columns that have one value in all rows, as arrays of it, by their paths in the file.
             budget: The memory budget for the indexes of all open files; None for only the limit of the file.
             names: The names of the columns in the file; None if they are those of the table.
             deleted: Rows of the file that the table does not have.
@@ -130,12 +131,12 @@ class FileQuery:
             data_type: The type of the result; None for that of the constant, which is the type of the values
                 if it is a dictionary.
         """
-        value = self.constants[path]
-        data_type = value.type if data_type is None else data_type
+        values = self.constants[path]
+        data_type = values.type if data_type is None else data_type
         is_dictionary = pa.types.is_dictionary(data_type)
-        if isinstance(value, pa.Scalar) and not (value.is_valid and is_dictionary):
-            return pa.repeat(value, rows.num_rows) if value.is_valid else pa.nulls(rows.num_rows, data_type)
-        values = self.constants_by_file.values[path]
+        if len(values) == 1 and not (values[0].is_valid and is_dictionary):
+            value, num_rows = values[0], rows.num_rows
+            return pa.repeat(value, num_rows) if value.is_valid else pa.nulls(num_rows, data_type)
         files = np.repeat(np.arange(len(values)), rows.count_between(self.file.extent.row_edges))
         return take_values(values.dictionary_encode().cast(data_type) if is_dictionary else values, files)
 
@@ -143,7 +144,7 @@ class FileQuery:
         """Return the value of a constant column in each file with some of the rows, and their number."""
         counts = rows.count_between(self.file.extent.row_edges)
         files = np.flatnonzero(counts)
-        return take_values(self.constants_by_file.values[path], files), pa.array(counts[files], pa.int64())
+        return take_values(self.constants[path], files), pa.array(counts[files], pa.int64())
 
     def result(
         self, rows: pa.Table, numbers: RowSelection, columns: Sequence[OutputColumn], schema: pa.Schema
@@ -167,11 +168,7 @@ class FileQuery:
     @cached_property
     def constants_by_file(self) -> Constants:
         """The constant columns, for pruning."""
-        values = {
-            path: pa.array([value.as_py()], value.type) if isinstance(value, pa.Scalar) else value
-            for path, value in self.constants.items()
-        }
-        return Constants(values, self.file.extent.row_edges)
+        return Constants(self.constants, self.file.extent.row_edges)
 
     @cached_property
     def predicate_paths(self) -> tuple[Path, ...]:

@@ -210,9 +210,8 @@ class AxisSearch:
     def _next_rows(self, key: SortKey, left: RowSelection, limit: int, least: int) -> RowSelection:
         """Return the rows to read next; see `SortKey.next_granules`."""
         path, edges = self.query.own(key.column).path, self.file.footer.row_group_starts
-        constants = self.query.constants_by_file.values
-        if path in constants:
-            ranks = key.ranks_of_values(constants[path])
+        if path in self.query.constants:
+            ranks = key.ranks_of_values(self.query.constants[path])
             files = key.next_granules([ranks], left.count_between(self.edges), limit, least)
             return left & RowSelection.union_of(self.edges[files], self.edges[files + 1])
         bounds = column_statistics(self.file, path)

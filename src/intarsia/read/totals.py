@@ -167,9 +167,10 @@ def _constants(query: FileQuery, question: Question, rows: RowSelection) -> list
     if question.column is None:
         return [one_summary(question.data_type, None, num_rows, 0)]
     path = query.own(question.column).path
-    value = query.constants[path]
-    if not isinstance(value, pa.Scalar):
+    values = query.constants[path]
+    if len(values) > 1:
         return _column_summaries(query, question, pa.chunked_array([query.constant_column(path, rows)]))
+    value = values[0]
     is_nan = pa.types.is_floating(value.type) and value.is_valid and math.isnan(value.as_py())
     summarized = None if question.data_type == pa.null() else value
     num_nulls, num_nans = 0 if value.is_valid else num_rows, num_rows if is_nan else 0

@@ -451,11 +451,9 @@ class TableLakeIndex:
         is_new = time.monotonic() - self._listed < LISTING_SECONDS or isinstance(self._files, FileList)
         known = index.known(as_listed=is_new and have_stamps(self._files))
         missing = np.flatnonzero(~known.is_known)
-        if self._is_part or not len(missing):
-            return known
-        if len(missing) > max(MAX_REFRESHED_FILES, len(self._files) // REFRESHED_PART):
-            return known
-        return self._refreshed(where, index, known, missing)
+        most = max(MAX_REFRESHED_FILES, len(self._files) // REFRESHED_PART)
+        is_refreshed = 0 < len(missing) <= most and not self._is_part
+        return self._refreshed(where, index, known, missing) if is_refreshed else known
 
     def _refreshed(
         self, where: LakeLocation, index: LakeIndex, known: KnownFiles, missing: npt.NDArray[np.int64]
