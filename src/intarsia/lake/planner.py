@@ -12,7 +12,6 @@ import itertools
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -39,18 +38,6 @@ from intarsia.tuning import KEPT_DICTIONARY_BYTES
 
 #: A damaged file is left out of an axis, and the others are tried again, at most this many times.
 _MAX_TRIES = 4
-
-
-class PlannedFiles(NamedTuple):
-    """The files that are left after their footers and indexes have been read.
-
-    Attributes:
-        files: Ordinals of the files. Damaged files are left, and opening them raises their errors.
-        plans: The plans of most of them, by path.
-    """
-
-    files: Sequence[int]
-    plans: Mapping[str, PlannedPart]
 
 
 class Planner:
@@ -175,15 +162,21 @@ class Planner:
 
     # --- with footers ------------------------------------------------------------------------------
 
-    def planned(self, files: Sequence[int], *, reads: bool = True) -> PlannedFiles:
+    def planned(
+        self, files: Sequence[int], *, reads: bool = True
+    ) -> tuple[Sequence[int], Mapping[str, PlannedPart]]:
         """Exclude files by their footers and indexes, and plan most of the others.
 
         Args:
             files: Ordinals of the files, ascending.
             reads: Whether indexes are read; else only the footers are used.
+
+        Returns:
+            The files that are left, and the plans of most of them, by path. Damaged files are left, and
+            opening them raises their errors.
         """
         if len(files) < 2 or (self._query.predicate is None and not reads):
-            return PlannedFiles(files, {})
+            return files, {}
         joined = files
         if self._known is not None and self._table.has_objects:  # its Bloom filters would be requested again
             joined = np.flatnonzero(~self._known.is_known[list(files)]).tolist()
@@ -197,7 +190,7 @@ class Planner:
             for position in np.flatnonzero(axis.is_planned).tolist() if reads else ():
                 path = axis.joined.parts[position].metadata.path
                 plans[path] = PlannedPart(axis, position)
-        return PlannedFiles([ordinal for ordinal in files if ordinal in left], plans)
+        return [ordinal for ordinal in files if ordinal in left], plans
 
     def axes(
         self, files: Sequence[int], *, reads: bool = True, makes_requests: bool | None = None
@@ -238,8 +231,11 @@ class Planner:
         """
         cache = self._table.cache
         members = {ordinal: one for ordinal, one in members.items() if one.metadata.footer.num_rows}
-        remote = {ordinal: one for ordinal, one in members.items() if one.is_remote}
-        tails = {ordinal: cache.take_tail(one.metadata.path, one.identity) for ordinal, one in remote.items()}
+        tails = {
+            ordinal: cache.take_tail(one.metadata.path, one.identity)
+            for ordinal, one in members.items()
+            if one.is_remote
+        }
         for _ in range(_MAX_TRIES):
             if len(members) < 2:
                 return

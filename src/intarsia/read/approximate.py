@@ -113,9 +113,9 @@ class DistinctValues:
             self._total.merge(counter)
             return outcome
         (value,) = values
-        if not value.is_valid or value.as_py() in self._constants:
+        if value.as_py() in self._constants:
             return FileOutcome(plan)
-        has_match, outcome = _has_match(query, plan)
+        has_match, outcome = _has_match(query, plan, value)
         if has_match:
             self._constants.add(value.as_py())
         return outcome
@@ -133,12 +133,10 @@ class DistinctValues:
         values = query.constants.get(query.own(self._column).path)
         if values is None:
             return with_current_plan(query, plan, partial(self._count_file, query))
-        counter, outcome = DistinctCounter(self._lg_config_k), FileOutcome(plan)
-        (value,) = values
-        if value.is_valid:
-            has_match, outcome = _has_match(query, plan)
-            if has_match:
-                counter.add(pa.array([value.as_py()], self._kind))
+        counter, (value,) = DistinctCounter(self._lg_config_k), values
+        has_match, outcome = _has_match(query, plan, value)
+        if has_match:
+            counter.add(pa.array([value.as_py()], self._kind))
         return counter, outcome
 
     def _count_file(self, query: FileQuery, plan: FilePlan) -> tuple[DistinctCounter, FileOutcome]:
@@ -190,10 +188,10 @@ class DistinctValues:
         return data_type is not None and compares_alike(data_type, self._kind)
 
 
-def _has_match(query: FileQuery, plan: FilePlan) -> tuple[bool, FileOutcome]:
-    """Return whether any row of a file matches."""
-    if not plan.certain.is_empty or plan.candidates.is_empty:
-        return not plan.candidates.is_empty, FileOutcome(plan)
+def _has_match(query: FileQuery, plan: FilePlan, value: pa.Scalar) -> tuple[bool, FileOutcome]:
+    """Return whether any row of a file matches, all of which have a value that counts."""
+    if not value.is_valid or plan.candidates.is_empty or not plan.certain.is_empty:
+        return value.is_valid and not plan.candidates.is_empty, FileOutcome(plan)
     counts = sum((piece.counts for piece in read_rows(query, plan, limit=1)), ReadCounts())
     return counts.rows_matched > 0, FileOutcome(plan, counts)
 
