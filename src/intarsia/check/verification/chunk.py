@@ -218,8 +218,8 @@ class CheckedChunk:
         return values
 
     @cached_property
-    def level_histograms(self) -> tuple[Counts, Counts] | None:
-        """Histograms of repetition and definition levels, with a row for each page; None if unknown."""
+    def level_histograms(self) -> dict[str, Counts]:
+        """Histograms of ``repetition`` and ``definition`` levels, with a row for each page; none if unknown."""
         highest = self.leaf.max_repetition_level, self.leaf.max_definition_level
         if self.levels is not None:
             repetition = [page.repetition.histogram for page in self.levels]
@@ -230,9 +230,9 @@ class CheckedChunk:
             repetition = list(self.num_values[:, None])
             definition = list(np.stack([self.num_values - self.present, self.present], axis=1))
         else:
-            return None
-        rows = np.array(repetition, np.int64), np.array(definition, np.int64)
-        return rows[0].reshape(-1, highest[0] + 1), rows[1].reshape(-1, highest[1] + 1)
+            return {}
+        found = zip(("repetition", "definition"), (repetition, definition), highest, strict=True)
+        return {name: np.array(rows, np.int64).reshape(-1, most + 1) for name, rows, most in found}
 
     @cached_property
     def extremes(self) -> Extremes | None:

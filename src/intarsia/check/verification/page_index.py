@@ -175,11 +175,8 @@ def _check_counts(
 
 
 def _check_histograms(chunk: CheckedChunk, index: ColumnIndex, findings: Findings) -> None:
-    if chunk.level_histograms is None:
-        return
-    names = "repetition", "definition"
-    histograms = index.repetition_level_histograms, index.definition_level_histograms
-    for name, claimed, actual in zip(names, histograms, chunk.level_histograms, strict=True):
+    for name, actual in chunk.level_histograms.items():
+        claimed = getattr(index, f"{name}_level_histograms")
         if claimed and len(claimed) != actual.size:
             message = f"the {name} level histograms have {len(claimed)} entries instead of {actual.size}"
             findings.add("level-histogram", message)

@@ -114,12 +114,8 @@ def check_size_statistics(chunk: CheckedChunk) -> None:
     if claimed is not None and chunk.value_bytes is not None and claimed != chunk.value_bytes.sum():
         message = f"the size of the values is {claimed} bytes, but they have {chunk.value_bytes.sum()}"
         findings.add("unencoded-bytes", message)
-    if chunk.level_histograms is None:
-        return
-    names = "repetition", "definition"
-    histograms = sizes.repetition_level_histogram, sizes.definition_level_histogram
-    for name, histogram, pages in zip(names, histograms, chunk.level_histograms, strict=True):
-        actual = pages.sum(axis=0).tolist()
+    for name, pages in chunk.level_histograms.items():
+        histogram, actual = getattr(sizes, f"{name}_level_histogram"), pages.sum(axis=0).tolist()
         if histogram and histogram != actual:
             message = f"the histogram of {name} levels is {histogram[:8]}, but should be {actual[:8]}"
             findings.add("level-histogram", message)
