@@ -75,7 +75,7 @@ _PLAIN_REGEX: Final = re.compile(r"(\^?)([A-Za-z0-9 _/:,@=%-]+)")
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 _EPOCH: Final = dt.datetime(1970, 1, 1)
 _DAY: Final = dt.timedelta(days=1)
-_NEWEST_CERTAIN_YEAR: Final = 9990
+_TOO_NEW: Final = dt.datetime(9991, 1, 1)
 
 
 class Operand(NamedTuple):
@@ -216,7 +216,7 @@ class _Weakener:
         if operand is None or not literals or any(item["op"] != "Literal" for item in literals):
             return TRUE
         present = [item for item in literals if item["value"] is not None]
-        values = [_listed(operand, item) for item in present]
+        values = [_value(operand, item) for item in present]
         if any(value is None for value in values):
             return TRUE
         if negate and len(present) < len(literals):
@@ -258,10 +258,9 @@ def _compare(operand: Operand, op: Op, node: Node) -> Predicate:
     if node["value"] is None:
         return FALSE
     if column.type not in TEMPORAL:
-        literal = _literal(node)
-        if literal is not None and _is_nan(literal.value):
-            return _compare_nan(column.path, op) if column.type in FLOATS else TRUE
-        value = None if literal is None else comparable(column, literal)
+        value = _value(operand, node)
+        if _is_nan(value):
+            return _compare_nan(column.path, op)
         return TRUE if value is None else Comparison(column.path, op, value)
     moment = _moment(operand, node)
     if moment is None:
@@ -286,8 +285,8 @@ def _is_nan(value: object) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def _listed(operand: Operand, node: Node) -> Any:
-    """Return a value of a list; None if it is uncertain."""
+def _value(operand: Operand, node: Node) -> Any:
+    """Return the value of a literal that is compared or in a list; None if it is uncertain."""
     column = operand.column
     if column.type in TEMPORAL:
         return _moment(operand, node) if operand.type == column.type or operand.is_utc else None
@@ -324,9 +323,7 @@ def _moment(operand: Operand, node: Node) -> Any:
         found = _EPOCH + (dt.timedelta(value) if operand.type == "date" else dt.timedelta(microseconds=value))
     except OverflowError:
         return None
-    if found.replace(hour=0, minute=0, second=0, microsecond=0) < OLDEST_CERTAIN:
-        return None
-    if found.year > _NEWEST_CERTAIN_YEAR:
+    if not OLDEST_CERTAIN <= found < _TOO_NEW:
         return None
     if operand.column.type == "timestamp":
         return pa.scalar(found, pa.timestamp("us", "UTC"))
@@ -394,10 +391,7 @@ def kind_of(predicate: Predicate) -> Hashable:
         variant = leaf.op if isinstance(leaf, Comparison) else getattr(leaf, "negated", None)
         return type(leaf), leaf.column, variant
 
-    def joined(word: str, kinds: Sequence[Hashable]) -> Hashable:
-        return word, *kinds
-
-    return fold_nodes(predicate, kind, lambda kinds: joined("And", kinds), lambda kinds: joined("Or", kinds))
+    return fold_nodes(predicate, kind, lambda kinds: ("And", *kinds), lambda kinds: ("Or", *kinds))
 
 
 def spark_semantics(bound: Bound) -> Bound:
