@@ -127,10 +127,7 @@ def measure_arrangement(
         advice = advise_on(path, requested)
     indexes = tuple(index for index in advice.indexes if not isinstance(index, PageIndex))  # written anyway
     advised, now, total = (
-        sum(
-            one.count * round(getattr(query, name).bytes)
-            for one, query in zip(requested, advice.queries, strict=True)
-        )
+        sum(query.count * round(getattr(query, name).bytes) for query in advice.queries)
         for name in ("advised", "now", "total")
     )
     return MeasuredArrangement(arrangement, indexes, advised, now, total)
@@ -262,14 +259,10 @@ def _draw(frame: DataFrame, requested: Sequence[Query], sample_rows: int) -> tup
     if rare:
         more = placed.where(" OR ".join(f"({text})" for text in rare)).limit(_MORE_ROWS).toArrow()
         sample = pa.concat_tables([sample, more.cast(sample.schema)])
-    sample = sample.sort_by([(_FILE, "ascending"), (_ROW, "ascending")]).combine_chunks()
-    is_new = np.ones(sample.num_rows, dtype=bool)
-    for name in (_FILE, _ROW):
-        column = sample.column(name)
-        equal = pc.equal(column.slice(1), column.slice(0, max(len(column) - 1, 0)))
-        is_new[1:] &= equal.to_numpy()
-    is_new[1:] = ~is_new[1:]
-    return sample.filter(pa.array(is_new)).drop_columns([_FILE, _ROW]), num_rows
+    places = sample.select([_FILE, _ROW]).append_column("at", pa.array(np.arange(sample.num_rows)))
+    first = places.group_by([_FILE, _ROW]).aggregate([("at", "min")])
+    order = first.sort_by([(_FILE, "ascending"), (_ROW, "ascending")])["at_min"]
+    return sample.take(order).combine_chunks().drop_columns([_FILE, _ROW]), num_rows
 
 
 def _is_known(frame: DataFrame, text: str) -> bool:
@@ -311,15 +304,10 @@ def _measured(
     show: Progress,
 ) -> list[MeasuredArrangement]:
     """Measure arrangements, one in each task."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, sample.schema) as writer:
-        writer.write_table(sample)
-    shipped = sink.getvalue().to_pybytes()
 
     # a closure, because Spark serializes it
     def work(ordinal: int) -> tuple[int, MeasuredArrangement]:
-        rows = pa.ipc.open_stream(shipped).read_all()
-        return ordinal, measure_arrangement(rows, arrangements[ordinal], requested)
+        return ordinal, measure_arrangement(sample, arrangements[ordinal], requested)
 
     tasks = [[ordinal] for ordinal in range(len(arrangements))]
     sent = run_tasks(spark, tasks, work, lambda done, total: show(done, total, "measuring"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -37,7 +37,7 @@ from intarsia.spark.job import (
 from intarsia.spark.lake_jobs import build_lake_index
 from intarsia.spark.listing import Source, list_lake
 from intarsia.spark.registering import DeltaLog
-from intarsia.spark.sessions import map_in_arrow
+from intarsia.spark.sessions import map_in_arrow, map_tasks
 from intarsia.spark.shipping import Shipped, pack_index, unpack_index
 from intarsia.spark.spark_stores import with_stores_of_spark
 from intarsia.storage import current_options, offered_options
@@ -55,9 +55,6 @@ _PIECES, _PIECE_BYTES = "file int, part int, number int, bytes binary", 1 << 20
 #: Larger parts are dropped, and built again: Spark took 9 s of CPU time to move a RowMap of 146 MB, which
 #: took 2 s to build.
 _MAX_BYTES = 64 << 20
-
-#: Attaches the parts of a file on an executor, and returns the outcome.
-AttachParts = Callable[[str, Sequence[Part]], IndexedFile]
 
 
 def divide_large_files(
@@ -91,7 +88,6 @@ def run_by_row_groups(
     spark: SparkSession,
     divided: Mapping[str, Sequence[PartWork]],
     shipped: Sequence[Shipped],
-    attach: AttachParts,
     progress: TaskProgress,
 ) -> list[IndexedFile]:
     """Index large files in one job.
@@ -100,37 +96,33 @@ def run_by_row_groups(
         spark: The session.
         divided: The parts of each file.
         shipped: The indexes to attach.
-        attach: Attaches the parts of a file on an executor.
         progress: As for `collect_rows`.
 
     Returns:
-        The results of ``attach`` in undefined order.
+        The outcomes in undefined order.
     """
     paths, options = tuple(divided), current_options()
-    works = tuple((ordinal, work) for ordinal, path in enumerate(paths) for work in divided[path])
+    works = [(ordinal, work) for ordinal, path in enumerate(paths) for work in divided[path]]
 
-    # closures, because Spark serializes them; the functions that they call are imported on the executors
-    def build(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def build(numbered: tuple[int, tuple[int, PartWork]]) -> Iterator[pa.RecordBatch]:
+        work_ordinal, (ordinal, work) = numbered
         indexes = [unpack_index(item) for item in shipped]
-        for batch in batches:
-            for work_ordinal in batch.column(0).to_pylist():
-                ordinal, work = works[work_ordinal]
-                try:
-                    with offered_options(options):
-                        part = pickle.dumps(build_part(paths[ordinal], indexes, work))
-                    part = part if len(part) <= _MAX_BYTES else b""
-                except Exception:  # noqa: BLE001  the task that attaches raises the same error, and reports it
-                    part = b""
-                yield from _pieces(ordinal, work_ordinal, part)
+        try:
+            with offered_options(options):
+                part = pickle.dumps(build_part(paths[ordinal], indexes, work))
+            part = part if len(part) <= _MAX_BYTES else b""
+        except Exception:  # noqa: BLE001  the task that attaches raises the same error, and reports it
+            part = b""
+        yield from _pieces(ordinal, work_ordinal, part)
 
+    # a closure, because Spark serializes it; the functions that it calls are imported on the executors
     def attach_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for ordinal, parts in _joined(batches).items():
             with offered_options(options):
-                outcome = attach(paths[ordinal], parts)
+                outcome = _attach_one(paths[ordinal], parts, shipped=shipped)
             yield pickled(outcome)
 
-    # as many rows as partitions, so that range puts exactly one into each
-    built = map_in_arrow(spark.range(0, len(works), 1, len(works)), build, _PIECES)
+    built = map_tasks(spark, list(enumerate(works)), build, _PIECES)
     attached = map_in_arrow(built.repartitionById(len(paths), "file"), attach_all, OUTCOME)
     total = len(works) + len(paths)
     rows = collect_rows(spark, attached, lambda done, _: progress(min(done, total), total))
@@ -256,7 +248,6 @@ def index(
     choice = Choice(only, min_file_size, older_than)
     requested = checked_indexes(indexes)
     shipped = tuple(map(pack_index, requested))
-    work = partial(_attach_one, shipped=shipped)
     lake = list_lake(spark, path, with_snapshots=True)
     chosen = choice.of(lake, needs_lake_index=lake_index is None)
     files = {path: file for path, file in chosen.items() if path not in lake.refused}
@@ -275,9 +266,6 @@ def index(
         per_file = tuple(outcomes[file] for file in sorted(outcomes))
         return IndexReport(per_file, seconds, lake.others, added, len(chosen), skipped, registered)
 
-    def is_failure(outcome: IndexedFile) -> bool:
-        return outcome.error is not None
-
     show(0)
     outcomes |= find_unchanged(files, requested)
     known = len(outcomes)
@@ -289,26 +277,27 @@ def index(
     sizes = {path: file.size_bytes for path, file in files.items() if path not in outcomes}
     divided = divide_large_files(files, sizes, requested)
     found: list[IndexedFile] = []
+
+    def has_too_many_failures() -> bool:
+        failures = sum(outcome.error is not None for outcome in found)
+        return max_failures is not None and failures > max_failures
+
     try:
         if divided:
             found += run_by_row_groups(
-                spark,
-                divided,
-                shipped,
-                work,
-                lambda done, total: show(known + done * len(divided) // total),
+                spark, divided, shipped, lambda done, total: show(known + done * len(divided) // total)
             )
             known += len(divided)
-        allowed = None if max_failures is None else max_failures - sum(map(is_failure, found))
-        if allowed is None or allowed >= 0:
-            found += run_on_files(
-                spark,
-                {file: size for file, size in sizes.items() if file not in divided},
-                work,
-                lambda done: show(known + done),
-                is_failure,
-                allowed,
-            )
+        left = {file: size for file, size in sizes.items() if file not in divided}
+        parts = run_on_files(
+            spark,
+            left,
+            partial(_attach_one, shipped=shipped),
+            lambda done: show(known + done),
+            in_parts=max_failures is not None,
+        )
+        while not has_too_many_failures() and (part := next(parts, None)) is not None:
+            found += part
     except KeyboardInterrupt as stop:
         outcomes |= _replaced_files(spark, path, files)
         raise RunInterrupted(len(outcomes), len(chosen), report_of_all()) from stop

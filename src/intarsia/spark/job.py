@@ -12,7 +12,8 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from concurrent.futures import Future
+from itertools import accumulate, chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -22,7 +23,7 @@ from intarsia.embed.report import Progress, no_progress
 from intarsia.errors import IntarsiaError
 from intarsia.indexes.proof import split_batches
 from intarsia.lake.data_file import FileFailure
-from intarsia.spark.sessions import is_connect, map_in_arrow
+from intarsia.spark.sessions import is_connect, map_tasks
 from intarsia.storage import current_options, offered_options
 
 if TYPE_CHECKING:
@@ -56,21 +57,17 @@ def run_tasks(
     """
     if not tasks:
         return []
-    frozen, options = tuple(tuple(items) for items in tasks), current_options()
+    total, options = len(tasks), current_options()
 
-    # a closure, because Spark serializes it; the functions that it calls are imported on the executors
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for ordinal in batch.column(0).to_pylist():
-                for item in frozen[ordinal]:
-                    with offered_options(options):
-                        outcome = work(item)
-                    yield pickled(outcome)
+    def run(items: Sequence[Any]) -> Iterator[pa.RecordBatch]:
+        for item in items:
+            with offered_options(options):
+                outcome = work(item)
+            yield pickled(outcome)
 
-    # as many rows as partitions, so that range puts exactly one into each
-    frame = map_in_arrow(spark.range(0, len(frozen), 1, len(frozen)), run, OUTCOME)
-    rows = collect_rows(spark, frame, lambda done, _: progress(min(done, len(frozen)), len(frozen)))
-    progress(len(frozen), len(frozen))
+    frame = map_tasks(spark, tasks, run, OUTCOME)
+    rows = collect_rows(spark, frame, lambda done, _: progress(min(done, total), total))
+    progress(total, total)
     return [unpickled(row[0]) for row in rows]
 
 
@@ -117,15 +114,14 @@ def _collect(spark: SparkSession, frame: Any, watch: Any, report: TaskProgress) 
     """Collect in another thread, so that this one can report progress and react to Ctrl-C at once."""
     from pyspark import InheritableThread
 
-    rows: list[Any] = []
-    failures: list[BaseException] = []
+    outcome: Future[list[Any]] = Future()
 
     def collect() -> None:
         try:
             with watch.mark():
-                rows.extend(frame.collect())
+                outcome.set_result(frame.collect())
         except BaseException as error:  # noqa: BLE001  raised below, in the waiting thread
-            failures.append(error)
+            outcome.set_exception(error)
 
     thread = InheritableThread(target=collect, session=spark, daemon=True)
     thread.start()
@@ -141,9 +137,7 @@ def _collect(spark: SparkSession, frame: Any, watch: Any, report: TaskProgress) 
         watch.cancel()
         thread.join()
         raise
-    if failures:
-        raise failures[0]
-    return rows
+    return outcome.result()
 
 
 class _ClassicWatch:
@@ -263,9 +257,9 @@ def run_on_files(
     sizes: Mapping[str, int],
     work: Callable[[str], Any],
     show: Callable[[int], None],
-    is_failure: Callable[[Any], bool] = lambda _: False,
-    max_failures: int | None = None,
-) -> list[Any]:
+    *,
+    in_parts: bool = False,
+) -> Iterator[list[Any]]:
     """Run ``work`` on each file, several small files in a task.
 
     Args:
@@ -273,25 +267,20 @@ def run_on_files(
         sizes: The size of each file in bytes.
         work: Runs on the executors, possibly more than once per file, because Spark retries tasks.
         show: Called with the number of files that are done.
-        is_failure: Whether a result is a failure.
-        max_failures: Stop when more files have failed. The tasks then run in parts, which double in size,
-            because the results of tasks arrive together.
+        in_parts: Whether the tasks run in parts, which double in size, so that the caller can stop between
+            them, because the results of tasks arrive together.
 
-    Returns:
-        The results in undefined order; incomplete if too many files have failed.
+    Yields:
+        The results of each part in undefined order.
     """
     tasks = tasks_of(sizes)
-    results: list[Any] = []
     files_done, start = 0, 0
-    step = len(tasks) if max_failures is None else _FIRST_TASKS
+    step = _FIRST_TASKS if in_parts else len(tasks)
     while start < len(tasks):
         part = tasks[start : start + step]
         done_after = list(accumulate(map(len, part), initial=files_done))
-        results += run_tasks(spark, part, work, lambda done, _, edges=done_after: show(edges[done]))  # type: ignore[misc]
+        yield run_tasks(spark, part, work, lambda done, _, edges=done_after: show(edges[done]))  # type: ignore[misc]
         files_done, start, step = done_after[-1], start + len(part), step * 2
-        if max_failures is not None and sum(map(is_failure, results)) > max_failures:
-            break
-    return results
 
 
 def act_on_files(
@@ -318,9 +307,9 @@ def act_on_files(
             return path, FileFailure(path, IntarsiaError(failure.reason, reason=failure.code, path=path))
 
     show(0, len(sizes), label)
-    sent = run_on_files(spark, sizes, work, lambda done: show(done, len(sizes), label))
+    parts = run_on_files(spark, sizes, work, lambda done: show(done, len(sizes), label))
     # by path, because Spark may return two results of a task that ran twice
-    found: dict[str, Any] = dict(sorted(sent, key=itemgetter(0)))
+    found: dict[str, Any] = dict(sorted(chain(*parts), key=itemgetter(0)))
     failed = [outcome for outcome in found.values() if isinstance(outcome, FileFailure)]
     done = {path: outcome for path, outcome in found.items() if not isinstance(outcome, FileFailure)}
     return done, failed

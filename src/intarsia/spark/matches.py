@@ -219,8 +219,7 @@ def _pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for (uri, num_bytes, modified), parts in found.items():
         ordinals = np.sort(np.concatenate(parts)).astype(np.int64)
         packed = zlib.compress(np.diff(ordinals, prepend=np.int64(0)).tobytes())
-        values = [pa.array([uri]), pa.array([num_bytes]), pa.array([modified]), pa.array([packed])]
-        yield pa.record_batch(values, names=["uri", "size", "modified", "rows"])
+        yield pa.record_batch({"uri": [uri], "size": [num_bytes], "modified": [modified], "rows": [packed]})
 
 
 def without_pushdown(spark: SparkSession) -> contextlib.AbstractContextManager[None]:

@@ -22,6 +22,7 @@ from intarsia.indexes.proof import split_batches
 from intarsia.lake.opening import open as open_table
 from intarsia.lake.split import Split, SplitQuery, file_identity, make_splits
 from intarsia.lake.table_files import TableFiles
+from intarsia.predicate import Path
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn
@@ -29,7 +30,7 @@ from intarsia.records import dataclass
 from intarsia.rows.selection import RowSelection
 from intarsia.spark.listing import Listing, exact_path, rows_of_files, selected
 from intarsia.spark.planning import RemainingFile
-from intarsia.spark.sessions import is_on, map_in_arrow, setting, using_worker_python
+from intarsia.spark.sessions import is_on, map_tasks, setting, using_worker_python
 from intarsia.spark.spark_types import arrow_type_of, quoted, reads_as_is, spark_schema
 
 if TYPE_CHECKING:
@@ -58,12 +59,12 @@ class PageReading:
     """The parts of a lake to read by single pages.
 
     Attributes:
-        splits: The parts of files to read, each with the values of its partition columns.
+        splits: The parts of files to read, with the columns of the frame.
         others: The files that Spark reads.
         saved_bytes: The number of bytes in the files of the splits that are not read.
     """
 
-    splits: tuple[tuple[Split, tuple[str | None, ...]], ...]
+    splits: tuple[Split, ...]
     others: tuple[RemainingFile, ...]
     saved_bytes: int
 
@@ -88,13 +89,12 @@ def read_pages(
     schema = type(whole.schema)([by_name[name] for name in wanted])
     partition = {name.lower() for file in listing.files for name, _ in file.partition}
     of_folders = [name for name in wanted if name.lower() in partition]
-    case_sensitive = is_on(spark, "spark.sql.caseSensitive")
     reading = plan_pages(
         table,
         planned,
         schema,
         of_folders,
-        case_sensitive=case_sensitive,
+        case_sensitive=is_on(spark, "spark.sql.caseSensitive"),
         keeps_dates=setting(spark, "spark.sql.parquet.datetimeRebaseModeInRead") == "CORRECTED",
     )
     if not reading.splits:
@@ -105,7 +105,7 @@ def read_pages(
             return None, f"the Python reader would save less than {_MIN_SAVED}"
         if not can_read_pages(spark, reading):
             return None, "the executors cannot read the files with Python"
-    frame = pages_frame(spark, reading, schema, of_folders, case_sensitive=case_sensitive)
+    frame = pages_frame(spark, reading.splits, schema, of_folders)
     why = None
     if reading.others:
         others = [exact_path(one.file.uri) for one in reading.others]
@@ -138,7 +138,7 @@ def plan_pages(
         case_sensitive: Whether names of columns are case sensitive.
         keeps_dates: Whether Spark reads dates and times of unknown writers as they are.
     """
-    splits: list[tuple[Split, tuple[str | None, ...]]] = []
+    splits: list[Split] = []
     others: list[RemainingFile] = []
     saved_bytes = 0
     wanted = [field for field in schema.fields if field.name not in partition_columns]
@@ -149,47 +149,53 @@ def plan_pages(
             others.append(one)
             continue
         with snapshot.open(one.file) as file:
-            columns = _columns(file, wanted, case_sensitive=case_sensitive, keeps_dates=keeps_dates)
-            if columns is None or file_identity(file) != one.identity:  # it may have been replaced
+            found = _columns(file, wanted, case_sensitive=case_sensitive, keeps_dates=keeps_dates)
+            if found is None or file_identity(file) != one.identity:  # it may have been replaced
                 others.append(one)
                 continue
-            partition = tuple(values[name.lower()] for name in partition_columns)
-            splits += [(split, partition) for split in _splits(one, one.rows, file, columns)]
+            columns, constants = found
+            for name in partition_columns:
+                columns.append(OutputColumn(name, (name,), pa.string()))
+                constants[name,] = pa.scalar(values[name.lower()], pa.string())
+            splits += _splits(one, one.rows, file, columns, constants)
             saved_bytes += file.source.size() - one.num_bytes  # the listed size of an object is not known
     return PageReading(tuple(splits), tuple(others), saved_bytes)
 
 
 def can_read_pages(spark: SparkSession, reading: PageReading) -> bool:
     """Return whether a task can read with Python: its executor has this package, and access to a file."""
-    split = pickle.dumps(reading.splits[0][0])
+    split = pickle.dumps(reading.splits[0])
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
-            try:
-                pickle.loads(split).check()  # noqa: S301  this driver made it
-                can = True
-            except Exception:  # noqa: BLE001  such as a missing package, or missing credentials
-                can = False
-            yield pa.record_batch([pa.array([can])], names=["can"])
+    def run(split: bytes) -> Iterator[pa.RecordBatch]:
+        try:
+            pickle.loads(split).check()  # noqa: S301  this driver made it
+            can = True
+        except Exception:  # noqa: BLE001  such as a missing package, or missing credentials
+            can = False
+        yield pa.record_batch([pa.array([can])], names=["can"])
 
     try:
-        return all(row[0] for row in map_in_arrow(spark.range(0, 1, 1, 1), run, "can boolean").collect())
+        return all(row[0] for row in map_tasks(spark, [split], run, "can boolean").collect())
     except Exception:  # noqa: BLE001  such as executors without Python or pyarrow
         return False
 
 
 def _splits(
-    one: RemainingFile, rows: RowSelection, file: ParquetInput, columns: Sequence[OutputColumn]
+    one: RemainingFile,
+    rows: RowSelection,
+    file: ParquetInput,
+    columns: Sequence[OutputColumn],
+    constants: Mapping[Path, pa.Scalar],
 ) -> list[Split]:
-    query = FileQuery.of(file, None, columns)
+    query = FileQuery.of(file, None, columns, constants)
     shared = SplitQuery(
         one.file,
         file_identity(file),
         None,
         file.arrow_schema,
         tuple(columns),
-        pa.schema([column.field(file.arrow_schema) for column in columns]),
-        {},
+        pa.schema([(column.name, column.type) for column in columns]),
+        constants,
         None,
         RowSelection.none(),
     )
@@ -198,8 +204,12 @@ def _splits(
 
 def _columns(
     file: ParquetInput, wanted: Sequence[Any], *, case_sensitive: bool, keeps_dates: bool
-) -> list[OutputColumn] | None:
-    """Return the columns that a file has; None if Spark might read another value in any of them."""
+) -> tuple[list[OutputColumn], dict[Path, pa.Scalar]] | None:
+    """Return the columns, and null for those that a file lacks.
+
+    Returns:
+        None if Spark might read another value in any of them, or if the file has none of them.
+    """
     keys = file.footer.key_values
     if any(key in keys for key in _LEGACY_KEYS):
         return None
@@ -208,32 +218,30 @@ def _columns(
     # Spark 3 and later write the calendar that Arrow has
     is_modern = keeps_dates if writer is None else major.isdigit() and int(major) >= 3
     int96 = {leaf.path[0] for leaf in file.footer.leaves if leaf.type == Type.INT96}
-    found = []
+    found, lacking = list[OutputColumn](), dict[Path, pa.Scalar]()
     for field in wanted:
+        data_type = arrow_type_of(field.dataType)
         names = [
             name
             for name in file.arrow_schema.names
             if (name == field.name if case_sensitive else name.lower() == field.name.lower())
         ]
-        if not names:
-            continue  # null in every row
-        arrow_type = file.arrow_schema.field(names[0]).type
-        is_alike = len(names) == 1 and names[0] not in int96 and _is_alike(field.dataType, arrow_type)
-        has_calendar = any(name in field.dataType.simpleString() for name in _CALENDAR_TYPES)
-        if not is_alike or (has_calendar and not is_modern):
+        if len(names) > 1 or data_type is None:
             return None
-        found.append(OutputColumn(names[0], (names[0],), arrow_type))
-    return found or None
-
-
-def _is_alike(spark_type: Any, arrow_type: pa.DataType) -> bool:
-    """Return whether a column of a file has the same values for Spark and for Arrow, after a cast."""
-    target = arrow_type_of(spark_type)
-    if target is None:
-        return False
-    if not pa.types.is_nested(target):
-        return reads_as_is(spark_type.simpleString(), arrow_type)
-    return bool(_plain(arrow_type) == target)
+        path = (names[0] if names else field.name,)
+        if names:
+            own, spark_type = file.arrow_schema.field(names[0]).type, field.dataType.simpleString()
+            is_nested, has_calendar = (
+                pa.types.is_nested(data_type),
+                any(map(spark_type.count, _CALENDAR_TYPES)),
+            )
+            is_alike = _plain(own) == data_type if is_nested else reads_as_is(spark_type, own)
+            if not is_alike or names[0] in int96 or (has_calendar and not is_modern):
+                return None
+        else:
+            lacking[path] = pa.scalar(None, data_type)
+        found.append(OutputColumn(field.name, path, data_type))
+    return (found, lacking) if len(lacking) < len(found) else None
 
 
 def _plain(data_type: pa.DataType) -> pa.DataType:
@@ -247,41 +255,29 @@ def _plain(data_type: pa.DataType) -> pa.DataType:
 
 
 def pages_frame(
-    spark: SparkSession,
-    reading: PageReading,
-    schema: StructType,
-    partition_columns: Sequence[str],
-    *,
-    case_sensitive: bool,
+    spark: SparkSession, splits: Sequence[Split], schema: StructType, partition_columns: Sequence[str]
 ) -> DataFrame:
     """Return the rows of the splits; tasks read them each time that the frame runs.
 
     Args:
         spark: The session; classic or Connect. Its executors have this package.
-        reading: The splits.
+        splits: The splits.
         schema: As for `plan_pages`.
         partition_columns: As for `plan_pages`.
-        case_sensitive: As for `plan_pages`.
     """
     from pyspark.sql import functions as sf
     from pyspark.sql.types import StringType, StructField, StructType
 
     own = [field for field in schema.fields if field.name not in partition_columns]
-    target = pa.schema([(field.name, arrow_type_of(field.dataType)) for field in own])
-    target = pa.schema([*target, *((name, pa.string()) for name in partition_columns)])
     text = [StructField(name, StringType()) for name in partition_columns]
     # opening a file takes time, too
-    tasks = tuple(split_batches(reading.splits, lambda one: one[0].num_bytes + _OPEN_BYTES, _TASK_BYTES))
+    tasks = list(split_batches(splits, lambda split: split.num_bytes + _OPEN_BYTES, _TASK_BYTES))
 
-    # a closure, because Spark serializes it; the functions that it calls are imported on the executors
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for ordinal in batch.column(0).to_pylist():
-                for split, partition in tasks[ordinal]:
-                    rows = split.to_arrow()
-                    yield from conform(rows, target, partition, case_sensitive=case_sensitive).to_batches()
+    def run(splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
+        for split in splits:
+            yield from split.to_arrow().to_batches()
 
-    frame = map_in_arrow(spark.range(0, len(tasks), 1, len(tasks)), run, StructType([*own, *text]))
+    frame = map_tasks(spark, tasks, run, StructType([*own, *text]))
     types = {field.name: field.dataType for field in schema.fields}
     return frame.select(
         *(
@@ -289,29 +285,6 @@ def pages_frame(
             for name in types
         )
     )
-
-
-def conform(
-    rows: pa.Table, target: pa.Schema, partition: Sequence[str | None], *, case_sensitive: bool
-) -> pa.Table:
-    """Return rows of a file with the columns of a frame.
-
-    Args:
-        rows: The columns that the file has.
-        target: The columns, followed by the partition columns as text.
-        partition: The values of the partition columns.
-        case_sensitive: Whether names of columns are case sensitive.
-    """
-    own = len(target) - len(partition)
-    names: Mapping[str, str] = {name if case_sensitive else name.lower(): name for name in rows.column_names}
-    arrays: list[Any] = []
-    for field in list(target)[:own]:
-        name = names.get(field.name if case_sensitive else field.name.lower())
-        arrays.append(
-            pa.nulls(rows.num_rows, field.type) if name is None else rows.column(name).cast(field.type)
-        )
-    arrays += [pa.repeat(pa.scalar(value, pa.string()), rows.num_rows) for value in partition]
-    return pa.Table.from_arrays(arrays, schema=target)
 
 
 # --- spark.read.format("intarsia") ---------------------------------------------------------------------

@@ -185,8 +185,30 @@ def _planned(
             is_whole = files and files["read"] == files["total"] == len(whole.inputFiles())
             if planned is not None or mode == "native" or is_whole:
                 return planned or frame, ReadChoice("native", why, report)
-    wanted = _wanted(whole, where, columns) if mode in ("pages", "auto") else None
-    return _files_left(spark, whole, paths, where, why, wanted, required=mode == "pages")
+    condition = condition_of(spark, whole, where)
+    if condition is None:
+        return frame, ReadChoice("files", why or "the condition is a Column")
+    listing = plannable_listing(spark, whole, paths)
+    if listing is None:
+        return frame, ReadChoice("files", why or "the files cannot be listed here")
+    planner = file_planner(spark, condition)
+    if planner is None:
+        return frame, ReadChoice("files", why or "no index can evaluate the condition")
+    table = TableFiles(listing.files)
+    remaining = planner.planned(table)
+    kept = [one.file for one in remaining]
+    warn_of_ignored(planner.report.ignored)
+    if mode in ("pages", "auto") and kept:
+        wanted, required = _wanted(whole, where, columns), mode == "pages"
+        paged, why_not = read_pages(spark, whole, listing, table, remaining, wanted, where, required=required)
+        if paged is not None:
+            return paged, ReadChoice("pages", why_not, planner.report.to_dict())
+        why = why or why_not
+    if not kept:  # every file is excluded
+        frame = frame.limit(0)
+    elif len(kept) < len(listing.files):
+        frame = rows_of_files(spark, whole, listing, [exact_path(file.uri) for file in kept]).where(where)
+    return frame, ReadChoice("files", why, planner.report.to_dict())
 
 
 def _wanted(whole: DataFrame, where: str | Column, columns: Sequence[str] | None) -> list[str]:
@@ -198,53 +220,6 @@ def _wanted(whole: DataFrame, where: str | Column, columns: Sequence[str] | None
         return list(whole.columns)
     # a name that a query uses is a part of its text
     return [name for name in whole.columns if name.lower() in text or "`" in name]
-
-
-def _files_left(
-    spark: SparkSession,
-    whole: DataFrame,
-    paths: Sequence[str],
-    where: str | Column,
-    why: str | None,
-    wanted: list[str] | None,
-    *,
-    required: bool,
-) -> tuple[DataFrame, ReadChoice]:
-    """Return the matching rows, read from the files that are not excluded.
-
-    Args:
-        spark: The session.
-        whole: All rows.
-        paths: The paths of the files.
-        where: The condition.
-        why: Why the rows are not read in another mode.
-        wanted: The columns whose pages Python may read; None if Spark reads all files.
-        required: Python reads single pages even if that saves little.
-    """
-    frame = whole.where(where)
-    condition = condition_of(spark, whole, where)
-    if condition is None:
-        return frame, ReadChoice("files", why or "the condition is a Column")
-    listing = plannable_listing(spark, whole, paths)
-    if listing is None:
-        return frame, ReadChoice("files", why or "the files cannot be listed here")
-    planner = file_planner(spark, condition)
-    if planner is None:
-        return frame, ReadChoice("files", why or "no index can evaluate the condition")
-    table = TableFiles(listing.files)
-    planned = planner.planned(table)
-    kept = [one.file for one in planned]
-    warn_of_ignored(planner.report.ignored)
-    if wanted is not None and kept:
-        paged, obstacle = read_pages(spark, whole, listing, table, planned, wanted, where, required=required)
-        if paged is not None:
-            return paged, ReadChoice("pages", obstacle, planner.report.to_dict())
-        why = why or obstacle
-    if not kept:  # every file is excluded
-        frame = frame.limit(0)
-    elif len(kept) < len(listing.files):
-        frame = rows_of_files(spark, whole, listing, [exact_path(file.uri) for file in kept]).where(where)
-    return frame, ReadChoice("files", why, planner.report.to_dict())
 
 
 def explain(

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -80,6 +80,21 @@ def map_in_arrow(
 
     with using_worker_python(frame.sparkSession):
         return frame.mapInArrow(run, schema)
+
+
+def map_tasks(
+    spark: SparkSession, tasks: Sequence[Any], work: Callable[[Any], Iterator[pa.RecordBatch]], schema: Any
+) -> DataFrame:
+    """Return the rows that a function yields for each of some tasks of Spark, as for `map_in_arrow`."""
+
+    # a closure, because Spark serializes it; the functions that it calls are imported on the executors
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for ordinal in batch.column(0).to_pylist():
+                yield from work(tasks[ordinal])
+
+    # as many rows as partitions, so that range puts exactly one into each
+    return map_in_arrow(spark.range(0, len(tasks), 1, len(tasks)), run, schema)
 
 
 @cache
