@@ -276,3 +276,19 @@ def test_an_unknown_mode(spark, lake):
         ias.read(spark, lake, mode="fast")
     ias.read(spark, lake)
     assert ias.last_read(spark).mode == "files"
+
+
+def test_files_without_a_column_of_a_type_that_python_cannot_return(spark, tmp_path):
+    """Spark reads all files of the frame, also those in which the column is null in every row."""
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    spark.range(100).selectExpr("id", "make_dt_interval(0, 0, id) AS took").coalesce(1).write.parquet(first)
+    write(
+        tmp_path / "second" / "0.parquet",
+        pa.table({"id": range(100, 200)}),
+        INDEXES[:1],
+        max_rows_per_page=10,
+    )
+    plain = spark.read.parquet(first, second).where("id = 155")
+    frame = ias.read(spark, [first, second], "id = 155", mode="pages")
+    assert (frame.schema, rows(frame)) == (plain.schema, rows(plain))
+    assert ias.last_read(spark).mode == "files"
