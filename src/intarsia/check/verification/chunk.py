@@ -219,7 +219,7 @@ class CheckedChunk:
 
     @cached_property
     def level_histograms(self) -> dict[str, Counts]:
-        """Histograms of ``repetition`` and ``definition`` levels, with a row for each page; none if unknown."""
+        """Histograms of ``repetition`` and ``definition`` levels, a row for each page; none if unknown."""
         highest = self.leaf.max_repetition_level, self.leaf.max_definition_level
         if self.levels is not None:
             repetition = [page.repetition.histogram for page in self.levels]
