@@ -11,7 +11,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import IO, Any, Final, Literal, Protocol
 
@@ -178,8 +178,9 @@ class _TableWriter:
         if sys.stdout.isatty():
             columns = [[_cut(cell, CELL_WIDTH) for cell in column] for column in columns]
         needed = [max(map(_cell_width, column), default=0) for column in columns]
-        if self._widths is None:
-            self._widths = self._fitting(needed)
+        if self._widths is None:  # the first columns that fit, with two spaces between them; at least one
+            totals = accumulate(width + 2 for width in needed)
+            self._widths = needed[: max(1, sum(total <= self._width + 2 for total in totals))]
         else:
             self._widths = [max(widths) for widths in zip(self._widths, needed, strict=False)]
         padded = [
@@ -191,16 +192,6 @@ class _TableWriter:
 
     def _write_line(self, line: str) -> None:
         self._sink.write(line.encode() + b"\n")
-
-    def _fitting(self, widths: list[int]) -> list[int]:
-        """Return the widths of the first columns that fit; at least one."""
-        room, fitting = self._width, list[int]()
-        for width in widths:
-            if fitting and width > room:
-                break
-            room -= width + 2
-            fitting.append(width)
-        return fitting
 
 
 def _cut(cell: str, limit: int) -> str:
