@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import BinaryIO
 
 from intarsia.embed.attach import attach_file, attach_to
@@ -115,9 +115,7 @@ def _indexed(name: str, shown: str, requested: Sequence[Attachable], started: fl
         report = attach_file(name, chosen) if chosen else None
         before = report.bytes_before if report else 0
     outcome = IndexedFile(shown, before, before) if report is None else IndexedFile.of(report)
-    missing = tuple(
-        {key: value for key, value in asdict(note).items() if value is not None} for note in notes
-    )
+    missing = tuple(note.to_dict() for note in notes)
     seconds = time.perf_counter() - started
     return replace(outcome, path=shown, notes=outcome.notes + missing, seconds=seconds).to_json()
 

@@ -158,14 +158,13 @@ def options_of_spark(spark: SparkSession, source: Source) -> dict[str, StorageOp
         conf = spark._jsparkSession.sessionState().newHadoopConf()
         loader = RuleLoader(spark, needs_executors=False)
         settings = str(loader.call("intarsia.spark.StoreSettings", "json", location, conf))
-        options = options_of_store(python_path(location, decode=False), settings)
+        found |= options_of_store(python_path(location, decode=False), settings)
         if (reason := json.loads(settings).get("reason")) is not None:
             warnings.warn(
                 f"{location}: the job has the settings of the environment, not those of Spark: {reason}",
                 IntarsiaWarning,
                 stacklevel=4,
             )
-        found |= options
     return found
 
 
