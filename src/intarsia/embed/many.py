@@ -27,7 +27,6 @@ from intarsia.errors import (
     FilesFailedError,
     FormatError,
     PredicateError,
-    RunInterrupted,
 )
 from intarsia.file import ParquetInput
 from intarsia.lake.data_file import DataFile, FileFailure, FileResults, ShowDone, for_each_file
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
 Path: TypeAlias = "str | os.PathLike[str]"
 
 _Report = TypeVar("_Report")
-_Collected = TypeVar("_Collected", IndexReport, RestoreReport)
 
 
 # Whether a path is one file or a folder is not in its type: `| Any` makes type checkers accept the report of
@@ -219,6 +217,7 @@ def attach_files(
     storage_options: StorageOptions | None = None,
 ) -> tuple[IndexReport, list[FileFailure]]:
     """Add indexes to each file; return a report, which contains failed files, and the failures."""
+    started = time.perf_counter()
 
     def attach_one(path: str, show_part: ShowDone) -> AttachReport:
         return attach_file(
@@ -228,44 +227,30 @@ def attach_files(
             storage_options=storage_options,
         )
 
-    def report_of(results: FileResults[AttachReport], seconds: float) -> IndexReport:
+    def report_of(results: FileResults[AttachReport]) -> IndexReport:
         files = [*map(IndexedFile.of, results.done), *map(IndexedFile.of_failure, results.failed)]
         files.sort(key=lambda file: file.path)
+        seconds = time.perf_counter() - started
         return IndexReport(tuple(files), seconds, len(listed.others), files_found=len(listed.paths))
 
-    return _for_each_file(listed, attach_one, show, report_of)
+    results = for_each_file(listed.paths, attach_one, show, report_of)
+    return report_of(results), results.failed
 
 
 def detach_files(
     listed: FoundFiles, show: ShowDone, storage_options: StorageOptions | None = None
 ) -> RestoreReport:
     """Restore each file; the report contains files that failed."""
+    started = time.perf_counter()
 
     def detach_one(path: str, _: ShowDone) -> DetachReport:
         return detach_file(path, storage_options=storage_options)
 
-    def report_of(results: FileResults[DetachReport], seconds: float) -> RestoreReport:
-        done, failed = tuple(results.done), tuple(results.failed)
+    def report_of(results: FileResults[DetachReport]) -> RestoreReport:
+        done, failed, seconds = tuple(results.done), tuple(results.failed), time.perf_counter() - started
         return RestoreReport(done, failed, seconds, len(listed.others), len(listed.paths))
 
-    return _for_each_file(listed, detach_one, show, report_of)[0]
-
-
-def _for_each_file(
-    listed: FoundFiles,
-    act: Callable[[str, ShowDone], _Report],
-    show: ShowDone,
-    report_of: Callable[[FileResults[_Report], float], _Collected],
-) -> tuple[_Collected, list[FileFailure]]:
-    """Run an action on each file; after Ctrl-C, raise an error with the report of the finished files."""
-    started = time.perf_counter()
-    try:
-        results = for_each_file(listed.paths, act, show)
-    except RunInterrupted as stop:
-        finished: Any = stop.report
-        report = report_of(finished, time.perf_counter() - started)
-        raise RunInterrupted(stop.files_done, stop.files_total, report) from stop.__cause__
-    return report_of(results, time.perf_counter() - started), results.failed
+    return report_of(for_each_file(listed.paths, detach_one, show, report_of))
 
 
 def _find_many(

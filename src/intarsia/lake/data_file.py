@@ -220,16 +220,20 @@ class FileResults(Generic[_Result]):
 
 
 def for_each_file(
-    paths: Sequence[str], act: Callable[[str, ShowDone], _Result], show: ShowDone
+    paths: Sequence[str],
+    act: Callable[[str, ShowDone], _Result],
+    show: ShowDone,
+    report_of: Callable[[FileResults[_Result]], object] = lambda results: results,
 ) -> FileResults[_Result]:
     """Run an action on each file.
 
     Args:
         act: The action. It takes a path, and a function that it may call with the fraction that is done.
         show: Called with the number of files that are done, between 0 and the number of files.
+        report_of: Returns the ``report`` of an interrupted run, given the results of the files that are done.
 
     Raises:
-        RunInterrupted: At Ctrl-C; its ``report`` is the `FileResults` of the files that are done.
+        RunInterrupted: At Ctrl-C.
     """
     done: list[_Result] = []
     failed: list[FileFailure] = []
@@ -243,7 +247,7 @@ def for_each_file(
         show(len(paths))
     except KeyboardInterrupt as stop:
         results = FileResults(done, failed)
-        raise RunInterrupted(results.num_files, len(paths), results) from stop
+        raise RunInterrupted(results.num_files, len(paths), report_of(results)) from stop
     return FileResults(done, failed)
 
 
