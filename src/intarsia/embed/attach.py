@@ -42,7 +42,7 @@ from intarsia.indexes.base import Index
 from intarsia.predicate.nodes import dotted
 from intarsia.rows.selection import Rows
 from intarsia.storage import StorageOptions
-from intarsia.storage.target import CopiesAhead, Target, find_target
+from intarsia.storage.target import LocalTarget, Target, find_target
 
 #: Returns the columns to build indexes on, given the first two arguments of `FileColumns`.
 ColumnsOf: TypeAlias = Callable[[ParquetInput, Callable[[ChunkKey], "Rows | None"]], FileColumns]
@@ -137,7 +137,7 @@ def attach_in(
     before = length = current.footer.file_length
     layout_notes: Sequence[Note] = ()
     copying: AbstractContextManager[Callable[[], None]] = nullcontext(lambda: None)
-    if isinstance(target, CopiesAhead):
+    if isinstance(target, LocalTarget):
         copying = target.copying_ahead(original.length)
     with copying as begin_copy:
         work = Attachment(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol, runtime_checkable
+from contextlib import contextmanager
+from typing import Protocol
 
 from intarsia.errors import ReplaceError
 from intarsia.storage import ByteSource, LocalFile, StorageOptions, find_store, local_path
@@ -43,19 +43,6 @@ class Target(Protocol):
         ...
 
 
-@runtime_checkable
-class CopiesAhead(Protocol):
-    """A target that can copy the bytes it keeps while the tail is being computed."""
-
-    def copying_ahead(self, keep_bytes: int) -> AbstractContextManager[Callable[[], None]]:
-        """Prepare a call of `Target.replace_tail` with the same ``keep_bytes`` within the block.
-
-        Yields:
-            A function that starts copying. Call it, once or more, when the file will certainly be replaced.
-        """
-        ...
-
-
 class LocalTarget:
     """A local file.
 
@@ -84,7 +71,12 @@ class LocalTarget:
 
     @contextmanager
     def copying_ahead(self, keep_bytes: int) -> Iterator[Callable[[], None]]:
-        """See `CopiesAhead`."""
+        """Prepare a call of `replace_tail` with the same ``keep_bytes`` within the block.
+
+        Yields:
+            A function that starts to copy these bytes while the tail is being computed. Call it, once or
+            more, when the file will certainly be replaced.
+        """
         new = Replacement(self.path, self._identity, keep_bytes, self._ahead_bytes)
         with new as self._replacement:
             try:
