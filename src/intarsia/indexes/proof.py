@@ -44,11 +44,6 @@ class ProofCost(NamedTuple):
     opened: int = 0
     part_bytes: int | None = None
 
-    @property
-    def min_bytes(self) -> int:
-        """The minimum number of bytes to read for any result."""
-        return self.num_bytes if self.part_bytes is None else self.part_bytes
-
 
 class Verdict(NamedTuple):
     """The result of a proof for a condition.

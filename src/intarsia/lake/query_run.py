@@ -94,7 +94,7 @@ class QueryRun:
         if opened.outcome is not None:
             self._waiting.append(replace(opened, pieces=None))
             holds_bytes = opened.query.file.source.coalesce_bytes or opened.outcome.plan.dictionary_pages
-            may_wait = opened.among is None and not holds_bytes and not self.snapshot.reads.are_nested
+            may_wait = opened.among is None and not holds_bytes and self.snapshot.reads.outer is None
             self._report_until(_MAX_WAITING if may_wait else 0)
 
     @contextlib.contextmanager

@@ -246,7 +246,7 @@ class Pruner:
                 wanted = self._wanted(reach, groups, matters if proof.is_lookup else None)
                 if wanted:
                     cost = proof.cost(wanted)
-                    least = cost.min_bytes
+                    least = cost.num_bytes if cost.part_bytes is None else cost.part_bytes
                     if least == 0 or least < self._bytes_in(any_of(list(wanted.values()))):
                         price = cost.num_bytes + cost.requests * self._request_bytes
                         price += cost.pages * PAGE_BYTES + cost.opened * OPENED_BYTES

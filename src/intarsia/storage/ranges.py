@@ -79,9 +79,6 @@ class CachedRanges:
         self._ranges: tuple[tuple[int, bytes | memoryview], ...] = ()
         self.num_bytes = 0
 
-    def __bool__(self) -> bool:
-        return bool(self._ranges)
-
     def add(self, location: ByteRange, data: bytes) -> list[int]:
         """Keep the bytes of a range. Callers must not change the ranges in several threads at once.
 

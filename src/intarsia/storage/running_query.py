@@ -43,6 +43,7 @@ class QueryReads:
         ranges: A list to which each range is added that is read; None for that of ``outer``.
 
     Attributes:
+        outer: The reads that contain these; None if they are of a whole query.
         ranges: The list of ranges; None if they are only counted.
         bytes: The number of bytes.
         index_bytes: The part of them that was indexes.
@@ -62,7 +63,7 @@ class QueryReads:
     """
 
     def __init__(self, outer: QueryReads | None = None, ranges: list[ReadRange] | None = None) -> None:
-        self._outer = outer
+        self.outer = outer
         if ranges is None and outer is not None:
             ranges = outer.ranges
         self.ranges: list[ReadRange] | None = ranges
@@ -79,19 +80,14 @@ class QueryReads:
         self.__init__()  # type: ignore[misc]
         self.requests, self.bytes, self.index_bytes = state
 
-    @property
-    def are_nested(self) -> bool:
-        """Whether they are a part of the reads of another query."""
-        return self._outer is not None
-
     def add(self, requests: int = 0, num_bytes: int = 0, index_bytes: int = 0) -> None:
         """Add to the counts."""
         with self._lock:
             self.requests += requests
             self.bytes += num_bytes
             self.index_bytes += index_bytes
-        if self._outer is not None:
-            self._outer.add(requests, num_bytes, index_bytes)
+        if self.outer is not None:
+            self.outer.add(requests, num_bytes, index_bytes)
 
     def record(self, path: str, start: int, num_bytes: int) -> None:
         """Add a range to the list, if there is one."""

@@ -135,7 +135,7 @@ class CountedSource:
             ReplacedWhileReadError: If the file has become shorter since it was opened.
         """
         self._check(ranges)
-        if self._zone is None and not self._kept:
+        if self._zone is None and not self._kept.num_bytes:
             return self._fetch(ranges, also)
         missing = self.missing(ranges)
         if self._begins_in_zone(missing):
