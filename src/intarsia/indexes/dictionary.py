@@ -310,22 +310,22 @@ class Dictionaries:
             live = {condition: among & excluded for condition, among in live.items()}
             by_leaf = groups_by_leaf(self._file, live)
             budget = of_scan + sum(np.where(among, column_bytes[leaf], 0) for leaf, among in by_leaf.items())
-            costs = {leaf: np.full(len(budget), np.inf) for leaf in by_leaf}
-            decoded = {leaf: np.zeros(len(budget), dtype=bool) for leaf in by_leaf}
+            columns, usable = list(by_leaf), np.array(list(by_leaf.values()))
+            costs, decoded = np.full(usable.shape, np.inf), np.zeros(usable.shape, dtype=bool)
             for condition, among in live.items():
-                page, leaf = pages[condition], pages[condition].leaf.ordinal
+                page, column = pages[condition], columns.index(pages[condition].leaf.ordinal)
                 cost = doubt * page.cost(DICTIONARY_GAIN, page_cost)
                 is_decoded = among & (cost < budget)
                 if page.sought is not None:
                     cost = np.where(is_decoded, cost, doubt * page.cost(DICTIONARY_SEARCH, page_cost))
-                costs[leaf] = np.minimum(costs[leaf], np.where(among, cost, np.inf))
-                decoded[leaf] |= is_decoded
-            kept = dict(zip(by_leaf, _affordable(np.array(list(costs.values())), budget), strict=True))
-            is_whole = np.logical_and.reduce([kept[leaf] | ~among for leaf, among in by_leaf.items()])
+                costs[column] = np.minimum(costs[column], np.where(among, cost, np.inf))
+                decoded[column] |= is_decoded
+            kept = _affordable(costs, budget)
+            is_whole = (kept | ~usable).all(axis=0)
             for condition, among in live.items():
-                page, leaf = pages[condition], pages[condition].leaf.ordinal
-                yield from page.probes(condition, among & is_whole, decoded[leaf])
-                live[condition] = among & kept[leaf] & ~is_whole
+                page, column = pages[condition], columns.index(pages[condition].leaf.ordinal)
+                yield from page.probes(condition, among & is_whole, decoded[column])
+                live[condition] = among & kept[column] & ~is_whole
             live = {condition: among for condition, among in live.items() if among.any()}
 
     # --- evaluating pages --------------------------------------------------------------------------
