@@ -8,10 +8,9 @@ from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from intarsia.embed.leaf_values import LeafReader, may_be_dictionary
+from intarsia.embed.leaf_values import Counts, LeafReader, may_be_dictionary
 from intarsia.embed.report import Reason
 from intarsia.errors import CorruptFileError, IndexBuildError
 from intarsia.file import ChunkKey, ParquetInput
@@ -30,8 +29,6 @@ from intarsia.format.structs import (
 )
 from intarsia.records import dataclass
 from intarsia.storage import ByteRange
-
-Counts = npt.NDArray[np.int64]
 
 #: Fields of `Statistics` that are defined only if the footer declares a column order.
 ORDERED_BOUNDS = ("min_value", "max_value", "is_min_value_exact", "is_max_value_exact")

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from intarsia.arrow.hashing import Hashes, xxh64
 from intarsia.embed.chunk import NO_ORDER, Chunk, ChunkState, Outcome, without_bounds
-from intarsia.embed.page_bounds import cut_bounds, page_bounds
+from intarsia.embed.leaf_values import cut_bounds, page_bounds
 from intarsia.embed.page_index import HOLDS_NAN, OfAllColumns
 from intarsia.embed.report import Reason
 from intarsia.errors import CorruptFileError, FormatError, IndexBuildError, PredicateError

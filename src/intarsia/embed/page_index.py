@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,9 @@ from intarsia.embed.chunk import (
     Outcome,
     without_bounds,
 )
-from intarsia.embed.page_bounds import PageBounds, StatedPages, cut_bounds, page_bounds, stated_pages
+from intarsia.embed.leaf_values import Counts, PageBounds, cut_bounds, page_bounds
 from intarsia.embed.report import Reason
-from intarsia.errors import FormatError, IndexBuildError
+from intarsia.errors import CorruptFileError, FormatError, IndexBuildError
 from intarsia.file import ParquetInput
 from intarsia.file.trust import Claim
 from intarsia.format import thrift
@@ -186,8 +186,6 @@ def trusted_page_index(chunk: Chunk, state: ChunkState) -> ChunkState:
     return state
 
 
-Counts = npt.NDArray[np.int64]
-
 #: The specification excludes NaN from bounds, and current readers ignore ``nan_counts``. Spark, DuckDB and
 #: DataFusion order NaN above every number, so with these bounds they would skip pages whose NaN match
 #: ``x > 5``.  parquet-java omits the column index in this case, too.
@@ -324,3 +322,60 @@ def _fill(bounds: list[bytes], has_value: npt.NDArray[np.bool_]) -> list[bytes]:
     """Return bounds for all pages; pages with only nulls get an empty one."""
     given = iter(bounds)
     return [next(given) if held else b"" for held in has_value.tolist()]
+
+
+# --- the bounds in page headers ---------------------------------------------------------------------------
+
+
+class StatedPages(NamedTuple):
+    """Counts and bounds of the pages of a chunk.
+
+    Attributes:
+        present: Number of values of each page that are not null.
+        bounds: Bounds of the pages that have a value that is not null.
+    """
+
+    present: Counts
+    bounds: PageBounds
+
+
+def stated_pages(chunk: Chunk) -> StatedPages | None:
+    """Return the bounds in a chunk's page headers; None if they are missing or not trusted.
+
+    pyarrow computes its chunk statistics and its page index from the statistics that it writes into page
+    headers. If these agree with the chunk's statistics, they are trusted like a page index by pyarrow, and no
+    value has to be decoded. This applies to integers only. Page statistics of floats do not show whether a
+    page contains NaN, and pyarrow's bounds of bytes include dictionary values of no row.
+
+    Args:
+        chunk: A chunk whose pages have been located, so that each page of a flat column has one value per
+            row.
+    """
+    ordering, whole = chunk.reader.ordering, chunk.meta.statistics
+    if ordering is None or whole is None or chunk.order != "TYPE_ORDER":
+        return None
+    if chunk.file.trust(chunk.leaf).doubt(Claim.PAGE_HEADERS) is not None:
+        return None
+    headers = [page.header.data_page_header or page.header.data_page_header_v2 for page in chunk.pages.data]
+    stated = [(header.statistics if header is not None else None) or Statistics() for header in headers]
+    nulls = np.array([-1 if found.null_count is None else found.null_count for found in stated], np.int64)
+    num_values = chunk.pages.num_values
+    if (nulls < 0).any() or (nulls > num_values).any() or nulls.sum() != whole.null_count:
+        return None
+    present = num_values - nulls
+    filled = [found for found, count in zip(stated, present.tolist(), strict=True) if count]
+    minima = [found.min_value for found in filled if found.min_value is not None]
+    maxima = [found.max_value for found in filled if found.max_value is not None]
+    if not filled:
+        return StatedPages(present, PageBounds([], []))
+    if len(minima) != len(filled) or len(maxima) != len(filled):
+        return None
+    if whole.min_value is None or whole.max_value is None:
+        return None
+    try:
+        lows, highs = ordering.decode(minima), ordering.decode(maxima)
+        low, high = ordering.decode([whole.min_value, whole.max_value])
+    except CorruptFileError:
+        return None
+    is_sound = (lows <= highs).all() and lows.min() == low and highs.max() == high
+    return StatedPages(present, PageBounds(minima, maxima)) if is_sound else None

@@ -18,8 +18,8 @@ from intarsia.arrow.owned_rows import with_short_dictionaries
 from intarsia.embed.attach import ColumnsOf, attach_in, attach_to, checked_indexes
 from intarsia.embed.chunk import NO_ORDER, Chunk, ChunkState, Placed
 from intarsia.embed.column_data import FileColumns
+from intarsia.embed.leaf_values import cut_bounds, may_be_cut
 from intarsia.embed.original import states_of
-from intarsia.embed.page_bounds import cut_bounds, may_be_cut
 from intarsia.embed.page_index import HOLDS_NAN, PageIndex, index_chunk
 from intarsia.embed.report import Note, Progress, Reason, summarize
 from intarsia.embed.structures import Attachable, Attachables, StructureCompleter
