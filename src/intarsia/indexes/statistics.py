@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ from intarsia.file import ParquetInput
 from intarsia.file.trust import Claim
 from intarsia.format.enums import BoundaryOrder
 from intarsia.format.footer import Leaf
-from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, evaluate_conditions
+from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, call_or_ignore
 from intarsia.predicate import Path
 from intarsia.predicate.bound import BoundIn, Condition
 from intarsia.rows.bounds import (
@@ -33,32 +34,53 @@ Counts: TypeAlias = npt.NDArray[np.int64]
 Chances: TypeAlias = npt.NDArray[np.float64]
 
 
-class RowGroupStatistics:
-    """The statistics of a file's row groups, as a proof without cost."""
+class BoundsProof:
+    """Bounds of granules as a proof without cost, because they have been read.
 
-    name = "statistics"
+    Args:
+        name: The name in reports.
+        bounds_of: Returns the bounds of the column of a condition; None if they cannot judge it.
+        judge: Evaluates a condition on bounds; None if that fails.
+    """
+
     is_lookup = False
     counts_pages = False
 
-    def __init__(self, file: ParquetInput) -> None:
-        self._file = file
+    def __init__(
+        self,
+        name: str,
+        bounds_of: Callable[[Condition], Bounds | None],
+        judge: Callable[[Condition, Bounds], Verdict | None],
+    ) -> None:
+        self.name = name
+        self._bounds_of = bounds_of
+        self._judge = judge
 
     def reach(self, condition: Condition) -> Bools | None:
-        """Return every row group, if the column has usable statistics."""
-        bounds = column_statistics(self._file, condition.path)
+        """Return every granule, if there are bounds of the column."""
+        bounds = self._bounds_of(condition)
         return None if bounds is None else np.ones(len(bounds), dtype=bool)
 
     def cost(self, wanted: Wanted) -> ProofCost:
-        """Return zero, because the statistics are in the footer."""
+        """Return zero."""
         return ProofCost(0, 0)
 
     def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
-        """Evaluate conditions with the statistics."""
-        return evaluate_conditions(self._file, self.name, self._judge, wanted)
+        """Evaluate conditions on the bounds."""
+        for condition in wanted:
+            bounds = self._bounds_of(condition)
+            verdict = None if bounds is None else self._judge(condition, bounds)
+            if verdict is not None:
+                yield verdict
 
-    def _judge(self, condition: Condition) -> Verdict:
-        bounds = column_statistics(self._file, condition.path)
-        return Verdict(condition, None, None) if bounds is None else judge_bounds(condition, bounds)
+
+def row_group_statistics(file: ParquetInput) -> BoundsProof:
+    """Return the statistics of a file's row groups as a proof."""
+
+    def judge(condition: Condition, bounds: Bounds) -> Verdict | None:
+        return call_or_ignore(file, "statistics", partial(judge_bounds, condition, bounds))
+
+    return BoundsProof("statistics", lambda condition: column_statistics(file, condition.path), judge)
 
 
 def column_statistics(file: ParquetInput, path: Path) -> Bounds | None:

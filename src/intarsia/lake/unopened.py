@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -24,12 +24,12 @@ import pyarrow.compute as pc
 from intarsia.arrow.comparison import compares_alike, comparison_type, flags_of
 from intarsia.arrow.owned_rows import take_values
 from intarsia.errors import FormatError
-from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted
-from intarsia.indexes.statistics import bounds_of_keys
+from intarsia.indexes.proof import Verdict
+from intarsia.indexes.statistics import BoundsProof, bounds_of_keys
 from intarsia.lake.data_file import DataFile, partitions_of
 from intarsia.predicate import BoundNull, Condition, Path
 from intarsia.records import dataclass
-from intarsia.rows.bounds import UNKNOWN, Bools, Bounds, might_match
+from intarsia.rows.bounds import UNKNOWN, Bounds, might_match
 from intarsia.rows.ordering import ArrowOrdering, Keys, arrow_ordering
 from intarsia.rows.selection import RowSelection
 
@@ -231,9 +231,9 @@ class LogStatistics:
         return LogStatistics(self.source, self.num_rows[list(ordinals)], columns, self.is_json)
 
     @property
-    def proof(self) -> FileProof:
+    def proof(self) -> BoundsProof:
         """The statistics as a proof whose granules are files."""
-        return FileProof(self.source, self.bounds, _judge)
+        return BoundsProof(self.source, self.bounds, _judge)
 
     def bounds(self, condition: Condition) -> Bounds | None:
         """Return the bounds of the column of a condition in each file; None if they cannot judge it."""
@@ -298,46 +298,6 @@ class LogStatistics:
             is_extreme = (low < _LEAST + step) | (high > _GREATEST - step)
             return np.where(is_extreme, _LEAST, low - step), np.where(is_extreme, _GREATEST, high + step)
         return low, high
-
-
-class FileProof:
-    """The bounds of the values of each file as a proof without cost, because they have been read.
-
-    Args:
-        name: The name in reports.
-        bounds_of: Returns the bounds of the column of a condition; None if they cannot judge it.
-        judge: Evaluates a condition on bounds; None if that fails.
-    """
-
-    is_lookup = False
-    counts_pages = False
-
-    def __init__(
-        self,
-        name: str,
-        bounds_of: Callable[[Condition], Bounds | None],
-        judge: Callable[[Condition, Bounds], Verdict | None],
-    ) -> None:
-        self.name = name
-        self._bounds_of = bounds_of
-        self._judge = judge
-
-    def reach(self, condition: Condition) -> Bools | None:
-        """Return every file, if there are bounds of the column."""
-        bounds = self._bounds_of(condition)
-        return None if bounds is None else np.ones(len(bounds), dtype=bool)
-
-    def cost(self, wanted: Wanted) -> ProofCost:  # noqa: ARG002
-        """Return zero."""
-        return ProofCost(0, 0)
-
-    def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:  # noqa: ARG002
-        """Evaluate conditions on the bounds."""
-        for condition in wanted:
-            bounds = self._bounds_of(condition)
-            verdict = None if bounds is None else self._judge(condition, bounds)
-            if verdict is not None:
-                yield verdict
 
 
 def _judge(condition: Condition, bounds: Bounds) -> Verdict:

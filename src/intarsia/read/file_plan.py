@@ -21,7 +21,7 @@ from intarsia.indexes.dictionary import Dictionaries
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.entry_proofs import EntryProofs
 from intarsia.indexes.proof import Proof
-from intarsia.indexes.statistics import RowGroupStatistics
+from intarsia.indexes.statistics import row_group_statistics
 from intarsia.predicate import Bound
 from intarsia.read.counts import ReadCounts
 from intarsia.read.estimate import Estimates, order_conditions
@@ -153,7 +153,7 @@ def prune(
         column_bytes=partial(_column_bytes, file),
     )
     pruner.use_constants(constants or Constants({}, edges[[0, -1]]), partial(compares, file.schema))
-    pruner.use(RowGroupStatistics(file))
+    pruner.use(row_group_statistics(file))
     pages: Mapping[int, bytes] = {}
     objects = file.joined if isinstance(file, JoinedInput) and file.joined.is_remote else None
     has_all = pruner.candidates.is_empty

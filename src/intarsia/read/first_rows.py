@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.footer import Leaf
 from intarsia.indexes.column_index import ColumnIndexes
-from intarsia.indexes.statistics import RowGroupStatistics, column_statistics
+from intarsia.indexes.statistics import column_statistics, row_group_statistics
 from intarsia.predicate import Bound, Path, Predicate
 from intarsia.predicate.bound import conjoin
 from intarsia.read.counts import ReadCounts
@@ -189,7 +189,7 @@ class AxisSearch:
             request_bytes=file.source.coalesce_bytes,
         )
         pruner.use_constants(self.query.constants_by_file, partial(compares, file.schema))
-        pruner.use(RowGroupStatistics(file))
+        pruner.use(row_group_statistics(file))
         pruner.use_all([ColumnIndexes(file)])
         return pruner.candidates
 

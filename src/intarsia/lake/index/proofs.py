@@ -20,10 +20,10 @@ from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf
 from intarsia.indexes.bloom import USUAL_FPP
 from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, call_index
+from intarsia.indexes.statistics import BoundsProof
 from intarsia.indexes.summaries import sum_type, summary_schema
 from intarsia.lake.index.folder import ignored_segment
 from intarsia.lake.index.segment import Family, FileBounds, Gathered
-from intarsia.lake.unopened import FileProof
 from intarsia.predicate import BoundIn, Condition, Path
 from intarsia.read.aggregate import Question
 from intarsia.read.answers import Needs, as_data_type, summarize_bounds
@@ -48,9 +48,9 @@ class FamilyProofs:
         self._bounds = cache(lambda path: self.call(partial(family.bounds, path)))
 
     @property
-    def bounds(self) -> FileProof:
+    def bounds(self) -> BoundsProof:
         """The bounds of the columns."""
-        return FileProof("statistics", self.bounds_of, lambda *asked: self.call(partial(_judge, *asked)))
+        return BoundsProof("statistics", self.bounds_of, lambda *asked: self.call(partial(_judge, *asked)))
 
     def bounds_of(self, condition: Condition) -> Bounds | None:
         """Return the bounds of the column of a condition; None if it has none."""
