@@ -240,20 +240,21 @@ def stored_hashes(leaf: Leaf, arrow_type: pa.DataType, condition: Condition) -> 
     return hashes
 
 
-class GatheredBloom(GatheredFilters):
-    """The Bloom filters of one column in many files, which have the same schema.
+def gathered_filters(
+    leaf: Leaf, arrow_type: pa.DataType, parts: GatheredParts, num_files: int
+) -> GatheredFilters:
+    """Open the Bloom filters of one column in many files, which have the same schema.
 
     Args:
         arrow_type: The Arrow type of its values.
         parts: The result of `intarsia.indexes.filter_matrix.gather_filters`.
     """
 
-    def __init__(self, leaf: Leaf, arrow_type: pa.DataType, parts: GatheredParts, num_files: int) -> None:
-        def required(condition: Condition) -> list[Hashes] | None:
-            hashes = stored_hashes(leaf, arrow_type, condition)
-            return one_of(hashes) if hashes is not None and len(hashes) else None
+    def required(condition: Condition) -> list[Hashes] | None:
+        hashes = stored_hashes(leaf, arrow_type, condition)
+        return one_of(hashes) if hashes is not None and len(hashes) else None
 
-        super().__init__(FilterMatrix(parts, num_files), required)
+    return GatheredFilters(FilterMatrix(parts, num_files), required)
 
 
 def filter_exists(file: ParquetInput, leaf: Leaf) -> Bools:

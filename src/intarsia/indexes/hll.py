@@ -111,15 +111,13 @@ class Hll(Index):
                 reason="type-not-hashable",
                 column=self.column,
             )
-        sketches: list[tuple[bytes, bool]] = []
+        rows = []
         for pieces in pieces_of_granules(edges, compared_batches(chunk, self.column)):
             counter = DistinctCounter(self.lg_config_k)
             for piece in pieces:
                 counter.add(piece)
-            sketches.append(counter.to_sketch())
-        columns = zip(*sketches, strict=True) if sketches else ((), ())
-        arrays = [pa.array(list(column), field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
-        return serialize_granules(pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA), edges, self.granularity)
+            rows.append(dict(zip(_SCHEMA.names, counter.to_sketch(), strict=True)))
+        return serialize_granules(pa.RecordBatch.from_pylist(rows, schema=_SCHEMA), edges, self.granularity)
 
     def merge(self, parts: Sequence[PayloadPart]) -> bytes:
         """Concatenate the sketches of all granules."""

@@ -7,9 +7,10 @@ imported when a file or a caller names its kind.
 from __future__ import annotations
 
 import json
+import pkgutil
 import sys
+from collections.abc import Callable
 from functools import cache, lru_cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
 from intarsia.file import FileMetadata
@@ -89,17 +90,13 @@ def why_unknown(kind: str) -> str:
 def _load(kind: str) -> type[Index] | str:
     """Return the class of a kind, or why it cannot be found."""
     if kind in _BUILT_IN:
-        return _load_built_in(kind)
+        return _load_built_in(_BUILT_IN[kind])
     if kind not in _registered():
         return f"no installed package has indexes of kind {kind!r}"
     return _load_registered(_registered()[kind])
 
 
-@cache
-def _load_built_in(kind: str) -> type[Index]:
-    module, _, name = _BUILT_IN[kind].partition(":")
-    built_in: type[Index] = getattr(import_module(module), name)
-    return built_in
+_load_built_in: Callable[[str], type[Index]] = cache(pkgutil.resolve_name)
 
 
 @cache

@@ -39,7 +39,7 @@ from intarsia.file import FileMetadata
 from intarsia.file.metadata import RawFooter
 from intarsia.file.schema import FileSchema
 from intarsia.indexes.base import OpenIndex, checked_opened
-from intarsia.indexes.bloom import GatheredBloom
+from intarsia.indexes.bloom import gathered_filters
 from intarsia.indexes.granules import batch_from_bytes, batch_to_bytes
 from intarsia.indexes.statistics import bounds_of_keys
 from intarsia.lake.index.facts import ColumnFacts, FileStamp, Stamps, index_of, key_of
@@ -399,7 +399,7 @@ class Family:
             raise self._segment.damaged(f"structure {name} covers other files")
         if entry.get("kind") == BLOOM_KIND:
             leaf = self.schema.leaves_by_path[path]
-            filters = GatheredBloom(leaf, self.schema.leaf_types[leaf.ordinal], parts, len(files))
+            filters = gathered_filters(leaf, self.schema.leaf_types[leaf.ordinal], parts, len(files))
             return Gathered(BLOOM_KIND, path, files, filters)
         key = key_of(entry)
         if key is None:
