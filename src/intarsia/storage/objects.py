@@ -258,11 +258,8 @@ class ObjectStoreFile:
             return list(pool.map(read, ranges))
 
     def _read(self, location: ByteRange, reads: QueryReads) -> bytes:
-        if self._deadline is None:
-            return self._get(location, reads)
-        data = self._deadline.wait_for(self.path, lambda: self._get(location, reads))
-        self._deadline.count(self.path, len(data))
-        return data
+        get = partial(self._get, location, reads)
+        return get() if self._deadline is None else self._deadline.wait_for(self.path, get, len)
 
     def _get(self, location: ByteRange, reads: QueryReads) -> bytes:
         import obstore

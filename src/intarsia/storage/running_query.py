@@ -189,8 +189,10 @@ class Deadline:
             self._bytes += num_bytes
             self._paths.add(path)
 
-    def wait_for(self, path: str, request: Callable[[], _Answer]) -> _Answer:
-        """Return the answer of a request in time.
+    def wait_for(
+        self, path: str, request: Callable[[], _Answer], num_bytes: Callable[[_Answer], int] = lambda _: 0
+    ) -> _Answer:
+        """Return the answer of a request in time, and count it.
 
         A request that is not answered in time continues in the background until it fails: obstore cannot
         cancel it.
@@ -198,6 +200,7 @@ class Deadline:
         Args:
             path: The file or folder of the request.
             request: Makes the request.
+            num_bytes: Returns the number of bytes in the answer.
 
         Raises:
             QueryTimeoutError: If the deadline passes before the request is answered.
@@ -207,6 +210,7 @@ class Deadline:
         threading.Thread(target=_answer, args=(answer, request), name="intarsia-request", daemon=True).start()
         if wait((answer,), remaining).not_done:
             raise self._passed(path)
+        self.count(path, num_bytes(answer.result()))
         return answer.result()
 
     def _passed(self, path: str) -> QueryTimeoutError:
@@ -269,11 +273,7 @@ def in_time(path: str, request: Callable[[], _Answer]) -> _Answer:
         QueryTimeoutError: If the deadline passes before the request is answered.
     """
     deadline = _DEADLINE.get()
-    if deadline is None:
-        return request()
-    answer = deadline.wait_for(path, request)
-    deadline.count(path, 0)
-    return answer
+    return request() if deadline is None else deadline.wait_for(path, request)
 
 
 def _answer(answer: Future[_Answer], request: Callable[[], _Answer]) -> None:
