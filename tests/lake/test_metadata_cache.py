@@ -26,7 +26,6 @@ from intarsia.lake.snapshot import TableCache
 from intarsia.lake.table import Table
 from intarsia.records import dataclass
 from intarsia.storage import CountedSource, LocalFile
-from intarsia.storage.memory_cache import MemoryCache
 from tests.counting import calls
 from tests.reading.pages import RecordedFile
 
@@ -255,7 +254,7 @@ def test_the_least_recently_used_are_evicted_first(tmp_path):
 def test_the_least_recently_used_indexes_are_evicted_first(tmp_path):
     write(tmp_path / "a", range(10))
     old, new = read_metadata(tmp_path / "a"), read_metadata(tmp_path / "a")
-    cache = MemoryCache(100)
+    cache = TableCache(100)
     kept, opened = KeptIndexes(cache), dict.fromkeys("abc")
     for name in opened:
         opened[name] = OpenSample(10, np.arange(1), pa.table({"a": [1]}))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property, partial
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,10 +20,21 @@ from intarsia.indexes.proof import call_or_ignore
 from intarsia.indexes.registry import find_index
 from intarsia.predicate.bound import BoundFunction, Condition, Path
 from intarsia.storage import ByteRange
-from intarsia.storage.memory_cache import MemoryCache
 from intarsia.tuning import PROBE_BYTES
 
 _KIND = "index"
+
+
+class Cache(Protocol):
+    """A cache in memory, whose values are each valid for one identity."""
+
+    def get(self, kind: str, key: Hashable, identity: Hashable | None) -> Any:
+        """Return a value; None if there is none, or if its identity has changed."""
+        ...
+
+    def put(self, kind: str, key: Hashable, identity: Hashable | None, value: Any, num_bytes: int) -> None:
+        """Store a value in place of the one with the same key."""
+        ...
 
 
 class KeptIndexes:
@@ -31,7 +43,7 @@ class KeptIndexes:
     The metadata of a file is replaced if the file changes, and then its indexes are opened again.
     """
 
-    def __init__(self, cache: MemoryCache) -> None:
+    def __init__(self, cache: Cache) -> None:
         self._cache = cache
 
     def get(self, metadata: FileMetadata, name: str) -> OpenIndex | None:

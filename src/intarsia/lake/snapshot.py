@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from intarsia.errors import ReplacedWhileReadError
 from intarsia.file import FileMetadata, ParquetInput, read_raw_footer
@@ -24,13 +26,19 @@ from intarsia.lake.index.of_table import KnownFiles, TableLakeIndex
 from intarsia.read.report import ScanReport
 from intarsia.records import dataclass
 from intarsia.storage import ByteRange, ByteSource, CountedSource, QueryReads, identity_of
-from intarsia.storage.memory_cache import MAX_CACHE_BYTES, MemoryCache
 from intarsia.storage.running_query import Deadline, applied, counting
+
+#: Memory limit of a cache: footers, page indexes and directories, joined footers, opened indexes and the ends
+#: of objects of one table.
+MAX_CACHE_BYTES = 512 << 20
 
 #: The ends of objects take at most this part of a cache.
 _TAIL_PART = 8
 
 _METADATA, _JOINED, _TAIL = "metadata", "joined", "tail"
+
+#: The identity, the value, and its size in bytes.
+_Held: TypeAlias = tuple[Hashable, Any, int]
 
 
 class Tail(NamedTuple):
@@ -51,16 +59,56 @@ class Settled(NamedTuple):
     identity: Hashable
 
 
-class TableCache(MemoryCache):
-    """The cache of a table; tables of the same files can share it.
+class TableCache:
+    """A thread-safe LRU cache of facts about files, with one memory limit for values of several kinds.
+
+    Each fact is valid for one identity of its file. Tables of the same files can share a cache.
 
     Args:
         max_bytes: Approximate memory limit.
     """
 
     def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
-        super().__init__(max_bytes)
+        self._max_bytes = max_bytes
         self._max_tail_bytes = max_bytes // _TAIL_PART
+        self._lock = threading.Lock()
+        self._held: OrderedDict[tuple[str, Hashable], _Held] = OrderedDict()
+        self._bytes_of: Counter[str] = Counter()
+
+    @property
+    def memory_bytes(self) -> int:
+        """The approximate memory of all values."""
+        return sum(self._bytes_of.values())
+
+    def bytes_of(self, kind: str) -> int:
+        """Return the approximate memory of the values of a kind."""
+        return self._bytes_of[kind]
+
+    def get(self, kind: str, key: Hashable, identity: Hashable | None) -> Any:
+        """Return a value; None if there is none, or if its identity is unknown or has changed."""
+        with self._lock:
+            found = self._held.get((kind, key))
+            if found is None or identity is None or found[0] != identity:
+                return None
+            self._held.move_to_end((kind, key))
+            return found[1]
+
+    def put(self, kind: str, key: Hashable, identity: Hashable | None, value: Any, num_bytes: int) -> None:
+        """Store a value in place of the one with the same key, unless it has no identity or is too large."""
+        with self._lock:
+            if (kind, key) in self._held:
+                self._drop((kind, key))
+            if identity is not None and num_bytes <= self._max_bytes:
+                self._held[kind, key] = identity, value, num_bytes
+                self._bytes_of[kind] += num_bytes
+            while sum(self._bytes_of.values()) > self._max_bytes:
+                self._drop(next(iter(self._held)))
+
+    def _drop(self, key: tuple[str, Hashable]) -> _Held | None:
+        found = self._held.pop(key, None)
+        if found is not None:
+            self._bytes_of[key[0]] -= found[2]
+        return found
 
     # --- metadata ----------------------------------------------------------------------------------
 
@@ -117,12 +165,16 @@ class TableCache(MemoryCache):
 
     def take_tail(self, path: str, identity: Hashable | None) -> Tail | None:
         """Remove the end of an object; return None if there is none, or if the object has changed."""
-        found: Tail | None = self.take(_TAIL, path, identity)
-        return found
+        with self._lock:
+            found = self._drop((_TAIL, path))
+        return None if found is None or found[0] != identity else found[1]
 
     def drop_tails(self) -> None:
         """Remove the ends of all objects."""
-        self.drop_all(_TAIL)
+        if self._bytes_of[_TAIL]:
+            with self._lock:
+                for key in [key for key in self._held if key[0] == _TAIL]:
+                    self._drop(key)
 
 
 @dataclass(frozen=True, slots=True)
