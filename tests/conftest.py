@@ -190,9 +190,9 @@ def pytest_collection_modifyitems(items):
     whose fixtures are thus made once. The longest groups come first, so that the workers end together.
     """
     order = {}
+    is_slow = {path: path.as_posix().endswith(SLOW_MODULES) for path in {item.path for item in items}}
     for item in items:
-        path = item.path.as_posix()
-        if path.endswith(SLOW_MODULES):
+        if is_slow[item.path]:
             item.add_marker("slow")
         shares_session = "spark" in getattr(item, "fixturenames", ())
         if shares_session:
@@ -203,12 +203,18 @@ def pytest_collection_modifyitems(items):
             order[item] = (1, "jvm")
         else:
             order[item] = (
-                2 if path.endswith(SLOW_MODULES) else 3,
+                2 if is_slow[item.path] else 3,
                 f"{item.path.parent.name}/{item.path.stem}",
             )
         if not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(order[item][1]))
     items.sort(key=lambda item: order[item][0])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file():
+    """Do not look for examples in the docstrings of tests, which have none."""
+    return [collector for collector in (yield) if type(collector) is pytest.Module]
 
 
 @pytest.hookimpl(wrapper=True)
