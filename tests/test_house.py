@@ -113,8 +113,8 @@ def test_objects_are_changed_only_by_their_own_methods():
     """Data flows one way: no function assigns attributes of an object, or changes containers in them."""
     changed = {
         (path, f"{owner}.{attribute}")
-        for path, tree in parsed_modules()
-        for owner, attribute in [*assigned_attributes(tree), *changed_containers(tree)]
+        for path, nodes in parsed_modules()
+        for owner, attribute in [*assigned_attributes(nodes), *changed_containers(nodes)]
         if owner not in ("self", "cls")
     }
     assert changed == set(CHANGED_FROM_OUTSIDE)
@@ -129,8 +129,8 @@ NAMES_OF_SEVERAL_CLASSES = {
 
 def test_no_two_public_classes_have_the_same_name():
     modules = {}
-    for path, tree in parsed_modules():
-        for node in ast.walk(tree):
+    for path, nodes in parsed_modules():
+        for node in nodes:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 modules.setdefault(node.name, []).append(path)
     assert {name: paths for name, paths in modules.items() if len(paths) > 1} == NAMES_OF_SEVERAL_CLASSES
@@ -142,8 +142,8 @@ def test_a_wrong_page_index_is_recovered_from_in_one_place():
     A dictionary page that cannot be decoded proves nothing about any row.
     """
     places = {"PageIndexMismatchError": [], "WrongPageIndexError": []}
-    for path, tree in parsed_modules():
-        for node in ast.walk(tree):
+    for path, nodes in parsed_modules():
+        for node in nodes:
             if isinstance(node, ast.ExceptHandler) and node.type is not None:
                 for name in ast.walk(node.type):
                     if isinstance(name, ast.Name) and name.id in places:
@@ -158,8 +158,8 @@ def test_one_place_decides_what_is_trusted():
     """Elsewhere the directory could be forgotten, and what Intarsia itself added would be doubted."""
     builders = {
         path
-        for path, tree in parsed_modules()
-        for node in ast.walk(tree)
+        for path, nodes in parsed_modules()
+        for node in nodes
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Trust"
     }
     assert builders == {"file/metadata.py"}
@@ -170,8 +170,8 @@ def test_one_module_reads_the_headers_of_pages():
     parsers = {"parse_page", "OutlineOfPage"}
     readers = {
         path
-        for path, tree in parsed_modules()
-        for node in ast.walk(tree)
+        for path, nodes in parsed_modules()
+        for node in nodes
         if isinstance(node, ast.ImportFrom) and parsers & {name.name for name in node.names}
     }
     assert readers == {"format/pages.py"}
@@ -181,8 +181,8 @@ def test_only_indexes_and_predicates_are_dataclasses_of_the_standard_library():
     """They take five times as long to import, but are frozen at run time."""
     users = {
         path
-        for path, tree in parsed_modules()
-        for node in ast.walk(tree)
+        for path, nodes in parsed_modules()
+        for node in nodes
         if isinstance(node, ast.ImportFrom) and node.module == "dataclasses"
         if any(name.name == "dataclass" for name in node.names)
     }
@@ -202,7 +202,7 @@ OF_NAMED_TUPLES = {"_replace", "_asdict", "_make", "_fields"}
 
 def test_tests_use_the_public_interface():
     """They import no private name of the package, read no private attribute, and patch nothing of it."""
-    package = [node for _, tree in parsed_modules() for node in ast.walk(tree)]
+    package = [node for _, nodes in parsed_modules() for node in nodes]
     private = set(private_names(package)) - OF_NAMED_TUPLES
     found = set()
     for path in sorted(TESTS.rglob("*.py")):
@@ -284,22 +284,25 @@ def private_names(nodes):
 
 @functools.cache
 def parsed_modules():
-    paths = sorted(PACKAGE.rglob("*.py"))
-    return [(path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text())) for path in paths]
+    """The path of each module, and all nodes of its syntax tree."""
+    return [
+        (path.relative_to(PACKAGE).as_posix(), list(ast.walk(ast.parse(path.read_text()))))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    ]
 
 
-def assigned_attributes(tree):
+def assigned_attributes(nodes):
     """Owner and name of each attribute that is assigned, deleted or set by name."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, (ast.Store, ast.Del)):
             yield ast.unparse(node.value), node.attr
         if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in SETTERS:
             yield ast.unparse(node.args[0]), ast.unparse(node.args[1])
 
 
-def changed_containers(tree):
+def changed_containers(nodes):
     """Owner and name of each attribute whose items are assigned or deleted, or whose methods change it."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, (ast.Store, ast.Del)):
             container = node.value
         elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in CHANGE_CONTAINERS:
