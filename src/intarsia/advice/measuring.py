@@ -18,6 +18,7 @@ from intarsia.advice.sampled_file import (
     BuiltIndex,
     SampledFile,
     group_bytes,
+    spread,
     take_turns,
 )
 from intarsia.arrow.owned_rows import no_rows
@@ -177,7 +178,7 @@ class MeasuredFile:
         """
         file, columns = self.sample.with_indexes([]), output_columns(table.schema, None)
         with contextlib.closing(self._bound(TableBinder(table, None, columns), file)) as query:
-            picked = _pick_groups(file, [[range(query.num_row_groups)]], most_bytes, at_least_one=True)
+            picked = _pick_groups(file, spread(range(query.num_row_groups)), most_bytes, at_least_one=True)
             edges = file.footer.row_group_starts
             chosen = RowSelection.union_of(edges[:-1][picked], edges[1:][picked])
             rows = query.present & chosen
@@ -334,31 +335,29 @@ def sample_table(
                 now[number, ordinal] = plan_cost(query, candidates)
                 surviving.append(query.groups_with(candidates))
                 query.embedded.close()
-        every_group = range(len(file.footer.metadata.row_groups))
         budget = sample_bytes // (len(ordinals) - position)
-        picked = _pick_groups(file, [surviving, [every_group]], budget, at_least_one=not files)
+        # those that the queries read, in turns; then others
+        ordered = [*take_turns(surviving), *spread(range(len(file.footer.metadata.row_groups)))]
+        picked = _pick_groups(file, ordered, budget, at_least_one=not files)
         sample_bytes = max(0, sample_bytes - group_bytes(file, picked))
         if picked:
-            sample = resources.enter_context(contextlib.closing(SampledFile(file, picked)))
             costs = {number: now[number, ordinal] for number in binders}
-            files[ordinal] = MeasuredFile(entry, sample, binders, costs)
+            files[ordinal] = MeasuredFile(entry, SampledFile(file, picked), binders, costs)
     return SampledTable(files, now, ordinals, num_rows)
 
 
-def _pick_groups(
-    file: ParquetInput, stages: Sequence[Sequence[Sequence[int]]], budget: int, *, at_least_one: bool
-) -> list[int]:
+def _pick_groups(file: ParquetInput, ordered: Sequence[int], budget: int, *, at_least_one: bool) -> list[int]:
     """Choose row groups with rows of at most ``budget`` bytes together.
 
     Args:
-        stages: The row groups that each query reads, which are chosen in turns; then further row groups.
+        ordered: The row groups, the most useful first; they may be repeated.
         budget: The number of bytes.
         at_least_one: Choose one even if it is larger.
     """
     picked: list[int] = []
     left = budget
     most = max(1, MAX_CHUNKS // max(1, len(file.footer.leaves)))
-    for group in dict.fromkeys(group for lists in stages for group in take_turns(lists)):
+    for group in dict.fromkeys(ordered):
         if file.footer.metadata.row_groups[group].num_rows == 0:
             continue
         num_bytes = group_bytes(file, [group])

@@ -20,7 +20,7 @@ from intarsia.format.directory import KEY
 from intarsia.format.footer import chunk_range
 from intarsia.indexes.registry import find_index
 from intarsia.records import dataclass
-from intarsia.storage import BufferedSource, ByteRange
+from intarsia.storage import ByteRange
 
 #: The maximum number of files in a sample.
 MAX_FILES = 32
@@ -85,7 +85,7 @@ class SampledFile:
     the whole file. Standard structures belong to single chunks, and stay.
 
     Args:
-        file: The file, which the sample closes.
+        file: The file, which keeps the bytes of these row groups.
         groups: The row groups of the sample, ascending.
 
     Attributes:
@@ -99,19 +99,14 @@ class SampledFile:
         self.groups = tuple(groups)
         self.is_whole = len(self.groups) == len(file.footer.metadata.row_groups)
         self.num_bytes = group_bytes(file, self.groups)
-        self._resources = contextlib.ExitStack()
-        self._resources.enter_context(file)
-        buffered = BufferedSource(file.source)
-        buffer = self._resources.enter_context(buffered.buffering())
-        for location, data in self._read_chunks():
-            buffer(location.start, data)
+        file.source.keep(self._locations())
         tail = b""
         if not self.is_whole:
             edit = FooterEdit(file.footer.raw)
             edit.keep_row_groups(self.groups)
             edit.remove_key_value(KEY)
             tail = b"".join(footer_parts(edit.to_bytes()))
-        self._base = find_original(ParquetInput(ExtendedSource(buffered, file.footer.file_length, tail)))
+        self._base = find_original(ParquetInput(ExtendedSource(file.source, file.footer.file_length, tail)))
         carried = Attachment(self._base, [])
         self._blobs, self._states = tuple(carried.blobs), dict(carried.structures.states)
         if self.is_whole or file.directory is None:
@@ -122,12 +117,8 @@ class SampledFile:
                 with contextlib.suppress(IntarsiaError):  # scans would not use it in the whole file, either
                     self._blobs += self.build(index).blobs
 
-    def close(self) -> None:
-        """Close the file, and release the bytes of the row groups."""
-        self._resources.close()
-
-    def _read_chunks(self) -> list[tuple[ByteRange, bytes]]:
-        """Read the bytes of each sampled row group; chunks that are far from the others are left out."""
+    def _locations(self) -> list[ByteRange]:
+        """Return the location of each sampled row group; chunks that are far from the others are left out."""
         locations = []
         for group in self.groups:
             ranges = [
@@ -140,7 +131,7 @@ class SampledFile:
             if total:
                 whole = ByteRange(min(found.start for found in sound), max(found.stop for found in sound))
                 locations += [whole] if whole.length <= 2 * total else []
-        return list(zip(locations, self.file.source.read_ranges(locations), strict=True))
+        return locations
 
     def build(self, index: Attachable) -> BuiltIndex:
         """Build an index on the sample.
