@@ -26,7 +26,6 @@ from intarsia.predicate import Path
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn
-from intarsia.records import dataclass
 from intarsia.rows.selection import RowSelection
 from intarsia.spark.listing import Listing, exact_path, rows_of_files, selected
 from intarsia.spark.planning import RemainingFile
@@ -54,21 +53,6 @@ _SPARK_VERSION: Final = b"org.apache.spark.version"
 _LEGACY_KEYS: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 
 
-@dataclass(frozen=True)
-class PageReading:
-    """The parts of a lake to read by single pages.
-
-    Attributes:
-        splits: The parts of files to read, with the columns of the frame.
-        others: The files that Spark reads.
-        saved_bytes: The number of bytes in the files of the splits that are not read.
-    """
-
-    splits: tuple[Split, ...]
-    others: tuple[RemainingFile, ...]
-    saved_bytes: int
-
-
 def read_pages(
     spark: SparkSession,
     whole: DataFrame,
@@ -89,7 +73,7 @@ def read_pages(
     schema = type(whole.schema)([by_name[name] for name in wanted])
     partition = {name.lower() for file in listing.files for name, _ in file.partition}
     of_folders = [name for name in wanted if name.lower() in partition]
-    reading = plan_pages(
+    splits, others, saved_bytes = plan_pages(
         table,
         planned,
         schema,
@@ -97,19 +81,19 @@ def read_pages(
         case_sensitive=is_on(spark, "spark.sql.caseSensitive"),
         keeps_dates=setting(spark, "spark.sql.parquet.datetimeRebaseModeInRead") == "CORRECTED",
     )
-    if not reading.splits:
+    if not splits:
         return None, "the Python reader cannot skip pages of the remaining files"
     if not required:
         least = setting(spark, _MIN_SAVED)
-        if reading.saved_bytes < (int(least) if least.isdigit() else _DEFAULT_MIN_SAVED):
+        if saved_bytes < (int(least) if least.isdigit() else _DEFAULT_MIN_SAVED):
             return None, f"the Python reader would save less than {_MIN_SAVED}"
-        if not can_read_pages(spark, reading):
+        if not can_read_pages(spark, splits[0]):
             return None, "the executors cannot read the files with Python"
-    frame = pages_frame(spark, reading.splits, schema, of_folders)
+    frame = pages_frame(spark, splits, schema, of_folders)
     why = None
-    if reading.others:
-        others = [exact_path(one.file.uri) for one in reading.others]
-        frame = frame.union(rows_of_files(spark, whole, listing, others).select(*selected(whole, wanted)))
+    if others:
+        left = rows_of_files(spark, whole, listing, [exact_path(one.file.uri) for one in others])
+        frame = frame.union(left.select(*selected(whole, wanted)))
         why = f"Spark reads {len(others)} of {len(planned)} files"
     try:
         frame = frame.where(where)
@@ -127,7 +111,7 @@ def plan_pages(
     *,
     case_sensitive: bool,
     keeps_dates: bool,
-) -> PageReading:
+) -> tuple[list[Split], list[RemainingFile], int]:
     """Divide the files between Python and Spark, and the rows of the former into splits.
 
     Args:
@@ -137,6 +121,10 @@ def plan_pages(
         partition_columns: The names of those that are partition columns.
         case_sensitive: Whether names of columns are case sensitive.
         keeps_dates: Whether Spark reads dates and times of unknown writers as they are.
+
+    Returns:
+        The splits, with the columns of the frame; the files that Spark reads; and the number of bytes in the
+        files of the splits that are not read.
     """
     splits: list[Split] = []
     others: list[RemainingFile] = []
@@ -159,23 +147,22 @@ def plan_pages(
                 constants[name,] = pa.scalar(values[name.lower()], pa.string())
             splits += _splits(one, one.rows, file, columns, constants)
             saved_bytes += file.source.size() - one.num_bytes  # the listed size of an object is not known
-    return PageReading(tuple(splits), tuple(others), saved_bytes)
+    return splits, others, saved_bytes
 
 
-def can_read_pages(spark: SparkSession, reading: PageReading) -> bool:
+def can_read_pages(spark: SparkSession, split: Split) -> bool:
     """Return whether a task can read with Python: its executor has this package, and access to a file."""
-    split = pickle.dumps(reading.splits[0])
 
-    def run(split: bytes) -> Iterator[pa.RecordBatch]:
+    def run(pickled: bytes) -> Iterator[pa.RecordBatch]:
         try:
-            pickle.loads(split).check()  # noqa: S301  this driver made it
+            pickle.loads(pickled).check()  # noqa: S301  this driver made it
             can = True
         except Exception:  # noqa: BLE001  such as a missing package, or missing credentials
             can = False
         yield pa.record_batch([pa.array([can])], names=["can"])
 
     try:
-        return all(row[0] for row in map_tasks(spark, [split], run, "can boolean").collect())
+        return all(row[0] for row in map_tasks(spark, [pickle.dumps(split)], run, "can boolean").collect())
     except Exception:  # noqa: BLE001  such as executors without Python or pyarrow
         return False
 
@@ -231,10 +218,8 @@ def _columns(
         path = (names[0] if names else field.name,)
         if names:
             own, spark_type = file.arrow_schema.field(names[0]).type, field.dataType.simpleString()
-            is_nested, has_calendar = (
-                pa.types.is_nested(data_type),
-                any(map(spark_type.count, _CALENDAR_TYPES)),
-            )
+            has_calendar = any(name in spark_type for name in _CALENDAR_TYPES)
+            is_nested = pa.types.is_nested(data_type)
             is_alike = _plain(own) == data_type if is_nested else reads_as_is(spark_type, own)
             if not is_alike or names[0] in int96 or (has_calendar and not is_modern):
                 return None
