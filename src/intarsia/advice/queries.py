@@ -102,26 +102,12 @@ def parse_queries(text: str, name: str = "queries") -> list[Query]:
     return queries
 
 
-def _statements(text: str) -> Iterator[tuple[str, int]]:
-    """Yield the text of each query, in which comments are blank, and its offset in the file."""
-    plain, ends = _without_comments(text)
-    if not ends:
-        ends = [position for position, character in enumerate(plain) if character == "\n"]
-    start = 0
-    for end in [*ends, len(plain)]:
-        piece = plain[start:end]
-        lead = len(piece) - len(piece.lstrip())
-        if piece.strip():
-            yield piece.strip(), start + lead
-        start = end + 1
-
-
 #: Quoted texts, comments and semicolons; the last quoted text or comment may not be closed.
 _TOKENS = re.compile(r"""'[^']*'?|"[^"]*"?|`[^`]*`?|--[^\n]*|/\*.*?(?:\*/|\Z)|;""", re.DOTALL)
 
 
-def _without_comments(text: str) -> tuple[str, list[int]]:
-    """Blank out comments, and return the text and the offsets of semicolons outside quotes."""
+def _statements(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the text of each query, in which comments are blank, and its offset in the file."""
     ends: list[int] = []
 
     def blank(token: re.Match[str]) -> str:
@@ -129,7 +115,16 @@ def _without_comments(text: str) -> tuple[str, list[int]]:
             ends.append(token.start())
         return re.sub(r"[^\n]", " ", token[0]) if token[0].startswith(("--", "/*")) else token[0]
 
-    return _TOKENS.sub(blank, text), ends
+    plain = _TOKENS.sub(blank, text)
+    if not ends:
+        ends += [position for position, character in enumerate(plain) if character == "\n"]
+    start = 0
+    for end in [*ends, len(plain)]:
+        piece = plain[start:end]
+        lead = len(piece) - len(piece.lstrip())
+        if piece.strip():
+            yield piece.strip(), start + lead
+        start = end + 1
 
 
 def merged(queries: Sequence[Query]) -> list[Query]:
