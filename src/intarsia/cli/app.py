@@ -20,7 +20,7 @@ from intarsia.cli import (
     inspect_command,
     query_command,
 )
-from intarsia.cli.options import Argument, check_combinations, describe
+from intarsia.cli.options import Argument, check_combinations, describe, printing
 from intarsia.cli.terminal import (
     INTERRUPTED,
     UsageError,
@@ -122,29 +122,25 @@ def find_checkout() -> Path | None:
     return None
 
 
-def _print_version(ctx: click.Context, _param: click.Parameter, requested: bool) -> None:
-    if requested:
-        from importlib.metadata import PackageNotFoundError, version
+def _version(_ctx: click.Context, _requested: bool) -> str:
+    from importlib.metadata import PackageNotFoundError, version
 
-        from intarsia.native import load
+    from intarsia.native import load
 
-        try:
-            number = version("intarsia")
-        except PackageNotFoundError:  # run from a checkout without installation
-            number = "(not installed)"
-        extension = load()
-        print(f"intarsia {number}" + (f", with intarsia-native {extension.__version__}" if extension else ""))
-        ctx.exit()
+    try:
+        number = version("intarsia")
+    except PackageNotFoundError:  # run from a checkout without installation
+        number = "(not installed)"
+    extension = load()
+    return f"intarsia {number}" + (f", with intarsia-native {extension.__version__}" if extension else "")
 
 
-def _print_completion(ctx: click.Context, _param: click.Parameter, shell: str | None) -> None:
-    if shell is not None:
-        from click.shell_completion import get_completion_class
+def _completion(ctx: click.Context, shell: str) -> str:
+    from click.shell_completion import get_completion_class
 
-        completion = get_completion_class(shell)
-        assert completion is not None  # the shells that the option allows
-        print(completion(ctx.command, {}, "intarsia", "_INTARSIA_COMPLETE").source())
-        ctx.exit()
+    completion = get_completion_class(shell)
+    assert completion is not None  # the shells that the option allows
+    return completion(ctx.command, {}, "intarsia", "_INTARSIA_COMPLETE").source()
 
 
 def _set_debug(ctx: click.Context, _param: click.Parameter, requested: bool) -> None:
@@ -158,9 +154,9 @@ _Shell = Literal["bash", "zsh", "fish"]
 @click.pass_context
 def _root(
     ctx: click.Context,
-    version: Annotated[bool, {"callback": _print_version, "is_eager": True}] = False,  # noqa: ARG001
+    version: Annotated[bool, printing(_version)] = False,  # noqa: ARG001
     debug: Annotated[bool, {"callback": _set_debug}] = False,  # noqa: ARG001
-    show_completion: Annotated[_Shell | None, {"callback": _print_completion, "is_eager": True}] = None,  # noqa: ARG001
+    show_completion: Annotated[_Shell | None, printing(_completion)] = None,  # noqa: ARG001
 ) -> None:
     """Index existing Parquet files, and read only the pages that can match.
 

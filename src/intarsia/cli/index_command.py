@@ -29,6 +29,7 @@ from intarsia.cli.options import (
     MinSize,
     Size,
     parse_storage_options,
+    printing,
     split_names,
 )
 from intarsia.cli.terminal import (
@@ -49,14 +50,12 @@ if TYPE_CHECKING:
 _DIRECTIONS = ("ascending", "descending")
 
 
-def _print_kinds(ctx: click.Context, _param: click.Parameter, requested: bool) -> None:
-    if requested:
-        from intarsia.embed.index_text import index_kinds
+def _kinds(_ctx: click.Context, _requested: bool) -> str:
+    from intarsia.embed.index_text import index_kinds
 
-        kinds = index_kinds()
-        width = max(len(kind) for kind, _ in kinds)
-        print("\n".join(printable(f"{kind:{width}}  {text}") for kind, text in kinds))
-        ctx.exit()
+    kinds = index_kinds()
+    width = max(len(kind) for kind, _ in kinds)
+    return "\n".join(printable(f"{kind:{width}}  {text}") for kind, text in kinds)
 
 
 def index(
@@ -66,7 +65,7 @@ def index(
     distinct: DistinctColumns = None,
     bloom: BloomColumns = None,
     statistics: bool = False,
-    list: Annotated[bool, {"callback": _print_kinds, "is_eager": True}] = False,  # noqa: ARG001
+    list: Annotated[bool, printing(_kinds)] = False,  # noqa: ARG001
     lake_index: Literal["cache", "beside"] | None = None,
     spark: str | None = None,
     only_new: bool = False,

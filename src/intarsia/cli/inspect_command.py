@@ -23,7 +23,7 @@ from intarsia.cli.jobs import (
     show_failures,
     until_interrupted,
 )
-from intarsia.cli.options import ColumnNames, Count, parse_ordinals, parse_storage_options
+from intarsia.cli.options import ColumnNames, Count, parse_ordinals, parse_storage_options, printing
 from intarsia.cli.terminal import (
     ShowDone,
     dim,
@@ -285,20 +285,18 @@ _NOUNS = {
 _PLURAL = re.compile(r"(?<=index)es$|(?<!statistic)s$")
 
 
-def _print_rules(ctx: click.Context, _param: click.Parameter, requested: bool) -> None:
-    if requested:
-        from intarsia.check.verification import RULES
+def _rules(_ctx: click.Context, _requested: bool) -> str:
+    from intarsia.check.verification import RULES
 
-        width = max(map(len, RULES))
-        for rule, (severity, consequence) in RULES.items():
-            print(f"{severity:7}  {rule:{width}}  {consequence}")
-        ctx.exit()
+    width = max(map(len, RULES))
+    rules = RULES.items()
+    return "\n".join(f"{severity:7}  {rule:{width}}  {effect}" for rule, (severity, effect) in rules)
 
 
 def verify(
     path: list[str],
     strict: bool = False,
-    list_rules: Annotated[bool, {"callback": _print_rules, "is_eager": True}] = False,  # noqa: ARG001
+    list_rules: Annotated[bool, printing(_rules)] = False,  # noqa: ARG001
     quick: bool = False,
     sample: Annotated[int | None, {"min": 1}] = None,
     seed: Count = None,

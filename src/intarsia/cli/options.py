@@ -149,10 +149,8 @@ def _parameter(
     is_list = get_origin(base) is list
     (value_type,) = get_args(base) if is_list else (base,)
     parser, least = details.pop("parser", None), details.pop("min", None)
-    if parser is not None:
-        details["type"] = click.types.FuncParamType(parser)
-    elif value_type is not bool:
-        details["type"] = _type_of(value_type, least, metavar)
+    if value_type is not bool:
+        details["type"] = parser or _type_of(value_type, least, metavar)
     if is_list:
         details.setdefault("callback", lambda _ctx, _param, value: list(value) or None)
     if default is inspect.Parameter.empty:
@@ -177,6 +175,17 @@ def _type_of(value_type: type, least: Any, metavar: str | None) -> Any:
 
 #: Placeholders of values that are files or folders.
 _FILES = ("DESTINATION", "DIR", "FILE", "LAKE", "PATH")
+
+
+def printing(text: Callable[[click.Context, Any], str]) -> dict[str, Any]:
+    """Return the details of an option that prints a text, which may depend on its value, and nothing else."""
+
+    def callback(ctx: click.Context, _param: click.Parameter, value: Any) -> None:
+        if value:
+            print(text(ctx, value))
+            ctx.exit()
+
+    return {"callback": callback, "is_eager": True}
 
 
 class Argument(click.Argument):
