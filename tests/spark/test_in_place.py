@@ -196,3 +196,15 @@ def test_small_files_are_merged(spark, tmp_path):
     with pytest.raises(WriteError) as caught:
         ias.optimize(spark, str(next(lake.rglob("*.parquet"))), in_place=True, progress=False)
     assert caught.value.reason == "not-a-folder"
+
+
+@pytest.mark.spark
+def test_a_folder_whose_name_begins_with_that_of_the_lake_is_another_one(spark, tmp_path):
+    lake, other = tmp_path / "lake", tmp_path / "lake-2024"
+    write(lake, ["p=0/a.parquet"], 0)
+    write(other, ["b.parquet"], 0)
+    (lake / "p=1").symlink_to(other)
+    with pytest.raises(WriteError) as caught:
+        ias.optimize(spark, str(lake), in_place=True, sort_by="id", progress=False)
+    assert (caught.value.reason, caught.value.path) == ("files-elsewhere", str(lake))
+    assert (other / "b.parquet").is_file()

@@ -339,7 +339,7 @@ def _own_folder(spark: SparkSession, source: Source, frame: DataFrame) -> str:
             f"{source}: only one local folder can be rewritten in place; pass its path", reason="not-a-folder"
         )
     for uri in frame.inputFiles():
-        if not os.path.realpath(os.path.dirname(python_path(uri))).startswith(folder):
+        if os.path.commonpath([folder, os.path.realpath(os.path.dirname(python_path(uri)))]) != folder:
             raise WriteError(
                 f"the file {uri} of the source is in another folder, so the folder cannot be rewritten in "
                 "place; pass a destination",
