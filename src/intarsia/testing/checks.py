@@ -315,10 +315,9 @@ def rows_of(index: Index, values: Values) -> pa.Table:
     columns = {}
     for name, few in awkward.items():
         given = table.column(name).combine_chunks()
-        given = given.chunk(0) if isinstance(given, pa.ChunkedArray) and given.num_chunks else given
         padded = few.take(pa.array(np.arange(longest) % len(few)))
         nulls = pa.nulls(2, few.type)
-        columns[name] = pa.chunked_array([nulls[:1], given, nulls, padded], few.type).combine_chunks()
+        columns[name] = pa.concat_arrays([nulls[:1], given, nulls, padded])
     return pa.table(columns)
 
 

@@ -194,7 +194,12 @@ def awkward_values(data_type: pa.DataType) -> pa.Array:
     if pa.types.is_temporal(plain) and not pa.types.is_interval(plain):  # edge cases are integers
         stored = pa.int32() if plain.bit_width == 32 else pa.int64()
     values = pa.array([*_awkward(plain), None], stored)
-    return cast_values(values.view(plain) if values.type != plain else values, data_type)
+    values = values.view(plain) if values.type != plain else values
+    if not pa.types.is_dictionary(data_type):
+        return values.cast(data_type)
+    encoded = values.dictionary_encode()
+    codes = encoded.indices.cast(data_type.index_type)
+    return pa.DictionaryArray.from_arrays(codes, encoded.dictionary.cast(data_type.value_type))
 
 
 def _awkward(plain: pa.DataType) -> list[Any]:
@@ -228,18 +233,6 @@ def _awkward(plain: pa.DataType) -> list[Any]:
 
 def _digits(units: int) -> tuple[int, ...]:
     return tuple(int(digit) for digit in str(abs(units)))
-
-
-def cast_values(plain: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """Cast values of a comparison type to a type with that comparison type."""
-    if isinstance(data_type, pa.BaseExtensionType):
-        return data_type.wrap_array(cast_values(plain, data_type.storage_type))
-    if pa.types.is_dictionary(data_type):
-        return pa.DictionaryArray.from_arrays(
-            (encoded := plain.dictionary_encode()).indices.cast(data_type.index_type),
-            cast_values(encoded.dictionary, data_type.value_type),
-        )
-    return plain.cast(data_type)
 
 
 def questions(column: str, values: pa.Array) -> Iterator[Predicate]:
