@@ -154,8 +154,6 @@ def condition_mask(leaf: Condition, array: pa.Array | pa.ChunkedArray) -> pa.Boo
     if isinstance(array, pa.ChunkedArray):
         masks = list(map(partial(condition_mask, leaf), array.chunks))
         return pa.concat_arrays(masks) if masks else pa.array([], pa.bool_())
-    if isinstance(array, pa.ExtensionArray):
-        return condition_mask(leaf, array.storage)
     if isinstance(array, pa.DictionaryArray) and len(array.dictionary) < len(array):
         # Evaluate each distinct value once. A NULL in the indices is a NULL value.
         mask = condition_mask(leaf, array.dictionary).take(array.indices)

@@ -70,12 +70,9 @@ class Int96Values:
     """
 
     def __init__(self, array: pa.ChunkedArray) -> None:
-        pieces = []
-        for chunk in array.chunks:
-            raw = chunk.buffers()[1]
-            if raw is not None and len(chunk):
-                pieces.append(np.frombuffer(raw, _LAYOUT)[chunk.offset : chunk.offset + len(chunk)])
-        parts = np.concatenate(pieces) if pieces else np.empty(0, _LAYOUT)
+        values = array.combine_chunks()
+        raw: Any = values.buffers()[1] or b""
+        parts = np.frombuffer(raw, _LAYOUT)[values.offset : values.offset + len(values)]
         self.days: npt.NDArray[np.int32] = np.ascontiguousarray(parts["day"])
         self.nanoseconds: npt.NDArray[np.int64] = np.ascontiguousarray(parts["nanoseconds"])
 

@@ -92,8 +92,6 @@ class ArrowOrdering:
             return keys
         if pa.types.is_decimal(data_type):
             return _unscaled(plain, self.dtype)
-        if pa.types.is_boolean(data_type):
-            return np.asarray(plain.cast(pa.uint8()).to_numpy(zero_copy_only=False)).astype(self.dtype)
         if pa.types.is_temporal(data_type):
             plain = plain.view(pa.int32() if data_type.bit_width == 32 else pa.int64())
         keys = _widened(plain.to_numpy(zero_copy_only=False), self.dtype)
