@@ -232,12 +232,10 @@ def _numpy_temporal(value: np.datetime64 | np.timedelta64) -> Temporal | None:
 
 
 def _from_arrow(value: pa.Scalar) -> object:
-    while (
-        value is not None and value.is_valid and isinstance(value, (pa.ExtensionScalar, pa.DictionaryScalar))
-    ):
-        value = value.value
     if value is None or not value.is_valid:
         return None
+    if isinstance(value, (pa.ExtensionScalar, pa.DictionaryScalar)):
+        return _from_arrow(value.value)
     type_, of = value.type, pa.types
     if not of.is_temporal(type_) or of.is_interval(type_):
         return value.as_py()
