@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby, islice
-from typing import Any, NamedTuple, cast, overload
+from typing import Any, NamedTuple, cast
 
 from intarsia import native
 from intarsia.errors import CorruptFileError
@@ -65,13 +65,7 @@ class LazyChunks(Sequence[ColumnChunk]):
     def __len__(self) -> int:
         return self._count
 
-    @overload
-    def __getitem__(self, ordinal: int) -> ColumnChunk: ...
-
-    @overload
-    def __getitem__(self, ordinal: slice) -> list[ColumnChunk]: ...
-
-    def __getitem__(self, ordinal: int | slice) -> ColumnChunk | list[ColumnChunk]:
+    def __getitem__(self, ordinal: Any) -> Any:  # callers see the types of a sequence
         if isinstance(ordinal, slice):
             return [self[position] for position in range(self._count)[ordinal]]
         chunk = self._parsed.get(ordinal)
