@@ -85,16 +85,9 @@ def comparison_array(array: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> p
         return comparison_array(array.storage, type_)
     if isinstance(array, pa.RunEndEncodedArray):
         return comparison_array(pc.run_end_decode(array), type_)
-    if (
-        isinstance(array, pa.DictionaryArray)
-        and comparison_type(array.type.value_type) != array.type.value_type
-    ):
-        plain = comparison_array(array.dictionary, type_)
-        if isinstance(plain, pa.Array):
-            array = pa.DictionaryArray.from_arrays(array.indices, plain)
-        else:
-            return comparison_array(array.dictionary_decode(), type_)
     try:
+        if isinstance(array, pa.DictionaryArray):
+            return comparison_array(array.dictionary, type_).take(array.indices)
         return array.cast(type_)
     except pa.ArrowInvalid:
         half = len(array) // 2
