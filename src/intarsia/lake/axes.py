@@ -12,7 +12,7 @@ all objects are planned separately, so that the error is raised where the object
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TypeAlias
@@ -131,13 +131,13 @@ class AxisPlan:
     """The plan of files that are laid end to end.
 
     Attributes:
-        parts: The files, by ordinal in the table, in the order in which they are joined.
+        ordinals: The ordinals of the files in the table, in the order in which they are joined.
         query: The query of the joined file.
         plan: The plan of the joined file, with the dictionary pages that were read.
         is_left: Whether each file might contain rows that match.
     """
 
-    parts: Mapping[int, JoinedPart]
+    ordinals: npt.NDArray[np.int64]
     query: FileQuery
     plan: FilePlan
     is_left: Bools
@@ -147,11 +147,6 @@ class AxisPlan:
         """The metadata of the joined file."""
         assert isinstance(self.query.file, JoinedInput)
         return self.query.file.joined
-
-    @cached_property
-    def ordinals(self) -> npt.NDArray[np.int64]:
-        """The ordinals of the files."""
-        return np.fromiter(self.parts, dtype=np.int64)
 
     @cached_property
     def is_planned(self) -> Bools:
@@ -166,7 +161,7 @@ class AxisPlan:
         # an index records the unit of its file's INT96 values, which binds more exactly
         elif all(leaf.type != Type.INT96 for leaf in leaves):
             return found
-        indexed, parts = frozenset(paths), zip(found.tolist(), self.parts.values(), strict=True)
+        indexed, parts = frozenset(paths), zip(found.tolist(), self.joined.parts, strict=True)
         found &= ~np.array([is_left and may_index(part.metadata, indexed) for is_left, part in parts])
         return found
 

@@ -8,7 +8,7 @@ of them excludes other files. The other columns are read only in the rows of the
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -42,33 +42,10 @@ from intarsia.read.first_rows import AxisSearch, MatchingGroups
 from intarsia.read.output_columns import OutputColumn, concat_rows
 from intarsia.read.report import ScanReport
 from intarsia.read.sort_key import Ranks, SortKey, TopRows
-from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import reading_indexes
 from intarsia.tuning import AXIS_FILES
-
-
-@dataclass(frozen=True)
-class _Searched:
-    """Files in which rows were found.
-
-    Attributes:
-        search: The search, whose file is open if several were searched as one.
-        identity: The identity of a single file; None if unknown, as for a file that was just written.
-        content: The length of a single file and a hash of its footer.
-    """
-
-    search: AxisSearch
-    identity: Hashable | None = None
-    content: str = ""
-
-    def is_same(self, file: ParquetInput) -> bool:
-        """Return whether an open file is the single file that was searched."""
-        now = file.source.identity
-        if self.identity is not None and now is not None:
-            return now == self.identity
-        return file_identity(file) == self.content
 
 
 class FirstRows:
@@ -101,7 +78,7 @@ class FirstRows:
         searched = [*columns, *(column for column in key.columns if column.path not in known)]
         self._binder = TableBinder(table, where, searched)
         self._planner = Planner(table, self._binder, report, snapshot)
-        self._searches: list[_Searched] = []
+        self._searches: list[AxisSearch] = []  # single files are closed
         self._groups = MatchingGroups()
 
     def rows(self) -> pa.Table:
@@ -217,7 +194,7 @@ class FirstRows:
             self._top.restore(rows_before)
             return False
         self._report.add_file(query, self._outcome(search), axis.is_left)
-        self._searches.append(_Searched(search))
+        self._searches.append(search)
         return True
 
     def _search_file(self, file: int) -> None:
@@ -230,7 +207,7 @@ class FirstRows:
                 search = AxisSearch(query, plan_file(query, reads=False), ordinals, bind, self._groups)
                 search.search(self._key, self._top)
             self._report.add_file(query, self._outcome(search))
-            self._searches.append(_Searched(search, opened.source.identity, file_identity(opened)))
+            self._searches.append(search)
             self._snapshot.remember(entry, opened)
 
     def _bind(self, ordinals: np.ndarray, query: FileQuery, condition: Predicate) -> Bound | None:
@@ -253,13 +230,13 @@ class FirstRows:
         rows = self._top.rows
         files, numbers = rows["file"].to_numpy(), rows["row"].to_numpy()
         pieces, places = [no_rows(self._schema)], [np.empty(0, dtype=np.int64)]
-        for one in self._searches:
-            mine = np.flatnonzero(np.isin(files, one.search.ordinals))
+        for search in self._searches:
+            mine = np.flatnonzero(np.isin(files, search.ordinals))
             if len(mine):
-                position = np.searchsorted(one.search.ordinals, files[mine])
-                wanted = one.search.edges[position] + numbers[mine]
+                position = np.searchsorted(search.ordinals, files[mine])
+                wanted = search.edges[position] + numbers[mine]
                 order = np.argsort(wanted)
-                pieces.append(self._rows_of(one, RowSelection.from_rows(wanted[order])))
+                pieces.append(self._rows_of(search, RowSelection.from_rows(wanted[order])))
                 places.append(mine[order])
         result = concat_rows(pieces)
         if not self._columns:
@@ -269,14 +246,17 @@ class FirstRows:
         position[found] = np.arange(len(found))
         return take_rows(result, position)
 
-    def _rows_of(self, one: _Searched, wanted: RowSelection) -> pa.Table:
+    def _rows_of(self, search: AxisSearch, wanted: RowSelection) -> pa.Table:
         """Read the columns of the result in some rows."""
-        search = one.search
         if isinstance(search.file, JoinedInput):
             return self._read(search, search.file, wanted)
         entry = self._table.files[int(search.ordinals[0])]
         with self._snapshot.open(entry) as opened:
-            if not one.is_same(opened):
+            now, then = opened.source.identity, search.file.source.identity
+            is_same = now == then
+            if now is None or then is None:  # as of a file that was just written
+                is_same = file_identity(opened) == file_identity(search.file)
+            if not is_same:
                 raise ReplacedWhileReadError(
                     "the file was replaced while it was read; scan again",
                     reason="file-replaced",

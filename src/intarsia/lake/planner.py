@@ -285,4 +285,4 @@ class Planner:
         self._report.add_index_bytes(file.source.counts.bytes)
         excluded = FileOutcome(replace(plan, index_bytes=0), rows_estimated=0.0)
         self._report.add_file(query, excluded, ~is_left)
-        return AxisPlan(dict(members), query, plan, is_left)
+        return AxisPlan(ordinals, query, plan, is_left)

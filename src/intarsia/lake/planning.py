@@ -164,7 +164,7 @@ class Stretch:
                 raises the same error where the caller expects it.
             OSError: If a file cannot be read.
         """
-        among = np.zeros(len(self.axis.parts), dtype=bool)
+        among = np.zeros(len(self.axis.ordinals), dtype=bool)
         among[self.positions] = True
         query, plan = self.axis.of_files(among, self.entries)
         query = replace(query, file=JoinedInput(self.axis.joined))  # what it keeps is dropped with it
