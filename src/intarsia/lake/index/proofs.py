@@ -85,7 +85,8 @@ class GatheredProof:
     def __init__(self, proofs: FamilyProofs, structure: Gathered) -> None:
         self._proofs = proofs
         self._structure = structure
-        self._costs: dict[Condition, int | None] = {}
+        cost_bytes = structure.index.cost_bytes
+        self._cost_of = cache(lambda condition: proofs.call(lambda: int(cost_bytes(condition))))
         self.name = structure.name
 
     def reach(self, condition: Condition) -> Bools | None:
@@ -96,12 +97,6 @@ class GatheredProof:
         reach[self._structure.files] = True
         return reach
 
-    def _cost_of(self, condition: Condition) -> int | None:
-        if condition not in self._costs:
-            call = partial(self._structure.index.cost_bytes, condition)
-            self._costs[condition] = self._proofs.call(lambda: int(call()))
-        return self._costs[condition]
-
     def cost(self, wanted: Wanted) -> ProofCost:
         """Return the bytes that the evaluation of the conditions reads; each is evaluated separately."""
         costs = [self._cost_of(condition) or 0 for condition in wanted]
@@ -109,10 +104,13 @@ class GatheredProof:
 
     def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
         """Evaluate the conditions that cost less than reading the files that they are likely to exclude."""
+        index = self._structure.index
         for condition, files in wanted.items():
             saved = np.array(list(map(savings.bytes_of, np.flatnonzero(files).tolist())))
             if (self._cost_of(condition) or 0) < (saved * self._chances(condition)[files]).sum():
-                yield self._evaluated(condition)
+                possible = self._rows(partial(index.candidate_files, condition), others=True)
+                certain = self._rows(partial(index.certain_files, condition), others=False)
+                yield Verdict(condition, possible, certain)
 
     def _chances(self, condition: Condition) -> npt.NDArray[np.float64]:
         """Estimate the probability that each file is excluded, if it lacks the first value of a list."""
@@ -125,32 +123,24 @@ class GatheredProof:
         likely = (1 - USUAL_FPP) ** (len(condition.values) - 1)
         return np.full(len(num_rows), likely) * (1 if chances is None else chances)
 
-    def _evaluated(self, condition: Condition) -> Verdict:
-        index = self._structure.index
-        possible = self._proofs.call(lambda: self._checked(index.candidate_files(condition)))
-        certain = self._proofs.call(lambda: self._checked(index.certain_files(condition)))
-        return Verdict(condition, self._rows(possible, others=True), self._rows(certain, others=False))
-
-    def _rows(self, answer: Bools | None, *, others: bool) -> RowSelection | None:
-        if answer is None:
-            return None
-        mask = np.full(len(self._proofs.family.positions), others)
-        mask[self._structure.files] = answer
-        return RowSelection.from_mask(mask)
-
-    def _checked(self, answer: Bools | None) -> Bools | None:
-        """Check the result of a structure, whose class may come from any package.
-
-        Raises:
-            IndexPayloadError: If it is not one boolean for each file.
-        """
+    def _rows(self, call: Callable[[], Bools | None], *, others: bool) -> RowSelection | None:
+        """Return the files that a structure answers, whose class may come from any package, as rows."""
         structure = self._structure
-        if answer is not None and (answer.dtype != np.bool_ or answer.shape != structure.files.shape):
-            raise IndexPayloadError(
-                f"{structure.name} returned {answer.shape} files, not {structure.files.shape}",
-                reason="other-files",
-            )
-        return answer
+
+        def rows() -> RowSelection | None:
+            answer = call()
+            if answer is None:
+                return None
+            if answer.dtype != np.bool_ or answer.shape != structure.files.shape:
+                raise IndexPayloadError(
+                    f"{structure.name} returned {answer.shape} files, not {structure.files.shape}",
+                    reason="other-files",
+                )
+            mask = np.full(len(self._proofs.family.positions), others)
+            mask[structure.files] = answer
+            return RowSelection.from_mask(mask)
+
+        return self._proofs.call(rows)
 
 
 # --- aggregates ---------------------------------------------------------------------------------------------
