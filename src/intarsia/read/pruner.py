@@ -167,7 +167,6 @@ class Pruner:
             for ordinal in dict.fromkeys(conditions_of(term)):
                 self._terms_of.setdefault(ordinal, []).append(position)
         self._states: dict[int, _State] = {}
-        self._bytes: dict[bytes, int] = {}
         self._bytes_by_group: Int64s | None = None
         self._rows_by_group: Int64s | None = None
         self.steps: list[PruneStep] = []
@@ -247,7 +246,7 @@ class Pruner:
                 if wanted:
                     cost = proof.cost(wanted)
                     least = cost.num_bytes if cost.part_bytes is None else cost.part_bytes
-                    if least == 0 or least < self._bytes_in(any_of(list(wanted.values()))):
+                    if least == 0 or least < self._bytes()[any_of(list(wanted.values()))].sum():
                         price = cost.num_bytes + cost.requests * self._request_bytes
                         price += cost.pages * PAGE_BYTES + cost.opened * OPENED_BYTES
                         offers.append(_Offer(proof, wanted, price))
@@ -304,7 +303,6 @@ class Pruner:
                 column = ".".join(self._conditions[ordinals[-1]].path)
                 self.candidates = after
                 self.steps.append(PruneStep(proof.name, column, before, after))
-        self._bytes.clear()
         self._bytes_by_group = self._rows_by_group = None
 
     # --- by granules -------------------------------------------------------------------------------
@@ -327,20 +325,15 @@ class Pruner:
             )
         return self._states[ordinal]
 
-    def _bytes_in(self, groups: Bools) -> int:
-        """Estimate the bytes that a scan of the candidates in some granules would read."""
-        key = groups.tobytes()
-        if key not in self._bytes:
-            starts, stops = self._edges[:-1][groups], self._edges[1:][groups]
-            wanted = self.candidates & RowSelection.union_of(starts, stops)
-            self._bytes[key] = int(self._group_bytes(wanted).sum())
-        return self._bytes[key]
+    def _bytes(self) -> Int64s:
+        """Estimate the bytes that a scan of the candidates would read, for each granule."""
+        if self._bytes_by_group is None:
+            self._bytes_by_group = self._group_bytes(self.candidates)
+        return self._bytes_by_group
 
     def bytes_of(self, row_group: int) -> int:
         """See `Savings`."""
-        if self._bytes_by_group is None:
-            self._bytes_by_group = self._group_bytes(self.candidates)
-        return int(self._bytes_by_group[row_group])
+        return int(self._bytes()[row_group])
 
     def column_bytes(self, leaf: Leaf) -> Int64s:
         """See `Savings`."""
