@@ -240,7 +240,7 @@ class Pruner:
         while True:
             offers, matters = list[_Offer](), None
             if any(proof.is_lookup for proof, _ in reaches):
-                matters = self._where_exclusion_matters(list(map(_REACH, reaches)))
+                matters = self._where_exclusion_matters(groups, list(map(_REACH, reaches)))
             for proof, reach in reaches:
                 wanted = self._wanted(reach, groups, matters if proof.is_lookup else None)
                 if wanted:
@@ -267,7 +267,7 @@ class Pruner:
                 wanted[self._conditions[ordinal]] = mask
         return wanted
 
-    def _where_exclusion_matters(self, reaches: Sequence[_Reach]) -> list[Bools]:
+    def _where_exclusion_matters(self, groups: Bools, reaches: Sequence[_Reach]) -> list[Bools]:
         possible, stays = [], []
         for ordinal in range(len(self._possible)):
             known = self._state(ordinal)
@@ -277,7 +277,7 @@ class Pruner:
                     staying = staying & ~(reach[ordinal] & known.is_open)
             possible.append(known.is_possible)
             stays.append(staying)
-        return where_exclusion_matters(self._formula.root, self._groups, possible, stays)
+        return where_exclusion_matters(self._formula.root, groups, possible, stays)
 
     def _apply(self, proof: Proof, wanted: Wanted) -> None:
         """Use a proof, and combine its results for all conditions."""

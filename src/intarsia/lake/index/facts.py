@@ -115,7 +115,7 @@ class Stamps(NamedTuple):
             tags = pa.array([file.e_tag or "" for file in files], pa.string())
             return cls(sizes_of(files), modified, changed, tags)
         times = np.zeros((len(files), 2), dtype=np.int64) if files.times_ns is None else files.times_ns
-        tags = _no_tags(files) if files.e_tags is None else pc.fill_null(files.e_tags, "")
+        tags = pa.repeat("", len(files)) if files.e_tags is None else pc.fill_null(files.e_tags, "")
         return cls(files.size_bytes, times[:, 0], times[:, 1], tags)
 
     @classmethod
@@ -130,7 +130,7 @@ class Stamps(NamedTuple):
             return cls.listed([listed.get(file.path, _MISSING) for file in files])
         paths = paths_of(files).to_pylist() if isinstance(files, FileList) else [file.path for file in files]
         sizes, modified, changed = _table([*map(_stat, paths)], 3)
-        return cls(sizes, modified, changed, _no_tags(files))
+        return cls(sizes, modified, changed, pa.repeat("", len(files)))
 
     def take(self, ordinals: np.ndarray) -> Stamps:
         """Return the stamps at some positions."""
@@ -165,10 +165,6 @@ class Stamps(NamedTuple):
 
 #: The unit of the times that all stores have.
 _NS_PER_SECOND = 1_000_000_000
-
-
-def _no_tags(files: Sequence[DataFile]) -> pa.Array:
-    return pa.repeat("", len(files))
 
 
 def _table(rows: Sequence[tuple[int, ...]], width: int) -> np.ndarray:
