@@ -182,35 +182,32 @@ def _statistics(actions: pa.Table, schema: pa.Schema, *, is_mapped: bool) -> Log
     """Return the statistics in the log; None if the files have none."""
     if not {"num_records", "null_count", "min", "max"} <= set(actions.column_names):
         return None
-    low, high, nulls = (actions[name].combine_chunks() for name in ("min", "max", "null_count"))
-    columns = dict(_logged_columns(list(schema), low, high, nulls, (), is_mapped=is_mapped))
+    parts = [actions[name].combine_chunks() for name in ("min", "max", "null_count")]
+    columns = dict(_logged_columns(list(schema), parts, (), is_mapped=is_mapped))
     num_rows = pc.fill_null(actions["num_records"], UNKNOWN).combine_chunks().to_numpy()
     return LogStatistics("delta_log", num_rows, columns, is_json=True) if columns else None
 
 
 def _logged_columns(
-    fields: Sequence[pa.Field],
-    low: pa.Array,
-    high: pa.Array,
-    nulls: pa.Array,
-    parents: Path,
-    *,
-    is_mapped: bool,
+    fields: Sequence[pa.Field], parts: Sequence[pa.Array], parents: Path, *, is_mapped: bool
 ) -> Iterator[tuple[Path, LogColumn]]:
-    """Yield the statistics of columns, and of fields in structs, that have bounds or null counts."""
+    """Yield the statistics of columns, and of fields in structs, that have bounds or null counts.
+
+    Args:
+        parts: The minima, the maxima and the null counts of the fields.
+    """
     names = {field.name for field in fields}
     for field in fields:
         path, data_type = (*parents, field.name), plain_type(field.type)
         name = _physical_name(field) if is_mapped else field.name
         if name != field.name and name in names:  # deltalake does not document whose name it lists
             continue
-        own = [_child(part, name) for part in (low, high, nulls)]
+        own = [_child(part, name) for part in parts]
         if pa.types.is_struct(data_type):
-            children = list(field.type)
-            yield from _logged_columns(children, own[0], own[1], own[2], path, is_mapped=is_mapped)
+            yield from _logged_columns(list(field.type), own, path, is_mapped=is_mapped)
         elif not pa.types.is_nested(data_type) and any(part.null_count < len(part) for part in own):
             bounds = [part if part.type == data_type else pa.nulls(len(part), data_type) for part in own[:2]]
-            counts = own[2] if pa.types.is_integer(own[2].type) else pa.nulls(len(nulls), pa.int64())
+            counts = own[2] if pa.types.is_integer(own[2].type) else pa.nulls(len(own[2]), pa.int64())
             yield path, LogColumn(bounds[0], bounds[1], counts.cast(pa.int64()))
 
 

@@ -53,10 +53,6 @@ class PageCounts(JsonObject):
         self.read += other.read
         self.excluded += other.excluded
 
-    def add_read(self, num_pages: int) -> None:
-        """Add pages that were read after they had been counted."""
-        self.read += num_pages
-
 
 @dataclass(frozen=True)
 class ReadCounts:

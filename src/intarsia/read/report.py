@@ -310,7 +310,7 @@ class ScanReport(JsonObject):
             read_before: The number of pages of each leaf that had been read before.
         """
         for leaf, before, read in zip(query.leaves, read_before, query.pages_read(), strict=True):
-            self._pages.setdefault(query.shown(leaf.name), PageCounts()).add_read(read - before)
+            self._pages.setdefault(query.shown(leaf.name), PageCounts()).add(PageCounts(read=read - before))
         self._add_counts(counts)
 
     def _add_counts(self, counts: ReadCounts) -> None:
