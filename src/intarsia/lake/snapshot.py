@@ -3,7 +3,7 @@
 What a run has learnt is not asked again: a file whose identity was read or compared is opened with this
 identity, and the lake index is compared with the files once. Each run starts with nothing but the cache,
 whose entries it compares with the files. If a file was replaced after it was listed, or after its identity
-was read, the new file is opened.
+was read, the new file is opened. Hooks for monitoring are called when the run has ended.
 """
 
 from __future__ import annotations
