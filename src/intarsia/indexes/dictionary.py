@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
 from functools import partial
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
@@ -47,6 +48,7 @@ from intarsia.indexes.proof import (
 from intarsia.indexes.statistics import Counts, chances_of_absence, column_statistics
 from intarsia.predicate.bound import BoundCompare, BoundNull, Condition
 from intarsia.predicate.evaluate import condition_mask
+from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.storage import ByteRange
 from intarsia.tuning import (
@@ -85,9 +87,6 @@ class DictionaryLimits(NamedTuple):
     memory_bytes: int = MAX_BATCH_BYTES
     page_cost_bytes: int = DICTIONARY_BYTES
     scan_cost_bytes: int = MAX_SCAN_BYTES
-
-
-_LIMITS = DictionaryLimits()
 
 
 class _Probe(NamedTuple):
@@ -159,6 +158,7 @@ class _Verdict(NamedTuple):
     certain: bool
 
 
+@dataclass(eq=False)
 class Dictionaries:
     """The dictionary pages of a file as a proof. Pages not read yet are undecided.
 
@@ -174,18 +174,12 @@ class Dictionaries:
     is_lookup = True
     counts_pages = False
 
-    def __init__(
-        self,
-        file: ParquetInput,
-        is_listed: Callable[[Condition], Bools | bool] = lambda _: False,
-        limits: DictionaryLimits = _LIMITS,
-    ) -> None:
-        self._limits = limits
-        self._file = file
-        self._is_listed = is_listed
-        self._verdicts: dict[Condition, dict[int, _Verdict]] = {}
-        self.pages: dict[int, bytes] = {}
-        self._kept_bytes = 0
+    file: ParquetInput
+    is_listed: Callable[[Condition], Bools | bool] = lambda _: False
+    limits: DictionaryLimits = DictionaryLimits()
+    pages: dict[int, bytes] = field(default_factory=dict, init=False)
+    _kept_bytes: int = field(default=0, init=False)
+    _verdicts: dict[Condition, dict[int, _Verdict]] = field(default_factory=dict, init=False)
 
     def reach(self, condition: Condition) -> Bools | None:
         """Return the row groups whose dictionary could exclude more than cheaper indexes of the chunk.
@@ -193,23 +187,23 @@ class Dictionaries:
         If bounds admit a match of ``<`` or ``<>``, the minimum or the maximum itself is a match. A value that
         a Bloom filter admits is most likely present.
         """
-        leaf = self._file.schema.leaves_by_path.get(condition.path)
+        leaf = self.file.schema.leaves_by_path.get(condition.path)
         if leaf is None or not leaf.is_flat or isinstance(condition, BoundNull):
             return None
-        reach = self._file.metadata.derived(
-            ("dictionaries", leaf.ordinal), partial(readable_dictionaries, self._file, leaf)
+        reach = self.file.metadata.derived(
+            ("dictionaries", leaf.ordinal), partial(readable_dictionaries, self.file, leaf)
         )
-        reach = np.asarray(reach & ~np.asarray(self._is_listed(condition)), dtype=bool)
+        reach = np.asarray(reach & ~np.asarray(self.is_listed(condition)), dtype=bool)
         if isinstance(condition, BoundCompare) and condition.op != "=":
-            bounds = column_statistics(self._file, condition.path)
+            bounds = column_statistics(self.file, condition.path)
             return reach if bounds is None else np.asarray(reach & ~bounds.known, dtype=bool)
         if is_lookup(condition) and reach.any():
-            reach = reach & ~filter_exists(self._file, leaf)
+            reach = reach & ~filter_exists(self.file, leaf)
         return reach
 
     def cost(self, wanted: Wanted) -> ProofCost:
         """Return the cost of the dictionary pages. Without an OffsetIndex their lengths may be estimates."""
-        by_leaf = groups_by_leaf(self._file, wanted)
+        by_leaf = groups_by_leaf(self.file, wanted)
         lengths = np.concatenate([self._lengths(leaf)[among] for leaf, among in by_leaf.items()])
         count = len(lengths)
         return ProofCost(int(lengths.sum()), count, pages=count, part_bytes=int(lengths.min()))
@@ -231,7 +225,7 @@ class Dictionaries:
                 for task, outcome in tasks:
                     for probes, data, judged in zip(*task, outcome.result(), strict=True):
                         self._keep(probes, data, judged)
-        return judge_groups(self._file, self._verdicts, wanted)
+        return judge_groups(self.file, self._verdicts, wanted)
 
     def _read(
         self, batch: Sequence[Sequence[_Probe]], locations: Sequence[ByteRange], size: int
@@ -240,15 +234,15 @@ class Dictionaries:
 
         Objects are requested at once.
         """
-        num_read = len(batch) if self._file.source.coalesce_bytes else size
+        num_read = len(batch) if self.file.source.coalesce_bytes else size
         for first in range(0, len(batch), num_read):
-            pages = self._file.source.read_ranges(locations[first : first + num_read])
+            pages = self.file.source.read_ranges(locations[first : first + num_read])
             for start in range(0, len(pages), size):
                 yield batch[first + start : first + start + size], pages[start : start + size]
 
     def _batches(self, by_location: Mapping[ByteRange, Sequence[_Probe]]) -> Iterator[list[ByteRange]]:
         """Yield the pages in batches; the last ones only if searching the first ones has paid."""
-        split = partial(split_batches, num_bytes=attrgetter("length"), max_bytes=self._limits.memory_bytes)
+        split = partial(split_batches, num_bytes=attrgetter("length"), max_bytes=self.limits.memory_bytes)
         decoded = [location for location, probes in by_location.items() if probes[0].is_decoded]
         searched = [location for location, probes in by_location.items() if not probes[0].is_decoded]
         trial = searched[:TRIAL_DICTIONARIES]
@@ -264,11 +258,11 @@ class Dictionaries:
 
     def _lengths(self, leaf: int) -> Counts:
         """Return the length of the dictionary page of each chunk, 0 if it is unknown."""
-        (outlines,) = self._file.metadata.outlines([self._file.footer.leaves[leaf]])
+        (outlines,) = self.file.metadata.outlines([self.file.footer.leaves[leaf]])
         lengths = outlines.first_pages - outlines.starts
         # some writers do not record the end of the dictionary page; the OffsetIndex has it
         for row_group in (lengths <= 0).nonzero()[0].tolist():
-            locations = self._file.locations(ChunkKey(row_group, leaf))
+            locations = self.file.locations(ChunkKey(row_group, leaf))
             if locations is not None:
                 lengths[row_group] = locations.offsets[0] - outlines.starts[row_group]
         is_inside = (lengths > 0) & (lengths <= outlines.stops - outlines.starts)
@@ -276,14 +270,14 @@ class Dictionaries:
 
     def _pages(self, condition: Condition, row_groups: Bools) -> _Pages:
         """Return the dictionary pages of a condition's column."""
-        leaf = self._file.schema.leaves_by_path[condition.path]
-        (outlines,), lengths = self._file.metadata.outlines([leaf]), self._lengths(leaf.ordinal)
-        usable = row_groups & (lengths > 0) & (lengths <= self._limits.page_bytes)
+        leaf = self.file.schema.leaves_by_path[condition.path]
+        (outlines,), lengths = self.file.metadata.outlines([leaf]), self._lengths(leaf.ordinal)
+        usable = row_groups & (lengths > 0) & (lengths <= self.limits.page_bytes)
         num_distinct = np.where(usable, lengths // value_bytes(leaf), 0)
-        chances = chances_of_absence(self._file, condition, num_distinct)
+        chances = chances_of_absence(self.file, condition, num_distinct)
         if chances is None:
             chances = np.full(len(lengths), 1 / num_lookup_values(condition))
-        sought = sought_bytes(leaf, self._file.leaf_types[leaf.ordinal], condition)
+        sought = sought_bytes(leaf, self.file.leaf_types[leaf.ordinal], condition)
         chances = np.maximum(chances, MIN_CHANCE)
         return _Pages(leaf, usable, outlines.starts, lengths, outlines.codec, chances, sought)
 
@@ -292,23 +286,23 @@ class Dictionaries:
 
         The most expensive pages are dropped first. The others may then no longer exclude the row group.
         """
-        self._file.load_page_index(
+        self.file.load_page_index(
             ChunkKey(row_group, leaf)
-            for leaf, among in groups_by_leaf(self._file, wanted).items()
+            for leaf, among in groups_by_leaf(self.file, wanted).items()
             for row_group in (among & (self._lengths(leaf) == 0)).nonzero()[0].tolist()
         )
         pages = {condition: self._pages(condition, among) for condition, among in wanted.items()}
         num_rows = savings.num_rows()
-        is_rest = num_rows < MIN_EXCLUDED_SHARE * np.diff(self._file.footer.row_group_starts)
+        is_rest = num_rows < MIN_EXCLUDED_SHARE * np.diff(self.file.footer.row_group_starts)
         doubt = np.where(is_rest, DICTIONARY_GAIN, 1)
-        page_cost = max(self._limits.page_cost_bytes, self._file.source.coalesce_bytes)
-        of_scan = np.minimum(self._limits.scan_cost_bytes, SCAN_BYTES + SCAN_ROW_BYTES * num_rows)
+        page_cost = max(self.limits.page_cost_bytes, self.file.source.coalesce_bytes)
+        of_scan = np.minimum(self.limits.scan_cost_bytes, SCAN_BYTES + SCAN_ROW_BYTES * num_rows)
         column_bytes = {page.leaf.ordinal: savings.column_bytes(page.leaf) for page in pages.values()}
         live = {condition: page.usable for condition, page in pages.items() if page.usable.any()}
         while live:
             excluded = savings.excluded_if(live)
             live = {condition: among & excluded for condition, among in live.items()}
-            by_leaf = groups_by_leaf(self._file, live)
+            by_leaf = groups_by_leaf(self.file, live)
             budget = of_scan + sum(np.where(among, column_bytes[leaf], 0) for leaf, among in by_leaf.items())
             columns, usable = list(by_leaf), np.array(list(by_leaf.values()))
             costs, decoded = np.full(usable.shape, np.inf), np.zeros(usable.shape, dtype=bool)
@@ -342,8 +336,8 @@ class Dictionaries:
         """
         leaf, row_group = probes[0].leaf, probes[0].row_group
         try:
-            page = parse_dictionary_page(data, leaf, self._limits.page_bytes)
-            if self._file.page_checksums:
+            page = parse_dictionary_page(data, leaf, self.limits.page_bytes)
+            if self.file.page_checksums:
                 page.check_checksum(data)
             lacks = lacks_bytes(page, data, leaf, probes[0].codec, [probe.sought for probe in probes])
             if page.num_values == 0:  # all values of the chunk are null
@@ -353,8 +347,8 @@ class Dictionaries:
                 for is_absent, probe in zip(lacks, probes, strict=True)
             ):
                 return [_Verdict(not is_absent, False) for is_absent in lacks]
-            meta = self._file.footer.chunk_metadata(row_group, leaf)
-            values = dictionary_values(self._file, page, data, leaf, meta)
+            meta = self.file.footer.chunk_metadata(row_group, leaf)
+            values = dictionary_values(self.file, page, data, leaf, meta)
             return [self._verdict(probe, values) for probe in probes]
         except FormatError as error:
             return error
@@ -369,7 +363,7 @@ class Dictionaries:
             return _Verdict(True, False)
         if not 0 < mask.true_count == len(mask):
             return _Verdict(mask.true_count > 0, False)
-        bounds = column_statistics(self._file, probe.condition.path)
+        bounds = column_statistics(self.file, probe.condition.path)
         has_nulls = bounds is None or bounds.null_counts[probe.row_group] != 0  # or may have
         return _Verdict(True, not (probe.leaf.max_definition_level and has_nulls))
 
@@ -377,12 +371,12 @@ class Dictionaries:
         """Keep the verdicts on one chunk, and its dictionary page for a scan unless no value matches."""
         leaf, row_group, location = probes[0].leaf, probes[0].row_group, probes[0].location
         if isinstance(judged, FormatError):
-            self._file.distrust_chunk("dictionary", ChunkKey(row_group, leaf.ordinal), judged)
+            self.file.distrust_chunk("dictionary", ChunkKey(row_group, leaf.ordinal), judged)
             return
         for probe, verdict in zip(probes, judged, strict=True):
             self._verdicts.setdefault(probe.condition, {})[row_group] = verdict
         is_needed = any(verdict.possible for verdict in judged)
-        if is_needed and self._kept_bytes + location.length <= self._limits.memory_bytes:
+        if is_needed and self._kept_bytes + location.length <= self.limits.memory_bytes:
             self._kept_bytes += location.length
             self.pages[location.start] = data
 

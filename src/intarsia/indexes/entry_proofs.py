@@ -21,6 +21,7 @@ from intarsia.indexes.registry import may_index
 from intarsia.indexes.statistics import column_statistics
 from intarsia.predicate import Path
 from intarsia.predicate.bound import Condition
+from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection, union
 from intarsia.tuning import OPENED_BYTES, PROBE_BYTES, PROBED_VALUE_BYTES
@@ -101,6 +102,7 @@ class _Part(NamedTuple):
     stop_row: int
 
 
+@dataclass(eq=False)
 class EntryProof:
     """The embedded index of a name in one file, or those in files that are joined.
 
@@ -112,22 +114,16 @@ class EntryProof:
         parts: The files that have such an index, and its entry.
     """
 
+    file: ParquetInput
+    name: str
+    is_lookup: bool
+    parts: Sequence[tuple[_Part, Entry]]
     counts_pages = False
-
-    def __init__(
-        self, file: ParquetInput, name: str, is_lookup: bool, parts: Sequence[tuple[_Part, Entry]]
-    ) -> None:
-        self._num_rows = file.footer.num_rows
-        self._num_groups = len(file.footer.row_group_starts) - 1
-        self._is_joined = isinstance(file, JoinedInput)
-        self._parts = parts
-        self.name = name
-        self.is_lookup = is_lookup
 
     def reach(self, condition: Condition) -> Bools | None:
         """Return the row groups of the files whose index can evaluate the condition."""
-        found = np.zeros(self._num_groups, dtype=bool)
-        for part, entry in self._parts:
+        found = np.zeros(len(self.file.footer.row_group_starts) - 1, dtype=bool)
+        for part, entry in self.parts:
             found[part.groups] = part.embedded.can_prune(entry, condition)
         return found
 
@@ -136,7 +132,9 @@ class EntryProof:
         files = list(self._wanted(wanted))
         costs = [self._cost(entry, own) for _, entry, own in files]
         num_bytes, requests = (sum(numbers) for numbers in zip(*costs, strict=True))
-        opened = sum(not part.embedded.is_open(entry) for part, entry, _ in files) if self._is_joined else 0
+        opened = 0
+        if isinstance(self.file, JoinedInput):
+            opened = sum(not part.embedded.is_open(entry) for part, entry, _ in files)
         return ProofCost(num_bytes, requests, opened=opened, part_bytes=min(costs)[0])
 
     def _cost(self, entry: Entry, own: Wanted) -> tuple[int, int]:
@@ -150,7 +148,7 @@ class EntryProof:
 
     def _wanted(self, wanted: Wanted) -> Iterator[tuple[_Part, Entry, Wanted]]:
         """Yield each file with its own row groups in which a result matters."""
-        for part, entry in self._parts:
+        for part, entry in self.parts:
             own = {one: groups[part.groups] for one, groups in wanted.items() if groups[part.groups].any()}
             if own:
                 yield part, entry, own
@@ -158,19 +156,20 @@ class EntryProof:
     def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
         """Evaluate conditions with the index of each file for which that pays."""
         found: dict[Condition, list[tuple[_Part, Verdict]]] = {}
+        is_joined = isinstance(self.file, JoinedInput)
         for part, entry, own in self._wanted(wanted):
-            if self._is_joined and not self._pays(part, self._cost(entry, own)[0], own, savings):
+            if is_joined and not self._pays(part, self._cost(entry, own)[0], own, savings):
                 continue
             for verdict in _verdicts(part.embedded, entry, own):
                 found.setdefault(verdict.condition, []).append((part, verdict))
-            if self._is_joined:  # only the opened indexes of one file are in memory
+            if is_joined:  # only the opened indexes of one file are in memory
                 part.embedded.close()
         for condition, verdicts in found.items():
             decided = [(part, one.possible) for part, one in verdicts if one.possible is not None]
             possible = [rows.shift(part.first_row) for part, rows in decided]
             certain = [one.certain.shift(part.first_row) for part, one in verdicts if one.certain is not None]
             ranges = RowSelection.from_ranges((part.first_row, part.stop_row) for part, _ in decided)
-            possible.append(RowSelection.all(self._num_rows) - ranges)
+            possible.append(RowSelection.all(self.file.footer.num_rows) - ranges)
             yield Verdict(condition, union(possible), union(certain))
 
     def _pays(self, part: _Part, num_bytes: int, own: Wanted, savings: Savings) -> bool:

@@ -18,6 +18,7 @@ from intarsia.format.footer import Leaf
 from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, call_or_ignore
 from intarsia.predicate import Path
 from intarsia.predicate.bound import BoundIn, Condition
+from intarsia.records import dataclass
 from intarsia.rows.bounds import (
     UNKNOWN,
     Bools,
@@ -34,6 +35,7 @@ Counts: TypeAlias = npt.NDArray[np.int64]
 Chances: TypeAlias = npt.NDArray[np.float64]
 
 
+@dataclass(eq=False)
 class BoundsProof:
     """Bounds of granules as a proof without cost, because they have been read.
 
@@ -43,22 +45,15 @@ class BoundsProof:
         judge: Evaluates a condition on bounds; None if that fails.
     """
 
+    name: str
+    bounds_of: Callable[[Condition], Bounds | None]
+    judge: Callable[[Condition, Bounds], Verdict | None]
     is_lookup = False
     counts_pages = False
 
-    def __init__(
-        self,
-        name: str,
-        bounds_of: Callable[[Condition], Bounds | None],
-        judge: Callable[[Condition, Bounds], Verdict | None],
-    ) -> None:
-        self.name = name
-        self._bounds_of = bounds_of
-        self._judge = judge
-
     def reach(self, condition: Condition) -> Bools | None:
         """Return every granule, if there are bounds of the column."""
-        bounds = self._bounds_of(condition)
+        bounds = self.bounds_of(condition)
         return None if bounds is None else np.ones(len(bounds), dtype=bool)
 
     def cost(self, wanted: Wanted) -> ProofCost:
@@ -68,8 +63,8 @@ class BoundsProof:
     def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
         """Evaluate conditions on the bounds."""
         for condition in wanted:
-            bounds = self._bounds_of(condition)
-            verdict = None if bounds is None else self._judge(condition, bounds)
+            bounds = self.bounds_of(condition)
+            verdict = None if bounds is None else self.judge(condition, bounds)
             if verdict is not None:
                 yield verdict
 
