@@ -36,17 +36,18 @@ _BYTES_AT_ONCE = 1 << 18
 _BITS, _OWNERS = "bits-", "files-"
 
 
-def filter_of(values: pa.Array) -> bytes | None:
+def filter_of(values: pa.Array, fpp: float = FILTER_FPP) -> bytes | None:
     """Return the bits of a Bloom filter of values, for `gather_filters`; None if it would be too large.
 
     Args:
         values: Distinct values without nulls. Values in conditions must have the same type to be found.
+        fpp: The false-positive rate.
 
     Example:
         >>> len(filter_of(pa.array(["example.org", "example.net"])))
         32
     """
-    num_bytes = bloom.optimal_bytes(len(values), FILTER_FPP)
+    num_bytes = bloom.optimal_bytes(len(values), fpp)
     return None if num_bytes > MAX_FILTER_BYTES else bloom.build(xxh64(values), num_bytes)
 
 

@@ -26,11 +26,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import comparison_type
-from intarsia.arrow.hashing import Hashes, xxh64
+from intarsia.arrow.hashing import xxh64
 from intarsia.errors import IndexBuildError
-from intarsia.format import bloom
 from intarsia.indexes.base import GatheredPart, GatheredParts, Index, OpenIndex, PayloadPart
-from intarsia.indexes.filter_matrix import MAX_FILTER_BYTES, FilterMatrix, GatheredFilters, gather_filters
+from intarsia.indexes.filter_matrix import FilterMatrix, GatheredFilters, filter_of, gather_filters
 from intarsia.indexes.granules import (
     GranulePayload,
     cut_at_edges,
@@ -177,10 +176,7 @@ class Ngram(Index):
         None if a granule has too many grams to be listed, or the filter would be too large.
         """
         opened = self.open(payload, layout)
-        num_bytes = bloom.optimal_bytes(len(opened.grams), _FILE_FPP)
-        if len(opened.unlisted) or num_bytes > MAX_FILTER_BYTES:
-            return None
-        return bloom.build(_gram_hashes(opened.grams), num_bytes)
+        return None if len(opened.unlisted) else filter_of(_as_values(opened.grams), _FILE_FPP)
 
     def gather(self, digests: Sequence[bytes]) -> list[GatheredPart]:
         """Arrange the filters in matrices, one for each size."""
@@ -190,7 +186,7 @@ class Ngram(Index):
         """Open the matrices."""
         return GatheredFilters(
             FilterMatrix(parts, num_files),
-            lambda leaf: list(map(_gram_hashes, _required_grams(self, leaf))) or None,
+            lambda leaf: [xxh64(_as_values(grams)) for grams in _required_grams(self, leaf)] or None,
         )
 
     def texts(self, leaf: Condition) -> list[list[bytes]]:
@@ -225,8 +221,8 @@ def _required_grams(index: Ngram, leaf: Condition) -> list[Grams]:
     return found if all(map(len, found)) else []
 
 
-def _gram_hashes(grams: npt.NDArray[Any]) -> Hashes:
-    return xxh64(pa.array(grams.astype(np.uint64)))
+def _as_values(grams: npt.NDArray[Any]) -> pa.Array:
+    return pa.array(grams.astype(np.uint64))
 
 
 def _lists(granules: GranulePayload, columns: Sequence[int]) -> list[npt.NDArray[np.uint32]]:

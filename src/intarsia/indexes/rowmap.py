@@ -22,12 +22,11 @@ import xxhash
 
 from intarsia.arrow.hashing import Hashes, xxh64
 from intarsia.errors import CorruptFileError, IndexBuildError, IndexPayloadError
-from intarsia.format import bloom
 from intarsia.indexes.base import GatheredPart, GatheredParts, Index, OpenIndex, PayloadBytes, PayloadSource
 from intarsia.indexes.filter_matrix import (
-    MAX_FILTER_BYTES,
     FilterMatrix,
     GatheredFilters,
+    filter_of,
     gather_filters,
     one_of,
 )
@@ -55,9 +54,6 @@ _CHECK_BITS = 16
 _HASH_BITS = 64
 
 _BLOCK_ENTRIES = 1 << 16
-
-#: The false-positive rate of a file in a lake index.
-_FILE_FPP = 0.01
 
 
 @dataclass(frozen=True)
@@ -121,10 +117,8 @@ class RowMap(Index):
         """
         opened = self.open(payload, layout)
         prefixes = opened.hash_prefixes()
-        if prefixes is None or bloom.optimal_bytes(len(prefixes), _FILE_FPP) > MAX_FILTER_BYTES:
-            return None
-        bits = bloom.build(_rehashed(prefixes), bloom.optimal_bytes(len(prefixes), _FILE_FPP))
-        return bytes([opened.widths.hash_bits]) + bits
+        bits = None if prefixes is None else filter_of(pa.array(prefixes))
+        return None if bits is None else bytes([opened.widths.hash_bits]) + bits
 
     def gather(self, digests: Sequence[bytes]) -> list[GatheredPart]:
         """Arrange the filters in matrices, one for each number of hash bits and size."""
@@ -174,12 +168,10 @@ class _GatheredRowMaps(OpenIndex):
 
 def _required(hash_bits: int, condition: Condition) -> list[Hashes] | None:
     hashes = lookup_hashes(condition)
-    return None if hashes is None else one_of(_rehashed(hashes >> np.uint64(_HASH_BITS - hash_bits)))
-
-
-def _rehashed(prefixes: Hashes) -> Hashes:
-    """Hash the first bits of hashes again, because a Bloom filter needs 64 bits."""
-    return xxh64(pa.array(np.unique(prefixes), pa.uint64()))
+    if hashes is None:
+        return None
+    prefixes = np.unique(hashes >> np.uint64(_HASH_BITS - hash_bits))
+    return one_of(xxh64(pa.array(prefixes)))  # hashed again, because a Bloom filter needs 64 bits
 
 
 class Widths(NamedTuple):
