@@ -101,15 +101,14 @@ def lay_out(
             if location != getattr(before[key], structure):
                 placed = tail.append(location) if isinstance(location, bytes) else location
                 edit.set_location(*key, structure, placed)
-    if footer.metadata.column_orders is None and any(map(_has_added_bounds, states.values())):
-        for key, state in states.items():
-            if isinstance(state.column_index, ByteRange):  # `add_column_orders` would define its bounds
-                edit.set_location(*key, "column_index", None)
+    lacks_orders = footer.metadata.column_orders is None and any(map(_has_added_bounds, states.values()))
+    ordered = _newly_ordered_int96(original, states)
+    for key, state in states.items():
+        if isinstance(state.column_index, ByteRange) and (lacks_orders or key.leaf in ordered):
+            edit.set_location(*key, "column_index", None)  # its bounds had no order, and must not get one
+    if lacks_orders:
         edit.add_column_orders(len(footer.leaves))
-    for leaf in _newly_ordered_int96(original, states):
-        for key, state in states.items():
-            if key.leaf == leaf and isinstance(state.column_index, ByteRange):
-                edit.set_location(*key, "column_index", None)  # its bounds had no order, and must not get one
+    for leaf in ordered:
         edit.set_int96_order(leaf)
     for key, state in changed.items():
         if state.encoding_stats:
