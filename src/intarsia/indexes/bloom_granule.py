@@ -94,7 +94,8 @@ class BloomGranule(Index):
                 column=self.column,
             )
         filters = _filters(edges, num_blocks, chunk.batches(self.column))
-        max_values = min(max_rows, max(map(_num_values, filters), default=0.0))
+        num_values = [bloom.estimated_distinct(blocks.tobytes()) for blocks in filters]
+        max_values = min(max_rows, max(num_values, default=0.0))
         return _serialize(edges, fold_filters(filters, math.ceil(max_values * blocks_per_value)))
 
     def open(self, payload: bytes, layout: Layout) -> OpenBloomGranule:
@@ -122,10 +123,6 @@ def _filters(edges: Rows, num_blocks: int, batches: Iterable[tuple[int, pa.Array
         bits = bloom.build(hash_values(piece)[1], num_blocks * bloom.BLOCK_BYTES)
         filters[granule] |= bloom.blocks_of(bits)
     return filters
-
-
-def _num_values(blocks: bloom.Blocks) -> float:
-    return bloom.estimated_distinct(blocks.tobytes())
 
 
 def fold_filters(filters: bloom.Blocks, least: int) -> bloom.Blocks:

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from functools import cached_property
 
 from intarsia.errors import ChangedMeanwhileError, IntarsiaError, ReplaceError
 from intarsia.records import dataclass
@@ -102,7 +103,6 @@ class Replacement:
         self._identity, self._keep_bytes = identity, keep_bytes
         self._ahead_bytes = ahead_bytes
         self._held = ExitStack()
-        self._files: tuple[int, int, str] | None = None
         self._copying: Future[None] | None = None
         self._stopped = threading.Event()
 
@@ -124,16 +124,16 @@ class Replacement:
         self._check_sink_logs()
         if self._copying is None and self._keep_bytes >= self._ahead_bytes:
             with self._named_errors():
-                self._open()
+                source, fd, _ = self._files
                 pool = self._held.enter_context(ThreadPoolExecutor(1))
-                self._copying = pool.submit(self._copy_ahead)
+                self._copying = pool.submit(self._copy_ahead, source, fd)
 
     def finish(self, tail: Iterable[bytes]) -> None:
         """Write the tail and rename the new file over the old one; see `replace_tail`."""
         path, target = self._path, self._target
         self._check_sink_logs()
         with self._named_errors():
-            source, fd, temporary = self._open()
+            source, fd, temporary = self._files
             if self._copying is not None:
                 self._copying.result()
             else:
@@ -160,18 +160,16 @@ class Replacement:
         for name in {self._path, self._target}:
             check_sink_log(name, self._keep_bytes)
 
-    def _open(self) -> tuple[int, int, str]:
-        """Open both files; return their descriptors and the path of the temporary file."""
-        if self._files is None:
-            remove_leftovers(self._path)
-            source = self._held.enter_context(opened(self._target))
-            if FileIdentity.from_stat(os.fstat(source)) != self._identity:
-                raise _changed(self._path)
-            self._files = (source, *self._held.enter_context(_temporary(self._target)))
-        return self._files
+    @cached_property
+    def _files(self) -> tuple[int, int, str]:
+        """The descriptors of both files, which are opened on first use, and the path of the temporary one."""
+        remove_leftovers(self._path)
+        source = self._held.enter_context(opened(self._target))
+        if FileIdentity.from_stat(os.fstat(source)) != self._identity:
+            raise _changed(self._path)
+        return (source, *self._held.enter_context(_temporary(self._target)))
 
-    def _copy_ahead(self) -> None:
-        source, fd, _ = self._open()
+    def _copy_ahead(self, source: int, fd: int) -> None:
         _copy(source, fd, self._keep_bytes, self._stopped)
         os.fsync(fd)  # the final fsync then writes only the tail
 
@@ -257,11 +255,9 @@ def check_unchanged(path: str, identity: FileIdentity) -> None:
     Raises:
         ChangedMeanwhileError: If the file was replaced, changed or removed.
     """
-    try:
+    with suppress(FileNotFoundError):
         if FileIdentity.of(path) == identity:
             return
-    except FileNotFoundError:
-        pass
     raise _changed(path)
 
 
