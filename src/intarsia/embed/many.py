@@ -228,7 +228,8 @@ def attach_files(
         )
 
     def report_of(results: FileResults[AttachReport]) -> IndexReport:
-        files = [*map(IndexedFile.of, results.done), *map(IndexedFile.of_failure, results.failed)]
+        files = list(map(IndexedFile.of, results.done))
+        files += [IndexedFile(one.path, error=one.reason, code=one.code) for one in results.failed]
         files.sort(key=lambda file: file.path)
         seconds = time.perf_counter() - started
         return IndexReport(tuple(files), seconds, len(listed.others), files_found=len(listed.paths))

@@ -209,11 +209,6 @@ class IndexedFile:
             seconds=report.seconds,
         )
 
-    @classmethod
-    def of_failure(cls, failure: FileFailure) -> IndexedFile:
-        """Return the outcome of a file that could not be indexed."""
-        return cls(failure.path, error=failure.reason, code=failure.code)
-
     @property
     def changed(self) -> bool:
         """Whether the file was replaced."""
