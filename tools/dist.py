@@ -59,7 +59,7 @@ def try_wheel(wheel: Path, environment: Path, *, site_packages: Path | None = No
     Args:
         wheel: The wheel.
         environment: The folder of the new environment.
-        site_packages: A folder with the dependencies; None to install them.
+        site_packages: A folder with the dependencies and pip; None to install them.
 
     Returns:
         What ``intarsia --version`` prints.
@@ -67,7 +67,7 @@ def try_wheel(wheel: Path, environment: Path, *, site_packages: Path | None = No
     Raises:
         subprocess.CalledProcessError: If the installation or the trial fails.
     """
-    venv.create(environment, with_pip=True)
+    venv.create(environment, with_pip=site_packages is None)
     python = environment / "bin" / "python"
     options = []
     if site_packages is not None:
