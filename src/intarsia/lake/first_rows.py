@@ -35,7 +35,7 @@ from intarsia.lake.split import file_identity
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Bound, Predicate
 from intarsia.read.counts import ReadCounts
-from intarsia.read.file_plan import FilePlan, plan_file, retry_without_wrong_index
+from intarsia.read.file_plan import FilePlan, plan_file, with_current_plan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import FileOutcome, read_known_rows
 from intarsia.read.first_rows import AxisSearch, MatchingGroups
@@ -266,17 +266,13 @@ class FirstRows:
 
     def _read(self, search: AxisSearch, file: ParquetInput, wanted: RowSelection) -> pa.Table:
         query = replace(search.query, file=file, predicate=None).for_columns(self._columns)
-        everything = RowSelection.all(file.footer.num_rows)
         before = query.pages_read()
 
-        def read() -> tuple[list[pa.Table], ReadCounts]:
-            wrong = file.metadata.contradictions
-            plan = FilePlan(everything, everything, everything, contradictions=wrong)
+        def read(plan: FilePlan) -> tuple[list[pa.Table], ReadCounts]:
             pieces = list(read_known_rows(query, plan, wanted))
             found = [query.result(piece.rows, piece.numbers, self._columns, self._schema) for piece in pieces]
-            counts = sum((piece.counts for piece in pieces), ReadCounts())
-            return found, counts
+            return found, sum((piece.counts for piece in pieces), ReadCounts())
 
-        found, counts = retry_without_wrong_index(file, read)
+        found, counts = with_current_plan(query, plan_file(query), read)
         self._report.add_further_reads(query, counts, before)
         return concat_rows([no_rows(self._schema), *found])

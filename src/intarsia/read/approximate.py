@@ -22,7 +22,6 @@ from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.granules import covered_granules, granule_rows
 from intarsia.indexes.proof import call_index
 from intarsia.indexes.sample import draw
-from intarsia.predicate import Path
 from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, with_current_plan
 from intarsia.read.file_query import FileQuery, naming_invalid_values
@@ -160,7 +159,11 @@ class DistinctValues:
         path = query.own(self._column).path
         is_indexed = False
         capable = query.embedded.capable(path, lambda index, column: index.can_sketch(column))
-        for entry, _ in capable if self._hashes_alike(file, path) else ():
+        leaf = file.schema.leaves_by_path.get(path)
+        data_type = None if leaf is None else file.leaf_types.get(leaf.ordinal)
+        # equal values must have equal hashes in this file and in the table
+        hashes_alike = data_type is not None and compares_alike(data_type, self._kind)
+        for entry, _ in capable if hashes_alike else ():
             left = rows - known
             if left.is_empty or (entry.granularity == "file" and rows.num_rows < file.footer.num_rows):
                 is_indexed = True  # though it cannot be used for these rows
@@ -180,12 +183,6 @@ class DistinctValues:
         if not is_indexed and file.footer.num_rows and file.path not in self.unindexed:
             self.unindexed.append(file.path)
         return known, answered
-
-    def _hashes_alike(self, file: ParquetInput, path: Path) -> bool:
-        """Return whether equal values have equal hashes in this file and in the table."""
-        leaf = file.schema.leaves_by_path.get(path)
-        data_type = None if leaf is None else file.leaf_types.get(leaf.ordinal)
-        return data_type is not None and compares_alike(data_type, self._kind)
 
 
 def _has_match(query: FileQuery, plan: FilePlan, value: pa.Scalar) -> tuple[bool, FileOutcome]:

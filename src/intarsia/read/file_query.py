@@ -282,8 +282,7 @@ class FileQuery:
     def column_bytes(self, path: Path) -> int:
         """Return the size of a column in the file in bytes; 0 for a constant column."""
         leaves = leaves_under(self.file, [path])
-        sizes = [outlines.stops - outlines.starts for outlines in self.file.metadata.outlines(leaves)]
-        return int(sum(of_leaf.sum() for of_leaf in sizes))
+        return sum(int((one.stops - one.starts).sum()) for one in self.file.metadata.outlines(leaves))
 
 
 @contextmanager
