@@ -9,7 +9,7 @@ import pytest
 import intarsia as ia
 from intarsia.lake.discovery import LAKE_INDEX_FOLDER
 from intarsia.lake.index.folder import LakeIndexFolder
-from tests.lake.index.lakes import make_lake, opened_files, rows_of_day, write
+from tests.lake.index.lakes import age, make_lake, opened_files, rows_of_day, write
 
 
 @pytest.fixture
@@ -56,6 +56,7 @@ def test_remove(run, lake):
 def test_a_damaged_file_is_reported(run, lake):
     path = lake / "day-001.parquet"
     path.write_bytes(path.read_bytes()[:-5])
+    age(path)
     outcome = run("lake-index", lake)
     assert outcome.code == 1
     assert str(path) in outcome.err
@@ -103,6 +104,7 @@ def test_index_builds_it_and_updates_it(run, tmp_path):
 def test_index_reports_a_damaged_file_once(run, lake):
     path = lake / "day-001.parquet"
     path.write_bytes(path.read_bytes()[:-5])
+    age(path)
     outcome = run("index", lake, "--page-index", "--lake-index", "cache")
     assert outcome.code == 1
     assert outcome.err.count(str(path)) == 1

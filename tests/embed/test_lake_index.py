@@ -7,7 +7,7 @@ import pytest
 
 import intarsia as ia
 from intarsia.lake.index.folder import LakeIndexFolder
-from tests.lake.index.lakes import make_lake, opened_files, rows_of_day
+from tests.lake.index.lakes import age, make_lake, opened_files, rows_of_day
 
 
 @pytest.fixture
@@ -60,6 +60,7 @@ def test_files_that_have_just_been_written_are_awaited(lake):
 def test_a_file_that_fails_is_in_neither(lake):
     path = lake / "day-001.parquet"
     path.write_bytes(path.read_bytes()[:-5])
+    age(path)
     with pytest.raises(ia.FilesFailedError) as caught:
         ia.attach(lake, ia.Bloom("user"), lake_index="cache")
     found = caught.value.report.lake_index
