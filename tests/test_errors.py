@@ -1,6 +1,8 @@
 """The errors that are raised on purpose: all drawn where they are defined, and public."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import intarsia
 from intarsia import errors
 from intarsia.lake.data_file import FileFailure
 from intarsia.read.report import FailedFile
+from tests.child import ENVIRONMENT, SOURCES
 
 CLASS = re.compile(r"^ *class (\w+)\(([^)]*)\)", re.MULTILINE)
 
@@ -67,3 +70,9 @@ def test_one_form_for_the_place_of_an_error(context, text):
     path = context.get("path", "other")
     for failed in (FileFailure(path, error), FailedFile.of(path, error)):
         assert f"{path}: {failed.reason}" == (text if "path" in context else f"other: {text}")
+
+
+def test_errors_can_be_named_before_anything_is_used():
+    program = "import intarsia; intarsia.errors.FormatError"
+    environment = {**ENVIRONMENT, "PYTHONPATH": str(SOURCES)}
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60, env=environment)

@@ -38,6 +38,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from intarsia import errors as errors  # for `except intarsia.errors.FormatError` before anything is used
+
 if TYPE_CHECKING:
     from intarsia.advice import advise as advise
     from intarsia.advice.report import Advice as Advice
