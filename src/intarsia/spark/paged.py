@@ -144,7 +144,7 @@ def plan_pages(
             columns, constants = found
             for name in partition_columns:
                 columns.append(OutputColumn(name, (name,), pa.string()))
-                constants[name,] = pa.scalar(values[name.lower()], pa.string())
+                constants[name,] = pa.array([values[name.lower()]], pa.string())
             splits += _splits(one, one.rows, file, columns, constants)
             saved_bytes += file.source.size() - one.num_bytes  # the listed size of an object is not known
     return splits, others, saved_bytes
@@ -172,7 +172,7 @@ def _splits(
     rows: RowSelection,
     file: ParquetInput,
     columns: Sequence[OutputColumn],
-    constants: Mapping[Path, pa.Scalar],
+    constants: Mapping[Path, pa.Array],
 ) -> list[Split]:
     query = FileQuery.of(file, None, columns, constants)
     shared = SplitQuery(
@@ -191,7 +191,7 @@ def _splits(
 
 def _columns(
     file: ParquetInput, wanted: Sequence[Any], *, case_sensitive: bool, keeps_dates: bool
-) -> tuple[list[OutputColumn], dict[Path, pa.Scalar]] | None:
+) -> tuple[list[OutputColumn], dict[Path, pa.Array]] | None:
     """Return the columns, and null for those that a file lacks.
 
     Returns:
@@ -205,7 +205,7 @@ def _columns(
     # Spark 3 and later write the calendar that Arrow has
     is_modern = keeps_dates if writer is None else major.isdigit() and int(major) >= 3
     int96 = {leaf.path[0] for leaf in file.footer.leaves if leaf.type == Type.INT96}
-    found, lacking = list[OutputColumn](), dict[Path, pa.Scalar]()
+    found, lacking = list[OutputColumn](), dict[Path, pa.Array]()
     for field in wanted:
         data_type = arrow_type_of(field.dataType)
         names = [
@@ -224,7 +224,7 @@ def _columns(
             if not is_alike or names[0] in int96 or (has_calendar and not is_modern):
                 return None
         else:
-            lacking[path] = pa.scalar(None, data_type)
+            lacking[path] = pa.nulls(1, data_type)
         found.append(OutputColumn(field.name, path, data_type))
     return (found, lacking) if len(lacking) < len(found) else None
 
