@@ -22,6 +22,7 @@ def test_figures_of_the_source(queries):
     source = house.measure_source()
     assert source["total"]["code_lines"] == sum(part["code_lines"] for part in source["packages"].values())
     assert source["packages"]["cli"]["code_lines"] < source["packages"]["cli"]["lines"]
+    assert 0 < source["native"]["code_lines"] < 2_000
     assert source["circles"] == {}
     assert "cold query" in house.describe({"query": queries, "source": source})
 

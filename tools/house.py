@@ -1,7 +1,7 @@
 """Measure the size of the house: ``make house``, or ``python -m tools.house [--json]``.
 
 They show its growth: functions, files and frames of one cold query, Python calls of one lookup, import
-circles inside packages, and lines of code per package.
+circles inside packages, and lines of code per package and of the native extension.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "intarsia"
+EXTENSION = ROOT / "native" / "src"
 
 ROWS = 100_000
 
@@ -142,7 +143,10 @@ def measure_source() -> dict[str, Any]:
     found: dict[str, list[list[str]]] = defaultdict(list)
     for circle in circles({name: inside(name, others, imports) for name, others in imports.items()}):
         found[circle[0].split(".")[1]].append(circle)
+    rust = [path.read_text(encoding="utf-8").splitlines() for path in EXTENSION.glob("*.rs")]
+    code = [line for lines in rust for line in lines if line.strip() and not line.strip().startswith("//")]
     return {
+        "native": {"code_lines": len(code), "lines": sum(map(len, rust)), "files": len(rust)},
         "total": dict(sum(packages.values(), Counter())),
         "packages": {name: dict(counts) for name, counts in sorted(packages.items())},
         "circles": dict(found),
@@ -215,7 +219,7 @@ def describe(figures: dict[str, Any]) -> str:
         f"import circles: {', '.join(rings) or 'none'}",
         f"source: {size}",
     ]
-    for name, counts in source["packages"].items():
+    for name, counts in {**source["packages"], "native": source["native"]}.items():
         lines.append(f"  {name:10} {counts['code_lines']:7,} {counts['lines']:7,} {counts['files']:4}")
     return "\n".join(lines)
 
