@@ -117,6 +117,31 @@ def test_a_missing_object_or_bucket(s3):
     assert caught.value.reason == "no-such-bucket"
 
 
+@pytest.mark.parametrize("name", ["a?b.parquet", "[x].parquet", "a b%20c#d.parquet", "ü+&.parquet"])
+def test_any_key(lake, name):
+    lake.put(f"lake/{name}", lake.content(KEY))
+    url = f"s3://{BUCKET}/lake/{name}"
+    assert ia.open(url).count() == len(VALUES)
+    assert ia.open(f"s3://{BUCKET}/lake/").count() == 2 * len(VALUES)
+    ia.attach(url, [ia.Distinct("a")])
+    assert lake.list_keys() == sorted([KEY, f"lake/{name}"])
+    assert len(lake.content(f"lake/{name}")) > len(lake.content(KEY))
+
+
+def test_a_glob(lake):
+    with pytest.raises(FileNotFoundError, match="pass the folder"):
+        ia.open(f"s3://{BUCKET}/lake/*.parquet")
+
+
+@pytest.mark.parametrize("key", ["lake//x.parquet", "lake/a/../x.parquet", "lake/a/./x.parquet"])
+def test_keys_that_are_not_paths(lake, key):
+    lake.put(key, lake.content(KEY))
+    with pytest.raises(ia.ObjectStoreError, match="rename the object") as caught:
+        ia.open(f"s3://{BUCKET}/lake/")
+    assert caught.value.reason == "invalid-key"
+    assert f'"{key}"' in str(caught.value)
+
+
 @pytest.mark.parametrize("kind", ["refuse", "stall"])
 def test_a_request_ends_before_the_deadline(lake, kind):
     """The server never answers, or refuses each attempt; without a deadline this takes minutes."""

@@ -417,8 +417,6 @@ def _find_remote(url: str, stores: Stores) -> FoundFiles:
     from obstore.store import HTTPStore
 
     store, key = stores.find(url)
-    if glob.has_magic(key):
-        raise FileNotFoundError(f"{url}: globs are not supported in URLs; pass the folder")
     one = None
     try:
         if key and not key.endswith("/"):
@@ -440,7 +438,11 @@ def _find_remote(url: str, stores: Stores) -> FoundFiles:
     if not listing.files:
         if one is not None:
             return one
-        raise FileNotFoundError(f"{url}: no such object or folder")
+        is_glob = glob.has_magic(key)  # which may also be the key of an object
+        missing = (
+            "globs are not supported in URLs; pass the folder" if is_glob else "no such object or folder"
+        )
+        raise FileNotFoundError(f"{url}: {missing}")
     roles = {path: role_of_name(path.rpartition("/")[2]) for path in listing.files}
     chosen = _choose(url, (), roles, lambda path, _: listing.files[path])
     return replace(chosen, segments=listing.segments)

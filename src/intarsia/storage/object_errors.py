@@ -124,6 +124,11 @@ _KNOWN = (
     _Known(r"code: 412", "object-replaced", "the object was replaced during the request; run again"),
     _Known(r"code: 416", "range-refused", "open the object again"),
     _Known(r"Configuration key: ", "unknown-option", "check the names in storage_options"),
+    _Known(
+        r"object with invalid path",
+        "invalid-key",
+        "rename the object, because keys with an empty folder, . or .. are not supported",
+    ),
 )
 
 
