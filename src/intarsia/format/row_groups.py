@@ -127,9 +127,6 @@ class ColumnChunks(LazyChunks):
         self._footer.check(chunk, self._row_group)
         self._parsed[ordinal] = chunk
 
-    def _keep_edges(self, edges: list[int]) -> None:
-        self._edges = edges
-
 
 def _find_edges(columns: Sequence[ColumnChunks], ordinal: int) -> None:
     """Find the offsets of the chunks up to one in row groups of one footer."""
@@ -144,7 +141,7 @@ def _find_edges(columns: Sequence[ColumnChunks], ordinal: int) -> None:
             counts.append(min(one._count, max(ordinal + 1, 2 * len(edges))) - len(edges))
     found = thrift.struct_edges(short[0]._footer.raw, offsets, counts) if short else ()
     for one, edges, more in zip(short, known, found, strict=True):
-        one._keep_edges([*edges, *more[1:]])
+        one._edges = [*edges, *more[1:]]
 
 
 def chunks_of_leaf(groups: Sequence[RowGroup], ordinal: int) -> list[ColumnChunk]:
@@ -205,39 +202,31 @@ def outlines_of_chunks(
     Chunks that have been parsed are not parsed again, and those of one footer are parsed together.
     """
     found: list[Sequence[OutlineOfChunk | ColumnChunk]] = []
+    wanted, last = {*ordinals}, max(ordinals, default=0)
     for footer, same in groupby([group.columns for group in groups], _footer_of):
-        if footer is None:
-            found += [[one[ordinal] for ordinal in ordinals] for one in same]
+        columns = cast("list[ColumnChunks]", list(same))
+        if footer is None or all(one._parsed.keys() >= wanted for one in columns):
+            found += [[one[ordinal] for ordinal in ordinals] for one in columns]
             continue
         try:
-            found += _outlines(footer, cast("list[ColumnChunks]", list(same)), ordinals)
+            if len(ordinals) > last // 2 and all(len(one._edges) == 1 for one in columns):
+                for one in columns:  # parsing the chunks sequentially also finds their offsets
+                    chunks, edges = thrift.parse_structs(OutlineOfChunk, footer.raw, one._edges[0], last + 1)
+                    one._edges = edges[:-1]
+                    found.append([chunks[ordinal] for ordinal in ordinals])
+                continue
+            _find_edges(columns, last)
+            offsets = [one._edges[ordinal] for one in columns for ordinal in ordinals]
+            parsed = iter(thrift.parse_structs_at(OutlineOfChunk, footer.raw, offsets))
         except CorruptFileError as error:
             error.at(offset=footer.start + (error.offset or 0))
             raise
+        found += [list(islice(parsed, len(ordinals))) for _ in columns]
     return found
 
 
 def _footer_of(columns: Sequence[ColumnChunk]) -> FooterBytes | None:
     return columns._footer if isinstance(columns, ColumnChunks) else None
-
-
-def _outlines(
-    footer: FooterBytes, columns: Sequence[ColumnChunks], ordinals: Sequence[int]
-) -> Iterable[Sequence[OutlineOfChunk | ColumnChunk]]:
-    wanted, last = set(ordinals), max(ordinals, default=0)
-    if all(one._parsed.keys() >= wanted for one in columns):
-        return [[one._parsed[ordinal] for ordinal in ordinals] for one in columns]
-    if len(ordinals) > last // 2 and all(len(one._edges) == 1 for one in columns):
-        found = []
-        for one in columns:  # parsing the chunks sequentially also finds their offsets
-            chunks, edges = thrift.parse_structs(OutlineOfChunk, footer.raw, one._edges[0], last + 1)
-            one._keep_edges(edges[:-1])
-            found.append([chunks[ordinal] for ordinal in ordinals])
-        return found
-    _find_edges(columns, last)
-    offsets = [one._edges[ordinal] for one in columns for ordinal in ordinals]
-    parsed = iter(thrift.parse_structs_at(OutlineOfChunk, footer.raw, offsets))
-    return [list(islice(parsed, len(ordinals))) for _ in columns]
 
 
 def parse_file_metadata(footer: FooterBytes) -> FileMetaData:
