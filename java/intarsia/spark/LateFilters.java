@@ -27,19 +27,20 @@ final class LateFilters {
   /** Adds the comparisons among some filters to the arguments of an AND. */
   static void add(Seq<Filter> filters, StructType schema, ArrayNode conjuncts) {
     for (Filter filter : Scala.iterable(filters)) {
+      StructField field = field(filter, schema);
       ObjectNode node = null;
       if (filter instanceof EqualTo same) {
-        node = comparison("EqualTo", same.attribute(), same.value(), schema);
+        node = comparison("EqualTo", field, same.value());
       } else if (filter instanceof EqualNullSafe same) {
-        node = comparison("EqualNullSafe", same.attribute(), same.value(), schema);
+        node = comparison("EqualNullSafe", field, same.value());
       } else if (filter instanceof GreaterThan greater) {
-        node = comparison("GreaterThan", greater.attribute(), greater.value(), schema);
+        node = comparison("GreaterThan", field, greater.value());
       } else if (filter instanceof GreaterThanOrEqual greater) {
-        node = comparison("GreaterThanOrEqual", greater.attribute(), greater.value(), schema);
+        node = comparison("GreaterThanOrEqual", field, greater.value());
       } else if (filter instanceof LessThan less) {
-        node = comparison("LessThan", less.attribute(), less.value(), schema);
+        node = comparison("LessThan", field, less.value());
       } else if (filter instanceof LessThanOrEqual less) {
-        node = comparison("LessThanOrEqual", less.attribute(), less.value(), schema);
+        node = comparison("LessThanOrEqual", field, less.value());
       }
       if (node != null) {
         conjuncts.add(node);
@@ -47,12 +48,20 @@ final class LateFilters {
     }
   }
 
-  private static ObjectNode comparison(String op, String name, Object value, StructType schema) {
+  /** Returns the column of a filter; null if it has several, or a field of a struct, whose name also has dots. */
+  private static StructField field(Filter filter, StructType schema) {
+    String[][] columns = filter.v2references();
     for (StructField field : schema.fields()) {
-      if (field.name().equals(name)) {
-        return ExpressionJson.comparison(op, field, CatalystTypeConverters.convertToCatalyst(value));
+      if (columns.length == 1 && columns[0].length == 1 && field.name().equals(columns[0][0])) {
+        return field;
       }
     }
-    return null; // a field of a struct
+    return null;
+  }
+
+  private static ObjectNode comparison(String op, StructField field, Object value) {
+    return field == null
+        ? null
+        : ExpressionJson.comparison(op, field, CatalystTypeConverters.convertToCatalyst(value));
   }
 }
