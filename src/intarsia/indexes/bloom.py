@@ -36,9 +36,9 @@ from intarsia.indexes.proof import (
     judge_groups,
     split_batches,
 )
-from intarsia.indexes.statistics import chances_of_absence
+from intarsia.indexes.statistics import column_statistics
 from intarsia.predicate.bound import Condition
-from intarsia.rows.bounds import Bools
+from intarsia.rows.bounds import Bools, chances_of_absence
 from intarsia.storage import ByteRange
 from intarsia.tuning import LOCAL_REQUEST_BYTES
 
@@ -118,7 +118,9 @@ class BloomFilters:
             metas = [self._file.footer.chunk_metadata(row_group, leaf) for row_group in ordinals]
             num_values = np.zeros(len(row_groups), dtype=np.int64)
             num_values[ordinals] = [meta.num_values for meta in metas]
-            chances = chances_of_absence(self._file, condition, num_values)
+            chances = chances_of_absence(
+                condition, lambda one: column_statistics(self._file, one.path), num_values
+            )
             for row_group, meta in zip(ordinals, metas, strict=True):
                 key = ChunkKey(row_group, leaf.ordinal)
                 try:

@@ -21,6 +21,7 @@ import pyarrow as pa
 from intarsia.ahead import ahead
 from intarsia.errors import FormatError, PredicateError
 from intarsia.file import ChunkKey, ParquetInput
+from intarsia.file.claims import plain_bytes
 from intarsia.format.footer import Leaf
 from intarsia.format.pages import Page
 from intarsia.indexes.bloom import filter_exists
@@ -29,10 +30,8 @@ from intarsia.indexes.dictionary_page import (
     dictionary_values,
     lacks_bytes,
     parse_dictionary_page,
-    readable_dictionaries,
     searches_whole_values,
     sought_bytes,
-    value_bytes,
 )
 from intarsia.indexes.lookups import is_lookup, num_lookup_values
 from intarsia.indexes.proof import (
@@ -45,11 +44,11 @@ from intarsia.indexes.proof import (
     judge_groups,
     split_batches,
 )
-from intarsia.indexes.statistics import Counts, chances_of_absence, column_statistics
+from intarsia.indexes.statistics import column_statistics
 from intarsia.predicate.bound import BoundCompare, BoundNull, Condition
 from intarsia.predicate.evaluate import condition_mask
 from intarsia.records import dataclass
-from intarsia.rows.bounds import Bools
+from intarsia.rows.bounds import Bools, Counts, chances_of_absence
 from intarsia.storage import ByteRange
 from intarsia.tuning import (
     DICTIONARIES_AT_ONCE,
@@ -191,7 +190,7 @@ class Dictionaries:
         if leaf is None or not leaf.is_flat or isinstance(condition, BoundNull):
             return None
         reach = self.file.metadata.derived(
-            ("dictionaries", leaf.ordinal), partial(readable_dictionaries, self.file, leaf)
+            ("dictionaries", leaf.ordinal), partial(_are_readable, self.file, leaf)
         )
         reach = np.asarray(reach & ~np.asarray(self.is_listed(condition)), dtype=bool)
         if isinstance(condition, BoundCompare) and condition.op != "=":
@@ -273,8 +272,10 @@ class Dictionaries:
         leaf = self.file.schema.leaves_by_path[condition.path]
         (outlines,), lengths = self.file.metadata.outlines([leaf]), self._lengths(leaf.ordinal)
         usable = row_groups & (lengths > 0) & (lengths <= self.limits.page_bytes)
-        num_distinct = np.where(usable, lengths // value_bytes(leaf), 0)
-        chances = chances_of_absence(self.file, condition, num_distinct)
+        num_distinct = np.where(usable, lengths // max(1, plain_bytes(leaf)), 0)
+        chances = chances_of_absence(
+            condition, lambda one: column_statistics(self.file, one.path), num_distinct
+        )
         if chances is None:
             chances = np.full(len(lengths), 1 / num_lookup_values(condition))
         sought = sought_bytes(leaf, self.file.leaf_types[leaf.ordinal], condition)
@@ -298,8 +299,8 @@ class Dictionaries:
         page_cost = max(self.limits.page_cost_bytes, self.file.source.coalesce_bytes)
         of_scan = np.minimum(self.limits.scan_cost_bytes, SCAN_BYTES + SCAN_ROW_BYTES * num_rows)
         column_bytes = {page.leaf.ordinal: savings.column_bytes(page.leaf) for page in pages.values()}
-        live = {condition: page.usable for condition, page in pages.items() if page.usable.any()}
-        while live:
+        live = {condition: page.usable for condition, page in pages.items()}
+        while live := {condition: among for condition, among in live.items() if among.any()}:
             excluded = savings.excluded_if(live)
             live = {condition: among & excluded for condition, among in live.items()}
             by_leaf = groups_by_leaf(self.file, live)
@@ -320,7 +321,6 @@ class Dictionaries:
                 page, column = pages[condition], columns.index(pages[condition].leaf.ordinal)
                 yield from page.probes(condition, among & is_whole, decoded[column])
                 live[condition] = among & kept[column] & ~is_whole
-            live = {condition: among for condition, among in live.items() if among.any()}
 
     # --- evaluating pages --------------------------------------------------------------------------
 
@@ -379,6 +379,13 @@ class Dictionaries:
         if is_needed and self._kept_bytes + location.length <= self.limits.memory_bytes:
             self._kept_bytes += location.length
             self.pages[location.start] = data
+
+
+def _are_readable(file: ParquetInput, leaf: Leaf) -> Bools:
+    """Return whether each chunk of a leaf can be read here and has all of its values in its dictionary."""
+    (outlines,) = file.metadata.outlines([leaf])
+    is_all = [pages.is_all_dictionary for pages in outlines.pages]
+    return np.asarray(outlines.is_sound & np.array(is_all, dtype=bool))
 
 
 def _needs_no_decoding(probe: _Probe, page: Page) -> bool:

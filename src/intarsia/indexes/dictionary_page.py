@@ -1,4 +1,4 @@
-"""Dictionary pages: whether they have all values of a chunk, and how their values are decoded."""
+"""Dictionary pages: how their values are decoded, and searched without decoding them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from intarsia.format.structs import ColumnMetaData, DataPageHeaderV2, PageHeader
 from intarsia.indexes.lookups import REMEMBERED_LOOKUPS, num_lookup_values, stored_values
 from intarsia.predicate import ignores_case, required_texts
 from intarsia.predicate.bound import Condition
-from intarsia.rows.bounds import Bools
 
 #: The bytes of a value of the physical types that NumPy has.
 _WIDTHS = {Type.INT32: 4, Type.FLOAT: 4, Type.INT64: 8, Type.DOUBLE: 8}
@@ -40,18 +39,6 @@ _MAX_RFIND_BYTES = 64
 SoughtBytes: TypeAlias = "tuple[tuple[bytes, ...], ...]"
 
 
-def readable_dictionaries(file: ParquetInput, leaf: Leaf) -> Bools:
-    """Return whether each chunk of a leaf can be read here and has all of its values in its dictionary."""
-    (outlines,) = file.metadata.outlines([leaf])
-    is_all = [pages.is_all_dictionary for pages in outlines.pages]
-    return np.asarray(outlines.is_sound & np.array(is_all, dtype=bool))
-
-
-def value_bytes(leaf: Leaf) -> int:
-    """Return the minimum size of a value in a dictionary page."""
-    return max(1, plain_bytes(leaf))
-
-
 def parse_dictionary_page(data: bytes, leaf: Leaf, max_bytes: int) -> Page:
     """Parse and check the header of a dictionary page.
 
@@ -64,7 +51,7 @@ def parse_dictionary_page(data: bytes, leaf: Leaf, max_bytes: int) -> Page:
     """
     page = dictionary_page(data)
     count, num_bytes = page.num_values, page.header.uncompressed_page_size
-    if not count * value_bytes(leaf) <= num_bytes <= max_bytes:
+    if not count * max(1, plain_bytes(leaf)) <= num_bytes <= max_bytes:
         raise CorruptFileError(
             f"it claims {count} values in {num_bytes} bytes",
             reason="dictionary-value-count",

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from intarsia.errors import CorruptFileError
 from intarsia.file import ParquetInput
@@ -17,7 +15,7 @@ from intarsia.format.enums import BoundaryOrder
 from intarsia.format.footer import Leaf
 from intarsia.indexes.proof import ProofCost, Savings, Verdict, Wanted, call_or_ignore
 from intarsia.predicate import Path
-from intarsia.predicate.bound import BoundIn, Condition
+from intarsia.predicate.bound import Condition
 from intarsia.records import dataclass
 from intarsia.rows.bounds import (
     UNKNOWN,
@@ -25,14 +23,10 @@ from intarsia.rows.bounds import (
     Bounds,
     boundary_order,
     certainly_matches,
-    chance_of_absence,
     might_match,
 )
 from intarsia.rows.ordering import ArrowOrdering, Keys, Ordering
 from intarsia.rows.selection import RowSelection
-
-Counts: TypeAlias = npt.NDArray[np.int64]
-Chances: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(eq=False)
@@ -87,21 +81,6 @@ def column_statistics(file: ParquetInput, path: Path) -> Bounds | None:
         ("statistics", leaf.ordinal, file.metadata.contradictions, file.metadata.without_nan(leaf)),
         lambda: statistics_bounds(file, leaf, file.schema.ordering(leaf)),
     )
-
-
-def chances_of_absence(file: ParquetInput, condition: Condition, num_distinct: Counts) -> Chances | None:
-    """Estimate the probability that a row group has no value of a list, if it lacks the first of them.
-
-    Args:
-        num_distinct: The number of distinct values in each row group, or more.
-
-    Returns:
-        The probability for each row group, 1 for a condition without a list; None if it is unknown.
-    """
-    if not isinstance(condition, BoundIn) or condition.negated:
-        return np.ones(len(num_distinct))
-    bounds = column_statistics(file, condition.path)
-    return None if bounds is None else chance_of_absence(condition, bounds, num_distinct)
 
 
 def statistics_bounds(file: ParquetInput, leaf: Leaf, ordering: Ordering | None) -> Bounds:

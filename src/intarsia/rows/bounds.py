@@ -11,6 +11,7 @@ There are two questions (as in DataFusion's pruning contract, *false only if pro
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -136,8 +137,7 @@ def _any_key_matches(leaf: Condition, bounds: Bounds, *, negate: bool = False) -
             if negated is not negate:
                 return np.asarray((low != high) | (keys[np.minimum(first, len(keys) - 1)] != low), dtype=bool)
             last = np.searchsorted(keys, high, side="right")
-            # the bounds of a granule of only NaN may be an empty interval, which decides nothing about a list
-            return np.asarray(first != last if negate else first < last)
+            return np.asarray(first < last)
         case BoundPrefix(prefix=prefix, negated=negated) | BoundMatch(prefix=prefix, negated=negated):
             if isinstance(leaf, BoundMatch) and (negated or negate or not prefix):
                 return None  # a key with the prefix may match or not
@@ -173,38 +173,32 @@ def _between(bounds: Bounds, low: Any, high: Any, op: str) -> Bools:
     return inside[::-1] if bounds.order == BoundaryOrder.DESCENDING else inside
 
 
-def num_listed(leaf: Condition, bounds: Bounds) -> Counts:
-    """Return, for each granule, the number of values of an IN list within its bounds.
-
-    Returns:
-        The number of values; all of them where the bounds are unknown, and 1 for a condition without a list.
-    """
-    if not isinstance(leaf, BoundIn) or leaf.negated:
-        return np.ones(len(bounds), dtype=np.int64)
-    if bounds.ordering is None:
-        return np.full(len(bounds), len(leaf.values), dtype=np.int64)
-    keys = _sorted_keys(bounds.ordering, leaf)
-    before = np.searchsorted(keys, bounds.minima, side="left")
-    upto = np.searchsorted(keys, bounds.maxima, side="right")
-    return np.where(bounds.known, np.maximum(upto - before, 1), len(keys))
-
-
-def chance_of_absence(leaf: BoundIn, bounds: Bounds, num_distinct: Counts) -> npt.NDArray[np.float64] | None:
-    """Estimate the probability that a granule has none of the listed values, if it lacks the first of them.
+def chances_of_absence(
+    leaf: Condition, bounds_of: Callable[[Condition], Bounds | None], num_distinct: Counts
+) -> npt.NDArray[np.float64] | None:
+    """Estimate the probability that a granule has no value of a list, if it lacks the first of them.
 
     Distinct integers are assumed to be spread evenly between the bounds.
 
     Args:
+        bounds_of: Returns the bounds of the column of a list; None if they are not known.
         num_distinct: The number of distinct values in each granule, or more.
 
     Returns:
-        The probability for each granule; None if the keys are not integers.
+        The probability for each granule, 1 for a condition without a list; None if it is unknown.
     """
-    if bounds.ordering is None or bounds.ordering.dtype.kind not in "iu" or not bounds.known.all():
+    if not isinstance(leaf, BoundIn) or leaf.negated:
+        return np.ones(len(num_distinct))
+    bounds = bounds_of(leaf)
+    ordering = None if bounds is None else bounds.ordering
+    if bounds is None or ordering is None or ordering.dtype.kind not in "iu" or not bounds.known.all():
         return None
     width = bounds.maxima.astype(np.float64) - bounds.minima.astype(np.float64) + 1
     share = np.clip(num_distinct / np.maximum(width, 1), 0, 1)
-    return np.asarray((1 - share) ** (num_listed(leaf, bounds) - 1))
+    keys = _sorted_keys(ordering, leaf)
+    before = np.searchsorted(keys, bounds.minima, side="left")
+    others_within = np.searchsorted(keys, bounds.maxima, side="right") - before - 1
+    return np.asarray((1 - share) ** np.maximum(others_within, 0))
 
 
 @lru_cache(maxsize=_REMEMBERED_LISTS)

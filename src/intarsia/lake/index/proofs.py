@@ -29,7 +29,7 @@ from intarsia.read.aggregate import Question
 from intarsia.read.answers import Needs, as_data_type, summarize_bounds
 from intarsia.read.output_columns import FileNames
 from intarsia.records import dataclass
-from intarsia.rows.bounds import Bools, Bounds, certainly_matches, chance_of_absence, might_match
+from intarsia.rows.bounds import Bools, Bounds, certainly_matches, chances_of_absence, might_match
 from intarsia.rows.selection import RowSelection
 
 _Result = TypeVar("_Result")
@@ -114,13 +114,11 @@ class GatheredProof:
 
     def _chances(self, condition: Condition) -> npt.NDArray[np.float64]:
         """Estimate the probability that each file is excluded, if it lacks the first value of a list."""
-        num_rows = self._proofs.family.num_rows
-        if not isinstance(condition, BoundIn) or condition.negated:
-            return np.ones(len(num_rows))
-        bounds = self._proofs.bounds_of(condition)
-        chances = None if bounds is None else chance_of_absence(condition, bounds, num_rows)
-        # a long list is rarely excluded: one present value, or one false positive, is enough
-        likely = (1 - USUAL_FPP) ** (len(condition.values) - 1)
+        num_rows, likely = self._proofs.family.num_rows, 1.0
+        if isinstance(condition, BoundIn) and not condition.negated:
+            # a long list is rarely excluded: one present value, or one false positive, is enough
+            likely = (1 - USUAL_FPP) ** (len(condition.values) - 1)
+        chances = chances_of_absence(condition, self._proofs.bounds_of, num_rows)
         return np.full(len(num_rows), likely) * (1 if chances is None else chances)
 
     def _rows(self, call: Callable[[], Bools | None], *, others: bool) -> RowSelection | None:
