@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
+from itertools import chain, repeat, starmap
 from typing import TypeAlias
 
 import numpy as np
@@ -59,7 +60,7 @@ class ColumnIndexes:
         Those with an invalid location cost nothing, because they are ignored with a note.
         """
         groups_of = groups_by_leaf(self._file, wanted)
-        outlines_of = self._file.metadata.outlines([self._file.footer.leaves[leaf] for leaf in groups_of])
+        outlines_of = self._file.metadata.outlines(list(map(self._file.footer.leaves.__getitem__, groups_of)))
         num_bytes = num_chunks = 0
         for outlines, row_groups in zip(outlines_of, groups_of.values(), strict=True):
             num_bytes += int(outlines.page_index_bytes[row_groups].sum())
@@ -69,7 +70,7 @@ class ColumnIndexes:
     def evaluate(self, wanted: Wanted, savings: Savings) -> Iterator[Verdict]:
         """Read the missing parts of the page index, and evaluate conditions with it."""
         groups_of = groups_by_leaf(self._file, wanted)
-        keys = [key for leaf, row_groups in groups_of.items() for key in _keys(leaf, row_groups)]
+        keys = list(chain.from_iterable(starmap(_keys, groups_of.items())))
         self._file.load_page_index(keys, keys)
         return evaluate_conditions(self._file, self.name, partial(self._judge, groups_of, {}), wanted)
 
@@ -151,7 +152,7 @@ class ColumnIndexes:
 
 
 def _keys(leaf: int, row_groups: Bools) -> list[ChunkKey]:
-    return [ChunkKey(row_group, leaf) for row_group in row_groups.nonzero()[0].tolist()]
+    return list(map(ChunkKey, row_groups.nonzero()[0].tolist(), repeat(leaf)))
 
 
 def column_index_bounds(
@@ -171,10 +172,9 @@ def column_index_bounds(
     if index.null_counts:
         null_counts[:] = index.null_counts
     null_pages = np.array(index.null_pages, dtype=bool)
-    no_bounds = np.array(
-        [not low and not high for low, high in zip(index.min_values, index.max_values, strict=True)],
-        dtype=bool,
-    )
+    num_bytes = np.fromiter(map(len, index.min_values), np.int64)
+    num_bytes += np.fromiter(map(len, index.max_values), np.int64)
+    no_bounds = num_bytes == 0
     is_known = null_counts != UNKNOWN
     wrong = [
         (null_counts > rows, "has more nulls than rows", "null-count"),

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
@@ -19,7 +20,7 @@ from intarsia.lake.table_files import TableFiles
 from intarsia.predicate.nodes import dotted
 from intarsia.read.file_rows import FileOutcome
 from intarsia.read.output_columns import OutputColumn
-from intarsia.read.report import ScanReport, warn_caller, warn_of_failed, warn_of_ignored
+from intarsia.read.report import FailedFile, ScanReport, warn_caller, warn_of_failed, warn_of_ignored
 from intarsia.read.totals import Totals
 from intarsia.read.trace import QueryTrace
 from intarsia.tuning import CONCURRENT_BYTES, FIRST_FILES
@@ -135,7 +136,7 @@ class QueryRun:
         except _BAD_FILE_ERRORS as error:
             if self._on_error == "raise":
                 raise
-            self._report.add_failed(path, error)
+            self._report.add_failed(FailedFile.of(path, error))
 
     def for_each_file(
         self, columns: Sequence[OutputColumn], add: Callable[[OpenPlan], FileOutcome], **options: Any
@@ -211,7 +212,7 @@ class QueryRun:
             files, known = planner.planned(files[num_first:])
         left = list(map(table.files.__getitem__, files))
         at_once = min(table.files_at_once, max(len(left), 1))
-        num_bytes = sum(part.read_bytes for part in known.values())
+        num_bytes = sum(map(attrgetter("read_bytes"), known.values()))
         if not table.has_objects and len(known) == len(left) and num_bytes < CONCURRENT_BYTES:
             at_once = 1
         share = num_bytes // at_once

@@ -5,9 +5,11 @@ The sets of rows or row groups of all conditions are combined in one pass over t
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, TypeAlias, TypeVar, cast
+from itertools import count, repeat
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -39,13 +41,8 @@ class Formula:
     """
 
     def __init__(self, predicate: Bound) -> None:
-        ordinals: dict[Condition | BoundConstant, int] = {}
-        root = fold(
-            predicate,
-            lambda node: cast("Term", ordinals.setdefault(node, len(ordinals))),
-            partial(Junction, True),
-            partial(Junction, False),
-        )
+        ordinals: dict[Condition | BoundConstant, Term] = defaultdict(count().__next__)
+        root = fold(predicate, ordinals.__getitem__, partial(Junction, True), partial(Junction, False))
         self.conditions: tuple[Condition | BoundConstant, ...] = tuple(ordinals)
         self.root: Term = root
         self.terms: Sequence[Term] = root.terms if isinstance(root, Junction) and root.is_and else (root,)
@@ -77,14 +74,9 @@ def combine(
     return intersection(parts) if term.is_and else union(parts)
 
 
-def all_of(masks: Sequence[Bools]) -> Bools:
-    """Return the conjunction of masks."""
-    return np.asarray(np.logical_and.reduce(masks))
-
-
-def any_of(masks: Sequence[Bools]) -> Bools:
-    """Return the disjunction of masks."""
-    return np.asarray(np.logical_or.reduce(masks))
+#: Return the conjunction, and the disjunction, of masks or of the items of one mask.
+all_of: Final[Callable[[Sequence[Bools] | Bools], Bools]] = np.logical_and.reduce
+any_of: Final[Callable[[Sequence[Bools] | Bools], Bools]] = np.logical_or.reduce
 
 
 class _Known(NamedTuple):
@@ -125,5 +117,5 @@ def where_exclusion_matters(
         if isinstance(known.parts, int):
             matters[known.parts] |= inside
         elif inside.any():
-            waiting += [(inside, part) for part in known.parts]
+            waiting += zip(repeat(inside), known.parts)
     return matters

@@ -9,9 +9,9 @@ The contract of every proof: a row is excluded only if it provably does not matc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -115,11 +115,7 @@ class _Offer(NamedTuple):
     price: int
 
 
-# without the Python function behind numpy's method `any`
-_any = np.logical_or.reduce
-
-_REACH = itemgetter(1)
-_PRICE = attrgetter("price")
+_PRICE, _IS_LOOKUP = attrgetter("price"), attrgetter("is_lookup")
 
 
 class Pruner:
@@ -218,30 +214,30 @@ class Pruner:
         Args:
             below: Returns the price that a proof must be below, given the candidates; None for any.
         """
-        reaches = [(proof, reach) for proof in proofs if (reach := self._reach(proof))]
+        reaches = {proof: reach for proof in proofs if (reach := self._reach(proof))}
         while offers := self._offers(reaches):
             best = min(offers, key=_PRICE)
             if below is not None and best.price >= below(self.candidates):
                 return
-            reaches = [one for one in reaches if one[0] is not best.proof]
+            del reaches[best.proof]
             self._apply(best.proof, best.wanted)
 
     def _reach(self, proof: Proof) -> _Reach:
         found: _Reach = {}
         for ordinal, condition in self._conditions.items():
             reach = proof.reach(condition)
-            if reach is not None and _any(reach):
+            if reach is not None and any_of(reach):
                 found[ordinal] = reach
         return found
 
-    def _offers(self, reaches: Sequence[tuple[Proof, _Reach]]) -> list[_Offer]:
+    def _offers(self, reaches: Mapping[Proof, _Reach]) -> list[_Offer]:
         """Return the proofs that save more than they cost, even without the proofs that do not."""
         groups = self._groups
         while True:
             offers, matters = list[_Offer](), None
-            if any(proof.is_lookup for proof, _ in reaches):
-                matters = self._where_exclusion_matters(groups, list(map(_REACH, reaches)))
-            for proof, reach in reaches:
+            if any(map(_IS_LOOKUP, reaches)):
+                matters = self._where_exclusion_matters(groups, reaches.values())
+            for proof, reach in reaches.items():
                 wanted = self._wanted(reach, groups, matters if proof.is_lookup else None)
                 if wanted:
                     cost = proof.cost(wanted)
@@ -252,8 +248,7 @@ class Pruner:
                         offers.append(_Offer(proof, wanted, price))
             if not offers or len(offers) == len(reaches):
                 return offers
-            paying = [offer.proof for offer in offers]
-            reaches = [one for one in reaches if one[0] in paying]
+            reaches = {offer.proof: reaches[offer.proof] for offer in offers}
 
     def _wanted(self, reach: _Reach, groups: Bools, matters: Sequence[Bools] | None = None) -> Wanted:
         """Return the conditions that a proof could narrow, and the granules where that is relevant."""
@@ -263,11 +258,11 @@ class Pruner:
             mask = within & known.is_open & groups
             if matters is not None:
                 mask = mask & matters[ordinal]
-            if _any(mask):
+            if any_of(mask):
                 wanted[self._conditions[ordinal]] = mask
         return wanted
 
-    def _where_exclusion_matters(self, groups: Bools, reaches: Sequence[_Reach]) -> list[Bools]:
+    def _where_exclusion_matters(self, groups: Bools, reaches: Collection[_Reach]) -> list[Bools]:
         possible, stays = [], []
         for ordinal in range(len(self._possible)):
             known = self._state(ordinal)
