@@ -198,11 +198,11 @@ class ScanReport(JsonObject):
         """Set the best advice."""
         self.advice = hint
 
-    def add_failed(self, path: str, error: Exception) -> None:
+    def add_failed(self, failed: FailedFile) -> None:
         """Add a file that is skipped because of an error; only the first error of a file is recorded."""
-        if not self.has_failed(path):
-            self._failed_paths.add(path)
-            self.files_failed.append(FailedFile.of(path, error))
+        if not self.has_failed(failed.file):
+            self._failed_paths.add(failed.file)
+            self.files_failed.append(failed)
 
     def has_failed(self, path: str) -> bool:
         """Return whether a file is skipped because of an error."""
@@ -286,9 +286,7 @@ class ScanReport(JsonObject):
                 )
         self.ignored += other.ignored
         for failed in other.files_failed:
-            if not self.has_failed(failed.file):
-                self._failed_paths.add(failed.file)
-                self.files_failed.append(failed)
+            self.add_failed(failed)
 
     def add_file(self, query: FileQuery, outcome: FileOutcome, among: Bools | None = None) -> None:
         """Add a file whose footer was read, or several that are joined.
