@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from operator import itemgetter
+from itertools import filterfalse
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -39,7 +40,7 @@ MAX_SCAN_EXPANDED_BYTES = 2 << 30
 #: Most lakes have one schema, or a few. In a lake with a schema per file, not all bindings are cached.
 _MAX_BINDINGS = 64
 
-_FIRST = itemgetter(0)
+_FIRST, _PATH_AND_TYPE = itemgetter(0), attrgetter("path", "type")
 
 
 class _Binding(NamedTuple):
@@ -82,12 +83,12 @@ class TableBinder:
         self._budget = ExpansionBudget(MAX_SCAN_EXPANDED_BYTES)
         self._bindings: dict[FileSchema, _Binding] = {}
         paths = self._bound.paths() if self._bound is not None else frozenset()
-        self._paths: dict[Path, pa.DataType] = {column.path: column.type for column in columns}
+        self._paths: dict[Path, pa.DataType] = dict(map(_PATH_AND_TYPE, columns))
         for path in paths:
             self._paths.setdefault(path, find_column(schema, path)[1])
         # the partition columns that replace columns of the same names in files, and the other columns
         self._replacing = partitions.values if partitions.replaces_columns else {}
-        self._wanted = [path for path in self._paths if path not in self._replacing]
+        self._wanted = list(filterfalse(self._replacing.__contains__, self._paths))
         # a literal that is outside the table's type may still be a value of another file's type
         self._decides_early = definition.mixed.isdisjoint(map(_FIRST, paths))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import field, replace
+from itertools import count
 from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, overload, runtime_checkable
 
@@ -345,9 +347,9 @@ def partitions_of(files: Sequence[DataFile]) -> tuple[Sequence[Partition], npt.N
     """Return the distinct partition values of files, and for each file the ordinal of its values."""
     if isinstance(files, FileList):
         return files.partitions, files.partition_of
-    found = [*map(attrgetter("partition"), files)]
-    ordinals = {partition: ordinal for ordinal, partition in enumerate(dict.fromkeys(found))}
-    return [*ordinals], np.array([*map(ordinals.__getitem__, found)], dtype=np.int64)
+    ordinals: dict[Partition, int] = defaultdict(count().__next__)
+    partition_of = np.fromiter(map(ordinals.__getitem__, map(attrgetter("partition"), files)), np.int64)
+    return [*ordinals], partition_of
 
 
 def have_stamps(files: Sequence[DataFile]) -> bool:

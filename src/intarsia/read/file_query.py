@@ -21,7 +21,6 @@ from intarsia.format.arrow_stream import ExpansionBudget
 from intarsia.format.footer import Leaf
 from intarsia.indexes.embedded import EmbeddedIndexes, KeptIndexes
 from intarsia.predicate import Bound, BoundConstant, Path
-from intarsia.predicate.bound import conditions
 from intarsia.read.counts import PagesRead, PageStates
 from intarsia.read.output_columns import FileNames, OutputColumn
 from intarsia.read.pruner import Constants
@@ -173,13 +172,7 @@ class FileQuery:
     @cached_property
     def predicate_paths(self) -> tuple[Path, ...]:
         """The predicate's columns that are in the file."""
-        paths = self.predicate.paths() if self.predicate is not None else ()
-        return tuple(path for path in paths if path not in self.constants)
-
-    @cached_property
-    def compared_types(self) -> Mapping[Path, pa.DataType]:
-        """The type in which each of the predicate's columns is compared."""
-        return {found.path: found.type for found in conditions(self.predicate)} if self.predicate else {}
+        return () if self.predicate is None else tuple(self.predicate.paths().difference(self.constants))
 
     @cached_property
     def output_leaves(self) -> list[Leaf]:

@@ -12,7 +12,7 @@ from intarsia.arrow.nested import conform, field_type, field_values, rename_fiel
 from intarsia.arrow.owned_rows import filter_values, own_rows
 from intarsia.errors import PredicateError, UnsupportedFeatureError
 from intarsia.file.decode import RowTaker
-from intarsia.predicate import Bound, Path, evaluate
+from intarsia.predicate import Bound, Path, conditions, evaluate
 from intarsia.read.file_query import FileQuery, leaves_under
 from intarsia.read.output_columns import rows_without_columns
 from intarsia.read.run_columns import RunColumns
@@ -128,11 +128,11 @@ class RowReader:
         """Evaluate a condition on columns in the types in which it compares them."""
         query = self._query
         columns: dict[Path, pa.ChunkedArray | pa.Array] = {}
-        for path in condition.paths():
+        for path, data_type in {one.path: one.type for one in conditions(condition)}.items():
             if path in query.constants:
                 columns[path] = query.constant_column(path, rows)
             elif path in values:
-                column, data_type = values[path], query.compared_types[path]
+                column = values[path]
                 plain = comparison_type(column.type)
                 if plain != data_type:
                     column = _cast(query, comparison_array(column, plain), ".".join(path), data_type)
