@@ -238,10 +238,9 @@ def find_files(
         ListingError: If a symbolic link points to one of its parent folders.
         ObjectStoreError: If a store cannot be reached, refuses the request, or is unknown.
     """
-    stores = Stores(storage_options)
     if isinstance(source, (str, os.PathLike)):
-        return _find(os.fspath(source), stores, storage_options)
-    names = _names(source)
+        return _find(os.fspath(source), None, storage_options)
+    names, stores = _names(source), Stores(storage_options)
     at_once = MAX_CONCURRENT_REQUESTS if any(local_path(name) is None for name in names) else 1
     with contextlib.closing(ahead(lambda name: _find(name, stores, storage_options), names, at_once)) as each:
         found = [future.result() for _, future in each]
@@ -281,7 +280,7 @@ def _names(source: object) -> list[str]:
     return [os.fspath(item) for item in names]
 
 
-def _find(name: str, stores: Stores, options: StorageOptions | None) -> FoundFiles:
+def _find(name: str, stores: Stores | None, options: StorageOptions | None) -> FoundFiles:
     if not name:
         raise FileNotFoundError("the path is empty; pass a file, a folder, a glob or a URL")
     if is_table_url(name):
@@ -291,7 +290,7 @@ def _find(name: str, stores: Stores, options: StorageOptions | None) -> FoundFil
         return FoundFiles(tuple(table.files), root=table.name)
     path = local_path(name)
     if path is None:
-        return _find_remote(name, stores)
+        return _find_remote(name, stores or Stores(options))
     if os.path.isfile(path):
         return FoundFiles((_local_file(os.path.dirname(path), path, is_certain=True),))
     if os.path.isdir(path):

@@ -19,12 +19,12 @@ import xxhash
 
 from intarsia.arrow.comparison import flags_of
 from intarsia.errors import FormatError, IndexPayloadError
-from intarsia.file import ChunkKey, FileMetadata, ParquetInput
+from intarsia.file import FileMetadata, ParquetInput
 from intarsia.file.claims import check_row_count
 from intarsia.file.metadata import RawFooter
 from intarsia.file.schema import FileSchema
 from intarsia.file.trust import Claim
-from intarsia.format.bloom import BLOCK_BYTES, FilterLocation
+from intarsia.format.bloom import FilterLocation
 from intarsia.format.directory import Entry
 from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf
@@ -363,29 +363,18 @@ def _column_facts(file: ParquetInput, leaf: Leaf, ordering: Ordering | None) -> 
 def _bloom_bits(file: ParquetInput, leaf: Leaf) -> list[bytes] | None:
     """Read the bits of a column's filters; None if a row group has none, or they are not trusted."""
     footer = file.footer
-    filters = []
-    for row_group, group in enumerate(footer.metadata.row_groups):
-        meta = group.columns[leaf.ordinal].meta_data
-        if group.num_rows == 0:
-            continue
-        if meta is None or not meta.bloom_filter_offset:
-            return None
-        try:
-            filters.append((ChunkKey(row_group, leaf.ordinal), FilterLocation.of(meta, footer.start)))
-        except FormatError:  # verify reports it; without filters the file is not excluded
-            return None
-    if not filters or file.trust(leaf).doubt(Claim.BLOOM_FILTER) is not None:
+    metas = [group.columns[leaf.ordinal].meta_data for group in footer.metadata.row_groups if group.num_rows]
+    having = [meta for meta in metas if meta is not None and meta.bloom_filter_offset]
+    if not metas or len(having) < len(metas) or file.trust(leaf).doubt(Claim.BLOOM_FILTER) is not None:
         return None
     try:
-        heads = file.source.read_ranges([ByteRange(*location.head) for _, location in filters])
-        bits = [ByteRange(*location.bits(head)) for (_, location), head in zip(filters, heads, strict=True)]
-    except FormatError:
+        filters = [FilterLocation.of(meta, footer.start) for meta in having]
+        heads = file.source.read_ranges([ByteRange(*location.head) for location in filters])
+        bits = [ByteRange(*location.bits(head)) for location, head in zip(filters, heads, strict=True)]
+    except FormatError:  # verify reports it; without filters the file is not excluded
         return None
-    if max(location.length for location in bits) > MAX_FILTER_BYTES or any(
-        location.length % BLOCK_BYTES for location in bits
-    ):
-        return None
-    return file.source.read_ranges(bits)
+    is_small = max(location.length for location in bits) <= MAX_FILTER_BYTES
+    return file.source.read_ranges(bits) if is_small else None
 
 
 # --- embedded indexes ----------------------------------------------------------------------------------
