@@ -166,6 +166,6 @@ INSTALL := PIP_CONFIG_SETTINGS=--build-option=--compression=stored $(BIN)/python
 $(VENV)/.dev $(VENV)/.demo: $(VENV)/.%: pyproject.toml | $(BIN)/python
 	$(INSTALL) pyspark
 	$(BIN)/python -m pip install --quiet -e '.[$*]'
-	@$(BIN)/python -c 'from intarsia.spark.java import find_java; raise SystemExit(find_java() is None)' \
+	@$(BIN)/python -c 'from intarsia.spark.sessions import find_java; raise SystemExit(find_java() is None)' \
 		|| $(BIN)/python -m pip install --quiet -e '.[java]'
 	@touch $@

@@ -95,7 +95,6 @@ CHANGED_FROM_OUTSIDE = {
     ("records.py", "made.__hash__"): _METHOD,
     ("records.py", "made.__repr__"): _METHOD,
     ("predicate/sql_literals.py", "node.meta"): _LIBRARY,
-    ("spark/java.py", "os.environ"): _PROCESS,
     ("spark/sessions.py", "context.pythonExec"): _LIBRARY,
     ("spark/sessions.py", "os.environ"): _PROCESS,
     ("write/output.py", "self._arrow.is_open"): _LIBRARY,

@@ -27,7 +27,7 @@
     RunInterrupted (KeyboardInterrupt)  Ctrl-C in a run over many files; `report` has the files that are done
     IntarsiaWarning (UserWarning)       such as for an ignored index; the message describes the effect
 
-`JavaNotFoundError` is defined in `intarsia.spark.java`, and `UsageError` in `intarsia.cli`.
+`JavaNotFoundError` is defined in `intarsia.spark.sessions`, and `UsageError` in `intarsia.cli`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import pytest
 
 import intarsia.spark as ias
 from intarsia.spark import spark_conf
-from intarsia.spark.java import ensure_java
+from intarsia.spark.sessions import ensure_java
 from tests.authoring.conftest import EXAMPLE
 from tests.object_stores.s3_server import S3Server
 from tests.spark.hosts import SparkHost, install

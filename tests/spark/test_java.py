@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from intarsia.spark.java import (
+from intarsia.spark.sessions import (
     JavaNotFoundError,
     JavaRuntime,
     ensure_java,

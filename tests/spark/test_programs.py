@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import intarsia.spark as ias
-from intarsia.spark.java import find_java
+from intarsia.spark.sessions import find_java
 from tests.spark.jars import only_everything
 from tests.spark.skipping import make_lake, user_of
 

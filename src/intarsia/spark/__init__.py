@@ -24,7 +24,6 @@ from intarsia.spark.enabling import (
 )
 from intarsia.spark.frames import map
 from intarsia.spark.indexing import index
-from intarsia.spark.java import JavaNotFoundError, ensure_java
 from intarsia.spark.lake_jobs import describe, detach, report_frame, verify
 from intarsia.spark.matches import ErasedFile
 from intarsia.spark.optimize import OptimizeReport, optimize
@@ -32,6 +31,7 @@ from intarsia.spark.paged import register
 from intarsia.spark.querying import DistinctEstimate, aggregate, approx_distinct, locate
 from intarsia.spark.reading import ReadChoice, explain, last_read, read
 from intarsia.spark.rules import ScanSkip, last_skips
+from intarsia.spark.sessions import JavaNotFoundError, ensure_java
 
 __all__ = [
     "ArrangementAdvice",
