@@ -1,60 +1,30 @@
 """Byte-level input and output: byte ranges, local files, object stores, atomic replacement."""
 
-from intarsia.storage.local import CLOCK_TICK_SECONDS, LocalFile, identity_of, local_path
-from intarsia.storage.objects import (
-    MAX_CONCURRENT_REQUESTS,
-    ObjectIdentity,
-    ObjectStoreFile,
-    StorageOptions,
-    Stores,
-    current_options,
-    find_store,
-    offered_options,
-    split_url,
-)
-from intarsia.storage.ranges import ByteRange, CachedRanges, SparseBytes, coalesce, joined
-from intarsia.storage.running_query import (
-    QueryReads,
-    ReadRange,
-    counting,
-    current_reads,
-    reading_indexes,
-)
-from intarsia.storage.source import (
-    BufferedSource,
-    ByteSource,
-    CountedSource,
-    IoCounts,
-    MemorySource,
-)
-
-__all__ = [
-    "CLOCK_TICK_SECONDS",
-    "MAX_CONCURRENT_REQUESTS",
-    "BufferedSource",
-    "ByteRange",
-    "ByteSource",
-    "CachedRanges",
-    "CountedSource",
-    "IoCounts",
-    "LocalFile",
-    "MemorySource",
-    "ObjectIdentity",
-    "ObjectStoreFile",
-    "QueryReads",
-    "ReadRange",
-    "SparseBytes",
-    "StorageOptions",
-    "Stores",
-    "coalesce",
-    "counting",
-    "current_options",
-    "current_reads",
-    "find_store",
-    "identity_of",
-    "joined",
-    "local_path",
-    "offered_options",
-    "reading_indexes",
-    "split_url",
-]
+from intarsia.storage.local import CLOCK_TICK_SECONDS as CLOCK_TICK_SECONDS
+from intarsia.storage.local import LocalFile as LocalFile
+from intarsia.storage.local import identity_of as identity_of
+from intarsia.storage.local import local_path as local_path
+from intarsia.storage.objects import MAX_CONCURRENT_REQUESTS as MAX_CONCURRENT_REQUESTS
+from intarsia.storage.objects import ObjectIdentity as ObjectIdentity
+from intarsia.storage.objects import ObjectStoreFile as ObjectStoreFile
+from intarsia.storage.objects import StorageOptions as StorageOptions
+from intarsia.storage.objects import Stores as Stores
+from intarsia.storage.objects import current_options as current_options
+from intarsia.storage.objects import find_store as find_store
+from intarsia.storage.objects import offered_options as offered_options
+from intarsia.storage.objects import split_url as split_url
+from intarsia.storage.ranges import ByteRange as ByteRange
+from intarsia.storage.ranges import CachedRanges as CachedRanges
+from intarsia.storage.ranges import SparseBytes as SparseBytes
+from intarsia.storage.ranges import coalesce as coalesce
+from intarsia.storage.ranges import joined as joined
+from intarsia.storage.running_query import QueryReads as QueryReads
+from intarsia.storage.running_query import ReadRange as ReadRange
+from intarsia.storage.running_query import counting as counting
+from intarsia.storage.running_query import current_reads as current_reads
+from intarsia.storage.running_query import reading_indexes as reading_indexes
+from intarsia.storage.source import BufferedSource as BufferedSource
+from intarsia.storage.source import ByteSource as ByteSource
+from intarsia.storage.source import CountedSource as CountedSource
+from intarsia.storage.source import IoCounts as IoCounts
+from intarsia.storage.source import MemorySource as MemorySource
