@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import NamedTuple, TypeVar
 
@@ -125,15 +125,10 @@ _READS: ContextVar[QueryReads | None] = ContextVar("intarsia_reads", default=Non
 current_reads: Callable[[], QueryReads | None] = _READS.get
 
 
-@contextmanager
-def reading_indexes() -> Iterator[None]:
+def reading_indexes() -> AbstractContextManager[None]:
     """Count the bytes that are read within the block as those of indexes."""
     reads = _READS.get()
-    if reads is None:
-        yield
-        return
-    with counting(_IndexReads(reads)):
-        yield
+    return nullcontext() if reads is None else counting(_IndexReads(reads))
 
 
 _Answer = TypeVar("_Answer")

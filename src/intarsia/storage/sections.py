@@ -147,6 +147,7 @@ class Sections:
         UnsupportedFeatureError: If a later version of Intarsia wrote it.
 
     Attributes:
+        source: The bytes.
         about: The JSON object in the table of contents.
 
     Example:
@@ -158,7 +159,7 @@ class Sections:
     """
 
     def __init__(self, source: CountedSource) -> None:
-        self._source = source
+        self.source = source
         size = source.size()
         if size < _HEAD.size + _TAIL.size:
             raise self._corrupt(f"it has only {size} bytes", "container-too-small")
@@ -196,11 +197,6 @@ class Sections:
     def __contains__(self, name: str) -> bool:
         return name in self._locations
 
-    @property
-    def source(self) -> CountedSource:
-        """The bytes."""
-        return self._source
-
     def names(self) -> list[str]:
         """Return the names of all sections."""
         return list(self._locations)
@@ -232,7 +228,7 @@ class Sections:
         if parts and (min(parts) < 0 or max(parts) >= location.num_parts):
             raise self._corrupt(f"section {name!r} has no part {max(parts)}", "container-part")
         self._check_length(name, len(parts) * (location.part_bytes + _CHECKSUM.size))
-        pieces = self._source.read_ranges([location.range_of(part) for part in parts])
+        pieces = self.source.read_ranges([location.range_of(part) for part in parts])
         out = []
         for part, data in zip(parts, pieces, strict=True):
             view = memoryview(data)
@@ -255,7 +251,7 @@ class Sections:
         if location.num_parts != 1 or not 0 <= start <= stop <= location.part_bytes:
             raise self._corrupt(f"bytes {start} to {stop} are outside section {name!r}", "container-part")
         self._check_length(name, stop - start)
-        return self._source.read(location.offset + start, location.offset + stop)
+        return self.source.read(location.offset + start, location.offset + stop)
 
     def _check_length(self, name: str, num_bytes: int) -> None:
         if num_bytes > MAX_READ_BYTES:
@@ -268,4 +264,4 @@ class Sections:
         return found
 
     def _corrupt(self, message: str, reason: str) -> CorruptFileError:
-        return CorruptFileError(message, reason=reason, path=self._source.path)
+        return CorruptFileError(message, reason=reason, path=self.source.path)
