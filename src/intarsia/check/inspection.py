@@ -93,7 +93,30 @@ def inspect(
         4
     """
     with ParquetInput(open_source(path, storage_options)) as file, file.named_errors():
-        return _inspect(file, _chosen_leaves(file, columns), _chosen_groups(file, row_groups), pages=pages)
+        footer = file.footer
+        leaves, groups = _chosen_leaves(file, columns), _chosen_groups(file, row_groups)
+        keys = list(_readable_chunks(file, leaves, groups))
+        file.load_page_index(keys, keys)
+        directory = _inspect_directory(file, leaves)
+        datafusion = find_datafusion_index(file)
+        described = tuple(_inspect_row_group(file, ordinal, leaves, pages=pages) for ordinal in groups)
+        return FileInspection(
+            path=file.path,
+            size_bytes=footer.file_length,
+            created_by=footer.created_by,
+            num_rows=footer.num_rows,
+            num_row_groups=len(footer.metadata.row_groups),
+            footer_offset=footer.start,
+            sizes=_sizes(file, keys, described, directory, datafusion),
+            schema=tuple(_inspect_leaf(file, leaf) for leaf in leaves),
+            key_values={
+                key.decode("utf-8", "replace"): len(value) for key, value in footer.key_values.items()
+            },
+            directory=directory,
+            datafusion_index=datafusion,
+            row_groups=described,
+            ignored=tuple(file.ignored),
+        )
 
 
 def _chosen_leaves(file: ParquetInput, columns: Sequence[str] | None) -> Sequence[Leaf]:
@@ -139,32 +162,6 @@ def open_source(path: str | os.PathLike[str], storage_options: StorageOptions | 
     if len(found) > 1:
         raise IsADirectoryError(f"{shown}: {len(found)} files match; pass one of them")
     return found[0].open()
-
-
-def _inspect(
-    file: ParquetInput, leaves: Sequence[Leaf], groups: Sequence[int], *, pages: bool
-) -> FileInspection:
-    footer = file.footer
-    keys = list(_readable_chunks(file, leaves, groups))
-    file.load_page_index(keys, keys)
-    directory = _inspect_directory(file, leaves)
-    datafusion = find_datafusion_index(file)
-    row_groups = tuple(_inspect_row_group(file, ordinal, leaves, pages=pages) for ordinal in groups)
-    return FileInspection(
-        path=file.path,
-        size_bytes=footer.file_length,
-        created_by=footer.created_by,
-        num_rows=footer.num_rows,
-        num_row_groups=len(footer.metadata.row_groups),
-        footer_offset=footer.start,
-        sizes=_sizes(file, keys, row_groups, directory, datafusion),
-        schema=tuple(_inspect_leaf(file, leaf) for leaf in leaves),
-        key_values={key.decode("utf-8", "replace"): len(value) for key, value in footer.key_values.items()},
-        directory=directory,
-        datafusion_index=datafusion,
-        row_groups=row_groups,
-        ignored=tuple(file.ignored),
-    )
 
 
 def _readable_chunks(file: ParquetInput, leaves: Sequence[Leaf], groups: Sequence[int]) -> Iterator[ChunkKey]:

@@ -41,6 +41,7 @@ class FileColumns:
         before_row_group: Called with the ordinal of a row group before its values are read.
         row_groups: The consecutive row groups to which it is limited; their first row has the ordinal 0.
             None for all.
+        chunks: The chunks that are read; None for all.
     """
 
     def __init__(
@@ -49,10 +50,12 @@ class FileColumns:
         first_rows: Callable[[ChunkKey], Rows | None] = lambda _: None,
         before_row_group: Callable[[int], None] = lambda _: None,
         row_groups: range | None = None,
+        chunks: Collection[ChunkKey] | None = None,
     ) -> None:
         self._file = file
         self._known_first_rows = first_rows
         self._before_row_group = before_row_group
+        self._chunks = chunks
         self._int96_units: dict[int, str | None] = {}
         self._checked: set[int] = set()
         starts = file.footer.row_group_starts
@@ -92,10 +95,6 @@ class FileColumns:
         """Yield first row and values of a column (a dotted name) in parts of at most one row group."""
         return self._batches(self.leaf(column), encoded=False)
 
-    def batches_of(self, column: ColumnName, row_groups: Collection[int]) -> Iterator[tuple[int, pa.Array]]:
-        """Yield the batches of some row groups; the others are not read."""
-        return self._batches(self.leaf(column), encoded=False, row_groups=row_groups)
-
     def encoded_batches(self, column: ColumnName) -> Iterator[tuple[int, pa.Array]]:
         """Yield the batches; fully dictionary-encoded strings are dictionary arrays, which is much faster."""
         leaf, data_type = self.leaf(column), self.type_of(column)
@@ -103,13 +102,12 @@ class FileColumns:
         is_text = any(is_type(data_type) for is_type in types)
         return self._batches(leaf, encoded=is_text and may_be_dictionary(leaf))
 
-    def _batches(
-        self, leaf: Leaf, *, encoded: bool, row_groups: Collection[int] | None = None
-    ) -> Iterator[tuple[int, pa.Array]]:
+    def _batches(self, leaf: Leaf, *, encoded: bool) -> Iterator[tuple[int, pa.Array]]:
         row = 0
         for row_group in self._row_groups:
             num_rows = self._file.footer.metadata.row_groups[row_group].num_rows
-            if num_rows == 0 or (row_groups is not None and row_group not in row_groups):
+            is_left_out = self._chunks is not None and (row_group, leaf.ordinal) not in self._chunks
+            if num_rows == 0 or is_left_out:
                 row += num_rows
                 continue
             meta = self._file.footer.chunk_metadata(row_group, leaf)  # raises if it cannot be parsed

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import accumulate
 from random import Random
@@ -39,7 +39,6 @@ from intarsia.embed.leaf_values import LeafReader, leaf_readers
 from intarsia.embed.report import Progress, no_progress
 from intarsia.errors import FormatError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.format.directory import Entry
 from intarsia.storage import BufferedSource, ByteSource, StorageOptions
 
 __all__ = ["RULES", "Finding", "Progress", "VerifyReport", "verify"]
@@ -162,7 +161,10 @@ def _verify(
     is_full = chosen is None
     entries = find_entries(file, findings)
     done, total = 0, len(chosen or readers * num_groups) + len(entries)
-    following = _following(entries, following_bytes) if is_full else []
+    totals = accumulate(entry.length for entry in entries)  # indexes are in memory during the pass
+    following = [
+        entry for entry, size in zip(entries, totals, strict=True) if is_full and size <= following_bytes
+    ]
     indexed = columns_of(file, following)
     checks: dict[str, EntryCheck] = {}
     with ExitStack() as stack:
@@ -200,12 +202,6 @@ def _verify(
             progress(done, total, entry.name)
 
 
-def _following(entries: Sequence[Entry], max_bytes: int) -> list[Entry]:
-    """Return the indexes to check in the pass over the data; they are in memory during the pass."""
-    totals = accumulate(entry.length for entry in entries)
-    return [entry for entry, total in zip(entries, totals, strict=True) if total <= max_bytes]
-
-
 def _check_chunk(
     file: ParquetInput,
     row_group: int,
@@ -223,7 +219,8 @@ def _check_chunk(
     if quick:
         check_chunk_quickly(file, row_group, reader, meta, findings)
         return
-    chunk = CheckedChunk(file, row_group, reader, meta, findings, buffer)
+    chunk = CheckedChunk(file, row_group, reader, meta, findings)
+    buffer(chunk.start, chunk.data)
     findings.count_checked("column_chunks")
     findings.count_checked("pages", len(chunk.pages))
     findings.count_checked("values", meta.num_values)

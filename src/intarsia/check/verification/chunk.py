@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -47,7 +46,6 @@ class CheckedChunk:
         reader: Decodes the leaf's values.
         meta: The chunk's metadata in the footer.
         findings: Collects findings on the chunk.
-        buffer: Called with the offset and the bytes of the chunk.
 
     Attributes:
         offset_index, column_index: Its page index, which has not been checked; None without one.
@@ -69,7 +67,6 @@ class CheckedChunk:
         reader: LeafReader,
         meta: ColumnMetaData,
         findings: Findings,
-        buffer: Callable[[int, bytes], None],
     ) -> None:
         self.file, self.reader, self.meta, self.findings = file, reader, meta, findings
         self.leaf = reader.leaf
@@ -82,7 +79,6 @@ class CheckedChunk:
         if self.offset_index is not None or self.column_index is not None:
             findings.note_writer("page index", file.trust(self.leaf).doubt_of_page_index(column_chunk))
         self.data = file.source.read(self.start, self.stop)
-        buffer(self.start, self.data)
         self.walked, self.is_whole = self._walk()
         self.pages = [page for page in self.walked if page.is_data]
         self.num_values = np.array([page.num_values for page in self.pages], dtype=np.int64)

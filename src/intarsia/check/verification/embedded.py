@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from typing import Any
-
-import pyarrow as pa
 
 from intarsia.check.inspection import find_datafusion_index
 from intarsia.check.verification.findings import Findings
@@ -29,7 +27,6 @@ from intarsia.indexes.embedded import EmbeddedIndexes, blob_range
 from intarsia.indexes.layout import Layout
 from intarsia.indexes.proof import call_index
 from intarsia.indexes.registry import find_index
-from intarsia.predicate.nodes import ColumnName
 from intarsia.rows.selection import Rows
 from intarsia.storage import ByteRange
 
@@ -126,19 +123,7 @@ def check_alone(file: ParquetInput, entry: Entry, chunks: Collection[ChunkKey], 
     """Check that an index belongs to the file and can be opened, and query it for the rows of some chunks."""
     opened = _open(file, entry, findings)
     if opened is not None and opened.entry.columns and chunks:  # an index of whole rows is built from all
-        check_columns(file, opened, _SampledColumns(file, chunks), findings)
-
-
-class _SampledColumns(FileColumns):
-    """The columns of a file, restricted to some chunks."""
-
-    def __init__(self, file: ParquetInput, chunks: Collection[ChunkKey]) -> None:
-        super().__init__(file)
-        self._chunks = chunks
-
-    def batches(self, column: ColumnName) -> Iterator[tuple[int, pa.Array]]:
-        ordinal = self.leaf(column).ordinal
-        return self.batches_of(column, {key.row_group for key in self._chunks if key.leaf == ordinal})
+        check_columns(file, opened, FileColumns(file, chunks=chunks), findings)
 
 
 def blob_of(file: ParquetInput, entry: Entry) -> ByteRange | None:
