@@ -56,35 +56,7 @@ def parse_calls(texts: Sequence[str]) -> list[AggregateCall]:
         raise UsageError(f"--aggregate: {error.message}", reason=error.reason) from error
 
 
-def matching_rows(
-    table: Table,
-    where: str | Predicate | None,
-    names: list[str] | None,
-    limit: int | None,
-    order_by: str | None = None,
-    on_error: OnError = "raise",
-) -> PrintedRows:
-    """Return the rows that match; without an order they are read as they are taken."""
-    scan = table.scan(where, names, limit, order_by, on_error=on_error)
-    return _renamed(scan, names, scan)
-
-
-def counted_values(
-    table: Table, where: str | Predicate | None, column: str, limit: int | None, on_error: OnError = "raise"
-) -> PrintedRows:
-    """Return the values of a column in the rows that match, with their counts."""
-    scan = table.scan(where, [], on_error=on_error)
-    counts = scan.value_counts(column, limit)
-    return PrintedRows(counts.schema, counts.to_batches(), lambda: [scan.report])
-
-
-def sampled_rows(table: Table, names: list[str] | None, num_rows: int, seed: int | None) -> PrintedRows:
-    """Return rows drawn from the table."""
-    scan = table.scan(columns=names)
-    return _renamed(scan, names, scan.sample(num_rows, seed).to_batches())
-
-
-def _renamed(scan: Scan, names: list[str] | None, batches: Iterable[pa.RecordBatch]) -> PrintedRows:
+def renamed(scan: Scan, names: list[str] | None, batches: Iterable[pa.RecordBatch]) -> PrintedRows:
     """Return the batches, with struct fields named by their whole path if their names are not unique."""
     schema = scan.schema
     if names is not None and len(set(schema.names)) < len(schema):

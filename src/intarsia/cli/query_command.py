@@ -257,13 +257,17 @@ def query(
     if calls:
         answer = answers.aggregated(table, predicate, calls, on_error)
     elif value_counts is not None:
-        answer = answers.counted_values(table, predicate, value_counts, limit, on_error)
+        scan = table.scan(predicate, [], on_error=on_error)
+        counts = scan.value_counts(value_counts, limit)
+        answer = answers.PrintedRows(counts.schema, counts.to_batches(), lambda: [scan.report])
     elif sample is not None:
-        answer = answers.sampled_rows(table, columns, sample, seed)
+        scan = table.scan(columns=columns)
+        answer = answers.renamed(scan, columns, scan.sample(sample, seed).to_batches())
     else:
         # without a predicate, rows beyond the first are not read to count them
         max_rows = TABLE_ROWS + 1 if shown is not None and predicate is None else limit
-        answer = answers.matching_rows(table, predicate, columns, max_rows, order_by, on_error)
+        scan = table.scan(predicate, columns, max_rows, order_by, on_error=on_error)
+        answer = answers.renamed(scan, columns, scan)
     num_rows = 0
     is_counted = predicate is not None or value_counts is not None
     try:
