@@ -275,7 +275,10 @@ def as_nanoseconds(leaf: Leaf, schema: FileSchema, file: ParquetInput | None) ->
     if isinstance(leaf, IsNull):
         return leaf
     path = tuple(innermost(leaf.column))
-    unit = None if file is None else _known_unit(file, path)
+    # the unit that represents every value exactly, as recorded by an index of the column
+    directory = None if file is None else file.directory
+    entries = () if directory is None else directory.entries
+    unit = next((entry.int96_unit for entry in entries if path in entry.columns and entry.int96_unit), None)
     data_type = schema.leaf_types[schema.leaves_by_path[path].ordinal]
     if isinstance(leaf, In):
         moments = [_nanoseconds(value) for value in leaf.values]
@@ -303,12 +306,6 @@ def _nanoseconds(value: object) -> int | None:
         return None
     moment = int(value.value) * _NANOSECONDS
     return moment if abs(moment) < _MOST else None
-
-
-def _known_unit(file: ParquetInput, path: Path) -> str | None:
-    """Return the unit that represents every value exactly, as recorded by an index of the column."""
-    entries = file.directory.entries if file.directory is not None else ()
-    return next((entry.int96_unit for entry in entries if path in entry.columns and entry.int96_unit), None)
 
 
 # --- tables of Delta and Iceberg --------------------------------------------------------------------------

@@ -145,7 +145,19 @@ def plan_pages(
             for name in partition_columns:
                 columns.append(OutputColumn(name, (name,), pa.string()))
                 constants[name,] = pa.array([values[name.lower()]], pa.string())
-            splits += _splits(one, one.rows, file, columns, constants)
+            query = FileQuery.of(file, None, columns, constants)
+            shared = SplitQuery(
+                one.file,
+                one.identity,
+                None,
+                file.arrow_schema,
+                tuple(columns),
+                pa.schema([(column.name, column.type) for column in columns]),
+                constants,
+                None,
+                RowSelection.none(),
+            )
+            splits += make_splits(shared, query, FilePlan(one.rows, RowSelection.none()), _TASK_BYTES)
             saved_bytes += file.source.size() - one.num_bytes  # the listed size of an object is not known
     return splits, others, saved_bytes
 
@@ -165,28 +177,6 @@ def can_read_pages(spark: SparkSession, split: Split) -> bool:
         return all(row[0] for row in map_tasks(spark, [pickle.dumps(split)], run, "can boolean").collect())
     except Exception:  # noqa: BLE001  such as executors without Python or pyarrow
         return False
-
-
-def _splits(
-    one: RemainingFile,
-    rows: RowSelection,
-    file: ParquetInput,
-    columns: Sequence[OutputColumn],
-    constants: Mapping[Path, pa.Array],
-) -> list[Split]:
-    query = FileQuery.of(file, None, columns, constants)
-    shared = SplitQuery(
-        one.file,
-        file_identity(file),
-        None,
-        file.arrow_schema,
-        tuple(columns),
-        pa.schema([(column.name, column.type) for column in columns]),
-        constants,
-        None,
-        RowSelection.none(),
-    )
-    return make_splits(shared, query, FilePlan(rows, RowSelection.none()), _TASK_BYTES)
 
 
 def _columns(

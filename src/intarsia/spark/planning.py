@@ -110,7 +110,25 @@ class FilePlanner:
         self.failure = None
         self.report = self._new_report(table, reads)
         with counting(reads):
-            return self._remaining(table, snapshot or table.new_snapshot(), most)
+            snapshot = snapshot or table.new_snapshot()
+            planner, left = self._not_excluded(table, snapshot)
+            if len(left) > most:
+                return None
+            found: dict[int, RemainingFile | None] = {}
+            for batch in self._batches(left, found, table):
+                possible, known = planner.planned(batch)
+                found |= dict.fromkeys(batch)
+                files = [table.files[ordinal] for ordinal in possible]
+                plans = plan_files(files, self.binder, snapshot.open, table.footers_at_once, known=known)
+                with closing(plans):
+                    for ordinal, (entry, future) in zip(possible, plans, strict=True):
+                        found[ordinal] = self._planned(ordinal, entry, future, snapshot)
+            unplanned = {ordinal: table.files[ordinal] for ordinal in left if ordinal not in found}
+            if unplanned:
+                self.report.add_whole(len(unplanned), sum(file.size_bytes for file in unplanned.values()))
+            for ordinal, file in unplanned.items():
+                found[ordinal] = RemainingFile(ordinal, file, None, file.size_bytes)
+            return [planned for _, planned in sorted(found.items()) if planned is not None]
 
     def _new_report(self, table: TableFiles, reads: QueryReads) -> ScanReport:
         return ScanReport(
@@ -120,26 +138,6 @@ class FilePlanner:
             bytes_planned=0,
             _trace=self.trace,
         )
-
-    def _remaining(self, table: TableFiles, snapshot: Snapshot, most: int) -> list[RemainingFile] | None:
-        planner, left = self._not_excluded(table, snapshot)
-        if len(left) > most:
-            return None
-        found: dict[int, RemainingFile | None] = {}
-        for batch in self._batches(left, found, table):
-            possible, known = planner.planned(batch)
-            found |= dict.fromkeys(batch)
-            files = [table.files[ordinal] for ordinal in possible]
-            plans = plan_files(files, self.binder, snapshot.open, table.footers_at_once, known=known)
-            with closing(plans):
-                for ordinal, (entry, future) in zip(possible, plans, strict=True):
-                    found[ordinal] = self._planned(ordinal, entry, future, snapshot)
-        unplanned = {ordinal: table.files[ordinal] for ordinal in left if ordinal not in found}
-        if unplanned:
-            self.report.add_whole(len(unplanned), sum(file.size_bytes for file in unplanned.values()))
-        for ordinal, file in unplanned.items():
-            found[ordinal] = RemainingFile(ordinal, file, None, file.size_bytes)
-        return [planned for _, planned in sorted(found.items()) if planned is not None]
 
     def _not_excluded(self, table: TableFiles, snapshot: Snapshot) -> tuple[Planner, Sequence[int]]:
         """Return the ordinals of the files that partition values and the lake index do not exclude."""

@@ -158,11 +158,8 @@ def approx_distinct(
     def act(file: str) -> tuple[str, list[bytes]]:
         table = open_table(file)
         scan = table.scan(None, []) if selected is None else selected.scan(file)
-        sketches = scan.sketches(column)
-        found = table.scan(None, [column]).schema.types[0]
-        return str(found), sketches.column(
-            "sketch"
-        ).to_pylist()  # empty if the predicate is false for the file
+        sketches = scan.sketches(column).column("sketch")  # empty if the predicate is false for the file
+        return str(table.scan(None, [column]).schema.types[0]), sketches.to_pylist()
 
     found, failed = act_on_files(spark, sizes, act, reporter(progress, "files"), "estimating")
     _raise_if_any(failed, len(sizes), None)

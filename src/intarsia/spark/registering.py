@@ -161,15 +161,19 @@ class DeltaLog:
             if not lengths:
                 return 0
             actions = self._with_lengths(snapshot, lengths)
+            # the kind of commit for which Delta does not add the files to the totals of the table
+            kind = class_for_name(self._java, "org.apache.spark.sql.delta.DeltaOperations$ManualUpdate$")
+            operation = kind.getField("MODULE$").get(None)
             transaction.trackFilesRead(actions)
             try:
-                version = transaction.commit(actions, self._operation())
+                version = transaction.commit(actions, operation)
             except Exception as error:
                 if self._version() > snapshot.version():
                     continue  # another transaction was first
+                why = str(getattr(error, "java_exception", error)).splitlines()[0]
                 raise WriteError(
-                    f"Delta refused to commit the new lengths ({_first_line(error)}), so the log has the old "
-                    "ones; the files are indexed",
+                    f"Delta refused to commit the new lengths ({why}), so the log has the old ones; the "
+                    "files are indexed",
                     reason="refused-by-delta",
                     path=self._name,
                 ) from error
@@ -248,12 +252,3 @@ class DeltaLog:
 
     def _version(self) -> int:
         return int(self._log.update(False, self._none, self._catalog_table).version())
-
-    def _operation(self) -> Any:
-        """Return the kind of commit for which Delta does not add the files to the totals of the table."""
-        found = class_for_name(self._java, "org.apache.spark.sql.delta.DeltaOperations$ManualUpdate$")
-        return found.getField("MODULE$").get(None)
-
-
-def _first_line(error: Exception) -> str:
-    return str(getattr(error, "java_exception", error)).splitlines()[0]
