@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby, islice
 from typing import Any, NamedTuple, cast
@@ -127,6 +127,9 @@ class ColumnChunks(LazyChunks):
         self._footer.check(chunk, self._row_group)
         self._parsed[ordinal] = chunk
 
+    def _keep_edges(self, edges: list[int]) -> None:
+        self._edges = edges
+
 
 def _find_edges(columns: Sequence[ColumnChunks], ordinal: int) -> None:
     """Find the offsets of the chunks up to one in row groups of one footer."""
@@ -141,7 +144,7 @@ def _find_edges(columns: Sequence[ColumnChunks], ordinal: int) -> None:
             counts.append(min(one._count, max(ordinal + 1, 2 * len(edges))) - len(edges))
     found = thrift.struct_edges(short[0]._footer.raw, offsets, counts) if short else ()
     for one, edges, more in zip(short, known, found, strict=True):
-        one._edges = [*edges, *more[1:]]
+        one._keep_edges([*edges, *more[1:]])
 
 
 def chunks_of_leaf(groups: Sequence[RowGroup], ordinal: int) -> list[ColumnChunk]:
@@ -212,7 +215,7 @@ def outlines_of_chunks(
             if len(ordinals) > last // 2 and all(len(one._edges) == 1 for one in columns):
                 for one in columns:  # parsing the chunks sequentially also finds their offsets
                     chunks, edges = thrift.parse_structs(OutlineOfChunk, footer.raw, one._edges[0], last + 1)
-                    one._edges = edges[:-1]
+                    one._keep_edges(edges[:-1])
                     found.append([chunks[ordinal] for ordinal in ordinals])
                 continue
             _find_edges(columns, last)
