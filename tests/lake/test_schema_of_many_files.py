@@ -74,6 +74,21 @@ def test_columns_are_those_of_all_files_in_the_order_in_which_they_are_seen(tmp_
     assert [batch.num_columns for batch in table.scan(limit=2)] == [4, 4]
 
 
+def test_a_struct_that_is_a_column_of_nulls_in_a_file(tmp_path):
+    """pandas and pyarrow write columns that have no value yet with the type null."""
+    nulls = pa.nulls(2)
+    lake(
+        tmp_path,
+        {"m": nulls},
+        {"m": [{"a": 1, "b": {"c": "x"}}, None]},
+        {"m": pa.StructArray.from_arrays([nulls, nulls], ["a", "b"])},
+    )
+    table = ia.open(tmp_path)
+    for where, count in (("m.a = 1", 1), ("m.a IS NULL", 5), ("m.b.c = 'x'", 1), ("m.b.c IS NULL", 5)):
+        assert (table.count(where), table.scan(where).to_arrow().num_rows) == (count, count), where
+    assert table.scan("abs(m.a) = 1", ["m.b.c"]).to_pylist() == [{"c": "x"}]
+
+
 def test_the_columns_of_the_first_file_on_request(tmp_path):
     lake(tmp_path, {"a": [1]}, {"a": [2], "c": ["x"]})
     table = ia.open(tmp_path, schema="first")

@@ -374,7 +374,7 @@ def file_view(table: Sequence[pa.Field], file: pa.Schema) -> pa.Schema:
 
 
 def _field_view(table: pa.Field, file: pa.Field | None) -> pa.Field:
-    if file is None:
+    if file is None or (pa.types.is_struct(table.type) and pa.types.is_null(file.type)):
         return table
     if not (pa.types.is_struct(table.type) and pa.types.is_struct(file.type)):
         is_bytes = comparison_type(table.type) == pa.binary() and is_text(comparison_type(file.type))
