@@ -58,6 +58,9 @@ _NEGATIONS: Final = ("invert", "and_not_kleene")
 #: ``null_matching_behavior`` of ``is_in``: null is an element, or null is FALSE.
 _MATCH, _SKIP = 0, 1
 
+#: ``stop`` of ``utf8_slice_codeunits`` without an end.
+_NO_STOP: Final = (1 << 63) - 1
+
 _DOT_PATH = re.compile(r"(\.[A-Za-z_][A-Za-z0-9_]*)+")
 
 #: Functions with one result for each value that have the same name and results in SQL, or another name.
@@ -412,7 +415,8 @@ def call_of(function: str, operand: Operand, options: Mapping[str, Any]) -> Oper
     if function == "utf8_slice_codeunits" and options.get("step") == 1:
         start, stop = options.get("start"), options.get("stop")
         if isinstance(start, int) and isinstance(stop, int) and 0 <= start <= stop:
-            return Call("substr", operand, (start + 1, stop - start))
+            length = () if stop == _NO_STOP else (stop - start,)
+            return Call("substr", operand, (start + 1, *length))
     if function == "floor_temporal" and options.get("multiple") == 1 and options.get("week_starts_monday"):
         unit = options.get("unit", 0)
         return Call("date_trunc", operand, (_UNITS[unit],)) if 0 < unit < len(_UNITS) else None
@@ -420,7 +424,8 @@ def call_of(function: str, operand: Operand, options: Mapping[str, Any]) -> Oper
         target = options.get("to_type")
         if target == pa.date32():
             return Call("date", operand)
-        if target in _SQL_TYPES:
+        wraps = pa.types.is_integer(target) and options.get("allow_int_overflow")
+        if target in _SQL_TYPES and not wraps:
             return Call("cast", operand, (_SQL_TYPES[target],))
     path = options.get("field_ref")
     is_path = function == "struct_field" and isinstance(path, str) and _DOT_PATH.fullmatch(path) is not None
