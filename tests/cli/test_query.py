@@ -87,6 +87,18 @@ class TestFormats:
             ["1777", "Bremen", "444.25"],
         ]
 
+    @pytest.mark.parametrize("form", ["table", "json", "jsonl", "csv"])
+    def test_text_that_is_not_utf8(self, run, tmp_path, form):
+        text = pa.array([b"ok", b"\xff" * 50]).view(pa.string())
+        # in a struct, because CSV has other text as it is
+        rows = pa.table({"id": [1, 2], "s": pa.StructArray.from_arrays([text], ["t"])})
+        pq.write_table(rows, tmp_path / "a.parquet")
+        outcome = run("query", tmp_path / "a.parquet", "--format", form)
+        assert outcome.code == 1
+        assert outcome.err.startswith("intarsia: column 's' ")
+        assert outcome.err.count("\\xff") == 20
+        assert run("query", tmp_path / "a.parquet", "--format", form, "--columns", "id").code == 0
+
     @pytest.mark.parametrize(
         ("form", "nothing"),
         [("json", b"[]\n"), ("jsonl", b""), ("csv", b'"id","city","km"\n'), ("table", b"id  city  km\n")],

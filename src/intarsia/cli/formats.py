@@ -21,9 +21,13 @@ import pyarrow.compute as pc
 from intarsia.amounts import count
 from intarsia.arrow.nested import with_leaves
 from intarsia.cli.terminal import PIPE_WIDTH, console, is_piped, printable
+from intarsia.errors import UnsupportedFeatureError
 
 #: Maximum characters of a table cell on a terminal.
 CELL_WIDTH = 48
+
+#: Maximum bytes of a value in an error.
+_SHOWN_BYTES: Final = 20
 
 #: A table is laid out and written in blocks of at least this number of rows.
 BLOCK_ROWS = 10_000
@@ -76,7 +80,7 @@ def writer(
         texts = pa.schema([(field.name, column.type) for field, column in zip(schema, empty, strict=True)])
         return _ConvertedWriter(
             pyarrow.csv.CSVWriter(sink, texts),
-            lambda batch: pa.RecordBatch.from_arrays([*map(csv_column, batch.columns)], schema=texts),
+            lambda batch: pa.RecordBatch.from_arrays(_each_column(csv_column, batch), schema=texts),
         )
     if form == "parquet":
         import pyarrow.parquet as pq
@@ -120,7 +124,7 @@ class _JsonWriter:
         self._between = b"[\n" if in_array else b""
 
     def write(self, batch: pa.RecordBatch) -> None:
-        for row in zip(*map(json_values, batch.columns), strict=True):
+        for row in zip(*_each_column(json_values, batch), strict=True):
             line = json.dumps(dict(zip(self._names, row, strict=True)), ensure_ascii=False, allow_nan=False)
             self._sink.write(self._between + line.encode())
             self._between = b",\n" if self._in_array else b"\n"
@@ -172,8 +176,8 @@ class _TableWriter:
         """Write the rows of the block, names of columns first; on a terminal, the columns that fit."""
         columns = [[text(field.name)] if self._widths is None else [] for field in self._schema]
         for batch in self._block:
-            for column, array in zip(columns, batch.columns, strict=True):
-                column += table_cells(array)
+            for column, cells in zip(columns, _each_column(table_cells, batch), strict=True):
+                column += cells
         self._block = []
         if sys.stdout.isatty():
             columns = [[_cut(cell, CELL_WIDTH) for cell in column] for column in columns]
@@ -308,6 +312,26 @@ def _maps(array: pa.Array) -> list[Any]:
 
 def _runs(values: Iterator[Any], lengths: pa.Array) -> list[Any]:
     return _each(lambda length: list(islice(values, length)), lengths)
+
+
+def _each_column(convert: Callable[[pa.Array], Any], batch: pa.RecordBatch) -> list[Any]:
+    """Convert the columns of a batch.
+
+    Raises:
+        UnsupportedFeatureError: If text in a column is not UTF-8.
+    """
+    found = []
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            found.append(convert(array))
+        except UnicodeDecodeError as error:
+            raise UnsupportedFeatureError(
+                f"column {name!r} contains text that is not UTF-8: {error.object[:_SHOWN_BYTES]!r}; leave the "
+                "column out, or write --format arrow",
+                reason="not-utf8",
+                column=name,
+            ) from error
+    return found
 
 
 def text(value: Any) -> str:
