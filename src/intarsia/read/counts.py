@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from intarsia.amounts import count
 from intarsia.file import ChunkKey, FileMetadata, ParquetInput
-from intarsia.file.chunks import UNKNOWN
+from intarsia.file.chunks import UNKNOWN, ChunkPlan
 from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageRows
 from intarsia.read.pruner import PruneStep
@@ -143,10 +143,8 @@ class PagesRead:
     Example:
         >>> pages = PagesRead()
         >>> pages.add_chunks(3, [1])
-        >>> pages.add_pages(ChunkKey(0, 3), 4, [2]), pages.add_pages(ChunkKey(0, 3), 4, [1, 2])
-        (None, None)
-        >>> pages.whole_chunks([3], 2), pages.parts()[ChunkKey(0, 3)]
-        (array([[False,  True]]), array([False,  True,  True, False]))
+        >>> pages.whole_chunks([3], 2), pages.parts()
+        (array([[False,  True]]), {})
     """
 
     def __init__(self) -> None:
@@ -159,17 +157,18 @@ class PagesRead:
         with self._lock:
             self._whole.setdefault(leaf, set()).update(groups)
 
-    def add_pages(self, key: ChunkKey, num_pages: int, ordinals: npt.ArrayLike) -> None:
-        """Add some pages of a chunk.
-
-        Args:
-            ordinals: The ordinals of the pages that are read.
-        """
+    def add_plans(self, group: int, plans: Iterable[ChunkPlan]) -> None:
+        """Add the pages that are read of some chunks of a row group."""
         with self._lock:
-            known = self._parts.get(key)
-            if known is None or len(known) != num_pages:
-                known = self._parts[key] = np.zeros(num_pages, dtype=bool)
-            known[np.asarray(ordinals, dtype=np.int64)] = True
+            for plan in plans:
+                key = ChunkKey(group, plan.leaf.ordinal)
+                if plan.whole:
+                    self._whole.setdefault(key.leaf, set()).add(group)
+                    continue
+                known = self._parts.get(key)
+                if known is None or len(known) != plan.total_pages:
+                    known = self._parts[key] = np.zeros(plan.total_pages, dtype=bool)
+                known[np.asarray(plan.page_ordinals, dtype=np.int64)] = True
 
     def parts(self) -> Mapping[ChunkKey, Bools]:
         """Return for each chunk that was not read as a whole, but in part, whether each page was read."""

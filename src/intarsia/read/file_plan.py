@@ -265,8 +265,8 @@ def count_planned(query: FileQuery, rows: RowSelection) -> ReadCounts:
         row_groups += 1
         plans, read = plan_chunks(query, group, query.leaves, wanted)
         index_bytes += read
+        query.pages.add_plans(group, plans)
         for plan in plans:
-            add_planned(query, group, plan)
             planned_bytes += plan.num_bytes
             if plan.dictionary is not None and plan.dictionary_use is not DictionaryUse.NEVER:
                 planned_bytes += plan.dictionary.length
@@ -276,14 +276,6 @@ def count_planned(query: FileQuery, rows: RowSelection) -> ReadCounts:
         index_bytes=index_bytes,
         planned_bytes=planned_bytes,
     )
-
-
-def add_planned(query: FileQuery, group: int, plan: ChunkPlan) -> None:
-    """Add the pages of a plan to those that a query reads."""
-    if plan.whole:
-        query.pages.add_chunks(plan.leaf.ordinal, [group])
-    else:
-        query.pages.add_pages(ChunkKey(group, plan.leaf.ordinal), plan.total_pages, plan.page_ordinals)
 
 
 def _read_as_a_whole(query: FileQuery, rows: RowSelection, outlines: Sequence[ChunkOutlines]) -> Bools:

@@ -28,7 +28,6 @@ from intarsia.format.footer import Leaf
 from intarsia.read.file_plan import (
     FilePlan,
     WrongPageIndexError,
-    add_planned,
     load_locations,
     load_offset_indexes,
     plan_chunks,
@@ -302,12 +301,13 @@ class RunColumns:
             own = rows.clip(first, stop).shift(-first)
             chunks, index_bytes = plan_chunks(query, group, leaves, own, is_unpruned=unpruned)
             self.index_bytes += index_bytes
+            query.pages.add_plans(group, chunks)
             of_groups.append(chunks)
         plans = []
         for leaf, of_leaf, *chunks in zip(leaves, outlines, *of_groups, strict=True):
             dictionaries = {}
             for at, (group, chunk) in enumerate(zip(groups.tolist(), chunks, strict=True)):
-                dictionary = self._add_chunk(group, chunk)
+                dictionary = self._dictionary_of(group, chunk)
                 if dictionary is not None:
                     dictionaries[at] = dictionary
             # for nested V1 pages, only the number of decoded rows shows that the page index is correct
@@ -315,10 +315,9 @@ class RunColumns:
             plans.append(LeafPlan(leaf, groups, of_leaf, chunks, dictionaries, rows_of_pages))
         return plans
 
-    def _add_chunk(self, group: int, chunk: ChunkPlan) -> ByteRange | None:
-        """Count the pages to read of a chunk, and return the dictionary page to read with them."""
+    def _dictionary_of(self, group: int, chunk: ChunkPlan) -> ByteRange | None:
+        """Count and return the dictionary page to read with the pages of a chunk."""
         query = self._query
-        add_planned(query, group, chunk)
         if chunk.whole:
             with self._naming():
                 check_row_count(query.file.footer, group, chunk.leaf)
