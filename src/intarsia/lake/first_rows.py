@@ -137,16 +137,15 @@ class FirstRows:
             parts.append(self._ranks(one))
             ordinals.append(one.files)
             num_rows.append(np.where(among[one.files], one.family.num_rows[one.within], 0))
-        if not parts:
-            return list(map(int, np.flatnonzero(among)[:AXIS_FILES]))
-        files, counts = np.concatenate(ordinals), np.concatenate(num_rows)
-        missing = max(self._top.num_missing, 1)
-        mean_rows = int(counts.sum()) // max(1, int(np.count_nonzero(counts)))
-        best = self._key.next_granules(parts, counts, missing, max(missing, least * mean_rows))
-        found: list[int] = files[best][:AXIS_FILES].tolist()
-        if not found:  # files without rows
-            found = np.flatnonzero(among)[:AXIS_FILES].tolist()
-        return found
+        found: list[int] = []
+        if parts:
+            files, counts = np.concatenate(ordinals), np.concatenate(num_rows)
+            missing = max(self._top.num_missing, 1)
+            mean_rows = int(counts.sum()) // max(1, int(np.count_nonzero(counts)))
+            best = self._key.next_granules(parts, counts, missing, max(missing, least * mean_rows))
+            found = files[best][:AXIS_FILES].tolist()
+        # all others are files without rows
+        return found or np.flatnonzero(among)[:AXIS_FILES].tolist()
 
     def _ranks(self, one: FamilyFiles) -> Ranks:
         unknown = self._key.unknown_ranks(len(one.files))

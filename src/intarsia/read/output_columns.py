@@ -115,18 +115,18 @@ class FileNames:
         """A name that no field of the file has: it is longer than all of them."""
         return max(self.own.names, key=len, default="") + "\0"
 
-    def _find(self, path: Path) -> tuple[Path, pa.DataType] | None:
-        """Return the path in the file, and the type of the file with the names of the table."""
-        ordinal = self._ordinals.get(path[0])
+    def _find(self, path: Path) -> tuple[Path, pa.DataType | None]:
+        """Return the path in the file, and the type of the file with the names of the table; see `path`."""
+        ordinal, unused = self._ordinals.get(path[0]), (self._absent, *path)
         if ordinal is None:
-            return None
+            return unused, None
         field = self.fields[ordinal]
         assert field is not None
         own_type, named_type, found = self.own.field(ordinal).type, field.type, [self.own.field(ordinal).name]
         for name in path[1:]:
             child = named_type.get_field_index(name) if pa.types.is_struct(named_type) else -1
             if child < 0:
-                return None
+                return unused, None
             found.append(own_type.field(child).name)
             own_type, named_type = own_type.field(child).type, named_type.field(child).type
         return tuple(found), named_type
@@ -140,16 +140,13 @@ class FileNames:
             >>> names.path(("b",)), names.path(("a",)) in [("a",), ("b",)]
             (('a',), False)
         """
-        found = self._find(path)
-        return (self._absent, *path) if found is None else found[0]
+        return self._find(path)[0]
 
     def column(self, column: OutputColumn) -> OutputColumn:
         """Return a column of the table with its path in the file."""
-        found = self._find(column.path)
-        if found is None:
-            return replace(column, path=self.path(column.path))
-        path, named_type = found
-        return replace(column, path=path, named_type=named_type if pa.types.is_nested(named_type) else None)
+        path, found = self._find(column.path)
+        named_type = None if found is None or not pa.types.is_nested(found) else found
+        return replace(column, path=path, named_type=named_type)
 
     def shown(self, name: str) -> str:
         """Return the dotted name in the table of a leaf or a field of the file, for reports.
