@@ -173,17 +173,10 @@ class EmbeddedIndexes:
                     return entry, num_sampled
         return None
 
-    def open_granules(self, entry: Entry) -> OpenIndex | None:
-        """Open an index with granules, or return None if they are not those of this file."""
-        return self._open_checked(entry, _check_granules)
-
-    def open_sample(self, entry: Entry) -> OpenIndex | None:
-        """Open the `sampler`, or return None if its sample is not of this file."""
-        return self._open_checked(entry, _check_sample)
-
-    def _open_checked(
+    def open_checked(
         self, entry: Entry, check: Callable[[OpenIndex, ParquetInput], OpenIndex]
     ) -> OpenIndex | None:
+        """Open an index, or return None if `check_granules` or `check_sample` refuses it."""
         index = self.open(entry)
         if index is None:
             return None
@@ -253,14 +246,24 @@ def _num_sampled(index: Index, num_rows: int) -> int | None:
     return None if found is None else max(0, min(int(found), num_rows))
 
 
-def _check_granules(index: OpenIndex, file: ParquetInput) -> OpenIndex:
+def check_granules(index: OpenIndex, file: ParquetInput) -> OpenIndex:
+    """Return an index whose granules are those of a file.
+
+    Raises:
+        IndexPayloadError: If they are not.
+    """
     edges = index.edges
     if edges[0] != 0 or edges[-1] != file.footer.num_rows or (np.diff(edges) < 0).any():
         raise IndexPayloadError("its granules are not those of the file", reason="other-rows")
     return index
 
 
-def _check_sample(index: OpenIndex, file: ParquetInput) -> OpenIndex:
+def check_sample(index: OpenIndex, file: ParquetInput) -> OpenIndex:
+    """Return an index whose sample is one of rows of a file.
+
+    Raises:
+        IndexPayloadError: If it is not.
+    """
     ordinals, rows = index.ordinals, index.rows
     is_ascending = len(ordinals) == len(rows) and bool((np.diff(ordinals) > 0).all())
     if not is_ascending or (len(rows) and not 0 <= ordinals[0] <= ordinals[-1] < file.footer.num_rows):

@@ -18,7 +18,7 @@ from intarsia.errors import IndexPayloadError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
 from intarsia.indexes.base import OpenIndex
 from intarsia.indexes.distinct_counter import MAX_LG_CONFIG_K, MIN_LG_CONFIG_K, DistinctCounter, is_counted
-from intarsia.indexes.embedded import EmbeddedIndexes
+from intarsia.indexes.embedded import EmbeddedIndexes, check_granules, check_sample
 from intarsia.indexes.granules import covered_granules, granule_rows
 from intarsia.indexes.proof import call_index
 from intarsia.indexes.sample import draw
@@ -168,7 +168,7 @@ class DistinctValues:
             if left.is_empty or (entry.granularity == "file" and rows.num_rows < file.footer.num_rows):
                 is_indexed = True  # though it cannot be used for these rows
                 continue
-            index = query.embedded.open_granules(entry)
+            index = query.embedded.open_checked(entry, check_granules)
             if index is None:
                 continue
             covered = covered_granules(index.edges, rows)
@@ -276,7 +276,7 @@ class RowSample:
             return FileOutcome(plan)
         before = query.file.source.counts.bytes
         found = query.embedded.sampler() if query.deleted.is_empty else None
-        embedded = None if found is None else query.embedded.open_sample(found[0])
+        embedded = None if found is None else query.embedded.open_checked(found[0], check_sample)
         counts = ReadCounts(index_bytes=query.file.source.counts.bytes - before)
         num_rows = 0
         for rows, read in _file_sample(query, plan, embedded, drawn, self._rng):

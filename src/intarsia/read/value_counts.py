@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import compares_alike, comparison_array, comparison_type, sortable_type
-from intarsia.errors import IndexPayloadError, UnsupportedFeatureError
-from intarsia.indexes.base import GranuleValues
+from intarsia.errors import UnsupportedFeatureError
+from intarsia.indexes.base import OpenIndex
+from intarsia.indexes.embedded import check_granules
 from intarsia.indexes.granules import covered_granules, granule_rows
-from intarsia.indexes.proof import call_index
+from intarsia.indexes.proof import call_or_ignore
 from intarsia.predicate import Path
 from intarsia.read.answers import confirmed
 from intarsia.read.counts import ReadCounts
@@ -28,7 +29,6 @@ from intarsia.read.file_query import FileQuery, naming_invalid_values
 from intarsia.read.file_rows import FileOutcome, read_known_rows
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.pruner import PruneStep
-from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.tuning import MERGED_PIECES, MERGED_ROWS
 
@@ -137,39 +137,36 @@ class ValueCounts:
             return pieces, known, answered
         for entry, _ in query.embedded.capable(path, lambda index, column: index.can_enumerate(column)):
             left = certain - known
-            is_whole = left.num_rows == file.footer.num_rows
-            if left.is_empty or (entry.granularity == "file" and not is_whole):
+            if left.is_empty or (entry.granularity == "file" and left.num_rows < file.footer.num_rows):
                 continue
             if query.embedded.cost_bytes(entry) > query.for_columns([self._column]).estimated_bytes(left):
                 continue
-            index = query.embedded.open_granules(entry)
+            index = query.embedded.open_checked(entry, check_granules)
             if index is None:
                 continue
-            try:
-                values = call_index(index.granule_values)
-                if values is None:
-                    continue
-                piece, answers = self._listed(values, covered_granules(index.edges, left))
-            except (IndexPayloadError, pa.ArrowException) as error:
-                file.distrust_by(entry.name, IndexPayloadError(str(error), reason="index-failed"))
-                continue
-            if not answers.any():
-                continue
-            pieces.append(piece)
-            known = known | granule_rows(index.edges, answers)
-            answered.append(PruneStep(entry.name, ".".join(path), left, certain - known))
+            found = call_or_ignore(file, entry.name, partial(self._listed, index, left))
+            if found is not None:
+                piece, rows = found
+                pieces.append(piece)
+                known = known | rows
+                answered.append(PruneStep(entry.name, ".".join(path), left, certain - known))
         if not known.is_empty:
             query.check_row_counts(known, leaf)
         return pieces, known, answered
 
-    def _listed(self, granule_values: GranuleValues, wanted: Bools) -> tuple[pa.Table, Bools]:
-        """Return the values of granules, and for each granule whether they are all of its values.
+    def _listed(self, index: OpenIndex, left: RowSelection) -> tuple[pa.Table, RowSelection] | None:
+        """Return the values of the granules within some rows that an index lists, and their rows.
 
         If the counts are needed, only granules with a single value are answered.
         """
-        answers = wanted & granule_values.is_listed
+        granule_values = index.granule_values()
+        if granule_values is None:
+            return None
+        answers = covered_granules(index.edges, left) & granule_values.is_listed
         if self._counted:
-            answers = answers & (np.bincount(granule_values.granules, minlength=len(wanted)) == 1)
+            answers = answers & (np.bincount(granule_values.granules, minlength=len(answers)) == 1)
+        if not answers.any():
+            return None
         chosen = answers[granule_values.granules]
         if self._counted:
             ordinals, counts = (
@@ -180,7 +177,7 @@ class ValueCounts:
             ordinals = np.unique(granule_values.ordinals[chosen])
             counts = np.ones(len(ordinals), dtype=np.int64)
         values = self._keys(granule_values.values.take(pa.array(ordinals)))
-        return _counts(values, pa.array(counts, pa.int64())), answers
+        return _counts(values, pa.array(counts, pa.int64())), granule_rows(index.edges, answers)
 
     def _repeated(self, query: FileQuery, path: Path, rows: RowSelection) -> pa.Table:
         """Return the counts of a column with one value in each file."""
