@@ -20,11 +20,8 @@ from intarsia.spark.rules import (
     JAR,
     RuleLoader,
     add_strategy,
-    call_static,
-    find_class,
     has_class,
     load_jar,
-    new_object,
     refuse_unplannable,
     set_own_rules,
     set_rule,
@@ -206,8 +203,7 @@ def enable_writes(spark: SparkSession, indexes: Attachables = (), *, on_error: O
     spark.conf.set(f"{_SETTINGS}python", worker_python(spark))
     spark.conf.set(_PROTOCOL_KEY, _PROTOCOL)
     # it gives writers the properties of their table
-    rule = new_object(spark.sparkContext._jvm, find_class(spark, _TABLE_RULE), spark._jsparkSession)
-    set_rule(spark, _TABLE_RULE, rule)
+    set_rule(spark, _TABLE_RULE, RuleLoader(spark).new(_TABLE_RULE, spark._jsparkSession))
     if spark.conf.get(_STREAM_PROTOCOL_KEY) == _SPARK_STREAM_PROTOCOL and has_class(spark, _STREAM_PROTOCOL):
         spark.conf.set(_STREAM_PROTOCOL_KEY, _STREAM_PROTOCOL)
 
@@ -261,7 +257,7 @@ def last_write(spark: SparkSession) -> IndexReport | None:
     """
     if is_connect(spark):
         return None
-    jobs = call_static(spark.sparkContext._jvm, find_class(spark, _FILES), "jobs")
+    jobs = RuleLoader(spark, needs_executors=False).call(_FILES, "jobs")
     if not jobs:
         return None
     files = sorted(map(_outcome, jobs[0]), key=lambda file: file.path)

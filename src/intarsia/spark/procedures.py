@@ -30,13 +30,12 @@ from intarsia.spark.listing import list_lake
 from intarsia.spark.optimize import optimize
 from intarsia.spark.rules import (
     Callback,
+    RuleLoader,
     call_static,
     class_for_name,
-    find_class,
     java_class,
     last_skips,
     load_jar,
-    new_object,
 )
 from intarsia.spark.sessions import setting
 from intarsia.spark.shipping import INDEXES_OPTION, indexes_from_text
@@ -324,12 +323,9 @@ def offer_procedures(spark: SparkSession) -> None:
     if setting(spark, _SWITCH).lower() == "false" or setting(spark, CATALOG_KEY) not in ("", CATALOG):
         return
     load_jar(spark)
-    found = find_class(spark, CATALOG)
-    context = spark.sparkContext
-    answer = procedure_server(context, found)
-    callback = find_class(spark, "intarsia.spark.PythonCallback")
-    served_by = new_object(context._jvm, callback, Callback(answer))
-    call_static(context._jvm, found, "serveBy", served_by)
+    loader = RuleLoader(spark)
+    answer = procedure_server(spark.sparkContext, loader.classes.loadClass(CATALOG))
+    loader.call(CATALOG, "serveBy", loader.new("intarsia.spark.PythonCallback", Callback(answer)))
     spark.conf.set(CATALOG_KEY, CATALOG)
 
 

@@ -29,7 +29,7 @@ SKIP_RULE: Final = "intarsia.spark.SkipRule"
 #: The class that plans scans whose excluded files are compared in each run.
 _STRATEGY: Final = "intarsia.spark.SkippingStrategy"
 
-#: The class loader of the jar in each JVM, so that enabling again gives the same classes.
+#: The class loader of each application that has the jar.
 _LOADERS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 #: The static methods of its classes that were called, because finding one takes a request for each method.
@@ -175,7 +175,7 @@ def refuse_unplannable(spark: SparkSession) -> None:
 
 
 class RuleLoader:
-    """Makes objects of the jar's classes, which the JVM's own class loader does not have.
+    """Makes objects of the jar's classes, which it adds to the class loader of the application.
 
     Args:
         spark: A classic session.
@@ -183,22 +183,22 @@ class RuleLoader:
     """
 
     def __init__(self, spark: SparkSession, *, needs_executors: bool = True) -> None:
-        context = spark.sparkContext
+        self._context: Any = spark.sparkContext
         if needs_executors:
-            send_jar(context)
-        self._gateway: Any = context._gateway
-        self.classes = _class_loader(context)
+            send_jar(self._context)
+        self.classes = _class_loader(spark)
 
     def new(self, name: str, *arguments: Any) -> Any:
-        """Create an object."""
-        return new_object(self._gateway.jvm, self.classes.loadClass(name), *arguments)
+        """Create an object of a class with one constructor."""
+        constructor = self.classes.loadClass(name).getConstructors()[0]
+        return constructor.newInstance(java_list(self._context._jvm, arguments).toArray())
 
     def call(self, name: str, method: str, *arguments: Any) -> Any:
         """Call a static method of a class that alone has its name."""
-        known = _METHODS.setdefault(self._gateway, {})
+        known = _METHODS.setdefault(self._context, {})
         if (name, method) not in known:
             known[name, method] = _static_method(self.classes.loadClass(name), method)
-        return known[name, method].invoke(None, java_list(self._gateway.jvm, arguments).toArray())
+        return known[name, method].invoke(None, java_list(self._context._jvm, arguments).toArray())
 
     def new_skipping(
         self, planner: Callable[[str], str], *, shared: Any | None = None, timeout_ms: int = 0
@@ -212,7 +212,7 @@ class RuleLoader:
         """
         from pyspark.java_gateway import ensure_callback_server_started
 
-        ensure_callback_server_started(self._gateway)
+        ensure_callback_server_started(self._context._gateway)
         shared = shared or self.new("intarsia.spark.SharedPlanner")
         shared.set(self.new("intarsia.spark.PythonCallback", Callback(planner)), timeout_ms)
         return self.new("intarsia.spark.Skipping", shared)
@@ -245,21 +245,14 @@ def send_jar(context: Any) -> None:
         context._jsc.addJar(str(JAR))
 
 
-def _jar_url(context: Any) -> Any:
-    return java_class(context._jvm, "java.io.File")(str(JAR)).toURI().toURL()
-
-
 def load_jar(spark: SparkSession) -> None:
-    """Add the jar to the class loaders of the driver and of the executors, once per application.
+    """Let Spark find the jar's classes by their names, on the driver and the executors.
 
     ``ADD JAR`` would do the same, but warn if the executors have the jar since `intarsia.spark.enable`.
     """
     if not has_class(spark, SKIP_RULE):
-        context = spark.sparkContext
-        send_jar(context)
-        loader = spark._jsparkSession.sharedState().jarClassLoader()
-        loader.addURL(_jar_url(context))
-        java_class(context._jvm, "java.lang.Thread").currentThread().setContextClassLoader(loader)
+        thread = java_class(spark.sparkContext._jvm, "java.lang.Thread").currentThread()
+        thread.setContextClassLoader(RuleLoader(spark).classes)
         find_class(spark, SKIP_RULE)
 
 
@@ -285,19 +278,17 @@ def find_class(spark: SparkSession, name: str) -> Any:
         raise IntarsiaError(f"Spark cannot load {name} from {JAR}", reason="jar-not-loaded") from error
 
 
-def _class_loader(context: Any) -> Any:
-    """Return a class loader with the jar."""
-    gateway, jvm = context._gateway, context._jvm
-    found = _LOADERS.get(gateway)
-    if found is not None:
-        return found
-    parent = java_class(jvm, "org.apache.spark.util.Utils").getContextOrSparkClassLoader()
-    urls = gateway.new_array(java_class(jvm, "java.net.URL"), 1)
-    urls[0] = _jar_url(context)
-    # the parent is searched first, because with spark.jars it has the classes
-    loader = java_class(jvm, "java.net.URLClassLoader")(urls, parent)
-    _LOADERS[gateway] = loader
-    return loader
+def _class_loader(spark: SparkSession) -> Any:
+    """Return the class loader of the application, as for ``ADD JAR``, with the jar.
+
+    Its parent is searched first, because with ``spark.jars`` that has the classes.
+    """
+    context: Any = spark.sparkContext
+    if context not in _LOADERS:
+        loader = spark._jsparkSession.sharedState().jarClassLoader()
+        loader.addURL(java_class(context._jvm, "java.io.File")(str(JAR)).toURI().toURL())
+        _LOADERS[context] = loader
+    return _LOADERS[context]
 
 
 def java_class(jvm: Any, name: str) -> Any:
@@ -316,11 +307,6 @@ def java_class(jvm: Any, name: str) -> Any:
 def class_for_name(jvm: Any, name: str) -> Any:
     """Return the object of Java for a class, found by Spark's class loader."""
     return java_class(jvm, "org.apache.spark.util.Utils").classForName(name, True, False)
-
-
-def new_object(jvm: Any, java: Any, *arguments: Any) -> Any:
-    """Create an object of a class with one constructor."""
-    return java.getConstructors()[0].newInstance(java_list(jvm, arguments).toArray())
 
 
 def call_static(jvm: Any, java: Any, method: str, *arguments: Any) -> Any:
