@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
@@ -66,13 +66,13 @@ class BuiltIndex:
     """An index that was built in memory.
 
     Attributes:
-        blobs: The embedded index; empty for a standard structure.
+        blobs: The embedded index by `Entry.identity`; empty for a standard structure.
         states: The chunks that get a standard structure, with it.
         num_bytes: Its size in bytes.
         seconds: The time that building it took.
     """
 
-    blobs: tuple[Blob, ...]
+    blobs: Mapping[Hashable, Blob]
     states: Mapping[ChunkKey, ChunkState]
     num_bytes: int
     seconds: float
@@ -108,14 +108,14 @@ class SampledFile:
             tail = b"".join(footer_parts(edit.to_bytes()))
         self._base = find_original(ParquetInput(ExtendedSource(file.source, file.footer.file_length, tail)))
         carried = Attachment(self._base, [])
-        self._blobs, self._states = tuple(carried.blobs), dict(carried.structures.states)
+        self._blobs, self._states = dict(carried.blobs), dict(carried.structures.states)
         if self.is_whole or file.directory is None:
             return
         for entry in file.directory.entries:  # their payloads describe the whole file, so build them again
             index = find_index(entry).index
             if index is not None:
                 with contextlib.suppress(IntarsiaError):  # scans would not use it in the whole file, either
-                    self._blobs += self.build(index).blobs
+                    self._blobs |= self.build(index).blobs
 
     def _locations(self) -> list[ByteRange]:
         """Return the location of each sampled row group; chunks that are far from the others are left out."""
@@ -141,8 +141,7 @@ class SampledFile:
         """
         started = time.perf_counter()
         attachment = Attachment(self._base, [index])
-        there = {blob.entry.identity: blob for blob in self._blobs}
-        blobs = tuple(blob for blob in attachment.blobs if blob != there.get(blob.entry.identity))
+        blobs = {key: blob for key, blob in attachment.blobs.items() if blob != self._blobs.get(key)}
         states = {
             key: state for key, state in attachment.structures.states.items() if state != self._states[key]
         }
@@ -151,13 +150,12 @@ class SampledFile:
 
     def with_indexes(self, built: Sequence[BuiltIndex]) -> ParquetInput:
         """Return the sample as a file with these indexes in addition to its own; nothing is cached."""
-        states = dict(self._states)
-        blobs = {blob.entry.identity: blob for blob in self._blobs}
+        blobs, states = dict(self._blobs), dict(self._states)
         for one in built:
-            blobs |= {blob.entry.identity: blob for blob in one.blobs}
+            blobs |= one.blobs
             for key, state in one.states.items():
                 states[key] = _merged(states[key], self._states[key], state)
-        tail = b"".join(lay_out(self._base, list(blobs.values()), states)[0])
+        tail = b"".join(lay_out(self._base, blobs.values(), states)[0])
         return ParquetInput(ExtendedSource(self._base.file.source, self._base.length, tail))
 
 

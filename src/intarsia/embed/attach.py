@@ -150,7 +150,7 @@ def attach_in(
             footer_only=footer_only,
         )
         if work.is_different:
-            tail, layout_notes = lay_out(original, work.blobs, work.structures.states)
+            tail, layout_notes = lay_out(original, work.blobs.values(), work.structures.states)
             length = original.length + sum(map(len, tail))
             if target is not None:
                 target.replace_tail(original.length, tail)
@@ -182,7 +182,7 @@ class Attachment:
         parts: Parts that other processes have built; parts of other files are ignored.
 
     Attributes:
-        blobs: The embedded indexes of the new file.
+        blobs: The embedded indexes of the new file by `Entry.identity`.
         structures: The standard structures of the new file.
         kept: Names of the indexes that the file already had.
         notes: Missing and incomplete indexes, and why.
@@ -213,7 +213,7 @@ class Attachment:
         )
         states_before = dict(self.structures.states)
         self.blobs, self.notes = carried_blobs(original, footer_only=footer_only)
-        blobs_before, lost = list(self.blobs), list(self.notes)
+        blobs_before, lost = dict(self.blobs), list(self.notes)
         self.added: dict[str, tuple[Attachable, int]] = {}
         self.kept: list[str] = []
         self._columns = columns_of(original.file, self.structures.first_rows)
@@ -230,10 +230,10 @@ class Attachment:
                 self.kept.append(structure.name)
         shortfalls = [self._embed(index) for index in requested if not isinstance(index, STANDARD)]
         # a damaged index that was requested has been rebuilt, so its note is obsolete
-        names = {blob.entry.name for blob in self.blobs}
+        names = {blob.entry.name for blob in self.blobs.values()}
         self.notes = [note for note in [*lost, *self.structures.notes] if note.index not in names]
         self.notes += [note for note in shortfalls if note is not None]
-        self.kept += [blob.entry.name for blob in self.blobs if blob.entry.identity not in self._embedded]
+        self.kept += [blob.entry.name for key, blob in self.blobs.items() if key not in self._embedded]
         self.is_different = (
             bool(lost) or self.blobs != blobs_before or self.structures.states != states_before
         )
@@ -250,17 +250,15 @@ class Attachment:
         if planned.identity in self._embedded:
             raise _duplicate(index)
         self._embedded.add(planned.identity)
-        identities = [blob.entry.identity for blob in self.blobs]
-        found = identities.index(planned.identity) if planned.identity in identities else len(identities)
-        shortfall = None
-        if found < len(self.blobs) and same_index(planned, self.blobs[found].entry):
+        there, shortfall = self.blobs.get(planned.identity), None
+        if there is not None and same_index(planned, there.entry):
             self.kept.append(planned.name)
         elif self._footer_only:
             raise PagesNeededError
         else:
             self._begin_copy()
             blob = build_blob(index, planned, self._columns, self._parts.payload(index, planned.name))
-            self.blobs[found : found + 1] = [blob]
+            self.blobs[planned.identity] = blob  # in the place of the one that is replaced
             self.added[planned.name] = index, blob.num_bytes
             reason = index.shortfall(blob.payload, self._columns.layout)
             if reason is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
 from functools import cached_property
@@ -205,16 +205,19 @@ class Blob:
         )
 
 
-def carried_blobs(original: Original, *, footer_only: bool = False) -> tuple[list[Blob], list[Note]]:
-    """Return the indexes that are already embedded, and notes on damaged ones, which are dropped.
+def carried_blobs(
+    original: Original, *, footer_only: bool = False
+) -> tuple[dict[Hashable, Blob], list[Note]]:
+    """Return the embedded indexes by identity, and notes on damaged ones, which are dropped.
 
     With ``footer_only``, payloads are neither read nor checked.
     """
     embedded = EmbeddedIndexes(original.current)
-    blobs, notes = [], []
+    blobs: dict[Hashable, Blob] = {}
+    notes: list[Note] = []
     for entry in original.directory.entries if original.directory is not None else ():
         try:
-            blobs.append(Blob(entry, b"" if footer_only else embedded.read(entry)))
+            blobs[entry.identity] = Blob(entry, b"" if footer_only else embedded.read(entry))
         except IndexPayloadError as error:  # noqa: PERF203 - each entry has its own note
             columns, code = ", ".join(entry.column_names), error.reason or "damaged-payload"
             reason = f"the attached index is damaged and was dropped: {error}"

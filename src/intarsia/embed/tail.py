@@ -6,7 +6,7 @@ fields are those of ``parquet.thrift``.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -50,7 +50,7 @@ _EXTENSION_NOTE = Note(
 
 
 def lay_out(
-    original: Original, blobs: Sequence[Blob], states: Mapping[ChunkKey, ChunkState]
+    original: Original, blobs: Collection[Blob], states: Mapping[ChunkKey, ChunkState]
 ) -> tuple[list[bytes], list[Note]]:
     """Return the bytes to write after the original file, and notes on parts of the original footer left out.
 
