@@ -189,11 +189,6 @@ class Measurement:
         saved = self.mean_bytes(self.query_bytes(())) - self.mean_bytes(query_bytes)
         return self.helps(query_bytes) and RUNS_TO_PAY * saved > written_bytes
 
-    @property
-    def can_help(self) -> bool:
-        """Whether the queries read enough that an option could help."""
-        return self.helps([0.0] * len(self._bound))
-
     def mean_bytes(self, query_bytes: Sequence[float]) -> float:
         """Return the mean of what the queries read, each as often as it was passed."""
         total = sum(one.query.count * read for one, read in zip(self._bound, query_bytes, strict=True))

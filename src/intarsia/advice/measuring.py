@@ -121,7 +121,6 @@ class MeasuredFile:
         self.sample = sample
         self.built: dict[str, BuiltIndex] = {}
         self.failed: dict[str, IntarsiaError] = {}
-        self._indexes: dict[str, Attachable] = {}
         self._columns = {
             ordinal: {".".join(condition.path) for condition in self.conditions(ordinal)}
             for ordinal in binders
@@ -149,7 +148,6 @@ class MeasuredFile:
             return
         if built.blobs or built.states:
             self.built[name] = built
-            self._indexes[name] = index
 
     def cost(self, ordinal: int, names: Iterable[str]) -> QueryCost:
         """Return the cost of a query of the file with some of the built indexes."""
@@ -217,20 +215,20 @@ class MeasuredFile:
             )
 
     def _is_relevant(self, ordinal: int, name: str) -> bool:
-        column = column_of(self._indexes[name])
+        column = column_of(self.built[name].index)
         return column is None or (column in self._columns[ordinal] and not self._outgrows(ordinal, name))
 
     def _may_outgrow(self, ordinal: int, name: str) -> bool:
         """Return whether the whole file's index may omit frequent values that the sample's index has."""
-        if self.sample.is_whole or not isinstance(self._indexes[name], RowMap):
+        index = self.built[name].index
+        if self.sample.is_whole or not isinstance(index, RowMap):
             return False
-        column = column_of(self._indexes[name])
         scale = self._now[ordinal].rows / max(1, self._cost(ordinal, frozenset()).rows)
         most = MAX_BUCKET_ENTRIES / SAFETY
         return any(
             self.spread(ordinal, condition, ()).rows_matched * scale > most * num_lookup_values(condition)
             for condition in self.conditions(ordinal)
-            if ".".join(condition.path) == column and is_lookup(condition)
+            if ".".join(condition.path) == column_of(index) and is_lookup(condition)
         )
 
     def _measure(self, ordinal: int, names: frozenset[str]) -> QueryCost:

@@ -178,7 +178,7 @@ def measure_rewrites(
         work: The measurement of the files as they are.
         advise_file: A function that returns the advice for a file, without rewriting it.
     """
-    if not work.can_help:
+    if not work.helps([0.0] * len(requested)):  # they read too little
         return []
     rows, is_whole = work.rows(REWRITTEN_BYTES)
     if not rows.num_rows:

@@ -66,12 +66,14 @@ class BuiltIndex:
     """An index that was built in memory.
 
     Attributes:
+        index: The index.
         blobs: The embedded index by `Entry.identity`; empty for a standard structure.
         states: The chunks that get a standard structure, with it.
         num_bytes: Its size in bytes.
         seconds: The time that building it took.
     """
 
+    index: Attachable
     blobs: Mapping[Hashable, Blob]
     states: Mapping[ChunkKey, ChunkState]
     num_bytes: int
@@ -146,7 +148,7 @@ class SampledFile:
             key: state for key, state in attachment.structures.states.items() if state != self._states[key]
         }
         num_bytes = sum(size for _, size in attachment.added.values())
-        return BuiltIndex(blobs, states, num_bytes, time.perf_counter() - started)
+        return BuiltIndex(index, blobs, states, num_bytes, time.perf_counter() - started)
 
     def with_indexes(self, built: Sequence[BuiltIndex]) -> ParquetInput:
         """Return the sample as a file with these indexes in addition to its own; nothing is cached."""
