@@ -360,18 +360,7 @@ def _round_trips(data_type: pa.DataType) -> bool:
         return _round_trips(data_type.value_type)
     if pa.types.is_timestamp(data_type):
         return bool(data_type.unit != "s")
-    return any(
-        check(data_type)
-        for check in (
-            pa.types.is_boolean,
-            pa.types.is_integer,
-            pa.types.is_floating,
-            pa.types.is_decimal,
-            pa.types.is_string,
-            pa.types.is_large_string,
-            pa.types.is_binary,
-            pa.types.is_large_binary,
-            pa.types.is_fixed_size_binary,
-            pa.types.is_date32,
-        )
-    )
+    of = pa.types
+    numbers = of.is_boolean, of.is_integer, of.is_floating, of.is_decimal, of.is_date32
+    texts = of.is_string, of.is_large_string, of.is_binary, of.is_large_binary, of.is_fixed_size_binary
+    return any(check(data_type) for check in (*numbers, *texts))
