@@ -13,8 +13,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import BinaryIO
 
 from intarsia.embed.attach import attach_file, attach_to
 from intarsia.embed.report import IndexedFile, Note
@@ -37,19 +37,21 @@ _REPLY = struct.Struct(">ici")
 _MAGIC = "/__magic"
 
 
-def serve(
-    answer: Callable[[str], str], requests: BinaryIO, replies: BinaryIO, *, at_once: bool = False
-) -> None:
-    """Answer requests until their stream ends.
+def serve_standard_streams(answer: Callable[[str], str], *, at_once: bool = False) -> None:
+    """Answer requests until their stream ends, in a process that does nothing else.
+
+    Each request in the standard input is its number and its length, four bytes each, and UTF-8. Each reply is
+    the number of its request, ``A`` for an answer or ``E`` for an error, and the length and the text in the
+    same form.
 
     Args:
         answer: Answers a request. The message of an exception is the reply.
-        requests: Each request is its number and its length, four bytes each, and UTF-8.
-        replies: Each reply is the number of its request, ``A`` for an answer or ``E`` for an error, and the
-            length and the text in the same form.
         at_once: Whether requests are answered at the same time, in any order.
     """
-    lock = threading.Lock()
+    # other output must not mix with the replies
+    requests, replies, lock = sys.stdin.buffer, os.fdopen(os.dup(1), "wb"), threading.Lock()
+    os.dup2(2, 1)
+    gc.freeze()  # so that no collection during a request looks at all modules
 
     def reply(number: int, request: str) -> None:
         try:
@@ -69,15 +71,6 @@ def serve(
             threading.Thread(target=reply, args=(number, request), daemon=True).start()
         else:
             reply(number, request)
-
-
-def serve_standard_streams(answer: Callable[[str], str], *, at_once: bool = False) -> None:
-    """Answer the requests in the standard input, in a process that does nothing else."""
-    # other output must not mix with the replies
-    replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    gc.freeze()  # so that no collection during a request looks at all modules
-    serve(answer, sys.stdin.buffer, replies, at_once=at_once)
 
 
 def index_before_commit(request: str) -> str:
@@ -127,13 +120,11 @@ def _for_columns(source: ByteSource, requested: Sequence[Attachable]) -> tuple[l
     chosen: list[Attachable] = []
     notes: list[Note] = []
     for index in requested:
-        columns = index.columns
         try:
-            for column in columns:
-                find_column(schema, column)
-        except PredicateError:  # it exists; the index decides whether it can be built
-            chosen.append(index)
-        except ColumnNotFoundError as error:
+            with suppress(PredicateError):  # it exists; the index decides whether it can be built
+                for column in index.columns:
+                    find_column(schema, column)
+        except ColumnNotFoundError as error:  # noqa: PERF203  each index has its own note
             name = index.name if isinstance(index, STANDARD) else index.kind
             notes.append(Note(error.column, None, name, "the file has no such column", str(error.reason)))
         else:
