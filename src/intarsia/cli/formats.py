@@ -320,18 +320,19 @@ def _each_column(convert: Callable[[pa.Array], Any], batch: pa.RecordBatch) -> l
     Raises:
         UnsupportedFeatureError: If text in a column is not UTF-8.
     """
-    found = []
-    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+
+    def converted(name: str, array: pa.Array) -> Any:
         try:
-            found.append(convert(array))
+            return convert(array)
         except UnicodeDecodeError as error:
             raise UnsupportedFeatureError(
-                f"column {name!r} contains text that is not UTF-8: {error.object[:_SHOWN_BYTES]!r}; leave the "
-                "column out, or write --format arrow",
+                f"column {name!r} contains text that is not UTF-8: {error.object[:_SHOWN_BYTES]!r}; leave "
+                "the column out, or write --format arrow",
                 reason="not-utf8",
                 column=name,
             ) from error
-    return found
+
+    return list(map(converted, batch.schema.names, batch.columns))
 
 
 def text(value: Any) -> str:
