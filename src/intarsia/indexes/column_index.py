@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from functools import partial
+from functools import cache, partial
 from itertools import chain, repeat, starmap
 from typing import TypeAlias
 
@@ -72,7 +72,8 @@ class ColumnIndexes:
         groups_of = groups_by_leaf(self._file, wanted)
         keys = list(chain.from_iterable(starmap(_keys, groups_of.items())))
         self._file.load_page_index(keys, keys)
-        return evaluate_conditions(self._file, self.name, partial(self._judge, groups_of, {}), wanted)
+        pages_of = cache(partial(self._pages, groups_of))
+        return evaluate_conditions(self._file, self.name, partial(self._judge, pages_of), wanted)
 
     def keys(self, condition: Condition, scope: RowSelection) -> list[ChunkKey]:
         """Return the chunks of the condition's column with a ColumnIndex, in row groups of ``scope``."""
@@ -82,32 +83,29 @@ class ColumnIndexes:
         edges, leaf = self._file.footer.row_group_starts, self._file.schema.leaves_by_path[condition.path]
         return _keys(leaf.ordinal, reach & scope.overlaps(edges[:-1], edges[1:]))
 
-    def _judge(
-        self, groups_of: Mapping[int, Bools], pages: dict[int, _Pages | None], condition: Condition
-    ) -> Verdict:
+    def _judge(self, pages_of: Callable[[int], _Pages | None], condition: Condition) -> Verdict:
         """Return the rows of pages that might match, and of row groups that are not evaluated."""
-        leaf = self._file.schema.leaves_by_path[condition.path].ordinal
-        if leaf not in pages:
-            pages[leaf] = self._pages(_keys(leaf, groups_of[leaf]))
-        found = pages[leaf]
+        found = pages_of(self._file.schema.leaves_by_path[condition.path].ordinal)
         if found is None:
             return Verdict(condition, None, None)
         bounds, others = found
         _, possible, certain = judge_bounds(condition, bounds)
         return Verdict(condition, others if possible is None else possible | others, certain)
 
-    def _pages(self, keys: Iterable[ChunkKey]) -> _Pages | None:
-        """Return the bounds of the pages of some chunks of a column; None without any."""
+    def _pages(self, groups_of: Mapping[int, Bools], leaf: int) -> _Pages | None:
+        """Return the bounds of the pages of a column in the row groups that matter; None without any."""
         edges = self._file.footer.row_group_starts
-        absent = np.ones(len(edges) - 1, dtype=bool)
-        loaded = []
-        for key in keys:
-            bounds = self.bounds(key)
-            if bounds is not None:
-                loaded.append(bounds)
-                absent[key.row_group] = False
+        found, absent = (
+            self.bounds_by_group(_keys(leaf, groups_of[leaf])),
+            np.ones(len(edges) - 1, dtype=bool),
+        )
+        absent[list(found)] = False
         others = RowSelection.union_of(edges[:-1][absent], edges[1:][absent])
-        return (concat_bounds(loaded), others) if loaded else None
+        return (concat_bounds(list(found.values())), others) if found else None
+
+    def bounds_by_group(self, keys: Iterable[ChunkKey]) -> dict[int, Bounds]:
+        """Return the bounds of the pages of some chunks of a column that have a loaded ColumnIndex."""
+        return {key.row_group: found for key in keys if (found := self.bounds(key)) is not None}
 
     def bounds(self, key: ChunkKey) -> Bounds | None:
         """Return the bounds of a chunk's pages from its loaded ColumnIndex."""

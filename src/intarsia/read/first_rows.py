@@ -238,8 +238,7 @@ class AxisSearch:
         has_index = self.file.metadata.outlines([leaf])[0].has_column_index
         keys = [ChunkKey(group, leaf.ordinal) for group in groups[has_index[groups]].tolist()]
         self.file.load_page_index(keys, keys)
-        index = ColumnIndexes(self.file)
-        return {key.row_group: found for key in keys if (found := index.bounds(key)) is not None}
+        return ColumnIndexes(self.file).bounds_by_group(keys)
 
     # --- rows --------------------------------------------------------------------------------------
 
