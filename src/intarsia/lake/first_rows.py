@@ -8,6 +8,7 @@ of them excludes other files. The other columns are read only in the rows of the
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -38,7 +39,7 @@ from intarsia.read.counts import ReadCounts
 from intarsia.read.file_plan import FilePlan, plan_file, with_current_plan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import FileOutcome, read_known_rows
-from intarsia.read.first_rows import AxisSearch, MatchingGroups
+from intarsia.read.first_rows import AxisSearch
 from intarsia.read.output_columns import OutputColumn, concat_rows
 from intarsia.read.report import ScanReport
 from intarsia.read.sort_key import Ranks, SortKey, TopRows
@@ -79,7 +80,7 @@ class FirstRows:
         self._binder = TableBinder(table, where, searched)
         self._planner = Planner(table, self._binder, report, snapshot)
         self._searches: list[AxisSearch] = []  # single files are closed
-        self._groups = MatchingGroups()
+        self._groups = Counter[str]()
 
     def rows(self) -> pa.Table:
         """Return the rows in order."""

@@ -7,6 +7,7 @@ which prunes what is left.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 from functools import partial
@@ -38,28 +39,6 @@ BindTo: TypeAlias = "Callable[[Predicate], Bound | None]"
 
 
 @dataclass(eq=False)
-class MatchingGroups:
-    """The row groups in which a condition was searched without a threshold, in all axes of a table.
-
-    Attributes:
-        matching: The number of those with rows that match.
-    """
-
-    searched: int = 0
-    matching: int = 0
-
-    @property
-    def are_few(self) -> bool:
-        """Whether indexes may exclude many row groups."""
-        return 2 * self.matching <= self.searched
-
-    def add(self, searched: int = 0, matching: int = 0) -> None:
-        """Count row groups."""
-        self.searched += searched
-        self.matching += matching
-
-
-@dataclass(eq=False)
 class AxisSearch:
     """A search in one file, or in several that are laid end to end.
 
@@ -67,7 +46,8 @@ class AxisSearch:
         query: The query of the file; its predicate is the condition of the scan.
         ordinals: The ordinal of each file in the table.
         bind: Binds the condition that a row precedes those that have been found.
-        groups: The row groups with rows that match, which is learnt once for all axes.
+        groups: The number of row groups in which the condition was ``searched`` without a threshold, and of
+            those with ``matching`` rows, in all axes of the table.
         done: The rows that were read, or excluded by indexes in its course.
         excluded: The rows that these indexes excluded, by the name of the index and the column.
     """
@@ -76,7 +56,7 @@ class AxisSearch:
     plan: FilePlan
     ordinals: Rows
     bind: BindTo
-    groups: MatchingGroups
+    groups: Counter[str]
     done: RowSelection = field(default_factory=RowSelection.none)
     excluded: dict[tuple[str, str], RowSelection] = field(default_factory=dict)
     counts: ReadCounts = field(default_factory=ReadCounts)
@@ -130,16 +110,17 @@ class AxisSearch:
             before = self.file.source.counts.bytes
             # only without a condition do bounds say how many granules have enough rows
             rows = self._next_rows(key, left, top.num_missing if self.query.predicate is None else 1, least)
-            uses_indexes = self.query.predicate is not None and self.groups.are_few
+            are_few = 2 * self.groups["matching"] <= self.groups["searched"]
+            uses_indexes = self.query.predicate is not None and are_few
             wanted = self._with_indexes(rows) if uses_indexes else rows
             self.counts += ReadCounts(index_bytes=self.file.source.counts.bytes - before)
             if better is None:
-                self.groups.add(searched=len(self.query.groups_with(wanted)))
+                self.groups["searched"] += len(self.query.groups_with(wanted))
             for piece in self._read(key, better, wanted):
                 self.counts += piece.counts
                 numbers = piece.numbers.rows()
                 if better is None:
-                    self.groups.add(matching=len(self.query.groups_with(piece.numbers)))
+                    self.groups["matching"] += len(self.query.groups_with(piece.numbers))
                 values = key.values(of_key.result(piece.rows, piece.numbers, key.columns, schema))
                 files = np.searchsorted(self.edges, numbers, side="right") - 1
                 if with_nan is not None:

@@ -276,7 +276,7 @@ class Pruner:
 
     def _apply(self, proof: Proof, wanted: Wanted) -> None:
         """Use a proof, and combine its results for all conditions."""
-        narrowed: dict[int, list[int]] = {}
+        narrowed: dict[int, int] = {}  # the last condition of each term that was narrowed
         for condition, possible, certain in proof.evaluate(wanted, self):
             ordinal = self._ordinals[condition]
             if certain is not None and not certain.is_empty:
@@ -289,13 +289,12 @@ class Pruner:
                 if left.num_rows < self._possible[ordinal].num_rows:
                     self._possible[ordinal] = left
                     self._states.pop(ordinal, None)
-                    for term_ordinal in self._terms_of[ordinal]:
-                        narrowed.setdefault(term_ordinal, []).append(ordinal)
-        for term_ordinal, ordinals in narrowed.items():
+                    narrowed |= dict.fromkeys(self._terms_of[ordinal], ordinal)
+        for term_ordinal, ordinal in narrowed.items():
             before = self.candidates
             after = before & combine(self._formula.terms[term_ordinal], self._possible, union, intersection)
             if after.num_rows < before.num_rows:
-                column = ".".join(self._conditions[ordinals[-1]].path)
+                column = ".".join(self._conditions[ordinal].path)
                 self.candidates = after
                 self.steps.append(PruneStep(proof.name, column, before, after))
         self._bytes_by_group = self._rows_by_group = None
