@@ -160,8 +160,11 @@ class EntryProof:
         for part, entry, own in self._wanted(wanted):
             if is_joined and not self._pays(part, self._cost(entry, own)[0], own, savings):
                 continue
-            for verdict in _verdicts(part.embedded, entry, own):
-                found.setdefault(verdict.condition, []).append((part, verdict))
+            index = part.embedded.open(entry)
+            if index is not None:
+                judge = partial(_judge, part.embedded.file, index)
+                for verdict in evaluate_conditions(part.embedded.file, entry.name, judge, own):
+                    found.setdefault(verdict.condition, []).append((part, verdict))
             if is_joined:  # only the opened indexes of one file are in memory
                 part.embedded.close()
         for condition, verdicts in found.items():
@@ -177,14 +180,6 @@ class EntryProof:
             return True
         groups = np.flatnonzero(np.logical_or.reduce(list(own.values()))) + part.groups.start
         return num_bytes < sum(map(savings.bytes_of, groups.tolist()))
-
-
-def _verdicts(embedded: EmbeddedIndexes, entry: Entry, wanted: Wanted) -> Iterator[Verdict]:
-    """Open an index, unless it is open, and evaluate conditions with it."""
-    index = embedded.open(entry)
-    if index is None:
-        return iter(())
-    return evaluate_conditions(embedded.file, entry.name, partial(_judge, embedded.file, index), wanted)
 
 
 def _judge(file: ParquetInput, index: OpenIndex, condition: Condition) -> Verdict:

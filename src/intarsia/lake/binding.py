@@ -29,6 +29,7 @@ from intarsia.predicate import (
     find_column,
     has_calls,
 )
+from intarsia.predicate.bound import renamed
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import FileNames, OutputColumn, refuse_repeated, type_at
 from intarsia.read.pruner import PruneStep, over_files
@@ -214,7 +215,7 @@ class TableBinder:
             with naming_errors(file_path):
                 bound = _bind_leaves(self.predicate, self.view(here), schema.variants)
         if bound is not None and names is not None:
-            bound = names.predicate(bound)
+            bound = renamed(bound, names.path)
         if len(self._bindings) >= _MAX_BINDINGS:
             self._bindings.clear()
         found = self._bindings[schema] = _Binding(bound, missing, names)

@@ -16,6 +16,7 @@ from intarsia.file import FileMetadata, ParquetInput
 from intarsia.indexes.proof import split_batches
 from intarsia.lake.data_file import DataFile
 from intarsia.predicate import Path, Predicate, bind
+from intarsia.predicate.bound import renamed
 from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import read_rows
@@ -105,7 +106,7 @@ class Split:
             self._check(file)
             predicate = None if shared.predicate is None else bind(shared.predicate, shared.view)
             if predicate is not None and shared.names is not None:
-                predicate = shared.names.predicate(predicate)
+                predicate = renamed(predicate, shared.names.path)
             query = FileQuery.of(
                 file,
                 predicate,

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from intarsia.arrow.nested import field_type
 from intarsia.errors import UnsupportedFeatureError
-from intarsia.predicate import Bound, Path, find_column
-from intarsia.predicate.bound import renamed
+from intarsia.predicate import Path, find_column
 from intarsia.records import dataclass
 
 
@@ -174,7 +173,3 @@ class FileNames:
             if named is not None:
                 add(own, named, "", "")
         return found
-
-    def predicate(self, bound: Bound) -> Bound:
-        """Return a predicate of the table with the paths of the file."""
-        return renamed(bound, self.path)

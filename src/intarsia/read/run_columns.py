@@ -108,9 +108,13 @@ class Runs:
         is_covered = self._rows.covers(self._edges[:-1], self._edges[1:])[groups]
         in_chunks, is_small = is_covered, np.diff(self._bytes) <= SMALL_GROUP_BYTES
         for outlines in self._outlines:
-            is_sound = _is_sound(outlines, num_rows)[groups]
-            has_no_pages = ((outlines.data_pages == 1) | ~outlines.has_offset_index)[groups]
-            in_chunks, is_small = in_chunks & is_sound & has_no_pages, is_small & is_sound
+            # with as many values as rows
+            is_sound = (
+                outlines.is_sound & (outlines.starts < outlines.stops) & (outlines.num_values == num_rows)
+            )
+            is_small = is_small & is_sound[groups]
+            has_no_pages = (outlines.data_pages == 1) | ~outlines.has_offset_index
+            in_chunks = in_chunks & (is_sound & has_no_pages)[groups]
         # an iterator reads no further than the row group from which rows are taken, unless these are few
         return np.where(in_chunks, _CHUNKS, np.where(is_small & ~is_covered, _PAGES, _ALONE))
 
@@ -189,12 +193,6 @@ def _is_plain(query: FileQuery, leaf: Leaf) -> bool:
     return data_type is not None and len(leaf.path) == 1 and not pa.types.is_dictionary(data_type)
 
 
-def _is_sound(outlines: ChunkOutlines, num_rows: Int64s) -> Bools:
-    """Return whether chunks have as many values as rows."""
-    is_sound = outlines.is_sound & (outlines.starts < outlines.stops)
-    return np.asarray(is_sound & (outlines.num_values == num_rows), dtype=bool)
-
-
 _ROWS = attrgetter("covered", "whole")
 _FIRST: Int64s = np.zeros(1, dtype=np.int64)
 
@@ -231,17 +229,14 @@ class RunColumns:
             WrongPageIndexError: If the pages of a single row group contradict the page index.
             CorruptFileError: If pages are damaged, or those of one of several row groups contradict it.
         """
-        plans, fetched = self._fetch(leaves, rows)
+        plans, fetched = self.fetch(leaves, rows)
         with self._naming_wrong_index(), self._naming():
             file = self._query.file
             edges = file.footer.row_group_starts
             return decode_rows(file.schema, edges, plans, fetched, rows, checksums=file.page_checksums)
 
-    def fetch(self, leaves: list[Leaf], rows: RowSelection) -> None:
-        """Fetch and count the pages that `decode` would decode."""
-        self._fetch(leaves, rows)
-
-    def _fetch(self, leaves: list[Leaf], rows: RowSelection) -> tuple[list[LeafPlan], FetchedBytes]:
+    def fetch(self, leaves: list[Leaf], rows: RowSelection) -> tuple[list[LeafPlan], FetchedBytes]:
+        """Fetch and count the pages that `decode` decodes; return the plan of each leaf, and the bytes."""
         query, run, touched = self._query, self._run, _FIRST
         if len(run.groups) > 1:
             edges = query.file.footer.row_group_starts
