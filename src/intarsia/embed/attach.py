@@ -224,9 +224,9 @@ class Attachment:
         self._total = len(work) + len(requested) - len(standard)
         self.structures.run(work, self._advance)
         for structure in standard:
-            if self.structures.built[structure.name]:
-                self.added[structure.name] = structure, self.structures.weights[structure.name]
-            elif self.structures.kept[structure.name]:
+            if structure.name in self.structures.built:
+                self.added[structure.name] = structure, self.structures.built[structure.name]
+            elif structure.name in self.structures.kept:
                 self.kept.append(structure.name)
         shortfalls = [self._embed(index) for index in requested if not isinstance(index, STANDARD)]
         # a damaged index that was requested has been rebuilt, so its note is obsolete
@@ -240,7 +240,7 @@ class Attachment:
 
     def _advance(self, label: str) -> None:
         self._done += 1
-        if any(self.structures.built.values()):
+        if self.structures.built:
             self._begin_copy()
         self._progress(self._done, self._total, label)
 

@@ -60,15 +60,15 @@ class StructureCompleter:
     """Completes the structures of an original file, of which `run` and `take` update ``states``.
 
     Each chunk is read and decoded once for all structures, and released before the next one. Those that
-    another process has completed are in ``outcomes``.
+    another process has completed are in ``outcomes``. By the names of structures, ``built`` has the bytes
+    that those add which some chunk lacked, and ``kept`` those that some chunk already had.
     """
 
     file: ParquetInput
     states: dict[ChunkKey, ChunkState]
     notes: list[Note] = field(default_factory=list)
     built: Counter[str] = field(default_factory=Counter)
-    kept: Counter[str] = field(default_factory=Counter)
-    weights: Counter[str] = field(default_factory=Counter)
+    kept: set[str] = field(default_factory=set)
     outcomes: Mapping[ChunkKey, Sequence[Outcome]] = field(default_factory=dict)
     footer_only: bool = False
 
@@ -94,7 +94,7 @@ class StructureCompleter:
             # The file was indexed before. If nothing is to be built, threads would take longer than the work.
             for item in pending:
                 advance(self.take(item, self.complete(item)))
-                if any(self.built.values()):
+                if self.built:
                     break
         metas = [chunk.meta_data for _, chunk in chunks_of(self.file.footer)]
         sizes = [meta.total_compressed_size for meta in metas if meta is not None]
@@ -147,10 +147,10 @@ class StructureCompleter:
         column = self.file.footer.leaves[key.leaf].name
         for structure, outcome in zip(structures, outcomes, strict=False):
             if outcome.built:
-                self.weights[structure.name] += outcome.state.num_added_bytes(self.states[key])
+                self.built[structure.name] += outcome.state.num_added_bytes(self.states[key])
+            elif outcome.built is not None:
+                self.kept.add(structure.name)
             self.states[key] = outcome.state
-            self.built[structure.name] += outcome.built is True
-            self.kept[structure.name] += outcome.built is False
             if outcome.reason is not None:
                 code, text = outcome.reason
                 self.notes.append(Note(column, key.row_group, structure.name, text, code))
