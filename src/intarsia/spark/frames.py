@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
@@ -202,7 +201,9 @@ def map(frame: DataFrame, scan: int | None = None, *, run: bool = False) -> Page
     """
     spark = frame.sparkSession
     refuse_unplannable(spark)
-    execution = _unplanned(spark, frame)
+    with changed_setting(spark, _SWITCH, "false"):  # so that the rule of an enabled session plans no scan
+        execution = frame.select("*")._jdf.queryExecution()
+        execution.sparkPlan()
     scans = _scans_of_run(spark, frame) if run else _requested_scans(spark, execution.optimizedPlan())
     if scan is not None:
         if not 0 <= scan < len(scans):
@@ -213,14 +214,6 @@ def map(frame: DataFrame, scan: int | None = None, *, run: bool = False) -> Page
     leaves = scala_items(execution.sparkPlan().collectLeaves())
     columns = {column.name() for leaf in leaves for column in scala_items(leaf.output())}
     return _draw(largest, columns)
-
-
-def _unplanned(spark: SparkSession, frame: DataFrame) -> Any:
-    """Return a new execution of a frame, whose scans the rule of an enabled session has not planned."""
-    with changed_setting(spark, _SWITCH, "false"):
-        execution = frame.select("*")._jdf.queryExecution()
-        execution.sparkPlan()
-        return execution
 
 
 def _planner(answer: Callable[[Mapping[str, Any]], str]) -> Callable[[str], str]:
@@ -280,29 +273,17 @@ def _scans_of_run(spark: SparkSession, frame: DataFrame) -> Sequence[_RequestedS
         scans.append(_RequestedScan(request, folder, condition[:_MOST_CHARACTERS]))
         return planner.answer(json.dumps(request))
 
-    with changed_setting(spark, _SWITCH, "true"), planning_with(spark, _planner(answer)):
-        frame.select("*").write.format("noop").mode("overwrite").save()
+    loader, before = RuleLoader(spark), skipping_of(spark)
+    add_strategy(spark, loader)
+    set_own_rules(spark, loader, loader.new_skipping(_planner(answer)))
+    try:
+        with changed_setting(spark, _SWITCH, "true"):
+            frame.select("*").write.format("noop").mode("overwrite").save()
+    finally:
+        set_own_rules(spark, loader, before)
     if not scans:
         raise _nothing_planned(f"no scan has a {_CONDITION}")
     return scans
-
-
-@contextmanager
-def planning_with(spark: SparkSession, planner: Callable[[str], str]) -> Iterator[None]:
-    """Let a planner answer the requests of the session within the block; then they are answered as before.
-
-    Args:
-        spark: A classic session of a known version.
-        planner: Answers the requests of the optimizer.
-    """
-    loader = RuleLoader(spark)
-    before = skipping_of(spark)
-    add_strategy(spark, loader)
-    set_own_rules(spark, loader, loader.new_skipping(planner))
-    try:
-        yield
-    finally:
-        set_own_rules(spark, loader, before)
 
 
 def _nothing_planned(why: str) -> IntarsiaError:
