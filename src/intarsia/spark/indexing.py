@@ -7,6 +7,8 @@ import pickle
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -141,17 +143,16 @@ def _pieces(file: int, ordinal: int, part: bytes) -> Iterator[pa.RecordBatch]:
 
 def _joined(batches: Iterator[pa.RecordBatch]) -> dict[int, list[Part]]:
     """Return the parts of each file."""
-    pieces: dict[int, dict[int, dict[int, bytes]]] = {}
+    pieces: dict[tuple[int, int, int], bytes] = {}
     for batch in batches:
-        for file, ordinal, piece_ordinal, piece in zip(
-            *(column.to_pylist() for column in batch.columns), strict=True
-        ):
-            pieces.setdefault(file, {}).setdefault(ordinal, {})[piece_ordinal] = piece
-    joined = {
-        file: [b"".join(numbered[number] for number in sorted(numbered)) for numbered in parts.values()]
-        for file, parts in pieces.items()
-    }
-    return {file: [pickle.loads(part) for part in parts if part] for file, parts in joined.items()}  # noqa: S301
+        *places, data = (column.to_pylist() for column in batch.columns)
+        pieces |= zip(zip(*places, strict=True), data, strict=True)
+    joined: dict[int, list[Part]] = {}
+    for (file, _), numbered in groupby(sorted(pieces), itemgetter(0, 1)):
+        parts = joined.setdefault(file, [])
+        if part := b"".join(pieces[place] for place in numbered):
+            parts.append(pickle.loads(part))  # noqa: S301
+    return joined
 
 
 @with_stores_of_spark
