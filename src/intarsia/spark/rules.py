@@ -249,33 +249,28 @@ def load_jar(spark: SparkSession) -> None:
     """Let Spark find the jar's classes by their names, on the driver and the executors.
 
     ``ADD JAR`` would do the same, but warn if the executors have the jar since `intarsia.spark.enable`.
+
+    Raises:
+        IntarsiaError: If the driver does not find them, or if this version of Spark lacks a class that they
+            extend.
     """
-    if not has_class(spark, SKIP_RULE):
-        thread = java_class(spark.sparkContext._jvm, "java.lang.Thread").currentThread()
-        thread.setContextClassLoader(RuleLoader(spark).classes)
-        find_class(spark, SKIP_RULE)
+    if has_class(spark, SKIP_RULE):
+        return
+    jvm: Any = spark.sparkContext._jvm
+    java_class(jvm, "java.lang.Thread").currentThread().setContextClassLoader(RuleLoader(spark).classes)
+    try:
+        class_for_name(jvm, SKIP_RULE)
+    except Exception as error:
+        raise IntarsiaError(f"Spark cannot load {SKIP_RULE} from {JAR}", reason="jar-not-loaded") from error
 
 
 def has_class(spark: SparkSession, name: str) -> bool:
     """Return whether the driver finds a class of the jar, and those that it extends."""
     try:
-        find_class(spark, name)
-    except IntarsiaError:
+        class_for_name(spark.sparkContext._jvm, name)
+    except Exception:  # noqa: BLE001  the error depends on what is missing
         return False
     return True
-
-
-def find_class(spark: SparkSession, name: str) -> Any:
-    """Return a class of the jar, found by the driver.
-
-    Raises:
-        IntarsiaError: If the driver does not find it, or if this version of Spark lacks a class that it
-            extends.
-    """
-    try:
-        return class_for_name(spark.sparkContext._jvm, name)
-    except Exception as error:
-        raise IntarsiaError(f"Spark cannot load {name} from {JAR}", reason="jar-not-loaded") from error
 
 
 def _class_loader(spark: SparkSession) -> Any:
