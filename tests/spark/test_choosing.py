@@ -13,8 +13,7 @@ from intarsia import spark as ias
 from intarsia.file import ParquetInput
 from intarsia.lake.index.build import serialize_segment
 from intarsia.lake.index.facts import read_facts
-from intarsia.spark.choosing import Choice
-from intarsia.spark.listing import LakeFiles
+from intarsia.spark.lake_files import Choice, LakeFiles
 from intarsia.storage import LocalFile
 from tests.counting import calls
 from tests.lake.index.lakes import age

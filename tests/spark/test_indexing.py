@@ -19,8 +19,8 @@ from intarsia.errors import ColumnNotFoundError, IndexBuildError
 from intarsia.format import thrift
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.discovery import find_files
-from intarsia.spark.choosing import find_unchanged
 from intarsia.spark.job import MAX_TASKS, tasks_of
+from intarsia.spark.lake_files import find_unchanged
 from tests.embed.tables import edit_footer
 from tests.spark import lakes
 from tests.spark.comparing import rows, settings

@@ -17,11 +17,11 @@ from intarsia.lake.index.build import LakeIndexReport
 from intarsia.records import dataclass
 from intarsia.rows.values import JsonObject
 from intarsia.spark.job import act_on_files, reporter
+from intarsia.spark.lake_files import list_lake
 from intarsia.spark.lake_jobs import build_lake_index, update_lake_indexes
 from intarsia.spark.listing import (
     Source,
     fixed_folder,
-    list_lake,
     location_of,
     paths_of,
     python_path,

@@ -24,7 +24,6 @@ from intarsia.lake.data_file import DataFile, FileFailure
 from intarsia.lake.discovery import find_files
 from intarsia.lake.index.build import LakeIndexReport
 from intarsia.lake.index.folder import Location
-from intarsia.spark.choosing import Age, Choice, Only, find_unchanged
 from intarsia.spark.job import (
     MIN_TASKS,
     OUTCOME,
@@ -36,8 +35,9 @@ from intarsia.spark.job import (
     run_on_files,
     unpickled,
 )
+from intarsia.spark.lake_files import Age, Choice, Only, find_unchanged, list_lake
 from intarsia.spark.lake_jobs import build_lake_index
-from intarsia.spark.listing import Source, list_lake
+from intarsia.spark.listing import Source
 from intarsia.spark.registering import DeltaLog
 from intarsia.spark.sessions import map_in_arrow, map_tasks
 from intarsia.spark.shipping import Shipped, pack_index, unpack_index

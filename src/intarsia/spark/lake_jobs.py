@@ -24,7 +24,8 @@ from intarsia.lake.index.facts import FileFacts, read_facts
 from intarsia.lake.index.folder import Location, find_folders
 from intarsia.lake.index.segment import MAX_SEGMENT_BYTES, MAX_SEGMENT_FILES
 from intarsia.spark.job import act_on_files, reporter
-from intarsia.spark.listing import Source, list_lake
+from intarsia.spark.lake_files import list_lake
+from intarsia.spark.listing import Source
 from intarsia.spark.spark_stores import with_stores_of_spark
 from intarsia.spark.spark_types import arrow_schema
 

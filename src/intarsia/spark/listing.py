@@ -1,4 +1,4 @@
-"""The files of a lake: as Spark lists them for a frame, and as Intarsia does for a job.
+"""The paths of lakes, tables by their names, and the files of a frame.
 
 The files of a frame come from Spark, not from `intarsia.lake.discovery`. The two differ in details of hidden
 names and partition columns, and an additional or missing file would change the result.
@@ -7,22 +7,17 @@ names and partition columns, and an additional or missing file would change the 
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
-from intarsia.errors import IntarsiaError, ListingError, UnsupportedFeatureError
+from intarsia.errors import UnsupportedFeatureError
 from intarsia.lake.data_file import DataFile
-from intarsia.lake.definition import listed_file
-from intarsia.lake.discovery import HIVE_NULL, FileRole, find_files, role_of_name
-from intarsia.lake.opening import open as open_table
-from intarsia.lake.table import Table
+from intarsia.lake.discovery import HIVE_NULL
 from intarsia.records import dataclass
 from intarsia.spark.sessions import changed_setting, is_connect, setting
 from intarsia.spark.spark_types import quoted
@@ -277,62 +272,6 @@ def _format_in(facts: Mapping[str, str]) -> str:
     return f"{facts.get('Provider', '')} {facts.get('Serde Library', '')}".strip()
 
 
-#: Smaller files of Iceberg tables must keep their length. Iceberg 1.12 reads files of up to 1 MiB at once,
-#: and refuses them if they are longer than its manifest says. A later version may do so with larger files.
-_LEAST_ICEBERG_BYTES = 8 << 20
-
-
-def _iceberg_snapshot(spark: SparkSession, name: str) -> tuple[list[DataFile], dict[str, IntarsiaError]]:
-    """List the Parquet files of the current snapshot of an Iceberg table.
-
-    Returns:
-        The files; and for those that must keep their length, why.
-
-    Raises:
-        FileNotFoundError: If there are none.
-    """
-    rows = spark.sql(
-        f"SELECT file_path, file_size_in_bytes, key_metadata IS NOT NULL FROM {name}.data_files "
-        "WHERE lower(file_format) = 'parquet'"
-    ).collect()
-    if not rows:
-        raise FileNotFoundError(f"{name} has no Parquet files in its current snapshot")
-    files: list[DataFile] = []
-    refused: dict[str, IntarsiaError] = {}
-    for uri, size, is_encrypted in rows:
-        file = listed_file(python_path(uri, decode=False), size, (), None)
-        files.append(file)
-        if is_encrypted:
-            refused[file.path] = IntarsiaError(
-                "Iceberg has encrypted the file", reason="encrypted", path=file.path
-            )
-        elif size < _LEAST_ICEBERG_BYTES:
-            why = (
-                f"the file has {size:,} bytes, and Iceberg may refuse files of less than "
-                f"{_LEAST_ICEBERG_BYTES >> 20} MiB that are longer than its manifest says; compact the table"
-            )
-            refused[file.path] = IntarsiaError(why, reason="small-iceberg-file", path=file.path)
-    return files, refused
-
-
-def _delta_snapshot(spark: SparkSession, name: str) -> tuple[list[DataFile], dict[str, IntarsiaError]]:
-    """List the files of the current snapshot of a Delta table, given by its name, or by its folder.
-
-    Returns:
-        The files; and an empty dictionary, because each of them may become longer.
-
-    Raises:
-        FileNotFoundError: If there are none.
-    """
-    frame = delta_frame(spark, name)
-    # with a metadata column, because Spark lists no files for a frame that it has cached
-    frame = frame.select(frame.metadataColumn("_metadata").getField("file_path"))
-    uris = frame.inputFiles()  # not encoded, unlike those of other tables
-    if not uris:
-        raise FileNotFoundError(f"{name} has no files in its current snapshot")
-    return [listed_file(python_path(uri, decode=False), 0, (), None) for uri in uris], {}
-
-
 def delta_frame(spark: SparkSession, name: str) -> DataFrame:
     """Return the rows of a Delta table, given by its name, or by its folder."""
     if os.path.isdir(name):
@@ -408,77 +347,11 @@ def refresh(spark: SparkSession, source: Source) -> None:
             spark.catalog.refreshTable(name)
 
 
-@dataclass(frozen=True)
-class LakeFiles:
-    """The files of a lake.
-
-    Attributes:
-        files: The files by path, under names that Python can open.
-        others: The number of other files in the folders.
-        names: The paths for `intarsia.open`.
-        refused: The files to which no indexes may be attached, with the reason.
-    """
-
-    files: dict[str, DataFile]
-    others: int
-    names: str | list[str]
-    refused: Mapping[str, IntarsiaError] = field(default_factory=dict)
-
-    def open(self) -> Table:
-        """Open the lake under names that executors can open, too: they have another current folder."""
-        names = [self.names] if isinstance(self.names, str) else self.names
-        found = [name if "://" in name else os.path.abspath(name) for name in names]
-        return open_table(found[0] if len(found) == 1 else found)
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """The size of each file in bytes."""
-        return {path: file.size_bytes for path, file in self.files.items()}
-
-
-def list_lake(spark: SparkSession, source: Source, *, with_snapshots: bool = False) -> LakeFiles:
-    """Find the distinct files of a path, of several, or of a table.
-
-    Args:
-        spark: The session.
-        source: The paths, or names of tables.
-        with_snapshots: Whether a table of Delta or Iceberg stands for the data files of its current snapshot,
-            in which rows may be deleted. It is given by its name, or by its folder if it is of Delta.
-
-    Raises:
-        FileNotFoundError: If a path does not exist.
-        UnsupportedFeatureError: If a name is that of a view, or of a table that has not only Parquet files.
-    """
-    named = [source] if isinstance(source, str | os.PathLike) else source
-    files: dict[str, DataFile] = {}
-    refused: dict[str, IntarsiaError] = {}
-    others: set[str] = set()
-    names: list[str] = []
-    for one in named:
-        managed = snapshot_format(spark, one) if with_snapshots else None
-        if managed is not None:
-            listed, fixed = _SNAPSHOTS[managed](spark, os.fspath(one))
-            files |= {file.path: file for file in listed}
-            names += [file.path for file in listed]
-            refused |= fixed
-            continue
-        for item in _files_of(spark, one):
-            names.append(python_path(item))
-            found, beside = _list_path(spark, item)
-            others.update(beside)
-            for file in found:
-                files.setdefault(file.path if file.is_remote else os.path.abspath(file.path), file)
-    return LakeFiles(files, len(others), names[0] if len(names) == 1 else names, refused)
-
-
 #: The extension of sessions that read Delta tables.
 _DELTA = "DeltaSparkSessionExtension"
 
 #: The name of a Delta table that is not in the catalog.
 _DELTA_PATH = re.compile(r"delta\.`((?:[^`]|``)+)`", re.IGNORECASE)
-
-#: The functions that list the current snapshot of a table, by its format.
-_SNAPSHOTS = {"iceberg": _iceberg_snapshot, "delta": _delta_snapshot}
 
 
 def snapshot_format(spark: SparkSession, item: str | os.PathLike[str]) -> str | None:
@@ -490,7 +363,7 @@ def snapshot_format(spark: SparkSession, item: str | os.PathLike[str]) -> str | 
         return "delta"
     facts = _facts_of_table(spark, item)
     found = None if facts is None else _format_in(facts).lower()
-    return found if found in _SNAPSHOTS else None
+    return found if found in ("iceberg", "delta") else None
 
 
 def _is_delta_folder(spark: SparkSession, path: str) -> bool:
@@ -507,39 +380,10 @@ def _is_delta_folder(spark: SparkSession, path: str) -> bool:
         return False
 
 
-def _list_path(spark: SparkSession, item: str) -> tuple[Sequence[DataFile], Sequence[str]]:
-    """List the files of a path, and the paths of other files."""
-    try:
-        chosen = find_files(python_path(item))
-    except (FileNotFoundError, ListingError):
-        raise
-    except Exception:  # noqa: BLE001  a store that only Spark can list; Spark then raises the clearer error
-        frame = uncached(spark).format("binaryFile").option("recursiveFileLookup", "true").load(item)
-        rows = frame.select("path", "length").collect()
-        files = [DataFile(python_path(row["path"]), row["length"], uri=row["path"]) for row in rows]
-        names = {file.uri: file.uri.rpartition("/")[2] for file in files}
-        if glob.has_magic(item) or list(names.values()) == [item.rstrip("/").rpartition("/")[2]]:
-            return files, []
-        # files without an extension are tried, because Python may be unable to read their first bytes
-        others = [uri for uri, name in names.items() if role_of_name(name) is FileRole.OTHER]
-        return [file for file in files if file.uri not in others], others
-    return chosen.files, chosen.others
-
-
 def paths_of(source: Source) -> list[str]:
     """Return one path or several as a list."""
     items = [source] if isinstance(source, str | os.PathLike) else source
     return [os.fspath(item) for item in items]
-
-
-def _files_of(spark: SparkSession, item: str | os.PathLike[str]) -> list[str]:
-    """Return the folder of a table, and its files elsewhere: partitions can have other locations."""
-    location = folder_of_table(spark, item)
-    if location is None:
-        return [os.fspath(item)]
-    folder = python_path(location, decode=False).rstrip("/")
-    files = [python_path(uri) for uri in spark.table(os.fspath(item)).inputFiles()]
-    return [folder, *(path for path in files if not path.startswith(f"{folder}/"))]
 
 
 def source_files(spark: SparkSession, frame: DataFrame) -> dict[str, tuple[int, int]]:

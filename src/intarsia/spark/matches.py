@@ -25,7 +25,8 @@ from intarsia.lake.data_file import DataFile
 from intarsia.records import dataclass
 from intarsia.rows.selection import Rows
 from intarsia.spark.job import collect_rows
-from intarsia.spark.listing import Source, list_lake, location_of, paths_of, python_path
+from intarsia.spark.lake_files import list_lake
+from intarsia.spark.listing import Source, location_of, paths_of, python_path
 from intarsia.spark.reading import read
 from intarsia.spark.rules import obstacle_to_rules
 from intarsia.spark.sessions import changed_setting, map_in_arrow

@@ -25,8 +25,8 @@ from intarsia.spark.advising import advise
 from intarsia.spark.deleting import delete
 from intarsia.spark.indexing import index
 from intarsia.spark.job import act_on_files
+from intarsia.spark.lake_files import list_lake
 from intarsia.spark.lake_jobs import OUTCOMES, build_lake_index, detach, verify
-from intarsia.spark.listing import list_lake
 from intarsia.spark.optimize import optimize
 from intarsia.spark.rules import (
     Callback,

@@ -17,7 +17,8 @@ from intarsia.read.aggregate import Aggregate, Requested, requested_functions
 from intarsia.read.report import ScanReport
 from intarsia.records import dataclass
 from intarsia.spark.job import act_on_files, reporter
-from intarsia.spark.listing import Source, list_lake
+from intarsia.spark.lake_files import list_lake
+from intarsia.spark.listing import Source
 from intarsia.spark.reading import read
 from intarsia.spark.spark_stores import with_stores_of_spark
 from intarsia.spark.spark_types import INTEGERS, quoted

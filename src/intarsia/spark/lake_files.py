@@ -1,0 +1,328 @@
+"""The files of a lake for a job, and those that it shall index: new, large enough, settled, not indexed."""
+
+from __future__ import annotations
+
+import glob
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from intarsia.ahead import ahead
+from intarsia.embed.attach import unchanged_report
+from intarsia.embed.report import IndexedFile
+from intarsia.embed.structures import Attachable
+from intarsia.errors import IndexBuildError, IntarsiaError, ListingError
+from intarsia.file import ParquetInput
+from intarsia.lake.data_file import DataFile
+from intarsia.lake.definition import listed_file
+from intarsia.lake.discovery import FileRole, find_files, role_of_name
+from intarsia.lake.opening import open as open_table
+from intarsia.lake.table import Table
+from intarsia.records import dataclass
+from intarsia.spark.listing import (
+    Source,
+    delta_frame,
+    folder_of_table,
+    python_path,
+    snapshot_format,
+    uncached,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class LakeFiles:
+    """The files of a lake.
+
+    Attributes:
+        files: The files by path, under names that Python can open.
+        others: The number of other files in the folders.
+        names: The paths for `intarsia.open`.
+        refused: The files to which no indexes may be attached, with the reason.
+    """
+
+    files: dict[str, DataFile]
+    others: int
+    names: str | list[str]
+    refused: Mapping[str, IntarsiaError] = field(default_factory=dict)
+
+    def open(self) -> Table:
+        """Open the lake under names that executors can open, too: they have another current folder."""
+        names = [self.names] if isinstance(self.names, str) else self.names
+        found = [name if "://" in name else os.path.abspath(name) for name in names]
+        return open_table(found[0] if len(found) == 1 else found)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The size of each file in bytes."""
+        return {path: file.size_bytes for path, file in self.files.items()}
+
+
+def list_lake(spark: SparkSession, source: Source, *, with_snapshots: bool = False) -> LakeFiles:
+    """Find the distinct files of a path, of several, or of a table.
+
+    Args:
+        spark: The session.
+        source: The paths, or names of tables.
+        with_snapshots: Whether a table of Delta or Iceberg stands for the data files of its current snapshot,
+            in which rows may be deleted. It is given by its name, or by its folder if it is of Delta.
+
+    Raises:
+        FileNotFoundError: If a path does not exist.
+        UnsupportedFeatureError: If a name is that of a view, or of a table that has not only Parquet files.
+    """
+    named = [source] if isinstance(source, str | os.PathLike) else source
+    files: dict[str, DataFile] = {}
+    refused: dict[str, IntarsiaError] = {}
+    others: set[str] = set()
+    names: list[str] = []
+    for one in named:
+        managed = snapshot_format(spark, one) if with_snapshots else None
+        if managed is not None:
+            listed, fixed = _SNAPSHOTS[managed](spark, os.fspath(one))
+            files |= {file.path: file for file in listed}
+            names += [file.path for file in listed]
+            refused |= fixed
+            continue
+        for item in _files_of(spark, one):
+            names.append(python_path(item))
+            found, beside = _list_path(spark, item)
+            others.update(beside)
+            for file in found:
+                files.setdefault(file.path if file.is_remote else os.path.abspath(file.path), file)
+    return LakeFiles(files, len(others), names[0] if len(names) == 1 else names, refused)
+
+
+def _list_path(spark: SparkSession, item: str) -> tuple[Sequence[DataFile], Sequence[str]]:
+    """List the files of a path, and the paths of other files."""
+    try:
+        chosen = find_files(python_path(item))
+    except (FileNotFoundError, ListingError):
+        raise
+    except Exception:  # noqa: BLE001  a store that only Spark can list; Spark then raises the clearer error
+        frame = uncached(spark).format("binaryFile").option("recursiveFileLookup", "true").load(item)
+        rows = frame.select("path", "length").collect()
+        files = [DataFile(python_path(row["path"]), row["length"], uri=row["path"]) for row in rows]
+        names = {file.uri: file.uri.rpartition("/")[2] for file in files}
+        if glob.has_magic(item) or list(names.values()) == [item.rstrip("/").rpartition("/")[2]]:
+            return files, []
+        # files without an extension are tried, because Python may be unable to read their first bytes
+        others = [uri for uri, name in names.items() if role_of_name(name) is FileRole.OTHER]
+        return [file for file in files if file.uri not in others], others
+    return chosen.files, chosen.others
+
+
+def _files_of(spark: SparkSession, item: str | os.PathLike[str]) -> list[str]:
+    """Return the folder of a table, and its files elsewhere: partitions can have other locations."""
+    location = folder_of_table(spark, item)
+    if location is None:
+        return [os.fspath(item)]
+    folder = python_path(location, decode=False).rstrip("/")
+    files = [python_path(uri) for uri in spark.table(os.fspath(item)).inputFiles()]
+    return [folder, *(path for path in files if not path.startswith(f"{folder}/"))]
+
+
+#: Smaller files of Iceberg tables must keep their length. Iceberg 1.12 reads files of up to 1 MiB at once,
+#: and refuses them if they are longer than its manifest says. A later version may do so with larger files.
+_LEAST_ICEBERG_BYTES = 8 << 20
+
+
+def _iceberg_snapshot(spark: SparkSession, name: str) -> tuple[list[DataFile], dict[str, IntarsiaError]]:
+    """List the Parquet files of the current snapshot of an Iceberg table.
+
+    Returns:
+        The files; and for those that must keep their length, why.
+
+    Raises:
+        FileNotFoundError: If there are none.
+    """
+    rows = spark.sql(
+        f"SELECT file_path, file_size_in_bytes, key_metadata IS NOT NULL FROM {name}.data_files "
+        "WHERE lower(file_format) = 'parquet'"
+    ).collect()
+    if not rows:
+        raise FileNotFoundError(f"{name} has no Parquet files in its current snapshot")
+    files: list[DataFile] = []
+    refused: dict[str, IntarsiaError] = {}
+    for uri, size, is_encrypted in rows:
+        file = listed_file(python_path(uri, decode=False), size, (), None)
+        files.append(file)
+        if is_encrypted:
+            refused[file.path] = IntarsiaError(
+                "Iceberg has encrypted the file", reason="encrypted", path=file.path
+            )
+        elif size < _LEAST_ICEBERG_BYTES:
+            why = (
+                f"the file has {size:,} bytes, and Iceberg may refuse files of less than "
+                f"{_LEAST_ICEBERG_BYTES >> 20} MiB that are longer than its manifest says; compact the table"
+            )
+            refused[file.path] = IntarsiaError(why, reason="small-iceberg-file", path=file.path)
+    return files, refused
+
+
+def _delta_snapshot(spark: SparkSession, name: str) -> tuple[list[DataFile], dict[str, IntarsiaError]]:
+    """List the files of the current snapshot of a Delta table, given by its name, or by its folder.
+
+    Returns:
+        The files; and an empty dictionary, because each of them may become longer.
+
+    Raises:
+        FileNotFoundError: If there are none.
+    """
+    frame = delta_frame(spark, name)
+    # with a metadata column, because Spark lists no files for a frame that it has cached
+    frame = frame.select(frame.metadataColumn("_metadata").getField("file_path"))
+    uris = frame.inputFiles()  # not encoded, unlike those of other tables
+    if not uris:
+        raise FileNotFoundError(f"{name} has no files in its current snapshot")
+    return [listed_file(python_path(uri, decode=False), 0, (), None) for uri in uris], {}
+
+
+#: The functions that list the current snapshot of a table, by its format.
+_SNAPSHOTS = {"iceberg": _iceberg_snapshot, "delta": _delta_snapshot}
+
+
+# --- the files to index -------------------------------------------------------------------------------------
+
+#: All files, or those that were not indexed before.
+Only: TypeAlias = Literal["all", "new"]
+
+#: A duration; a number is in seconds.
+Age: TypeAlias = "timedelta | float"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which files are indexed.
+
+    Attributes:
+        only: ``"new"`` leaves out the files that the lake index contains unchanged and that have an embedded
+            index or a mark of one, so that the job takes one listing and no footer of these files.
+        min_file_size: Smaller files are left out; in bytes.
+        older_than: Files that were written in this time are left out, in seconds.
+
+    Raises:
+        ValueError: If an argument is invalid.
+    """
+
+    only: Only = "all"
+    min_file_size: int = 0
+    older_than: Age = 0
+
+    def __post_init__(self) -> None:
+        if self.only not in ("all", "new"):
+            raise ValueError(f"only is {self.only!r}; use 'all' or 'new'")
+        if self.min_file_size < 0:
+            raise ValueError(f"min_file_size is {self.min_file_size!r}; use 0 or more bytes")
+        if self._seconds < 0:
+            raise ValueError(f"older_than is {self.older_than!r}; use 0 or more seconds")
+
+    @property
+    def _seconds(self) -> float:
+        age = self.older_than
+        return age.total_seconds() if isinstance(age, timedelta) else float(age)
+
+    def of(self, lake: LakeFiles, *, needs_lake_index: bool) -> dict[str, DataFile]:
+        """Return the chosen files by path.
+
+        Args:
+            lake: The files.
+            needs_lake_index: Whether an error is raised if new files cannot be found because there is no
+                lake index; else all files are new.
+
+        Raises:
+            IndexBuildError: If there is no lake index, but one is needed.
+        """
+        files = lake.files
+        if self.only == "new":
+            indexed = _indexed_before(lake, needs_lake_index=needs_lake_index)
+            files = {path: file for path, file in files.items() if path not in indexed}
+        latest = time.time() - self._seconds
+        return {
+            path: file
+            for path, file in files.items()
+            if file.size_bytes >= self.min_file_size and (not self._seconds or _modified(file) <= latest)
+        }
+
+
+def _indexed_before(lake: LakeFiles, *, needs_lake_index: bool) -> set[str]:
+    """Return the paths of the files that the lake index contains unchanged and that have been indexed."""
+    table = lake.open()
+    known = table.lake_index.known_files()
+    if known is None:
+        if needs_lake_index:
+            raise IndexBuildError(
+                "only='new' finds new files by the lake index, and there is none; build one with "
+                "lake_index='beside' or 'cache'",
+                reason="no-lake-index",
+            )
+        return set()
+    paths = [file.path for file in table.files]
+    return {paths[file] for file in np.flatnonzero(known.have_directory(paths)).tolist()}
+
+
+def _modified(file: DataFile) -> float:
+    """Return the time of the last write in seconds since 1970; now if the store does not say."""
+    if file.times_ns is not None:
+        return file.times_ns[0] / 1e9
+    if file.modified is not None:
+        return file.modified
+    return time.time() if file.is_remote else os.stat(file.path).st_mtime
+
+
+#: Footers read on the driver before it is decided whether to read the others.
+PROBED = 64
+
+#: The share of the probed files that have all indexes, from which the other footers are read, too.
+MIN_SHARE = 0.5
+
+#: Maximum number of footers read on the driver.
+MAX_FOOTERS = 10_000
+
+#: Number of footers read at a time, which bounds the load of the driver and of the object store.
+_THREADS = 16
+
+
+def find_unchanged(files: Mapping[str, DataFile], indexes: Sequence[Attachable]) -> dict[str, IndexedFile]:
+    """Return the outcome of each file whose footer shows that it has all indexes.
+
+    A new lake costs `PROBED` footers. In a lake that was indexed before, the driver reads the footers of at
+    most `MAX_FOOTERS` files, which is faster than tasks for them. All other files are left to the tasks.
+
+    Args:
+        files: The files by path.
+        indexes: The indexes to attach.
+    """
+
+    def unchanged(chosen: Sequence[str]) -> dict[str, IndexedFile]:
+        with closing(ahead(lambda path: _outcome(files[path], indexes), chosen, _THREADS)) as outcomes:
+            found = {path: outcome.result() for path, outcome in outcomes}
+        return {path: outcome for path, outcome in found.items() if outcome is not None}
+
+    paths = list(files)
+    step = max(1, len(paths) // PROBED)
+    probed = paths[::step][:PROBED]
+    found = unchanged(probed)
+    if len(found) < len(probed) * MIN_SHARE:
+        return found
+    chosen = set(probed)
+    rest = [path for path in paths if path not in chosen][: MAX_FOOTERS - len(probed)]
+    return found | unchanged(rest)
+
+
+def _outcome(file: DataFile, indexes: Sequence[Attachable]) -> IndexedFile | None:
+    """Return the outcome of a file that has all indexes; errors are left to the task of the file."""
+    try:
+        with ParquetInput(file.open()) as opened:
+            report = unchanged_report(opened, indexes)
+    except (IntarsiaError, OSError):
+        return None
+    return None if report is None else IndexedFile.of(report)
