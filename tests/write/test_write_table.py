@@ -512,6 +512,24 @@ def test_frames(path):
         assert pq.read_table(path)["a"].to_pylist() == [1, 2]
 
 
+def test_categories_of_polars(path):
+    """Polars passes dictionaries of views, which pyarrow neither writes nor decodes."""
+    polars = pytest.importorskip("polars")
+    words = ["b", "a", None, "b"]
+    kinds = {"c": polars.Categorical, "e": polars.Enum(["a", "b"])}
+    frame = polars.DataFrame({name: polars.Series(words, dtype=kind) for name, kind in kinds.items()})
+    frame = frame.with_columns(s=polars.struct("c"), l=polars.concat_list("c"))
+    for rows in (frame, polars.concat([frame, frame], rechunk=False), frame.clear()):
+        ia.write_table(rows, path, sort_by="c", indexes=distinct(["c", "e", "s.c"]))
+        assert ia.verify(path).ok
+        wanted = rows.sort("c", nulls_last=True).to_dicts()
+        assert ia.open(path).scan().to_pylist() == wanted
+        assert ia.open(path).count("c = 'a' AND e < 'b'") == sum(row["c"] == "a" for row in wanted)
+        with ia.Writer(path, pa.table(rows).schema) as writer:
+            writer.write_table(pa.table(rows))
+        assert ia.open(path).scan().to_pylist() == rows.to_dicts()
+
+
 def test_schema_metadata_is_kept_except_for_index_keys(path, tmp_path):
     """A table that was read from an indexed file has its metadata key, which must not reach a new file."""
     table = pa.table({"a": range(10)}).replace_schema_metadata({"mine": "kept"})

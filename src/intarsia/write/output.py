@@ -42,6 +42,7 @@ from intarsia.write.rows import (
     repeats,
     sort_keys,
     sorting_columns,
+    without_encoded_views,
     writable_schema,
 )
 
@@ -134,7 +135,7 @@ class Output:
         if table.schema.equals(self.schema):
             return table
         try:
-            return table.cast(self.schema)
+            return table.cast(without_encoded_views(table.schema)).cast(self.schema)
         except (pa.ArrowException, ValueError) as error:
             raise self._rows_refused(error) from error
 

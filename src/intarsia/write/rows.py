@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -161,10 +161,11 @@ def _leaves(array: pa.Array) -> Iterator[pa.Array]:
 
 
 def writable_schema(schema: pa.Schema) -> pa.Schema:
-    """Replace views and dictionaries within nested types by plain types.
+    """Replace views in dictionaries, and views and dictionaries within nested types, by plain types.
 
-    pyarrow 26 cannot split nested views into pages. For nested dictionaries it does not count the nulls of
-    the surrounding struct or list, so that readers that trust ``null_count`` lose rows.
+    pyarrow 26 writes no dictionaries of views, and cannot split nested views into pages. For nested
+    dictionaries it does not count the nulls of the surrounding struct or list, so that readers that trust
+    ``null_count`` lose rows.
 
     Raises:
         WriteError: If a column is nested too deeply for readers.
@@ -174,9 +175,30 @@ def writable_schema(schema: pa.Schema) -> pa.Schema:
         >>> writable_schema(schema).types
         [StructType(struct<x: large_string>), DataType(string_view)]
     """
-    for ordinal, field in enumerate(schema):
+    for field in schema:
         _check_depth(field)
-        data_type = with_leaves(field.type, _plain_leaf) if pa.types.is_nested(field.type) else field.type
+    encoded = without_encoded_views(schema)
+    return _with_types(
+        encoded, lambda kind: with_leaves(kind, _plain_leaf) if pa.types.is_nested(kind) else kind
+    )
+
+
+def without_encoded_views(schema: pa.Schema) -> pa.Schema:
+    """Replace the views in dictionaries, as Polars has in categorical columns.
+
+    pyarrow 26 casts such a dictionary to another dictionary only.
+
+    Example:
+        >>> schema = pa.schema({"c": pa.dictionary(pa.int8(), pa.string_view()), "v": pa.string_view()})
+        >>> without_encoded_views(schema).types
+        [DictionaryType(dictionary<values=large_string, indices=int8, ordered=0>), DataType(string_view)]
+    """
+    return _with_types(schema, lambda kind: with_leaves(kind, _without_encoded_view))
+
+
+def _with_types(schema: pa.Schema, replace: Callable[[pa.DataType], pa.DataType]) -> pa.Schema:
+    for ordinal, field in enumerate(schema):
+        data_type = replace(field.type)
         if data_type != field.type:
             schema = schema.set(ordinal, field.with_type(data_type))
     return schema
@@ -198,6 +220,12 @@ def _check_depth(column: pa.Field) -> None:
         # Parquet has a level between a list and its elements; Arrow's maps have the structs of their entries
         levels = 1 if pa.types.is_struct(data_type) or pa.types.is_map(data_type) else 2
         pending += [(data_type.field(child).type, depth + levels) for child in range(data_type.num_fields)]
+
+
+def _without_encoded_view(data_type: pa.DataType) -> pa.DataType:
+    if not pa.types.is_dictionary(data_type):
+        return data_type
+    return pa.dictionary(data_type.index_type, without_view(data_type.value_type), data_type.ordered)
 
 
 def _plain_leaf(data_type: pa.DataType) -> pa.DataType:
