@@ -147,6 +147,14 @@ class TestTable:
         run("query", file, "--format", "table", "--output", target)
         assert len(target.read_text().splitlines()) == 1 + trips().num_rows
 
+    @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full device")
+    @pytest.mark.parametrize("option", ["--output", "--report"])
+    @pytest.mark.parametrize("form", ["csv", "parquet", "jsonl"])
+    def test_the_output_is_named_when_the_disk_is_full(self, run, file, option, form):
+        outcome = run("query", file, "--format", form, option, "/dev/full")
+        assert outcome.code == 1
+        assert outcome.err.startswith("intarsia: /dev/full: ")
+
     def test_later_blocks_are_wider_if_they_must_be(self, run, tmp_path):
         """A table of any length is written in blocks, so it needs little memory."""
         num_rows = 4 * BLOCK_ROWS

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from intarsia.amounts import count
 from intarsia.arrow.nested import with_leaves
-from intarsia.cli.terminal import PIPE_WIDTH, console, is_piped, printable
+from intarsia.cli.terminal import PIPE_WIDTH, console, is_piped, naming_output, printable
 from intarsia.errors import UnsupportedFeatureError
 
 #: Maximum characters of a table cell on a terminal.
@@ -388,13 +388,16 @@ def open_sink(output: str | None) -> Iterator[IO[bytes]]:
     except FileNotFoundError:
         is_plain = True
     if not is_plain:  # a device or a pipe
-        with open(output, "wb") as sink:
+        with naming_output(output), open(output, "wb") as sink:
             yield sink
         return
     target = Path(os.path.realpath(output))
     name = str(target.parent / f".{target.name}.{secrets.token_hex(8)}.part")
     try:  # before the file exists: Ctrl-C may come as soon as it does
-        with open(name, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as sink:
+        with (
+            naming_output(output),
+            open(name, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as sink,
+        ):
             yield sink
         mask = os.umask(0)
         os.umask(mask)

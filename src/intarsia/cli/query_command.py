@@ -25,6 +25,7 @@ from intarsia.cli.terminal import (
     dim,
     duration,
     line,
+    naming_output,
     plain_table,
     print_report,
     say,
@@ -325,7 +326,8 @@ def _write_reports(
         if target == "-":
             (sys.stdout if to_file else sys.stderr).write(text)
         else:
-            Path(target).write_text(text, encoding="utf-8")
+            with naming_output(target):
+                Path(target).write_text(text, encoding="utf-8")
     if sys.stderr.isatty():
         for report in reports:
             print(dim(summary(report, most_rows), sys.stderr), file=sys.stderr)
@@ -369,7 +371,8 @@ def draw_map(
     )
     scan = table.scan(parse_where(where), [] if calls else columns, limit, order_by)
     found = scan.map(aggregate if calls else None)
-    found.save(output)
+    with naming_output(output):
+        found.save(output)
     show([line(f"{output}: {found.summary}")])
     if open:
         webbrowser.open(Path(output).resolve().as_uri())

@@ -236,10 +236,22 @@ def one_line(error: BaseException, command: str = "intarsia") -> str:
         for theirs, ours in _ARGUMENT_WORDS:
             text = text.replace(theirs, ours)
         return printable(" ".join([*text.split(), f"(see: {command} --help)"]))
-    if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return printable(f"{error.filename}: {error.strerror[:1].lower()}{error.strerror[1:]}")
+    if isinstance(error, OSError) and error.strerror:
+        place = "" if error.filename is None else f"{error.filename}: "
+        return printable(f"{place}{error.strerror[:1].lower()}{error.strerror[1:]}")
     text = " ".join(str(error).split())
     return printable(text) or type(error).__name__
+
+
+@contextmanager
+def naming_output(path: str) -> Iterator[None]:
+    """Add the path of an output to the errors of writing it, such as that of a full disk, which have none."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, path) from error
 
 
 def say(text: str) -> None:
