@@ -172,6 +172,25 @@ def test_columns_and_subqueries(spark, tmp_path):
     assert caught.value.reason == "nondeterministic-predicate"
 
 
+@pytest.mark.parametrize(
+    "where",
+    [
+        "id = (SELECT max(id) FROM own_rows)",
+        "country = 'part-0' AND id IN (SELECT max(id) FROM own_rows GROUP BY user)",
+        "EXISTS (SELECT 1 FROM own_rows r JOIN other_rows o ON r.id = o.who WHERE r.user = user)",
+        "id > (SELECT max(who) FROM other_rows WHERE who < (SELECT avg(id) FROM own_rows))",
+    ],
+)
+def test_a_subquery_on_the_table_itself_is_refused(spark, tmp_path, where):
+    lake = small_lake(tmp_path / "lake")
+    before = states(lake)
+    spark.read.parquet(str(lake)).createOrReplaceTempView("own_rows")
+    spark.createDataFrame([(1101,), (2102,)], "who LONG").createOrReplaceTempView("other_rows")
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        delete(spark, lake, where)
+    assert (caught.value.reason, states(lake)) == ("own-rows-in-predicate", before)
+
+
 def test_tables_and_their_caches(spark, tmp_path):
     lake = small_lake(tmp_path / "lake")
     spark.sql(

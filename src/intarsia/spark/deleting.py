@@ -31,6 +31,7 @@ from intarsia.spark.listing import (
 )
 from intarsia.spark.matches import CHANGED, ErasedFile, Matches, find_rows, without_pushdown
 from intarsia.spark.reading import read
+from intarsia.spark.rules import java_class, scala_items
 from intarsia.spark.sessions import is_connect, is_on
 from intarsia.spark.spark_stores import options_of_spark
 from intarsia.spark.spark_types import quoted
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 #: Rounds of finding and rewriting: a file that another program replaces meanwhile is searched again.
 _ROUNDS: Final = 5
+
+_KEYS: Final = "write their keys to a table first, and delete the rows with these keys"
 
 
 @dataclass(frozen=True)
@@ -181,7 +184,9 @@ def _delete_from_files(
                 reason="ignored-files",
             )
     whole = read(spark, table)
-    _refuse_chance(spark, whole.where(where))
+    if not is_connect(spark):
+        _refuse_chance(whole.where(where))
+        _refuse_own_rows(whole, whole.where(where))
     show = reporter(progress, "files")
     files_total = len(whole.inputFiles())
     erased: dict[str, ErasedFile] = {}
@@ -240,18 +245,38 @@ def _delete_from_files(
     return report
 
 
-def _refuse_chance(spark: SparkSession, frame: DataFrame) -> None:
-    """Raise an error if a condition can have another value for the same row, as far as the session shows it.
+def _refuse_chance(frame: DataFrame) -> None:
+    """Raise an error if a condition can have another value for the same row.
 
     Raises:
         UnsupportedFeatureError: If it can.
     """
-    if not is_connect(spark) and not frame._jdf.queryExecution().analyzed().deterministic():
+    if not frame._jdf.queryExecution().analyzed().deterministic():
         raise UnsupportedFeatureError(
-            "the predicate depends on chance, as with rand(), so it is not clear which rows it means; write "
-            "their keys to a table first, and delete the rows with these keys",
+            f"the predicate depends on chance, as with rand(), so it does not name certain rows; {_KEYS}",
             reason="nondeterministic-predicate",
         )
+
+
+def _refuse_own_rows(whole: DataFrame, frame: DataFrame) -> None:
+    """Raise an error if a subquery of a condition reads the lake: each round would delete other rows.
+
+    Raises:
+        UnsupportedFeatureError: If one does.
+    """
+    subqueries = scala_items(frame._jdf.queryExecution().analyzed().subqueriesAll())
+    if not subqueries:
+        return
+    own, spark = set(whole.inputFiles()), frame.sparkSession
+    dataset = java_class(spark._jvm, "org.apache.spark.sql.classic.Dataset")
+    for subquery in subqueries:
+        for leaf in scala_items(subquery.collectLeaves()):
+            if not own.isdisjoint(dataset.ofRows(spark._jsparkSession, leaf).inputFiles()):
+                raise UnsupportedFeatureError(
+                    "a subquery of the predicate reads the table itself, so it means other rows once some "
+                    f"are deleted; {_KEYS}",
+                    reason="own-rows-in-predicate",
+                )
 
 
 def _merged(before: ErasedFile | None, now: ErasedFile) -> ErasedFile:
