@@ -141,10 +141,7 @@ def _float_floor(target: Fraction, float_type: Any) -> float:
 
 def _in_decimals(column: Column, literal: object) -> LocatedLiteral | None:
     if isinstance(literal, str):
-        try:
-            literal = parse_number(literal)
-        except ValueError:
-            _mismatch(column, literal)
+        literal = _parsed(column, literal, parse_number)
     number = _number(column, literal)
     if isinstance(number, float) and math.isfinite(number):
         number = Decimal(repr(number))  # as written: 0.1 is one tenth, not the nearest double
@@ -166,10 +163,7 @@ def _in_decimals(column: Column, literal: object) -> LocatedLiteral | None:
 def _in_time(column: Column, literal: object) -> LocatedLiteral:
     type_ = column.type
     if isinstance(literal, str) and not pa.types.is_duration(type_):
-        try:
-            literal = parse_time(literal) if pa.types.is_time(type_) else parse_timestamp(literal)
-        except ValueError:
-            _mismatch(column, literal)
+        literal = _parsed(column, literal, parse_time if pa.types.is_time(type_) else parse_timestamp)
     forms: tuple[str, ...] = ("date", "timestamp")
     if pa.types.is_time(type_) or pa.types.is_duration(type_):
         forms = ("time",) if pa.types.is_time(type_) else ("duration",)
@@ -196,13 +190,8 @@ def _in_texts(column: Column, literal: object) -> LocatedLiteral:
 
 def _in_bytes(column: Column, literal: object) -> LocatedLiteral:
     if isinstance(literal, str):
-        if isinstance(column.declared, pa.UuidType):
-            try:
-                literal = uuid.UUID(literal)
-            except ValueError:
-                _mismatch(column, literal)
-        else:
-            literal = _utf8(column, literal)
+        is_uuid = isinstance(column.declared, pa.UuidType)
+        literal = _parsed(column, literal, uuid.UUID) if is_uuid else _utf8(column, literal)
     if isinstance(literal, uuid.UUID):
         literal = literal.bytes
     if not isinstance(literal, bytes):
@@ -214,6 +203,14 @@ def _in_bytes(column: Column, literal: object) -> LocatedLiteral:
     side = (len(literal) > width) - (len(literal) < width)
     value = literal[:width].ljust(width, b"\0")
     return LocatedLiteral(pa.scalar(value, column.type), side)
+
+
+def _parsed(column: Column, literal: str, parse: Callable[[str], object]) -> object:
+    """Parse text as a value of a column's type."""
+    try:
+        return parse(literal)
+    except ValueError:
+        _mismatch(column, literal)
 
 
 def _utf8(column: Column, literal: str) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 from functools import cached_property
@@ -298,7 +298,7 @@ def naming_invalid_values(path: str, column: str, action: str) -> Iterator[None]
         ) from error
 
 
-def leaves_under(file: ParquetInput, paths: Sequence[Path]) -> list[Leaf]:
+def leaves_under(file: ParquetInput, paths: Iterable[Path]) -> list[Leaf]:
     """Return the leaves of fields, given by path, in the order of the schema."""
     wanted = set(paths)
     depths = set(map(len, wanted))

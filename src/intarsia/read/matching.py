@@ -97,8 +97,8 @@ class RowReader:
         values: dict[Path, pa.ChunkedArray] = {}
         outputs = set(map(_PATH, query.columns))
         for number, condition in enumerate(stages, start=1):
-            paths, mask = condition.paths(), None
-            needed = [path for path in query.predicate_paths if path in paths and path not in values]
+            mask = None
+            needed = condition.paths().intersection(query.predicate_paths).difference(values)
             leaves = leaves_under(query.file, needed) if needed else []
             if self._matches is not None:
                 self._columns.fetch(leaves, rows)
