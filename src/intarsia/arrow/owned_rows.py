@@ -47,6 +47,18 @@ def take_values(values: Values, ordinals: npt.ArrayLike | pa.Array | pa.ChunkedA
     return _selected(values, lambda plain: plain.take(positions))
 
 
+def places_in(ordinals: npt.NDArray[np.integer], length: int) -> pa.Array:
+    """Return where each number below a length is among some ordinals, for `take_values`; null if it is not.
+
+    Example:
+        >>> places_in(np.array([2, 0]), 4).to_pylist()
+        [1, None, 0, None]
+    """
+    places = np.full(length, -1)
+    places[ordinals] = np.arange(len(ordinals))
+    return pa.array(places, mask=places < 0)
+
+
 def filter_rows(table: pa.Table, mask: pa.BooleanArray | pa.ChunkedArray) -> pa.Table:
     """Return the rows of a table whose flag is true.
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.arrow.hashing import Hashes, xxh64
+from intarsia.arrow.owned_rows import places_in
 from intarsia.errors import IndexBuildError
 from intarsia.format.footer import Leaf
 from intarsia.indexes.layout import refuse_nested
@@ -91,13 +92,8 @@ def hash_values(values: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[np.int6
 
 def _of_dictionary(values: pa.DictionaryArray) -> tuple[npt.NDArray[np.int64], Hashes]:
     known, hashes = hash_values(values.dictionary)
-    hash_of = np.zeros(len(values.dictionary) + 1, dtype=np.uint64)
-    hash_of[known] = hashes
-    is_known = np.zeros(len(values.dictionary) + 1, dtype=bool)  # the last entry is for null
-    is_known[known] = True
-    codes = pc.fill_null(values.indices.cast(pa.int64()), len(values.dictionary)).to_numpy()
-    ordinals = np.flatnonzero(is_known[codes])
-    return ordinals, hash_of[codes[ordinals]]
+    places = places_in(known, len(values.dictionary)).take(values.indices)
+    return np.flatnonzero(places.is_valid()), hashes[places.drop_null().to_numpy()]
 
 
 def is_lookup(predicate: Condition) -> bool:

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import compares_alike
+from intarsia.arrow.owned_rows import places_in
 from intarsia.errors import CorruptFileError
 from intarsia.indexes.base import GatheredPart, GatheredParts, Index, OpenIndex, PayloadPart
 from intarsia.indexes.granules import (
@@ -244,9 +245,7 @@ def _granule_summaries(
             ordinals.append(granules)
     granules, starts = np.unique(np.concatenate(ordinals), return_index=True)
     merged = merge_summaries(pa.concat_tables(parts), starts)
-    position = np.full(len(edges) - 1, -1, dtype=np.int64)
-    position[granules] = np.arange(len(granules))
-    spread = merged.take(pa.array(position, mask=position < 0))
+    spread = merged.take(places_in(granules, len(edges) - 1))
     columns = [
         column if name in ("min", "max") or column.type == pa.null() else pc.fill_null(column, 0)
         for name, column in zip(spread.column_names, spread.columns, strict=True)

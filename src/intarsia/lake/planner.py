@@ -14,9 +14,8 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import pyarrow as pa
 
-from intarsia.arrow.owned_rows import take_values
+from intarsia.arrow.owned_rows import places_in, take_values
 from intarsia.errors import FormatError, ObjectStoreError, PredicateError, QueryTimeoutError
 from intarsia.file import Ignored
 from intarsia.file.joined import JoinedInput
@@ -126,9 +125,7 @@ class Planner:
         possible = certain = mask
         steps: Sequence[PruneStep] = ()
         if predicate is not None:
-            positions = np.full(num_files, -1)
-            positions[files.within] = np.arange(len(files.within))
-            places = pa.array(positions, mask=positions < 0)  # of files of the family that the table lacks
+            places = places_in(files.within, num_files)  # null for files that the table lacks
             spread = {name: take_values(values, places) for name, values in constants.items()}
             pruner = over_files(predicate, sizes, mask, spread, partial(compares, family.schema))
             pruner.use(proofs.bounds)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.arrow.comparison import compares_alike, comparison_type
+from intarsia.arrow.owned_rows import places_in
 from intarsia.errors import IndexPayloadError, IntarsiaError
 from intarsia.file import Ignored
 from intarsia.format.enums import Type
@@ -259,9 +260,7 @@ def _sources(family: Family, question: Question, leaf: Leaf, file_type: pa.DataT
             raise IndexPayloadError(f"{structure.name} has summaries of other rows", reason="other-rows")
         is_exact = np.zeros(len(num_rows), dtype=bool)
         is_exact[structure.files] = exact if needs.bounds else True
-        positions = np.full(len(is_exact), -1)
-        positions[structure.files] = np.arange(len(structure.files))
-        spread = table.take(pa.array(positions, mask=positions < 0))
+        spread = table.take(places_in(structure.files, len(is_exact)))
         return _Found((structure.name, leaf.name), is_exact, as_data_type(spread, question.data_type))
 
     try:
