@@ -131,10 +131,9 @@ class EntryProof:
         """Return the cost of the indexes of all files; each can be evaluated separately."""
         files = list(self._wanted(wanted))
         costs = [self._cost(entry, own) for _, entry, own in files]
-        num_bytes, requests = (sum(numbers) for numbers in zip(*costs, strict=True))
-        opened = 0
-        if isinstance(self.file, JoinedInput):
-            opened = sum(not part.embedded.is_open(entry) for part, entry, _ in files)
+        num_bytes, requests = map(sum, zip(*costs, strict=True))
+        is_joined = isinstance(self.file, JoinedInput)
+        opened = sum(not part.embedded.is_open(entry) for part, entry, _ in files) if is_joined else 0
         return ProofCost(num_bytes, requests, opened=opened, part_bytes=min(costs)[0])
 
     def _cost(self, entry: Entry, own: Wanted) -> tuple[int, int]:

@@ -241,10 +241,7 @@ class FirstRows:
         result = concat_rows(pieces)
         if not self._columns:
             return result
-        found = np.concatenate(places)
-        position = np.empty(len(found), dtype=np.int64)
-        position[found] = np.arange(len(found))
-        return take_rows(result, position)
+        return take_rows(result, np.argsort(np.concatenate(places)))
 
     def _rows_of(self, search: AxisSearch, wanted: RowSelection) -> pa.Table:
         """Read the columns of the result in some rows."""

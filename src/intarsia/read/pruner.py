@@ -21,6 +21,7 @@ import pyarrow as pa
 from intarsia.arrow.comparison import compares_alike, flags_of
 from intarsia.file.schema import FileSchema
 from intarsia.format.footer import Leaf
+from intarsia.indexes.granules import granule_rows
 from intarsia.indexes.proof import Proof, Wanted
 from intarsia.predicate import Bound, BoundConstant, BoundNull, Condition, Path, condition_mask
 from intarsia.read.formula import Formula, all_of, any_of, combine, conditions_of, where_exclusion_matters
@@ -82,14 +83,11 @@ class Constants:
         # of many files, few have different values
         values = self.values[condition.path].cast(condition.type)
         matches = flags_of(condition_mask(condition, values))
-        if condition.path not in self.is_known:
-            rows = self._rows(matches)
+        is_known = self.is_known.get(condition.path)
+        if is_known is None:
+            rows = granule_rows(self.edges, matches)
             return rows, rows
-        is_known = self.is_known[condition.path]
-        return self._rows(matches | ~is_known), self._rows(matches & is_known)
-
-    def _rows(self, files: Bools) -> RowSelection:
-        return RowSelection.union_of(self.edges[:-1][files], self.edges[1:][files])
+        return granule_rows(self.edges, matches | ~is_known), granule_rows(self.edges, matches & is_known)
 
 
 def compares(schema: FileSchema, condition: Condition) -> bool:
