@@ -458,6 +458,20 @@ def test_in_needs_a_list():
     assert parse_sql("x IN ()") == In("x", ())
 
 
+@pytest.mark.parametrize("word", ["show", "Explain", "execute", "call", "comment"])
+def test_words_that_begin_statements_are_columns(word):
+    assert parse_sql(f"{word} = 3") == parse_sql(f"({word} = 3)") == Comparison(word, "=", 3)
+    assert parse_sql(f"{word} IN (3) AND {word} + 1 < ?", [5]).children[0] == In(word, (3,))
+
+
+def test_the_keyword_if_is_not_a_statement(caplog):
+    with pytest.raises(PredicateError) as caught:
+        parse_sql("if = ?", [3])
+    assert caught.value.reason == "syntax-error"
+    assert parse_sql('"if" = ?', [3]) == Comparison("if", "=", 3)
+    assert caplog.records == []
+
+
 @pytest.mark.parametrize("word", ["Case", "select", "from", "when", "distinct"])
 def test_a_quoted_keyword_is_a_column(word):
     assert parse_sql(f'"{word}" = 3') == Comparison(word, "=", 3)

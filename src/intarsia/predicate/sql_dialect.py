@@ -25,8 +25,12 @@ _SUPPORTED: Final = (
 
 @functools.cache
 def dialect() -> type[Dialect]:
-    """Return neutral SQL with backticks for names, X'…' for bytes and ~ for regular expressions."""
+    """Return neutral SQL with backticks for names, X'…' for bytes and ~ for regular expressions.
+
+    It has no statements such as SHOW, so a text may begin with a column that has such a name.
+    """
     from sqlglot.dialects.dialect import Dialect
+    from sqlglot.parser import Parser as NeutralParser
     from sqlglot.tokens import Tokenizer as NeutralTokenizer
 
     class IntarsiaPredicate(Dialect):
@@ -34,6 +38,10 @@ def dialect() -> type[Dialect]:
             IDENTIFIERS: ClassVar = ['"', "`"]
             HEX_STRINGS: ClassVar = [("x'", "'"), ("X'", "'")]
             KEYWORDS: ClassVar = NeutralTokenizer.KEYWORDS | {"~": NeutralTokenizer.KEYWORDS["RLIKE"]}
+            COMMANDS: ClassVar = set[Any]()
+
+        class Parser(NeutralParser):
+            NO_PAREN_IF_COMMANDS = False
 
     return IntarsiaPredicate
 
