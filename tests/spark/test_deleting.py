@@ -191,6 +191,17 @@ def test_a_subquery_on_the_table_itself_is_refused(spark, tmp_path, where):
     assert (caught.value.reason, states(lake)) == ("own-rows-in-predicate", before)
 
 
+def test_metadata_that_a_deletion_changes_is_refused(spark, tmp_path):
+    lake = small_lake(tmp_path / "lake")
+    before = states(lake)
+    for field in ("row_index < 2", "file_size > 1", "FILE_MODIFICATION_TIME < now()"):
+        with pytest.raises(UnsupportedFeatureError) as caught:
+            delete(spark, lake, f"id > 5 AND _metadata.{field}")
+        assert (caught.value.reason, states(lake)) == ("metadata-in-predicate", before)
+    report = delete(spark, lake, "user = 7 AND _metadata.file_name LIKE '%1%'")
+    assert (report.rows_deleted, report.files_rewritten) == (2, 1)
+
+
 def test_tables_and_their_caches(spark, tmp_path):
     lake = small_lake(tmp_path / "lake")
     spark.sql(

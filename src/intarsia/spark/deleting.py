@@ -187,6 +187,7 @@ def _delete_from_files(
     if not is_connect(spark):
         _refuse_chance(whole.where(where))
         _refuse_own_rows(whole, whole.where(where))
+    _refuse_places(whole, where)
     show = reporter(progress, "files")
     files_total = len(whole.inputFiles())
     erased: dict[str, ErasedFile] = {}
@@ -277,6 +278,30 @@ def _refuse_own_rows(whole: DataFrame, frame: DataFrame) -> None:
                     f"are deleted; {_KEYS}",
                     reason="own-rows-in-predicate",
                 )
+
+
+def _refuse_places(whole: DataFrame, where: str | Column) -> None:
+    """Raise an error if a condition depends on the place of a row in its file, or on the state of the file.
+
+    Raises:
+        UnsupportedFeatureError: If it does: each round would delete other rows.
+    """
+    import pyspark.sql.functions as sf
+    from pyspark.errors import AnalysisException
+
+    if "_metadata" not in str(where).lower():
+        return
+    whole.where(where).schema  # noqa: B018  raises Spark's own errors first
+    about = whole.metadataColumn("_metadata")
+    names = [about[name].alias(name) for name in ("file_path", "file_name")]
+    try:
+        whole.withColumn("_metadata", sf.struct(*names)).where(where).schema  # noqa: B018
+    except AnalysisException as error:
+        raise UnsupportedFeatureError(
+            "the predicate depends on metadata of rows that a deletion changes; of _metadata, use only "
+            "file_path and file_name",
+            reason="metadata-in-predicate",
+        ) from error
 
 
 def _merged(before: ErasedFile | None, now: ErasedFile) -> ErasedFile:
