@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from intarsia.arrow.comparison import compares_alike
 from intarsia.arrow.owned_rows import places_in
 from intarsia.errors import CorruptFileError
+from intarsia.format.enums import BoundaryOrder
 from intarsia.indexes.base import GatheredPart, GatheredParts, Index, OpenIndex, PayloadPart
 from intarsia.indexes.granules import (
     batch_from_bytes,
@@ -42,12 +43,13 @@ from intarsia.indexes.layout import (
     compared_batches,
     refuse_nested,
 )
-from intarsia.indexes.statistics import bounds_of_keys
 from intarsia.indexes.summaries import GranuleSummaries, merge_summaries, summarize, summary_schema
 from intarsia.predicate.bound import BoundMatch, BoundNull, Condition
-from intarsia.rows.bounds import Bools, Bounds, certainly_matches, might_match
+from intarsia.rows.bounds import Bools, Bounds, boundary_order, certainly_matches, might_match
 from intarsia.rows.ordering import (
     MAX_BOUND_BYTES,
+    ArrowOrdering,
+    Keys,
     arrow_ordering,
     truncate_max,
     truncate_min,
@@ -109,8 +111,8 @@ class ZoneMap(Index):
         except (pa.ArrowException, KeyError, ValueError) as error:
             raise granules.damaged(error) from error
         opened = OpenZoneMap(granules.edges, summaries, exact)
-        is_reversed = summaries["min"].is_valid().to_numpy() & ~opened.bounds.known
-        if opened.bounds.ordering is not None and is_reversed.any():
+        is_reversed = np.asarray(opened.bounds.minima > opened.bounds.maxima, dtype=bool)
+        if (is_reversed & summaries["min"].is_valid().to_numpy()).any():
             raise granules.damaged("a minimum is above its maximum")
         return opened
 
@@ -221,16 +223,45 @@ class OpenZoneMap(OpenIndex):
     @cached_property
     def bounds(self) -> Bounds:
         """The summaries as `Bounds`."""
-        low, high = (self.summaries[name].combine_chunks() for name in ("min", "max"))
+        low, high = self.summaries["min"], self.summaries["max"]
         num_rows, nulls, nans = (
             self.summaries[name].to_numpy() for name in ("num_rows", "null_count", "nan_count")
         )
-        ordering, bounded = arrow_ordering(low.type), np.flatnonzero(low.is_valid())
-        minima = maxima = np.empty(0, dtype=object)
-        if ordering is not None:
-            minima, maxima = ordering.keys(low), ordering.keys(high)
-        starts, stops, all_null = self.edges[:-1], self.edges[1:], nulls == num_rows
-        return bounds_of_keys(ordering, starts, stops, bounded, minima, maxima, nulls, nans, all_null)
+        known = np.asarray(low.is_valid().to_numpy(), dtype=bool)
+        ordering = arrow_ordering(low.type)
+        minima = maxima = np.zeros(len(known), dtype=np.int64)
+        order = BoundaryOrder.UNORDERED
+        if ordering is None:
+            known = np.zeros(len(known), dtype=bool)
+        else:
+            # a granule of only NaN has an empty interval as bounds, with the minimum above the maximum
+            floor, ceiling = (
+                (np.inf, -np.inf) if ordering.is_float else (b"", b"") if ordering.is_bytes else (0, 0)
+            )
+            minima, maxima = _spread(ordering, low, known, floor), _spread(ordering, high, known, ceiling)
+            known = known | (nans > 0)
+            if known.all():
+                order = boundary_order(minima, maxima)
+        return Bounds(
+            ordering,
+            self.edges[:-1],
+            self.edges[1:],
+            known,
+            minima,
+            maxima,
+            nulls,
+            nans,
+            nulls == num_rows,
+            order,
+        )
+
+
+def _spread(ordering: ArrowOrdering, values: pa.ChunkedArray, known: Bools, filler: object) -> Keys:
+    """Return the keys of the known values, and ``filler`` in place of the others."""
+    keys = np.empty(len(known), dtype=ordering.dtype)
+    keys[:] = filler
+    keys[known] = ordering.keys(values.combine_chunks())
+    return keys
 
 
 def _granule_summaries(

@@ -137,7 +137,8 @@ def _any_key_matches(leaf: Condition, bounds: Bounds, *, negate: bool = False) -
             if negated is not negate:
                 return np.asarray((low != high) | (keys[np.minimum(first, len(keys) - 1)] != low), dtype=bool)
             last = np.searchsorted(keys, high, side="right")
-            return np.asarray(first < last)
+            # the bounds of a granule of only NaN may be an empty interval, which decides nothing about a list
+            return np.asarray(first != last if negate else first < last)
         case BoundPrefix(prefix=prefix, negated=negated) | BoundMatch(prefix=prefix, negated=negated):
             if isinstance(leaf, BoundMatch) and (negated or negate or not prefix):
                 return None  # a key with the prefix may match or not
