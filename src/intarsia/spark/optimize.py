@@ -306,20 +306,17 @@ def _local_destination(destination: str | os.PathLike[str]) -> str:
 def source_rows(spark: SparkSession, source: Source) -> tuple[DataFrame, list[str], Sequence[str]]:
     """Return the rows of the source, its local folders, and its partition columns."""
     reader = uncached(spark).option("ignoreCorruptFiles", "false").option("ignoreMissingFiles", "false")
-    location = folder_of_table(spark, source)
+    location, paths = folder_of_table(spark, source), paths_of(source)
+    names = map(python_path, paths) if location is None else [python_path(location, decode=False)]
+    folders = [name for name in map(local_path, names) if name is not None]
+    if location is None:
+        folders = list(map(fixed_folder, folders))
+    for folder in folders:
+        refuse_managed_folder(folder)
     if location is not None:
-        folder = local_path(python_path(location, decode=False))
-        folders = [] if folder is None else [folder]
-        for folder in folders:
-            refuse_managed_folder(folder)
         columns = spark.catalog.listColumns(str(source))
         partitions = [column.name for column in columns if column.isPartition]
         return reader.table(str(source)), folders, partitions
-    paths = paths_of(source)
-    names = [local_path(python_path(path)) for path in paths]
-    folders = [fixed_folder(name) for name in names if name is not None]
-    for folder in folders:
-        refuse_managed_folder(folder)
     frame = reader.option("mergeSchema", "true").parquet(*paths)
     listing = list_files(frame, paths)
     found = {name for file in (listing.files if listing else ()) for name, _ in file.partition}
