@@ -399,14 +399,10 @@ def write_all(fd: int, data: bytes) -> None:
 def _keep_attributes(source: int, destination: int) -> None:
     """Copy the attributes of the old file; those that the system refuses are skipped, except the mode."""
     status = os.fstat(source)
-    mine = os.fstat(destination)
     # group and owner separately: a user who cannot change the owner can still set one of their own groups
-    if status.st_gid != mine.st_gid:
+    for owner in ((-1, status.st_gid), (status.st_uid, -1)):
         with suppress(OSError):
-            os.fchown(destination, -1, status.st_gid)
-    if status.st_uid != mine.st_uid:
-        with suppress(OSError):
-            os.fchown(destination, status.st_uid, -1)
+            os.fchown(destination, *owner)
     os.fchmod(destination, stat.S_IMODE(status.st_mode))  # after chown, which clears the setuid bits
     if hasattr(os, "listxattr"):
         with suppress(OSError):
