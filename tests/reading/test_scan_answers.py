@@ -57,6 +57,18 @@ def test_every_form_of_aggregates(lake, functions):
     assert ia.open(lake).scan("x < 10").aggregate(functions) == expected
 
 
+@pytest.mark.parametrize("text", ['sum("a"."b")', 'count("*")', 'count(*), max("*")'])
+def test_aggregates_of_a_column_whose_name_is_that_of_another_result(tmp_path, text):
+    """The results are keyed by name."""
+    pq.write_table(pa.table({"a.b": [5], "a": [{"b": 1}], "*": [None]}), tmp_path / "a.parquet")
+    table = ia.open(tmp_path)
+    with pytest.raises(ia.PredicateError) as caught:
+        table.aggregate(text)
+    assert caught.value.reason == "ambiguous-column"
+    assert table.aggregate('sum("a.b"), count(*)') == {"a.b": {"sum": 5}, "*": {"count": 1}}
+    assert table.aggregate('sum("a.b")', '"a"."b" = 1') == {"a.b": {"sum": 5}}
+
+
 @pytest.mark.parametrize(
     ("functions", "reason"),
     [

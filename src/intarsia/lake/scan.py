@@ -306,8 +306,9 @@ class Scan(QueryResult):
     def totals(self, requested: Requested) -> Totals:
         """Compute aggregates as `aggregate` does, in a form that can be merged with those of other files."""
         self._refuse_limit()
-        functions = requested_functions(requested)
-        columns = output_columns(self._table.schema, [name for name in functions if name != ROWS])
+        schema = self._table.schema
+        functions = requested_functions(requested, schema.names)
+        columns = output_columns(schema, [name for name in functions if name != ROWS])
         totals = Totals(functions, columns)
         with self._running() as run:
             run.for_each_file(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -203,17 +203,19 @@ def parse_calls(texts: Sequence[object]) -> list[AggregateCall]:
     return calls
 
 
-def requested_functions(requested: Requested) -> Mapping[str, Sequence[str] | str]:
+def requested_functions(requested: Requested, names: Container[str]) -> Mapping[str, Sequence[str] | str]:
     """Return the functions for each column.
 
     Args:
         requested: The argument of `intarsia.Table.aggregate`: a mapping, a text, or several texts.
+        names: The names of the table's columns, without those of fields.
 
     Raises:
-        PredicateError: As for `parse_calls`, or if a function is approximate, or a result is renamed.
+        PredicateError: As for `parse_calls`, or if a function is approximate, a result is renamed, or the
+            name of a column is also that of another result.
 
     Example:
-        >>> requested_functions("count(*), sum(a.b), max(a.b)")
+        >>> requested_functions("count(*), sum(a.b), max(a.b)", ["a"])
         {'*': ['count'], 'a.b': ['sum', 'max']}
     """
     if isinstance(requested, Mapping):
@@ -231,6 +233,14 @@ def requested_functions(requested: Requested) -> Mapping[str, Sequence[str] | st
             raise PredicateError(
                 f"{plain} has the name {call.name}, but results are keyed by column and function; omit AS",
                 reason="renamed-aggregate",
+            )
+        is_field = isinstance(call.column, tuple) and len(call.column) > 1
+        if (is_field and dotted in names) or (call.column is not None and dotted == ROWS):
+            raise PredicateError(
+                f"the column of {plain} is ambiguous, because results are keyed by name, and {dotted!r} is "
+                "the name of another one; aggregate the rows of a scan of this column",
+                reason="ambiguous-column",
+                column=dotted,
             )
         functions.setdefault(dotted, []).append(call.function)
     return functions

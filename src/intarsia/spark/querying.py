@@ -68,9 +68,8 @@ def aggregate(
         >>> answer["dep_delay"]["max"], answer.report.files_opened  # doctest: +SKIP
         (1301.0, 0)
     """
-    wanted = requested_functions(functions)
-    lake = list_lake(spark, path)
-    shared = SharedAggregate(lake.open(), wanted, where, on_error)
+    table = list_lake(spark, path).open()
+    shared = SharedAggregate(table, requested_functions(functions, table.schema.names), where, on_error)
     files = shared.files
     if files.ordinals:
         done, failed = act_on_files(spark, files.sizes, files.run, reporter(progress, "files"), "aggregating")
