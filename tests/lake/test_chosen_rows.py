@@ -106,6 +106,12 @@ def test_a_row_that_its_file_does_not_have(lake):
         table.scan(rows=pa.table({"path": [table.files[0].path], "row": [70]}))
 
 
+def test_a_row_of_a_table_without_rows(tmp_path):
+    write(tmp_path / "f.parquet", pa.table({"x": pa.array([], pa.int64())}))
+    with pytest.raises(ValueError, match=r"there is no row 0; .* has 0 rows"):
+        ia.open(tmp_path).scan(rows=[0])
+
+
 def test_only_the_pages_of_the_rows_are_read(tmp_path):
     path = tmp_path / "f.parquet"
     write(path, pa.table({"x": range(1000)}), [ia.PageIndex()], max_rows_per_page=50)

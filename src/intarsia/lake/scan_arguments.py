@@ -155,7 +155,7 @@ def _by_number(table: TableFiles, numbers: Rows, snapshot: Snapshot) -> Mapping[
     edges = np.cumsum([0, *(file.footer.num_rows for _, file in table.opened(snapshot))])
     wrong = numbers[(numbers < 0) | (numbers >= edges[-1])]
     if len(wrong):
-        raise ValueError(f"there is no row {wrong[0]:,}; the rows of {table.name} are 0 to {edges[-1] - 1:,}")
+        raise ValueError(f"there is no row {wrong[0]:,}; {table.name} has {edges[-1]:,} rows, counted from 0")
     numbers = np.sort(numbers)
     cuts = np.searchsorted(numbers, edges)
     files = np.flatnonzero(np.diff(cuts)).tolist()
