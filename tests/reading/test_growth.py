@@ -134,3 +134,21 @@ def test_calls_for_each_row_group(files_of_row_groups, run, page_index, most):
 )
 def test_calls_for_each_column(files_of_columns, run, page_index, most):
     assert calls_for_each(run, files_of_columns, 200, page_index) <= most
+
+
+def test_an_attached_index_costs_no_calls_for_the_other_columns(files_of_columns):
+    def calls_of_ten_more(columns):
+        path = files_of_columns(columns, True)
+
+        def calls(indexes):
+            kinds = [ia.Distinct(f"c{ordinal}") for ordinal in range(indexes)]
+            try:
+                return python_calls(lambda: ia.attach(path, kinds))[1]
+            finally:
+                ia.detach(path)
+
+        calls(1)  # loads the modules
+        return calls(20) - calls(10)
+
+    few, many = calls_of_ten_more(30), calls_of_ten_more(300)
+    assert 0 < many < few * 1.05

@@ -57,29 +57,35 @@ class SyntheticSchema:
 
     def part(self, roots: Sequence[int]) -> SyntheticSchema:
         """Return the part of the schema under top-level fields, given by ascending ordinals."""
-        paths = enumerate(schema_paths(self.elements), start=1)
-        spans = [*(position for position, path in paths if len(path) == 1), len(self.elements)]
+        starts, wanted = self._starts, frozenset(roots)
         elements = [
             self.elements[0]._replace(num_children=len(roots)),
-            *(element for root in roots for element in self.elements[spans[root] : spans[root + 1]]),
+            *(element for root in roots for element in self.elements[starts[root] : starts[root + 1]]),
         ]
-        leaves = tuple(leaf for leaf in self.leaves if leaf.root_ordinal in roots)
-        key_values = self._arrow_schema_entry(roots, len(spans) - 1)
+        leaves = tuple([leaf for leaf in self.leaves if leaf.root_ordinal in wanted])
+        key_values: tuple[KeyValue, ...] = ()
+        if self._written is not None:
+            reduced = pa.schema([self._written.field(root) for root in roots]).serialize()
+            key_values = (KeyValue(_ARROW_SCHEMA, base64.b64encode(reduced)),)
         return SyntheticSchema(tuple(elements), leaves, self.created_by, key_values)
 
-    def _arrow_schema_entry(self, roots: Sequence[int], num_roots: int) -> tuple[KeyValue, ...]:
-        """Return the writer's Arrow schema, which has dictionaries, views and time zones, for some fields."""
+    @cached_property
+    def _starts(self) -> list[int]:
+        """The position of each top-level field in `elements`, and the end of the last one."""
+        paths = enumerate(schema_paths(self.elements), start=1)
+        return [*(position for position, path in paths if len(path) == 1), len(self.elements)]
+
+    @cached_property
+    def _written(self) -> pa.Schema | None:
+        """The Arrow schema of the writer, with dictionaries, views and time zones; None if invalid."""
         encoded = next((entry.value for entry in self.key_values if entry.key == _ARROW_SCHEMA), None)
         if not encoded:
-            return ()
+            return None
         try:
             schema = pa.ipc.read_schema(pa.BufferReader(base64.b64decode(encoded)))
         except (pa.ArrowException, ValueError, OSError):
-            return ()  # pyarrow ignores an invalid schema, too
-        if len(schema) != num_roots:
-            return ()
-        reduced = pa.schema([schema.field(root) for root in roots]).serialize()
-        return (KeyValue(_ARROW_SCHEMA, base64.b64encode(reduced)),)
+            return None  # pyarrow ignores an invalid schema, too
+        return schema if len(schema) == len(self._starts) - 1 else None
 
     @cached_property
     def positions(self) -> Mapping[int, int]:
