@@ -95,10 +95,8 @@ class ColumnIndexes:
     def _pages(self, groups_of: Mapping[int, Bools], leaf: int) -> _Pages | None:
         """Return the bounds of the pages of a column in the row groups that matter; None without any."""
         edges = self._file.footer.row_group_starts
-        found, absent = (
-            self.bounds_by_group(_keys(leaf, groups_of[leaf])),
-            np.ones(len(edges) - 1, dtype=bool),
-        )
+        found = self.bounds_by_group(_keys(leaf, groups_of[leaf]))
+        absent = np.ones(len(edges) - 1, dtype=bool)
         absent[list(found)] = False
         others = RowSelection.union_of(edges[:-1][absent], edges[1:][absent])
         return (concat_bounds(list(found.values())), others) if found else None
