@@ -185,8 +185,9 @@ def _delete_from_files(
             )
     whole = read(spark, table)
     if not is_connect(spark):
-        _refuse_chance(whole.where(where))
-        _refuse_own_rows(whole, whole.where(where))
+        chosen = whole.where(where)
+        _refuse_chance(chosen)
+        _refuse_own_rows(whole, chosen)
     _refuse_places(whole, where)
     show = reporter(progress, "files")
     files_total = len(whole.inputFiles())
