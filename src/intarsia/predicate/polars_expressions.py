@@ -321,6 +321,8 @@ class _Translator:
         found = literal.values.drop_null()
         if pa.types.is_floating(found.type) and pc.any(pc.is_nan(found)).as_py():
             raise _UntranslatableError
+        if not len(found):
+            return null_if_missing(column, Constant(False))  # an empty In is FALSE for null
         return In(column, tuple(python_values(found)))
 
     def _text(self, name: Any, node: Any, *rest: Any) -> Predicate:
