@@ -49,8 +49,10 @@ def read(**options):
 @pytest.mark.parametrize("method", ["HEAD", "GET"])
 def test_a_request_is_repeated(lake, fault, method):
     lake.faults = [Fault(fault.kind, method, times=1, status=fault.status, code=fault.code)]
+    # a stalled request is abandoned after a part of the deadline; a busy machine may need more than that
+    options = {} if fault.kind == "stall" else {"deadline_seconds": 60}
     with lake.recording() as recording:
-        assert read() == VALUES[990:]
+        assert read(**options) == VALUES[990:]
     if fault.kind != "truncate" or method != "HEAD":  # the response to HEAD has no body
         assert recording.methods == {"HEAD": 1, "GET": 2, method: 1 + (2 if method == "GET" else 1)}
 
