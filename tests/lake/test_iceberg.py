@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import math
 import os
+import struct
 import uuid
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from tests.lake.index.lakes import age
 
 pytest.importorskip("pyiceberg.catalog.sql")
 
+from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
@@ -244,6 +247,29 @@ def test_a_partition_column_that_files_lack(catalog, tmp_path):
     assert_answers(table, expected(iceberg), conditions)
     assert table.count("part = 'only here'") == 15
     assert "only here" in table.partitions()["part"].to_pylist()
+
+
+def test_partition_values_that_pyiceberg_rounds(catalog, tmp_path):
+    """Version 0.12.0 reads doubles of manifests as floats of 32 bits."""
+    iceberg = catalog.create_table("db.t", schema=pa.schema({"id": pa.int32(), "x": pa.float64()}))
+    with iceberg.update_spec() as update:
+        update.add_field("x", IdentityTransform(), "x")
+    values = [0.1, 1e300, -1e-300, 0.0, 1.5, math.inf, None]
+    iceberg.append(pa.table({"id": pa.array(range(7), pa.int32()), "x": values}))
+    table = ia.open(iceberg)
+    for where, ids in {
+        "x = 0.1": [0], "x = 1e300": [1], "x > 1e300": [5], "x < 0": [2], "x = 0": [3], "x IS NULL": [6]
+    }.items():  # fmt: skip
+        assert sorted(table.scan(where).to_arrow()["id"].to_pylist()) == ids, where
+    ids = pa.schema([pa.field("id", pa.int32(), metadata={"PARQUET:field_id": "1"})])
+    pq.write_table(pa.table({"id": pa.array([7], pa.int32())}, ids), tmp_path / "lacks.parquet")
+    commit_file(iceberg, tmp_path / "lacks.parquet", partition=(0.1,))
+    if new_decoder(struct.pack("<d", 0.1)).read_double() == 0.1:
+        assert ia.open(iceberg).count("x = 0.1") == 2
+    else:
+        with pytest.raises(UnsupportedFeatureError) as caught:
+            ia.open(iceberg)
+        assert (caught.value.reason, caught.value.column) == ("rounded-partition", "x")
 
 
 def test_files_without_field_ids_need_a_name_mapping(catalog, tmp_path):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, lru_cache, partial
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -320,9 +321,10 @@ def _partitions(entries: Sequence[IcebergFile], metadata: TableMetadata, schema:
     """Return the values of identity partitions. Other transforms determine no value of a column.
 
     Raises:
-        UnsupportedFeatureError: If a value can be a date or a time.
+        UnsupportedFeatureError: If a value can be a date or a time, or is a rounded double.
     """
     from pyiceberg.transforms import IdentityTransform
+    from pyiceberg.types import DoubleType
 
     specs = metadata.specs()
     arrow = schema.as_arrow()
@@ -338,7 +340,10 @@ def _partitions(entries: Sequence[IcebergFile], metadata: TableMetadata, schema:
                 _refuse_promoted(metadata, part.source_id, name)
             values = found.setdefault(name, [None] * len(entries))
             is_known = known.setdefault(name, np.zeros(len(entries), dtype=bool))
-            values[ordinal], is_known[ordinal] = entry.partition[position], True
+            value = entry.partition[position]
+            if isinstance(schema.find_type(name, case_sensitive=True), DoubleType):
+                value = _exact(value, entry, part.source_id, name)
+            values[ordinal], is_known[ordinal] = value, True
     columns: dict[Path, pa.Array] = {}
     for name, values in found.items():
         data_type = plain_type(arrow.field(name).type)
@@ -368,6 +373,41 @@ def _refuse_promoted(metadata: TableMetadata, field_id: int, name: str) -> None:
             path=local_name(metadata.location),
             column=name,
         )
+
+
+def _exact(value: float | None, entry: IcebergFile, field_id: int, name: str) -> float | None:
+    """Return a partition value of a column of doubles, which pyiceberg 0.12.0 rounds to 32 bits.
+
+    The bounds of the file are not rounded, and both are the value.
+
+    Raises:
+        UnsupportedFeatureError: If the value is rounded, and the file has no bounds.
+    """
+    from pyiceberg.types import DoubleType
+
+    if value is None or math.isnan(value) or not _rounds_doubles():
+        return value
+    parse = cast("Callable[[bytes], float | None]", _parser(DoubleType()))
+    low, high = (
+        parse((bounds or {}).get(field_id, b"")) for bounds in (entry.lower_bounds, entry.upper_bounds)
+    )
+    if low is None or low != high:
+        raise UnsupportedFeatureError(
+            f"this version of pyiceberg rounds the values of the partition column {name!r}, which are "
+            "doubles, and the file has no bounds; install a version after 0.12.0",
+            reason="rounded-partition",
+            path=local_name(entry.file_path),
+            column=name,
+        )
+    return low
+
+
+@lru_cache
+def _rounds_doubles() -> bool:
+    """Return whether pyiceberg reads doubles of manifests as floats of 32 bits."""
+    from pyiceberg.avro.decoder import new_decoder
+
+    return bool(new_decoder(struct.pack("<d", 0.1)).read_double() != 0.1)
 
 
 # --- the columns ---------------------------------------------------------------------------------------
