@@ -193,3 +193,23 @@ def test_physical_names_deleted_rows_and_missing_or_damaged_statistics(tmp_path)
     part = table.explain("a = 2")
     assert part.pruned_by["delta_log", "a"].files == 1
     assert "delta_log of a" in str(part)
+
+
+def test_bounds_of_floats_that_became_doubles(tmp_path):
+    """The log has 0.1 for a float of 32 bits, which is 0.10000000149011612 in a column of doubles."""
+    schema = struct_of(column("id", "long"), column("c", "double"))
+    floats = pa.array([-0.1, 0.1], pa.float32())
+    files = [
+        ("old", pa.table({"id": [0, 1], "c": floats}), {}, None),
+        ("new", pa.table({"id": [2, 3], "c": [5.0, 1e300]}), {}, None),
+    ]
+    statistics = {
+        "old": logged({"c": -0.1}, {"c": 0.1}, {"c": 0}),
+        "new": logged({"c": 5.0}, {"c": 1e300}, {"c": 0}),
+    }
+    write_log(tmp_path, schema, files, features=["typeWidening"], statistics=statistics)
+    table = ia.open(deltalake.DeltaTable(tmp_path))
+    for row, value in enumerate([*floats.cast(pa.float64()).to_pylist(), 5.0, 1e300]):
+        assert [one["id"] for one in table.scan("c = ?", parameters=[value]).to_pylist()] == [row]
+    scan = table.scan("c = 6")
+    assert (scan.count(), scan.report.files_opened) == (0, 1)

@@ -130,13 +130,14 @@ def _definition(root: str, table: DeltaTable, options: StorageOptions | None) ->
             path=root,
         )
     names = _names(schema, table.metadata().configuration)
+    is_wider = any(name.startswith("typeWidening") for name in table.protocol().reader_features or ())
     return TableDefinition(
         root,
         tuple(with_stores(files, options or delta_options(getattr(table, "_storage_options", None)))),
         plain_columns(schema),
         Partitions({(name,): values for name, values in columns.items()}),
         names,
-        statistics=_statistics(actions, schema, is_mapped=names is not None),
+        statistics=_statistics(actions, schema, is_mapped=names is not None, is_wider=is_wider),
     )
 
 
@@ -178,14 +179,17 @@ def _location(root: str, path: str) -> str:
     return decoded if decoded.startswith("/") and "://" not in root else f"{root}/{decoded}"
 
 
-def _statistics(actions: pa.Table, schema: pa.Schema, *, is_mapped: bool) -> LogStatistics | None:
+def _statistics(
+    actions: pa.Table, schema: pa.Schema, *, is_mapped: bool, is_wider: bool
+) -> LogStatistics | None:
     """Return the statistics in the log; None if the files have none."""
     if not {"num_records", "null_count", "min", "max"} <= set(actions.column_names):
         return None
     parts = [actions[name].combine_chunks() for name in ("min", "max", "null_count")]
     columns = dict(_logged_columns(list(schema), parts, (), is_mapped=is_mapped))
     num_rows = pc.fill_null(actions["num_records"], UNKNOWN).combine_chunks().to_numpy()
-    return LogStatistics("delta_log", num_rows, columns, is_json=True) if columns else None
+    statistics = LogStatistics("delta_log", num_rows, columns, is_json=True, has_wider_types=is_wider)
+    return statistics if columns else None
 
 
 def _logged_columns(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -216,19 +216,22 @@ class LogStatistics:
         columns: The statistics of columns, by their paths in the table.
         is_json: Whether bounds were written as JSON, which rounds times to milliseconds, and long decimals to
             doubles.
+        has_wider_types: Whether columns may have had narrower types when files were written. JSON has the
+            shortest digits of a float of 32 bits, which are another double.
     """
 
     source: str
     num_rows: npt.NDArray[np.int64]
     columns: Mapping[Path, LogColumn]
     is_json: bool = False
+    has_wider_types: bool = False
     _converted: dict[Path, tuple[pa.DataType, Bounds]] = field(default_factory=dict, init=False, repr=False)
 
     def part(self, ordinals: Sequence[int]) -> LogStatistics:
         """Return the statistics of some of the files."""
         chosen = pa.array(ordinals, pa.int64())
         columns = {path: column.take(chosen) for path, column in self.columns.items()}
-        return LogStatistics(self.source, self.num_rows[list(ordinals)], columns, self.is_json)
+        return replace(self, num_rows=self.num_rows[list(ordinals)], columns=columns)
 
     @property
     def proof(self) -> BoundsProof:
@@ -288,11 +291,13 @@ class LogStatistics:
         if pa.types.is_decimal(data_type):
             return (low - 1, high + 1) if data_type.precision <= _MAX_DIGITS else None
         if pa.types.is_floating(data_type):
-            number: Any = np.float32 if data_type.bit_width == 32 else np.float64
-            return (
-                np.nextafter(low.astype(number), number(-np.inf)).astype(np.float64),
-                np.nextafter(high.astype(number), number(np.inf)).astype(np.float64),
-            )
+            is_narrow = data_type.bit_width == 32 or self.has_wider_types
+            number: Any = np.float32 if is_narrow else np.float64
+            with np.errstate(over="ignore"):
+                return (
+                    np.nextafter(low.astype(number), number(-np.inf)).astype(np.float64),
+                    np.nextafter(high.astype(number), number(np.inf)).astype(np.float64),
+                )
         if pa.types.is_timestamp(data_type):
             step = _PER_MILLISECOND[data_type.unit]
             is_extreme = (low < _LEAST + step) | (high > _GREATEST - step)
