@@ -121,6 +121,23 @@ def test_one_column_needs_one_name(lake):
         ia.open(lake).aggregate({"xx": "sum"})
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda table, name: table.count(ia.Comparison(name, "=", 1)),
+        lambda table, name: table.count(ia.Comparison((name, "y"), "=", 1)),
+        lambda table, name: table.scan(columns=["x", name]),
+        lambda table, name: table.scan(order_by=[(name, "ascending")], limit=1),
+        lambda table, name: table.aggregate({name: "min"}),
+        lambda table, name: table.value_counts(name),
+    ],
+)
+def test_a_name_without_a_utf_8_form_is_unknown(lake, ask):
+    """Arguments of a command in another encoding have such names."""
+    with pytest.raises(ia.ColumnNotFoundError):
+        ask(ia.open(lake), "x\udcc3")
+
+
 @pytest.mark.parametrize("columns", [["month"], [], ["month", "x"]], ids=str)
 def test_sample_has_the_same_rows_for_any_columns(lake, columns):
     sample = ia.open(lake).scan(columns=columns).sample(10, seed=1)

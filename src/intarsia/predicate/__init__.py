@@ -24,6 +24,7 @@ from intarsia.predicate.bound import fold_case as fold_case
 from intarsia.predicate.bound import ignores_case as ignores_case
 from intarsia.predicate.bound import required_texts as required_texts
 from intarsia.predicate.columns import find_column as find_column
+from intarsia.predicate.columns import is_utf8 as is_utf8
 from intarsia.predicate.columns import resolve_column as resolve_column
 from intarsia.predicate.evaluate import condition_mask as condition_mask
 from intarsia.predicate.evaluate import evaluate as evaluate

@@ -85,10 +85,20 @@ def find_column(schema: pa.Schema, column: ColumnName) -> tuple[tuple[str, ...],
         >>> find_column(schema, "a.b")
         (('a', 'b'), ListType(list<item: int8>))
     """
-    found = _descend(schema, column if isinstance(column, tuple) else tuple(column.split(".")), column)
+    parts = column if isinstance(column, tuple) else tuple(column.split("."))
+    found = _descend(schema, parts, column) if all(map(is_utf8, parts)) else None
     if found is None:
         raise ColumnNotFoundError(dotted(column), dict.fromkeys(_known(schema)))
     return found
+
+
+def is_utf8(name: str) -> bool:
+    """Return whether a name has a UTF-8 form, as those of all columns have; pyarrow fails on others."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _descend(

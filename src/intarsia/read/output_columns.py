@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from intarsia.arrow.nested import field_type
 from intarsia.errors import UnsupportedFeatureError
-from intarsia.predicate import Path, find_column
+from intarsia.predicate import Path, find_column, is_utf8
 from intarsia.records import dataclass
 
 
@@ -46,7 +46,7 @@ def output_columns(schema: pa.Schema, names: Sequence[str] | None) -> list[Outpu
         names = [names]
     out = []
     for name in names:
-        if schema.get_field_index(name) >= 0:
+        if is_utf8(name) and schema.get_field_index(name) >= 0:
             out.append(OutputColumn(name, (name,), schema.field(name).type))
         else:
             path, data_type = find_column(schema, name)
