@@ -24,6 +24,22 @@ def test_picture(run, lake, tmp_path):
     assert "Pages of year=" in text or "excluded by" in text
 
 
+def test_an_old_page_remains_until_the_new_one_is_complete(run, file, tmp_path):
+    page = tmp_path / "map.html"
+    page.write_text("old")
+    (tmp_path / "linked").hardlink_to(page)
+    assert run("map", file, "-o", page).code == 0
+    assert page.read_text("utf-8").startswith("<!doctype html>")
+    assert (tmp_path / "linked").read_text() == "old"
+
+
+def test_an_input_is_not_replaced(run, file, tmp_path):
+    page = file.rename(tmp_path / "rows.html")
+    before = page.read_bytes()
+    assert run("map", page, "-o", page).code == 2
+    assert page.read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

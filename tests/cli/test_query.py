@@ -175,6 +175,20 @@ class TestTable:
 
 
 class TestReport:
+    def test_over_an_input_or_the_rows(self, run, file, tmp_path):
+        before, target = file.read_bytes(), tmp_path / "both.json"
+        assert run("query", file, "--report", file).code == 2
+        assert run("query", file, "--output", target, "--report", target).code == 2
+        assert (file.read_bytes(), target.exists()) == (before, False)
+
+    def test_an_old_report_remains_until_the_new_one_is_complete(self, run, file, tmp_path):
+        target = tmp_path / "report.json"
+        target.write_text("old")
+        (tmp_path / "linked").hardlink_to(target)
+        assert run("query", file, "--report", target).code == 0
+        assert json.loads(target.read_text())["files"]["read"] == 1
+        assert (tmp_path / "linked").read_text() == "old"
+
     def test_to_a_file(self, run, file, tmp_path):
         target = tmp_path / "report.json"
         outcome = run("query", file, "--where", "id = 3", "--format", "csv", "--report", target)

@@ -25,7 +25,6 @@ from intarsia.cli.terminal import (
     dim,
     duration,
     line,
-    naming_output,
     plain_table,
     print_report,
     say,
@@ -249,8 +248,14 @@ def query(
         query_timeout_seconds=timeout,
         page_checksums=not no_page_checksums,
     )
-    if output is not None:
-        _refuse_overwriting(table, output)
+    for target in filter(None, (output, report)):
+        _refuse_overwriting(table, target)
+    if output is not None and report == output:
+        raise UsageError(
+            "--output and --report name the same file; write the report to another file",
+            reason="overwrites-output",
+            path=output,
+        )
     predicate = parse_where(where)
     on_error: OnError = "skip" if skip_bad_files else "raise"
     is_short = output is None and sys.stdout.isatty() and limit is None and sample is None
@@ -309,7 +314,7 @@ def _refuse_overwriting(table: Table, output: str) -> None:
         for file in table.files
     ):
         raise UsageError(
-            "this file is an input; write the rows to another file",
+            "this file is an input; write to another file",
             reason="overwrites-input",
             path=output,
         )
@@ -326,8 +331,8 @@ def _write_reports(
         if target == "-":
             (sys.stdout if to_file else sys.stderr).write(text)
         else:
-            with naming_output(target):
-                Path(target).write_text(text, encoding="utf-8")
+            with open_sink(target) as sink:
+                sink.write(text.encode())
     if sys.stderr.isatty():
         for report in reports:
             print(dim(summary(report, most_rows), sys.stderr), file=sys.stderr)
@@ -359,7 +364,8 @@ def draw_map(
     import intarsia
     from intarsia.cli import answers
 
-    if os.path.splitext(output)[1].lower() not in (".html", ".svg"):
+    suffix = os.path.splitext(output)[1].lower()
+    if suffix not in (".html", ".svg"):
         raise UsageError(
             "a map is a page or a picture; write it to a name that ends in .html or .svg",
             reason="unknown-format",
@@ -370,9 +376,11 @@ def draw_map(
         path, storage_options=parse_storage_options(storage_option), query_timeout_seconds=timeout
     )
     scan = table.scan(parse_where(where), [] if calls else columns, limit, order_by)
+    _refuse_overwriting(table, output)
     found = scan.map(aggregate if calls else None)
-    with naming_output(output):
-        found.save(output)
+    text = found.svg() if suffix == ".svg" else found.html()
+    with open_sink(output) as sink:
+        sink.write(text.encode(errors="backslashreplace"))  # names of files may have no UTF-8 form
     show([line(f"{output}: {found.summary}")])
     if open:
         webbrowser.open(Path(output).resolve().as_uri())
