@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import pty
 import shlex
@@ -45,6 +46,30 @@ def test_exit_code(tmp_path):
     assert run.returncode == 1
     assert run.stdout == ""
     assert len(run.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])
+@pytest.mark.parametrize("name", ["\u65e5\u672c.parquet", os.fsdecode(b"\xff.parquet")])
+def test_names_that_the_encoding_lacks(tmp_path, encoding, name):
+    """They are escaped, in JSON as in JSON."""
+    write(trips(), tmp_path / "plain.parquet")
+    try:
+        path = (tmp_path / "plain.parquet").rename(tmp_path / name)
+    except OSError:
+        pytest.skip("the file system refuses the name")
+    environment = {**os.environ, "PYTHONIOENCODING": f"{encoding}:strict"}
+    page = tmp_path / "map.html"
+    for arguments in (
+        ("inspect", path, "--json"),
+        ("verify", path, "--json"),
+        ("inspect", path),
+        ("map", path, "-o", page),
+        ("map", path, "-o", tmp_path / "map.svg"),
+    ):
+        done = subprocess.run(command(*arguments), capture_output=True, check=False, env=environment)
+        assert (done.returncode, done.stderr) == (0, b""), arguments
+        if "--json" in arguments:
+            assert json.dumps(name)[1:-1] in json.dumps(json.loads(done.stdout))
 
 
 def test_version(run):

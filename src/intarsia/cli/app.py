@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
@@ -218,6 +219,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     state = SimpleNamespace(debug=os.environ.get("INTARSIA_DEBUG", "") not in ("", "0"))  # of all subcommands
     root = build()
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # as that of stderr
     try:
         with dim_warnings():
             code = root.main(arguments, prog_name="intarsia", standalone_mode=False, obj=state)

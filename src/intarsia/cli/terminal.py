@@ -9,6 +9,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -177,10 +178,16 @@ def print_report(report: object, shown: str | Iterable[RenderableType], *, as_js
 
 
 def print_json(document: object) -> None:
-    """Print a document as JSON on stdout."""
+    """Print a document as JSON on stdout, with escapes if its encoding lacks a character."""
     import json
 
-    print(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False, default=str))
+    dumps = partial(json.dumps, document, indent=2, allow_nan=False, default=str)
+    text = dumps(ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding)
+    except UnicodeEncodeError:
+        text = dumps()
+    print(text)
 
 
 #: Exit codes. The last two are those of programs that a signal ends: SIGINT and SIGPIPE.

@@ -59,7 +59,7 @@ class PageMap:
         It needs no network, and its own policy forbids it to use one.
         """
         facts, condition = self.facts, self.facts.where or "all rows"
-        text = json.dumps(facts.to_dict(), separators=(",", ":"), default=str, ensure_ascii=False)
+        text = json.dumps(facts.to_dict(), separators=(",", ":"), default=str)
         verb = "are" if facts.is_plan else "were"
         read = f"{size(facts.num_read)} of {size(facts.num_bytes)} {verb} {sentence(facts)}"
         values = {
@@ -88,7 +88,8 @@ class PageMap:
         """
         target = Path(path)
         text = self.svg() if target.suffix.lower() == ".svg" else self.html()
-        target.write_text(text, encoding="utf-8")
+        # names of files may have no UTF-8 form
+        target.write_text(text, encoding="utf-8", errors="backslashreplace")
 
     @property
     def summary(self) -> str:
