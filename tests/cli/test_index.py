@@ -300,6 +300,9 @@ class TestAdd:
         kinds = [line.split()[0] for line in outcome.out.splitlines()]
         assert kinds[:3] == ["page_index", "statistics", "bloom"]
         assert "distinct" in kinds
+        listed = json.loads(run("index", "--list", "--json").out)
+        assert [one["kind"] for one in listed] == kinds
+        assert all(one["description"] for one in listed)
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,14 @@ def test_rules(run):
     assert len(lines) == len(RULES)
     for line, (rule, (severity, consequence)) in zip(lines, RULES.items(), strict=True):
         assert line.split(maxsplit=2) == [severity, rule, consequence]
+    code, out = run("--json", "--list-rules")
+    assert (code, json.loads(out)) == (
+        0,
+        [
+            {"severity": severity, "rule": rule, "consequence": consequence}
+            for rule, (severity, consequence) in RULES.items()
+        ],
+    )
 
 
 def test_wrong_usage(run):

@@ -45,6 +45,7 @@ class _Command(click.Command):
             f"{_SPARK}=" if arg == _SPARK and not _MASTER.fullmatch(after) else arg
             for arg, after in zip(args, following, strict=True)
         ]
+        self.wants_json = "--json" in args
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

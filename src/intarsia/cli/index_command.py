@@ -31,9 +31,11 @@ from intarsia.cli.options import (
     parse_storage_options,
     printing,
     split_names,
+    wants_json,
 )
 from intarsia.cli.terminal import (
     UsageError,
+    json_text,
     line,
     plain_table,
     print_report,
@@ -50,10 +52,12 @@ if TYPE_CHECKING:
 _DIRECTIONS = ("ascending", "descending")
 
 
-def _kinds(_ctx: click.Context, _requested: bool) -> str:
+def _kinds(ctx: click.Context, _requested: bool) -> str:
     from intarsia.embed.index_text import index_kinds
 
     kinds = index_kinds()
+    if wants_json(ctx):
+        return json_text([{"kind": kind, "description": text} for kind, text in kinds])
     width = max(len(kind) for kind, _ in kinds)
     return "\n".join(printable(f"{kind:{width}}  {text}") for kind, text in kinds)
 

@@ -23,10 +23,18 @@ from intarsia.cli.jobs import (
     show_failures,
     until_interrupted,
 )
-from intarsia.cli.options import ColumnNames, Count, parse_ordinals, parse_storage_options, printing
+from intarsia.cli.options import (
+    ColumnNames,
+    Count,
+    parse_ordinals,
+    parse_storage_options,
+    printing,
+    wants_json,
+)
 from intarsia.cli.terminal import (
     ShowDone,
     dim,
+    json_text,
     line,
     plain_table,
     print_json,
@@ -285,11 +293,14 @@ _NOUNS = {
 _PLURAL = re.compile(r"(?<=index)es$|(?<!statistic)s$")
 
 
-def _rules(_ctx: click.Context, _requested: bool) -> str:
+def _rules(ctx: click.Context, _requested: bool) -> str:
     from intarsia.check.verification import RULES
 
     width = max(map(len, RULES))
     rules = RULES.items()
+    if wants_json(ctx):
+        keys = ("severity", "rule", "consequence")
+        return json_text([dict(zip(keys, (one, rule, effect), strict=True)) for rule, (one, effect) in rules])
     return "\n".join(f"{severity:7}  {rule:{width}}  {effect}" for rule, (severity, effect) in rules)
 
 

@@ -177,8 +177,16 @@ def _type_of(value_type: type, least: Any, metavar: str | None) -> Any:
 _FILES = ("DESTINATION", "DIR", "FILE", "LAKE", "PATH")
 
 
+def wants_json(ctx: click.Context) -> bool:
+    """Return whether the arguments contain --json, also if an option that prints a text precedes it."""
+    return bool(getattr(ctx.command, "wants_json", False))
+
+
 def printing(text: Callable[[click.Context, Any], str]) -> dict[str, Any]:
-    """Return the details of an option that prints a text, which may depend on its value, and nothing else."""
+    """Return the details of an option that prints a text, which may depend on its value, and nothing else.
+
+    The text may also depend on `wants_json`.
+    """
 
     def callback(ctx: click.Context, _param: click.Parameter, value: Any) -> None:
         if value:

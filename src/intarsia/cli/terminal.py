@@ -178,7 +178,12 @@ def print_report(report: object, shown: str | Iterable[RenderableType], *, as_js
 
 
 def print_json(document: object) -> None:
-    """Print a document as JSON on stdout, with escapes if its encoding lacks a character."""
+    """Print a document as JSON on stdout."""
+    print(json_text(document))
+
+
+def json_text(document: object) -> str:
+    """Return a document as JSON, with escapes if the encoding of stdout lacks a character."""
     import json
 
     dumps = partial(json.dumps, document, indent=2, allow_nan=False, default=str)
@@ -187,7 +192,7 @@ def print_json(document: object) -> None:
         text.encode(sys.stdout.encoding)
     except UnicodeEncodeError:
         text = dumps()
-    print(text)
+    return text
 
 
 #: Exit codes. The last two are those of programs that a signal ends: SIGINT and SIGPIPE.
