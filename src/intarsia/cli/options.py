@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import csv
 import inspect
+import math
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -168,9 +169,19 @@ def _type_of(value_type: type, least: Any, metavar: str | None) -> Any:
     if get_origin(value_type) is Literal:
         return click.Choice(get_args(value_type))
     if least is not None:
-        return click.FloatRange(min=least) if value_type is float else click.IntRange(min=least)
+        return _Number(min=least) if value_type is float else click.IntRange(min=least)
     # shells complete paths
     return click.Path() if value_type is str and metavar in _FILES else value_type
+
+
+class _Number(click.FloatRange):
+    """A number with a minimum; NaN passes the comparison of click."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{number} is not a finite number", param, ctx)
+        return number
 
 
 #: Placeholders of values that are files or folders.
