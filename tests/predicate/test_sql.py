@@ -421,6 +421,7 @@ PLACES = {
     "Case = 3": ("Case", 0),
     "x =\n 3 AND\n  Case = 4": ("Case", 13),
     "select = 1": ("select", 0),
+    "x = 3 AND If > 4": ("If", 10),
     "like = 1": ("like", 0),
     "x = 3 AND": ("AND", 6),
     "x == == 3": ("==", 5),

@@ -154,9 +154,11 @@ def _explain(tokens: Sequence[Any], kinds: Sequence[str], at: int, description: 
         # where a column should be: first in a condition, and before an operator
         before = kinds[ordinal - 1] if ordinal else "L_PAREN"
         after = kinds[ordinal + 1] if ordinal < last else None
-        is_keyword = tokens[ordinal].text.isidentifier() and kinds[ordinal] not in _ENDS_OPERAND | _STARTS
+        word, kind = tokens[ordinal].text, kinds[ordinal]
+        is_if = kind == "VAR" and word.upper() == "IF"  # a keyword that is a name to the tokenizer
+        is_keyword = is_if or (word.isidentifier() and kind not in _ENDS_OPERAND | _STARTS)
         if is_keyword and before in _STARTS and after in _OPERATORS | {"NOT"}:
-            return ordinal, f'a keyword; quote it as "{tokens[ordinal].text}"'
+            return ordinal, f'a keyword; quote it as "{word}"'
     opened: list[int] = []
     for ordinal, kind in enumerate(kinds):
         if kind == "L_PAREN":
