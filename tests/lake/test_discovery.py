@@ -194,6 +194,15 @@ def test_a_link_to_itself(tmp_path):
         )
 
 
+def test_a_link_to_a_missing_file_is_named(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(parquet_bytes())
+    link = tmp_path / "x.parquet"
+    link.symlink_to(tmp_path / "missing.parquet")
+    for source in (tmp_path, link, tmp_path / "*.parquet"):
+        with pytest.raises(FileNotFoundError, match=f"^{link}: .*symbolic link.*missing.parquet"):
+            ia.open(source)
+
+
 def test_a_pipe_in_a_folder_does_not_block(tmp_path):
     (tmp_path / "x.parquet").write_bytes(parquet_bytes())
     os.mkfifo(tmp_path / "pipe")

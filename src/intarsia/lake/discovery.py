@@ -143,7 +143,7 @@ def refuse_loop(path: str, root: str) -> None:
     try:
         os.stat(path)
     except OSError as error:
-        raise loop_error(path) if error.errno == errno.ELOOP else error from None
+        raise link_error(path, error) from None
     target = os.path.realpath(path)
     parent = os.path.dirname(path)
     while True:
@@ -162,6 +162,18 @@ def loop_error(path: str) -> ListingError:
         reason="symbolic-link-loop",
         path=path,
     )
+
+
+def link_error(path: str, error: OSError) -> Exception:
+    """Return the error for a path that may be a symbolic link, given the error of the system."""
+    if error.errno == errno.ELOOP:
+        return loop_error(path)
+    if error.errno == errno.ENOENT and os.path.islink(path):
+        return FileNotFoundError(
+            f"{path}: this symbolic link points to {os.readlink(path)}, which does not exist; remove the "
+            "link, or restore the file"
+        )
+    return error
 
 
 def _raise(error: OSError) -> None:
@@ -381,9 +393,7 @@ def _local_file(root: str, path: str, is_certain: bool) -> DataFile:
     try:
         status = os.stat(path)
     except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise loop_error(path) from None
-        raise
+        raise link_error(path, error) from None
     is_file = stat.S_ISREG(status.st_mode)
     if is_certain and not is_file:  # opening a pipe would block
         raise FileNotFoundError(f"{path}: not a regular file")
