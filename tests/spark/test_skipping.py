@@ -342,6 +342,30 @@ def test_columns_with_defaults(enabled):
         assert compare(enabled, lambda: enabled.sql("SELECT * FROM grown WHERE id = 100")).files == 1
 
 
+def test_variants(enabled, tmp_path):
+    """Spark reads the parts of a variant as fields of a struct, which no file has."""
+    for ordinal in range(2):
+        parts = enabled.range(100 * ordinal, 100 * ordinal + 100, 1, 1).selectExpr("id", "id AS `0`")
+        parts = parts.selectExpr("id", "`0`", "parse_json(concat('{\"a\":', id, '}')) AS v")
+        parts.selectExpr("*", "struct(v AS w, id AS x) AS st").write.parquet(str(tmp_path), mode="append")
+    for path in tmp_path.glob("*.parquet"):
+        ia.attach(path, [ia.PageIndex(), ia.Distinct("id")])
+        age(path)
+    conditions = {
+        "variant_get(v, '$.a', 'int') = 150": 2,
+        "try_variant_get(v, '$.a', 'int') BETWEEN 120 AND 150": 2,
+        "variant_get(st.w, '$.a', 'int') = 150": 2,
+        "v IS NOT NULL AND st.x = 150 AND v:a::int = 150": 1,
+        "`0` = 150": 1,
+    }
+    frame = enabled.read.parquet(str(tmp_path))
+    with settings(enabled, {"spark.sql.codegen.factoryMode": "FALLBACK"}):  # Spark fails without it
+        for condition, files in conditions.items():
+            found = compare(enabled, lambda condition=condition: frame.where(condition).select("id"))
+            assert found.files == files, condition
+            assert found.rows, condition
+
+
 def test_bucketed_tables(enabled, read):
     with dropped(enabled, "buckets"):
         read().limit(500).write.bucketBy(4, "user").sortBy("user").saveAsTable("buckets")

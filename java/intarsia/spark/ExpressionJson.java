@@ -95,6 +95,9 @@ public final class ExpressionJson {
   /** The key of the value that Spark returns for the rows of files without the column. */
   private static final String EXISTS_DEFAULT = "EXISTS_DEFAULT";
 
+  /** The key of a field of a variant, which Spark reads as a struct of the parts that a query needs. */
+  private static final String VARIANT_PART = "__VARIANT_METADATA_KEY";
+
   /** Other texts may depend on the time of the query, such as "now", or a time of day without a date. */
   private static final Pattern MOMENT = Pattern.compile("\\d{4}(-.*)?");
 
@@ -249,7 +252,11 @@ public final class ExpressionJson {
     List<String> path = new ArrayList<>();
     Expression at = expression;
     while (at instanceof GetStructField field) {
-      path.add(0, ((StructType) field.child().dataType()).fields()[field.ordinal()].name());
+      StructField part = ((StructType) field.child().dataType()).fields()[field.ordinal()];
+      if (part.metadata().contains(VARIANT_PART)) { // no file has a column of its name
+        return unknown();
+      }
+      path.add(0, part.name());
       at = field.child();
     }
     AttributeReference found = at instanceof AttributeReference attribute ? columns.get(attribute.exprId()) : null;
