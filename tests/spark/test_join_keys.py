@@ -157,3 +157,21 @@ def test_a_field_of_a_struct_is_not_mistaken_for_a_column_with_a_dot(enabled, tm
             assert len(found.rows) == 1
     found = compare(enabled, lambda: lake.where("`a b` = (SELECT min(v) - 18 FROM dim)"))
     assert (len(found.rows), found.files) == (1, 2)
+
+
+def test_a_key_whose_name_with_dots_has_another_column(enabled, tmp_path):
+    """Spark would push the condition on the key down to the other column."""
+    for ordinal in range(FILES):
+        values = {
+            "a": [{"b": ordinal, "c.d": ordinal, "c": {"d": -1}}],
+            "a.b": [5 - ordinal],
+            "e.f": [ordinal],
+        }
+        write(tmp_path / f"{ordinal}.parquet", pa.table(values))
+    enabled.read.parquet(str(tmp_path)).createOrReplaceTempView("dotted")
+    for key, files in (("`a.b`", FILES), ("a.`c.d`", FILES), ("`e.f`", 2)):
+        query = f"SELECT * FROM dotted WHERE {key} IN (SELECT v - 17 FROM dim)"
+        found = compare(enabled, lambda query=query: enabled.sql(query))
+        assert len(found.rows) == 2, key
+        assert found.files == files + 1, key
+    enabled.catalog.dropTempView("dotted")

@@ -36,6 +36,8 @@ import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.LongType;
 import org.apache.spark.sql.types.NumericType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 import scala.Product;
 import scala.collection.immutable.Seq;
@@ -273,11 +275,35 @@ public final class JoinKeyRule extends Rule<LogicalPlan> {
 
   private LogicalPlan planned(LogicalRelation relation, InSet condition, Expression before) {
     LogicalRelation whole = ScanPlanner.withoutPlan(relation);
-    if (whole == null) {
+    if (whole == null || isMistaken(condition, relation)) {
       return null;
     }
     Expression both = before == null ? condition : new And(before, condition);
     LogicalRelation planned = new ScanPlanner(skipping, Query.current()).plan(whole, both);
     return planned == whole ? null : new Filter(both, planned);
+  }
+
+  /** Returns whether another column has the same name with dots: Spark pushes the condition down, and loses rows. */
+  private static boolean isMistaken(InSet condition, LogicalRelation relation) {
+    List<String> names = new ArrayList<>();
+    new ExpressionJson(Scala.iterable(relation.output()))
+        .write(condition.child())
+        .path("name")
+        .forEach(name -> names.add(name.asText()));
+    return count(relation.schema(), String.join(".", names)) > 1;
+  }
+
+  /** Returns the number of columns whose names, with dots between them, are a text. */
+  private static int count(StructType schema, String text) {
+    int found = 0;
+    for (StructField field : schema.fields()) {
+      String start = field.name() + ".";
+      if (text.equalsIgnoreCase(field.name())) {
+        found++;
+      } else if (field.dataType() instanceof StructType inner && text.regionMatches(true, 0, start, 0, start.length())) {
+        found += count(inner, text.substring(start.length()));
+      }
+    }
+    return found;
   }
 }
