@@ -11,7 +11,6 @@ There are two questions (as in DataFusion's pruning contract, *false only if pro
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -175,14 +174,14 @@ def _between(bounds: Bounds, low: Any, high: Any, op: str) -> Bools:
 
 
 def chances_of_absence(
-    leaf: Condition, bounds_of: Callable[[Condition], Bounds | None], num_distinct: Counts
+    leaf: Condition, bounds: Bounds | None, num_distinct: Counts
 ) -> npt.NDArray[np.float64] | None:
     """Estimate the probability that a granule has no value of a list, if it lacks the first of them.
 
     Distinct integers are assumed to be spread evenly between the bounds.
 
     Args:
-        bounds_of: Returns the bounds of the column of a list; None if they are not known.
+        bounds: The bounds of the column; None if they are not known.
         num_distinct: The number of distinct values in each granule, or more.
 
     Returns:
@@ -190,7 +189,6 @@ def chances_of_absence(
     """
     if not isinstance(leaf, BoundIn) or leaf.negated:
         return np.ones(len(num_distinct))
-    bounds = bounds_of(leaf)
     ordering = None if bounds is None else bounds.ordering
     if bounds is None or ordering is None or ordering.dtype.kind not in "iu" or not bounds.known.all():
         return None

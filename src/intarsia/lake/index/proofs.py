@@ -119,7 +119,7 @@ class GatheredProof:
         if isinstance(condition, BoundIn) and not condition.negated:
             # a long list is rarely excluded: one present value, or one false positive, is enough
             likely = (1 - USUAL_FPP) ** (len(condition.values) - 1)
-        chances = chances_of_absence(condition, self._proofs.bounds_of, num_rows)
+        chances = chances_of_absence(condition, self._proofs.bounds_of(condition), num_rows)
         return np.full(len(num_rows), likely) * (1 if chances is None else chances)
 
     def _rows(self, call: Callable[[], Bools | None], *, others: bool) -> RowSelection | None:
