@@ -308,7 +308,7 @@ def _capacity(values: memoryview, encoding: int, leaf: Leaf) -> int | None:
 
 def _delta_capacity(values: memoryview) -> int:
     """Return the maximum number of values in blocks of deltas, each of which has some bytes of header."""
-    decoded = decode_varints(bytes(values[:_MAX_DELTA_HEADER_BYTES]), 0, 4)
+    decoded = decode_varints(bytes(values[:_MAX_DELTA_HEADER_BYTES]), 4)
     if decoded is None:
         return 0
     numbers, lengths = decoded

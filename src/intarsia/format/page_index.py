@@ -24,14 +24,11 @@ _any, _max, _min = np.logical_or.reduce, np.maximum.reduce, np.minimum.reduce
 _MAX_BYTES = 9
 
 
-def decode_varints(
-    data: bytes, offset: int, count: int
-) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]] | None:
+def decode_varints(data: bytes, count: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]] | None:
     """Decode consecutive varints.
 
     Args:
-        data: Bytes that contain the varints; more bytes may follow them.
-        offset: The offset of the first varint, at most ``len(data)``.
+        data: Bytes that begin with the varints; more bytes may follow them.
         count: The number of varints; at least one.
 
     Returns:
@@ -40,12 +37,12 @@ def decode_varints(
         ``len(data)``.
 
     Example:
-        >>> numbers, num_bytes = decode_varints(bytes([3, 0x80, 1, 7]), 0, 2)
+        >>> numbers, num_bytes = decode_varints(bytes([3, 0x80, 1, 7]), 2)
         >>> numbers.tolist(), num_bytes.tolist()
         ([3, 128], [1, 2])
     """
     # numbers take at most `_MAX_BYTES` each, so the bytes after that are irrelevant
-    raw = np.frombuffer(data, np.uint8, min(len(data) - offset, count * _MAX_BYTES), offset)
+    raw = np.frombuffer(data, np.uint8, min(len(data), count * _MAX_BYTES))
     ends = (raw < 0x80).nonzero()[0]
     if len(ends) < count:
         return None
@@ -138,7 +135,7 @@ def _decode(bodies: list[_Body], tables: list[LocationTable | None]) -> None:
     # no varint spans two bodies, because each body ends with the last byte of a varint
     joined = b"".join([body.data for body in bodies])
     count = int(np.count_nonzero(np.frombuffer(joined, np.uint8) < 0x80))
-    found = decode_varints(joined, 0, count) if bodies else None
+    found = decode_varints(joined, count) if bodies else None
     if found is None:
         for body in bodies if len(bodies) > 1 else ():
             _decode([body], tables)
