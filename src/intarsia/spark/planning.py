@@ -90,22 +90,20 @@ class FilePlanner:
     is_out_of_time: bool = field(default=False, init=False)
     failure: ObjectStoreError | None = field(default=None, init=False)
 
-    def planned(self, table: TableFiles, snapshot: Snapshot | None = None) -> list[RemainingFile]:
-        """Return the files that might contain matching rows, and those that cannot be planned, in order.
-
-        Args:
-            table: The table.
-            snapshot: What is known about its files, which have not changed since; None to compare them with
-                the lake index.
-        """
-        found = self.planned_at_most(len(table.files), table, snapshot)
+    def planned(self, table: TableFiles) -> list[RemainingFile]:
+        """Return the files that might contain matching rows, and those that cannot be planned, in order."""
+        found = self.planned_at_most(len(table.files), table)
         assert found is not None
         return found
 
     def planned_at_most(
         self, most: int, table: TableFiles, snapshot: Snapshot | None = None
     ) -> list[RemainingFile] | None:
-        """Return the result of `planned`; None if more files would have to be opened than ``most``."""
+        """Return the result of `planned`; None if more files would have to be opened than ``most``.
+
+        Args:
+            snapshot: What is known about the files, which have not changed since; None to compare them.
+        """
         reads = QueryReads()
         self.failure = None
         self.report = self._new_report(table, reads)
