@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from intarsia.file import ParquetInput
+from intarsia.read.file_query import FileQuery
 from intarsia.rows.ordering import ordering_for
 from intarsia.storage import MemorySource
 
@@ -26,3 +28,11 @@ def leaf_of(type_: pa.DataType, **options):
 def ordering_of(type_: pa.DataType, **options):
     """The ordering of a column of this type, or None."""
     return ordering_for(*leaf_of(type_, **options))
+
+
+class CostlyQuery(FileQuery):
+    """A query that would read so many bytes that every index pays."""
+
+    def estimated_bytes_by_group(self, rows):
+        edges = self.file.footer.row_group_starts
+        return np.where(rows.overlaps(edges[:-1], edges[1:]), 1 << 40, 0)

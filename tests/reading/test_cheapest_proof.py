@@ -16,6 +16,7 @@ from intarsia.read.estimate import Estimates
 from intarsia.read.file_plan import prune
 from intarsia.rows.selection import RowSelection
 from tests.counting import arguments_of, profiling, python_calls
+from tests.leaves import CostlyQuery
 from tests.reading.pages import footer_bytes, layout_of, open_recorded, run, touched
 
 GROUPS, ROWS_PER_GROUP, PAGE_ROWS = 12, 20_000, 4000
@@ -172,7 +173,7 @@ def calls_of(path, predicate):
     with ParquetInput.open(path) as file:
         assert file.leaf_types  # the schema has been read
         with profiling(count):
-            prune(file, predicate)
+            prune(CostlyQuery.of(file, predicate, []))
     return counts
 
 
@@ -189,7 +190,8 @@ def test_each_source_is_combined_once(numbers, make):
     nodes = []
     for count in (50, 200):
         with ParquetInput.open(numbers) as file:
-            walks = arguments_of(lambda: prune(file, make(count)), of=formula.combine)  # noqa: B023
+            query = CostlyQuery.of(file, make(count), [])
+            walks = arguments_of(lambda: prune(query), of=formula.combine)  # noqa: B023
         nodes.append(sum(len(list(formula.conditions_of(call["term"]))) for call in walks))
     assert nodes[1] <= 4.4 * nodes[0]
 

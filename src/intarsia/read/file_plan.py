@@ -18,7 +18,6 @@ from intarsia.format.page_index import PageLocations
 from intarsia.indexes.bloom import BloomFilters
 from intarsia.indexes.column_index import ColumnIndexes
 from intarsia.indexes.dictionary import Dictionaries
-from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.entry_proofs import EntryProofs
 from intarsia.indexes.proof import Proof
 from intarsia.indexes.statistics import row_group_statistics
@@ -26,7 +25,7 @@ from intarsia.predicate import Bound
 from intarsia.read.counts import ReadCounts
 from intarsia.read.estimate import Estimates, order_conditions
 from intarsia.read.file_query import FileQuery
-from intarsia.read.pruner import Constants, Int64s, Pruner, PruneStep, compares
+from intarsia.read.pruner import Int64s, Pruner, PruneStep, compares
 from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
@@ -103,62 +102,43 @@ def plan_file(query: FileQuery, *, reads: bool = True) -> FilePlan:
         return without_deleted(query, FilePlan(everything, everything, everything, contradictions=wrong))
     before = file.source.counts.bytes
     while True:
-        plan = prune(
-            file,
-            predicate,
-            constants=query.constants_by_file if query.constants else None,
-            group_bytes=query.estimated_bytes_by_group,
-            embedded=query.embedded,
-            reads=reads,
-        )
+        plan = prune(query, reads=reads)
         if file.metadata.contradictions == plan.contradictions:
             break  # else rows were excluded with wrong metadata
     return without_deleted(query, with_stages(query, plan, before))
 
 
-def prune(
-    file: ParquetInput,
-    predicate: Bound,
-    *,
-    constants: Constants | None = None,
-    group_bytes: Callable[[RowSelection], Int64s] | None = None,
-    embedded: EmbeddedIndexes | None = None,
-    candidates: RowSelection | None = None,
-    reads: bool = True,
-) -> FilePlan:
-    """Find the rows that might match, with the indexes of a file, or of several that are joined.
+def prune(query: FileQuery, *, candidates: RowSelection | None = None, reads: bool = True) -> FilePlan:
+    """Find the rows that might match a predicate, with the indexes of a file, or of several that are joined.
 
     Statistics are free and are used first; then the cheapest index that can still save more bytes than it
     costs, until there is none.
 
     Args:
-        constants: Columns that are not in the file and have one value in all of its rows.
-        group_bytes: Estimates the bytes that a scan of some rows would read, for each row group.
-            An index that is larger than the bytes it could save is not read.
-        embedded: The embedded indexes of the file, if they are open already.
         candidates: The relevant rows; None for all.
         reads: Whether indexes outside the footers are read.
 
     Returns:
         The plan, without stages.
     """
+    file, predicate = query.file, query.predicate
+    assert predicate is not None
     before, wrong = file.source.counts.bytes, file.metadata.contradictions
-    edges = file.footer.row_group_starts
     pruner = Pruner(
         predicate,
-        edges,
-        bytes_of=group_bytes,
+        file.footer.row_group_starts,
+        bytes_of=query.estimated_bytes_by_group,
         candidates=candidates,
         request_bytes=file.source.coalesce_bytes,
         column_bytes=partial(_column_bytes, file),
     )
-    pruner.use_constants(constants or Constants({}, edges[[0, -1]]), partial(compares, file.schema))
+    pruner.use_constants(query.constants_by_file, partial(compares, file.schema))
     pruner.use(row_group_statistics(file))
     pages: Mapping[int, bytes] = {}
     objects = file.joined if isinstance(file, JoinedInput) and file.joined.is_remote else None
     has_all = pruner.candidates.is_empty
     if reads and not has_all:
-        entries = EntryProofs(file, embedded or EmbeddedIndexes(file), predicate.paths())
+        entries = EntryProofs(file, query.embedded, predicate.paths())
         dictionaries = Dictionaries(file, entries.lists_values)
         proofs: list[Proof] = [BloomFilters(file), dictionaries]
         has_all = objects is None

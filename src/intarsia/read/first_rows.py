@@ -144,16 +144,7 @@ class AxisSearch:
 
     def _with_indexes(self, rows: RowSelection) -> RowSelection:
         """Return those of some rows that might match the condition of the scan, by all indexes."""
-        query = self.query
-        assert query.predicate is not None
-        pruned = prune(
-            self.file,
-            query.predicate,
-            constants=query.constants_by_file,
-            group_bytes=query.estimated_bytes_by_group,
-            embedded=query.embedded,
-            candidates=rows,
-        )
+        pruned = prune(self.query, candidates=rows)
         for step in pruned.steps:
             gone = self.excluded.get((step.index, step.column), RowSelection.none())
             self.excluded[step.index, step.column] = gone | (step.before - step.after)

@@ -30,9 +30,6 @@ from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection, intersection, union
 from intarsia.tuning import LOCAL_REQUEST_BYTES, OPENED_BYTES, PAGE_BYTES
 
-#: More bytes than any index has; the sum over all row groups of a file fits into 64 bits.
-UNLIMITED_BYTES = 1 << 40
-
 Int64s = npt.NDArray[np.int64]
 
 #: For each condition that a proof could disprove, by ordinal, the granules where it could.
@@ -124,10 +121,10 @@ class Pruner:
     Args:
         edges: The first row of each granule, and the end of the last one.
         bytes_of: Estimates the bytes that a scan of some rows would read, for each granule. An index that is
-            larger than the bytes it could save is not read. None if the savings do not matter.
+            larger than the bytes it could save is not read.
         candidates: The relevant rows; None for all.
         request_bytes: The bytes that could be read in the time of a request.
-        column_bytes: Returns the size of a leaf in each granule; None if the savings do not matter.
+        column_bytes: Returns the size of a leaf in each granule; None if no proof asks for it.
 
     Attributes:
         candidates: A superset of the rows that match.
@@ -139,15 +136,15 @@ class Pruner:
         predicate: Bound,
         edges: Int64s,
         *,
-        bytes_of: Callable[[RowSelection], Int64s] | None = None,
+        bytes_of: Callable[[RowSelection], Int64s],
         candidates: RowSelection | None = None,
         request_bytes: int = 0,
         column_bytes: Callable[[Leaf], Int64s] | None = None,
     ) -> None:
         self._edges = edges
         self._request_bytes = max(request_bytes, LOCAL_REQUEST_BYTES)
-        self._group_bytes = bytes_of or self._unlimited
-        self._leaf_bytes = None if bytes_of is None else column_bytes
+        self._group_bytes = bytes_of
+        self._leaf_bytes = column_bytes
         self._formula = Formula(predicate)
         conditions = self._formula.conditions
         self._ordinals = dict(zip(conditions, range(len(conditions)), strict=True))
@@ -329,8 +326,7 @@ class Pruner:
 
     def column_bytes(self, leaf: Leaf) -> Int64s:
         """See `Savings`."""
-        if self._leaf_bytes is None:
-            return self._unlimited(self.candidates)
+        assert self._leaf_bytes is not None
         shares = self.num_rows() / np.maximum(1, np.diff(self._edges))
         return np.asarray(self._leaf_bytes(leaf) * shares, dtype=np.int64)
 
@@ -339,10 +335,6 @@ class Pruner:
         if self._rows_by_group is None:
             self._rows_by_group = self.candidates.count_between(self._edges)
         return self._rows_by_group
-
-    def _unlimited(self, rows: RowSelection) -> Int64s:
-        """Return more bytes than any index has, for each granule with some of the rows."""
-        return np.where(rows.count_between(self._edges) > 0, UNLIMITED_BYTES, 0)
 
     def excluded_if(self, excluded: Wanted) -> Bools:
         """See `Savings`."""
