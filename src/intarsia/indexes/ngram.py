@@ -49,10 +49,8 @@ from intarsia.indexes.layout import (
     check_integer,
     compared_batches,
 )
-from intarsia.indexes.lookups import MAX_LOOKUPS, REMEMBERED_LOOKUPS
+from intarsia.indexes.lookups import REMEMBERED_LOOKUPS, lookup_values
 from intarsia.predicate.bound import (
-    BoundCompare,
-    BoundIn,
     BoundMatch,
     BoundPrefix,
     Condition,
@@ -194,10 +192,9 @@ class Ngram(Index):
         if not pa.types.is_string(leaf.type):
             return []
         fold = fold_text if self.ignore_case else str
-        if isinstance(leaf, BoundCompare) and leaf.op == "=":
-            return [[START + fold(leaf.value.as_py()).encode()]]
-        if isinstance(leaf, BoundIn) and not leaf.negated and len(leaf.values) <= MAX_LOOKUPS:
-            return [[START + fold(value.as_py()).encode()] for value in leaf.values]
+        values = lookup_values(leaf)
+        if values is not None:
+            return [[START + fold(value).encode()] for value in values.to_pylist()]
         if not isinstance(leaf, (BoundPrefix, BoundMatch)) or leaf.negated:
             return []
         texts = [fold(text) for text in required_texts(leaf)]
