@@ -24,6 +24,7 @@ from intarsia.arrow.owned_rows import no_rows
 from intarsia.embed import PageIndex, Statistics
 from intarsia.embed.structures import Attachable
 from intarsia.indexes.distinct import Distinct
+from intarsia.indexes.lookups import is_lookup
 from intarsia.indexes.rowmap import MAX_BUCKET_ENTRIES
 from intarsia.lake.table import Table
 from intarsia.predicate import BoundCompare, BoundMatch, BoundNull, BoundPrefix, Condition
@@ -382,11 +383,8 @@ def _of_condition(condition: Condition, spread: Spread) -> Obstacle:
         )
         return Obstacle("one-page-per-row-group", column, text)
     if spread.pages_matched > MAX_PAGES * spread.pages:
-        is_equality = isinstance(condition, BoundIn) or (
-            isinstance(condition, BoundCompare) and condition.op == "="
-        )
         text = f"matching rows are on {spread.pages_matched:,} of {spread.pages:,} pages; sort by {column}"
-        if is_equality and spread.rows_matched <= MAX_BUCKET_ENTRIES and not spread.has_row_map:
+        if is_lookup(condition) and spread.rows_matched <= MAX_BUCKET_ENTRIES and not spread.has_row_map:
             text += ", or add RowMap, which answers counts without reading pages"
         return Obstacle("values-on-every-page", column, text)
     if isinstance(condition, BoundMatch) and not condition.prefix:
