@@ -48,7 +48,7 @@ def read_footers(
     files: Sequence[int],
     at_once: int,
     *,
-    makes_requests: bool = True,
+    makes_requests: bool,
 ) -> Generator[tuple[int, JoinedPart], None, None]:
     """Yield the footers of files, without damaged ones, whose errors are raised when they are opened.
 

@@ -179,7 +179,7 @@ class Planner:
             joined = np.flatnonzero(~self._known.is_known[list(files)]).tolist()
             joined = [files[position] for position in joined]
         left, plans, num_bytes = set(files), dict[str, PlannedPart](), 0
-        for axis in self.axes(joined, reads=reads):
+        for axis in self.axes(joined, reads=reads, makes_requests=reads):  # the first files may suffice
             left.difference_update(axis.ordinals[~axis.is_left].tolist())
             num_bytes += sum(map(len, axis.plan.dictionary_pages.values()))
             if num_bytes > KEPT_DICTIONARY_BYTES:  # the rest is read again
@@ -189,22 +189,19 @@ class Planner:
                 plans[path] = PlannedPart(axis, position)
         return [ordinal for ordinal in files if ordinal in left], plans
 
-    def axes(
-        self, files: Sequence[int], *, reads: bool = True, makes_requests: bool | None = None
-    ) -> Iterator[AxisPlan]:
+    def axes(self, files: Sequence[int], *, reads: bool, makes_requests: bool) -> Iterator[AxisPlan]:
         """Plan files with the same columns as one file, and add those that are excluded to the report.
 
         Args:
             files: Ordinals of the files, ascending.
             reads: See `planned`.
-            makes_requests: Whether footers of objects are read; by default, if indexes are.
+            makes_requests: See `read_footers`.
 
         Yields:
             The plans. Files that are in none of them have not been planned.
         """
         if len(files) < 2:
             return
-        makes_requests = reads if makes_requests is None else makes_requests  # the first files may suffice
         footers = read_footers(
             self._snapshot, files, self._table.footers_at_once, makes_requests=makes_requests
         )
