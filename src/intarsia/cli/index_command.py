@@ -15,7 +15,6 @@ from intarsia.cli.jobs import (
     find,
     finish,
     one_or_all,
-    others_ignored,
     reasons,
     run_job,
     until_interrupted,
@@ -45,7 +44,6 @@ from intarsia.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from intarsia.embed import RestoreReport
     from intarsia.lake.index.folder import CachedLake, Location
 
 
@@ -173,18 +171,7 @@ def detach(
         listed = find(path, options)
         with progress("detaching", len(listed.paths)) as show:
             report, stop = until_interrupted(lambda: detach_files(listed, show, options))
-    finish(report.to_dict(), _summary(report), reasons(report.failed), as_json=json, stop=stop)
-
-
-def _summary(report: RestoreReport) -> str:
-    untouched = len(report.per_file) - report.files_detached
-    return (
-        f"{report.files_detached:,} of {count(report.files_total, 'file')} restored, "
-        f"{size(report.bytes_removed)} removed"
-        + (f"; {untouched:,} had no attached indexes" if untouched else "")
-        + (f"; {len(report.failed):,} failed" if report.failed else "")
-        + others_ignored(report.files_other)
-    )
+    finish(report.to_dict(), str(report), reasons(report.failed), as_json=json, stop=stop)
 
 
 def optimize(

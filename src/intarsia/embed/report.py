@@ -451,8 +451,11 @@ class RestoreReport(FileTotals[DetachReport], JsonObject):
         return self.bytes_before - self.bytes_after
 
     def __str__(self) -> str:
-        failed = f"; {len(self.failed):,} failed" if self.failed else ""
+        untouched = len(self.per_file) - self.files_detached
         return (
             f"{self.files_detached:,} of {count(self.files_total, 'file')} restored, "
-            f"{size(self.bytes_removed)} removed{failed}"
+            f"{size(self.bytes_removed)} removed"
+            + (f"; {untouched:,} had no attached indexes" if untouched else "")
+            + (f"; {len(self.failed):,} failed" if self.failed else "")
+            + (f"; {count(self.files_other, 'other file')} ignored" if self.files_other else "")
         )
