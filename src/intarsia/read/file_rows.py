@@ -102,9 +102,7 @@ def read_rows(
     candidates = plan.candidates
     if query.predicate is None and limit is not None:
         candidates = candidates.head(limit)
-    return (
-        iter(()) if candidates.is_empty else PlanReader(query, plan).pieces(candidates, limit, runs_at_once)
-    )
+    return PlanReader(query, plan).pieces(candidates, limit, runs_at_once)
 
 
 def read_known_rows(query: FileQuery, plan: FilePlan, rows: RowSelection) -> Iterator[Piece]:
