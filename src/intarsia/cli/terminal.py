@@ -189,7 +189,7 @@ def json_text(document: object) -> str:
     dumps = partial(json.dumps, document, indent=2, allow_nan=False, default=str)
     text = dumps(ensure_ascii=False)
     try:
-        text.encode(sys.stdout.encoding)
+        text.encode(sys.stdout.encoding or "utf-8")  # that of a StringIO is None
     except UnicodeEncodeError:
         text = dumps()
     return text
