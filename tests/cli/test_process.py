@@ -72,6 +72,30 @@ def test_names_that_the_encoding_lacks(tmp_path, encoding, name):
             assert json.dumps(name)[1:-1] in json.dumps(json.loads(done.stdout))
 
 
+#: The command, interrupted while it imports a module.
+INTERRUPTED = """
+import os, signal, sys
+
+class Interrupt:
+    @staticmethod
+    def find_spec(name, *_):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+from intarsia.cli import main
+sys.meta_path.insert(0, Interrupt)
+sys.exit(main(["--version"]))
+"""
+
+
+@pytest.mark.parametrize("module", ["numpy", "pyarrow", "click", "intarsia.cli.query_command"])
+def test_an_interrupt_of_the_imports_is_one_line(module):
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, module], capture_output=True, check=False, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "intarsia: interrupted\n")
+
+
 def test_version(run):
     outcome = run("--version")
     assert outcome.code == 0

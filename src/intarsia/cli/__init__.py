@@ -22,9 +22,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0, 1 (a file is bad or missing), 2 (wrong usage), 130 (interrupted).
     """
-    _import_numpy()
-    _omit_pandas()
-    return _import_app()(arguments)
+    try:
+        _import_numpy()
+        _omit_pandas()
+        run = _import_app()
+    except KeyboardInterrupt:  # imports are most of a short command
+        print("intarsia: interrupted", file=sys.stderr)
+        eval("0")  # noqa: S307  see `run`
+        return 130
+    return run(arguments)
 
 
 @cache
