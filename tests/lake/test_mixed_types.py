@@ -71,6 +71,14 @@ CASES = {
         "a = 'y'",
         1,
     ),
+    "dictionaries then bytes of one size": (
+        pa.dictionary(pa.int32(), pa.string()),
+        "x",
+        pa.binary(1),
+        b"y",
+        "a <> X'7a'",
+        2,
+    ),
     "views of bytes, then text": (pa.binary_view(), b"x", pa.string(), "y", "a = X'79'", 1),
     "float32 then float64": (pa.float32(), 0.1, pa.float64(), 0.1, "a = 0.1", 1),
 }
@@ -99,6 +107,13 @@ def test_the_order_of_the_files_does_not_matter(case):
     folder, _, where, count = case
     reverse = ia.open([folder / "2.parquet", folder / "1.parquet"])
     assert (reverse.count(where), reverse.scan(where).to_arrow().num_rows) == (count, count)
+
+
+def test_nulls_without_a_type_become_views_of_lists(tmp_path):
+    lists = pa.array([["x"], None], pa.list_view(pa.string()))
+    pq.write_table(pa.table({"a": lists}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"a": pa.nulls(1)}), tmp_path / "2.parquet")
+    assert ia.open(tmp_path).scan().to_arrow()["a"].to_pylist() == [["x"], None, None]
 
 
 def test_values_of_a_file_that_replaced_another_are_not_rounded(tmp_path):
