@@ -203,6 +203,12 @@ def test_aggregates_prove_pages(lakes):
     assert found.facts.result.startswith("min(number) = ")
 
 
+def test_aggregates_beyond_the_dates_of_python(tmp_path):
+    times = pa.array([1, 2**62], pa.int64()).cast(pa.timestamp("us"))
+    pq.write_table(pa.table({"t": times}), tmp_path / "far.parquet")
+    assert str(2**62) in ia.open(tmp_path / "far.parquet").scan().map({"t": "max"}).facts.result
+
+
 def states(facts):
     """The number of pages of each column in each state."""
     return [[(lane.name, lane.by_state) for lane in file.lanes] for file in facts.files]

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from intarsia.amounts import count
 from intarsia.errors import ReplacedWhileReadError
@@ -74,7 +75,10 @@ def page_map(
             for name, found in trace.aggregates.items()
             for function, value in found.items()
         }
-        select, result = ", ".join(values), ", ".join(f"{name} = {value}" for name, value in values.items())
+        select, result = (
+            ", ".join(values),
+            ", ".join(f"{name} = {_text(value)}" for name, value in values.items()),
+        )
     elif trace.num_rows is not None or is_plan:
         select = "*" if columns is None else ", ".join(columns)
         result = f"{count(report.rows_candidate, 'row')} might match"
@@ -110,6 +114,11 @@ def page_map(
             lake=traced.lake() if is_lake else None,
         )
     )
+
+
+def _text(value: object) -> str:
+    """Return the value of an aggregate as text; Python has no dates beyond its years."""
+    return str(value.cast(pa.string()) if isinstance(value, pa.Scalar) else value)
 
 
 def _advice(table: TableFiles, trace: QueryTrace) -> str:
