@@ -356,6 +356,9 @@ SCHEMA = pa.schema(
         ("x % 0 = 1", "invalid-argument", "x"),
         ("x * 0 = 1", "invalid-argument", "x"),
         ("x % 1.5 = 1", "invalid-argument", "x"),
+        (f"x + 1{'0' * 400} = 1", "invalid-argument", "x"),
+        (f"f / 1{'0' * 400} = 1", "invalid-argument", "f"),
+        ("f * 1e400 = 1", "invalid-argument", "f"),
         ("date_trunc('fortnight', t) = '2024-01-01'", "invalid-argument", "t"),
         ("substr(s, 0, 2) = 'a'", "invalid-argument", "s"),
         ("substr(s, -2) = 'a'", "invalid-argument", "s"),
@@ -380,6 +383,12 @@ def test_what_is_refused(text, reason, column):
     with pytest.raises(PredicateError) as caught:
         bind(parse_sql(text), SCHEMA)
     assert (caught.value.reason, caught.value.column) == (reason, column)
+
+
+def test_an_integer_that_python_does_not_print():
+    with pytest.raises(PredicateError) as caught:
+        bind(Comparison(Call("%", "x", (10**5000,)), "=", 1), SCHEMA)
+    assert caught.value.reason == "invalid-argument"
 
 
 def test_an_unknown_function():

@@ -12,6 +12,7 @@ from intarsia.errors import PredicateError
 from intarsia.predicate.bound import Bound, BoundCompare, BoundConstant, BoundIn, OnResult
 from intarsia.predicate.coercion import locate
 from intarsia.predicate.conditions import bind_in, bind_located, bind_null
+from intarsia.predicate.literals import render_literal
 from intarsia.predicate.nodes import MIRRORED, In, Op
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def refuse_type(function: str, operand: Column, needs: str) -> NoReturn:
 
 def refuse_argument(function: str, argument: object, needs: str) -> NoReturn:
     """Raise the error for a constant, or a tuple of constants, that a function does not accept."""
-    shown = ", ".join(map(repr, argument if isinstance(argument, tuple) else (argument,)))
+    shown = ", ".join(map(render_literal, argument if isinstance(argument, tuple) else (argument,)))
     raise PredicateError(f"{function} does not accept ({shown:.80}); {needs}", reason="invalid-argument")
 
 

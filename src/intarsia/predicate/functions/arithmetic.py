@@ -61,7 +61,9 @@ def arithmetic(call: Call, operand: Column) -> Function:
     if len(call.arguments) != 1:
         refuse_argument(call.function, call.arguments, "write one number")
     number = plain(call.arguments[0])
-    if isinstance(number, bool) or not isinstance(number, (int, float, Decimal)) or not math.isfinite(number):
+    if isinstance(number, bool) or not isinstance(number, (int, float, Decimal)):
+        refuse_argument(call.function, call.arguments[0], "write a finite number")
+    if not isinstance(number, int) and not math.isfinite(number):  # of long integers, it fails
         refuse_argument(call.function, call.arguments[0], "write a finite number")
     if number == 0 and call.function in ("*", "/", "%"):
         refuse_argument(call.function, number, "write a number other than 0")
