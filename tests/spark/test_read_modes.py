@@ -256,7 +256,11 @@ def test_in_an_enabled_session(enabled, lake):
     with settings(enabled, {SWITCH: "false"}):
         frame = ias.read(enabled, lake, WHERE)
         assert (len(frame.collect()), scans(frame)) == (1, [(1, BY_SPARK)])
-        assert ias.last_read(enabled).mode == "files"
+        choice = ias.last_read(enabled)
+        assert (choice.mode, choice.reason) == ("files", f"{SWITCH} is false")
+        frame = ias.read(enabled, lake, WHERE, mode="native")
+        assert (len(frame.collect()), scans(frame)) == (1, [(1, 1)])
+        assert ias.last_read(enabled).reason is None
 
 
 def test_tables_of_the_catalog(spark, lake):

@@ -38,7 +38,7 @@ from intarsia.spark.rules import (
     skipping_of,
     skips_of,
 )
-from intarsia.spark.sessions import changed_setting
+from intarsia.spark.sessions import changed_setting, setting
 from intarsia.spark.skipping import SkippingPlanner
 from intarsia.spark.spark_stores import SparkObjects, SparkStores
 
@@ -50,22 +50,29 @@ NativePlan: TypeAlias = "tuple[DataFrame | None, str | None, dict[str, Any]]"
 _RELATION: Final = "LogicalRelation"
 _INDEX: Final = "intarsia.spark.SkippingIndex"
 
+#: Turns skipping off for the queries of a session.
+_SWITCH: Final = "spark.intarsia.enabled"
+
 #: One planner for each session, whose reads share its caches.
 _PLANNERS: WeakKeyDictionary[Any, SkippingPlanner] = WeakKeyDictionary()
 
 
-def plan_natively(spark: SparkSession, frame: DataFrame) -> NativePlan:
+def plan_natively(spark: SparkSession, frame: DataFrame, *, is_required: bool) -> NativePlan:
     """Plan the files of a frame with one condition; a failure is returned as the reason.
 
     Args:
         spark: A classic session of a known version.
         frame: A frame on a path or a table of Parquet files, with a condition on it.
+        is_required: Whether it is planned in a session whose queries do not skip.
 
     Returns:
         The frame with a plan, or why there is none; and the report, empty without one.
     """
+    if not is_required and setting(spark, _SWITCH).lower() not in ("", "true"):
+        return None, f"{_SWITCH} is false", {}
     try:
-        return _planned(spark, frame)
+        with changed_setting(spark, _SWITCH, "true"):
+            return _planned(spark, frame)
     except Exception as error:  # noqa: BLE001  such as an internal class of Spark that has changed
         first = next(iter(str(error).splitlines()), "")
         return None, f"failed: {type(error).__name__}: {first}", {}
@@ -146,9 +153,6 @@ def _name(plan: Any) -> str:
 
 
 # --- pictures -----------------------------------------------------------------------------------------------
-
-#: Turns skipping off for the queries of a session.
-_SWITCH: Final = "spark.intarsia.enabled"
 
 #: The reason with which the requests of the rule are refused, because their scans are only drawn.
 _DRAWN: Final = "drawn"

@@ -179,7 +179,7 @@ def _planned(
         obstacle = obstacle_to_rules(spark)
         why = None if obstacle is None else str(obstacle)
         if obstacle is None:
-            planned, why, report = plan_natively(spark, frame)
+            planned, why, report = plan_natively(spark, frame, is_required=mode == "native")
             warn_of_ignored([Ignored(**note) for note in report.get("ignored", ())])
             files = report.get("files")
             is_whole = files and files["read"] == files["total"] == len(whole.inputFiles())
