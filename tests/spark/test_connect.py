@@ -134,3 +134,40 @@ def test_jobs_over_spark_connect(tmp_path, connect_host):
         "mode": [1, "files"],
         "detached": 2,
     }
+
+
+DELETING = """
+import json, sys
+import intarsia as ia
+from intarsia import spark as ias
+
+lake = sys.argv[1]
+spark.read.parquet(lake).createOrReplaceTempView("own_rows")
+spark.createDataFrame([(7,), (8,)], "who LONG").write.parquet(lake + "-others")
+others = f"parquet.`{lake}-others`"
+
+def reason(where):
+    try:
+        return ias.delete(spark, lake, where, progress=False).rows_deleted
+    except ia.UnsupportedFeatureError as error:
+        return error.reason
+
+print(json.dumps([
+    reason("x = (SELECT max(x) FROM own_rows)"),
+    reason("p = 0 AND x IN (SELECT max(x) FROM own_rows GROUP BY s)"),
+    reason(f"x > (SELECT max(who) FROM {others} WHERE who < (SELECT avg(x) FROM own_rows WHERE p = 1))"),
+    reason(f"x > (SELECT count(*) FROM parquet.`{lake}/p=1`)"),
+    reason("rand() < 0.5"),
+    spark.read.parquet(lake).count(),
+    reason(f"x IN (SELECT who FROM {others})"),
+]))
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_what_a_deletion_refuses_over_spark_connect(tmp_path, connect_host):
+    lake = write_lake(tmp_path / "a lake", rows_of_each=100)
+    own = "own-rows-in-predicate"
+    expected = [own, own, own, own, "nondeterministic-predicate", 400, 2]
+    assert json.loads(connect_host.run(DELETING, lake)) == expected

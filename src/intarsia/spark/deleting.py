@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from intarsia.amounts import count, first_lines, part, size
 from intarsia.embed.report import Progress
@@ -42,6 +43,12 @@ if TYPE_CHECKING:
 
 #: Rounds of finding and rewriting: a file that another program replaces meanwhile is searched again.
 _ROUNDS: Final = 5
+
+#: Spark's error for an aggregate of values that depend on chance.
+_CHANCE: Final = "AGGREGATE_FUNCTION_WITH_NONDETERMINISTIC_EXPRESSION"
+
+#: The folder of a scan in a plan, the first one if there are several.
+_LOCATION: Final = re.compile(r"^Location: \w+ ?\[(.*?)(?:, \.\.\. \d+ entries)?\]$", re.MULTILINE)
 
 _KEYS: Final = "write their keys to a table first, and delete the rows with these keys"
 
@@ -184,7 +191,9 @@ def _delete_from_files(
                 reason="ignored-files",
             )
     whole = read(spark, table)
-    if not is_connect(spark):
+    if is_connect(spark):
+        _refuse_on_server(whole, where)
+    else:
         chosen = whole.where(where)
         _refuse_chance(chosen)
         _refuse_own_rows(whole, chosen)
@@ -254,10 +263,14 @@ def _refuse_chance(frame: DataFrame) -> None:
         UnsupportedFeatureError: If it can.
     """
     if not frame._jdf.queryExecution().analyzed().deterministic():
-        raise UnsupportedFeatureError(
-            f"the predicate depends on chance, as with rand(), so it does not name certain rows; {_KEYS}",
-            reason="nondeterministic-predicate",
-        )
+        raise _depends_on_chance()
+
+
+def _depends_on_chance() -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(
+        f"the predicate depends on chance, as with rand(), so it does not name certain rows; {_KEYS}",
+        reason="nondeterministic-predicate",
+    )
 
 
 def _refuse_own_rows(whole: DataFrame, frame: DataFrame) -> None:
@@ -274,11 +287,37 @@ def _refuse_own_rows(whole: DataFrame, frame: DataFrame) -> None:
     for subquery in subqueries:
         for leaf in scala_items(subquery.collectLeaves()):
             if not own.isdisjoint(dataset.ofRows(spark._jsparkSession, leaf).inputFiles()):
-                raise UnsupportedFeatureError(
-                    "a subquery of the predicate reads the table itself, so it means other rows once some "
-                    f"are deleted; {_KEYS}",
-                    reason="own-rows-in-predicate",
-                )
+                raise _reads_own_rows()
+
+
+def _reads_own_rows() -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(
+        "a subquery of the predicate reads the table itself, so it means other rows once some are deleted; "
+        f"{_KEYS}",
+        reason="own-rows-in-predicate",
+    )
+
+
+def _refuse_on_server(whole: DataFrame, where: str | Column) -> None:
+    """Raise the errors of `_refuse_chance` and `_refuse_own_rows` on Spark Connect, by plans in text.
+
+    Raises:
+        UnsupportedFeatureError: If the condition depends on chance, or reads the lake.
+    """
+    import pyspark.sql.functions as sf
+    from pyspark.errors import AnalysisException
+
+    frame: Any = whole.where(where)
+    plan = frame._explain_string(mode="formatted")  # raises Spark's own errors first
+    try:
+        whole.agg(sf.count_if(sf.expr(where) if isinstance(where, str) else where)).schema  # noqa: B018
+    except AnalysisException as error:
+        if error.getCondition() == _CHANCE:
+            raise _depends_on_chance() from error
+    own = [python_path(uri) for uri in whole.inputFiles()]
+    folders = [python_path(folder, decode=False) for folder in _LOCATION.findall(plan)]
+    if sum(any(f"{path}/".startswith(f"{folder}/") for path in own) for folder in folders) > 1:
+        raise _reads_own_rows()
 
 
 def _refuse_places(whole: DataFrame, where: str | Column) -> None:
