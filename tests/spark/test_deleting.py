@@ -218,6 +218,19 @@ def test_tables_and_their_caches(spark, tmp_path):
         spark.sql("DROP TABLE erased")
 
 
+def test_the_files_of_a_table_are_listed_again(spark, tmp_path):
+    """The session keeps the files of a table that it has read, although some are new and some are removed."""
+    spark.range(0, 400, 1, 4).write.saveAsTable("relisted", path=str(tmp_path / "lake"))
+    try:
+        assert spark.table("relisted").count() == 400
+        pq.write_table(pa.table({"id": [70, 900]}), tmp_path / "lake" / "new.parquet")
+        report = delete(spark, "relisted", "id < 110 OR id = 900")
+        assert (report.rows_deleted, report.files_rewritten, report.files_removed) == (112, 1, 2)
+        assert spark.table("relisted").count() == 290
+    finally:
+        spark.sql("DROP TABLE relisted")
+
+
 @pytest.mark.parametrize("location", ["beside", "cache"])
 def test_lake_indexes_lose_the_values(spark, tmp_path, monkeypatch, location):
     """Also one of a folder above; it contains no byte of a deleted value."""

@@ -190,6 +190,7 @@ def _delete_from_files(
                 f"{key} is on, so rows of unreadable files would stay without an error; set it to false",
                 reason="ignored-files",
             )
+    refresh(spark, table)  # a session keeps the list of the files of a table
     whole = read(spark, table)
     if is_connect(spark):
         _refuse_on_server(whole, where)
@@ -221,15 +222,16 @@ def _delete_from_files(
         def act(path: str, todo: Mapping[str, Matches] = todo, last: str | None = last) -> ErasedFile:
             return todo[path].erase(path, keeps_file=path == last)
 
-        done, failures = act_on_files(
-            spark, {path: one.size for path, one in todo.items()}, act, show, "deleting"
-        )
+        sizes = {path: one.size for path, one in todo.items()}
+        try:
+            done, failures = act_on_files(spark, sizes, act, show, "deleting")
+        finally:
+            refresh(spark, table)
         erased |= {path: _merged(erased.get(path), outcome) for path, outcome in done.items()}
         failed |= {failure.path: failure for failure in failures}
     rows_checked = 0
     lake_indexes: list[LakeIndexReport] = []
     if not dry_run:
-        refresh(spark, table)
         lake_indexes, failures = update_lake_indexes(spark, folders)
         failed |= {failure.path: failure for failure in failures}
         rewritten = {uris[path]: file.rows_left for path, file in erased.items() if not file.is_removed}
