@@ -194,12 +194,29 @@ def test_a_subquery_on_the_table_itself_is_refused(spark, tmp_path, where):
 def test_metadata_that_a_deletion_changes_is_refused(spark, tmp_path):
     lake = small_lake(tmp_path / "lake")
     before = states(lake)
-    for field in ("row_index < 2", "file_size > 1", "FILE_MODIFICATION_TIME < now()"):
+    fields = ("row_index < 2", "file_size > 1", "FILE_MODIFICATION_TIME < now()")
+    for where in (*(f"id > 5 AND _metadata.{field}" for field in fields), "hash(_metadata) % 2 = 0"):
         with pytest.raises(UnsupportedFeatureError) as caught:
-            delete(spark, lake, f"id > 5 AND _metadata.{field}")
+            delete(spark, lake, where)
         assert (caught.value.reason, states(lake)) == ("metadata-in-predicate", before)
-    report = delete(spark, lake, "user = 7 AND _metadata.file_name LIKE '%1%'")
+    report = delete(
+        spark, lake, "user = 7 AND _metadata.file_name LIKE '%1%' AND `_metadata`['file_path'] <> ''"
+    )
     assert (report.rows_deleted, report.files_rewritten) == (2, 1)
+    assert delete(spark, lake, "user = 7 AND country <> '_metadata'").rows_deleted == 2
+    own = tmp_path / "own.parquet"
+    pq.write_table(pa.table({"_metadata": [{"row_index": 3}, {"row_index": 4}]}), own)
+    assert delete(spark, own, "_metadata.row_index = 3").rows_deleted == 1
+
+
+def test_a_file_that_is_named_twice(spark, tmp_path):
+    """Spark reads its rows twice."""
+    lake = small_lake(tmp_path / "lake") / "day=0"
+    paths = [str(lake), str(lake / "a 0%.parquet")]
+    assert spark.read.parquet(*paths).count() == 3_000
+    report = ias.delete(spark, paths, "user = 7", progress=False)
+    assert (report.rows_deleted, report.rows_checked) == (4, 1_996)
+    assert len(ids(spark, lake)) == 1_996
 
 
 def test_tables_and_their_caches(spark, tmp_path):
