@@ -165,6 +165,11 @@ def page_indexes(path):
         return found, file.footer
 
 
+def content(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def edit_footer(path, change):
     """Change the footer of a file through its generic tree."""
     with open(path, "rb") as file:

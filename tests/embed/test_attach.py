@@ -31,7 +31,7 @@ from intarsia.indexes import Index
 from intarsia.indexes.distinct import Distinct
 from intarsia.indexes.sample import Sample
 from tests.effort import examples
-from tests.embed.tables import drawn_tables, edit_footer, page_indexes
+from tests.embed.tables import content, drawn_tables, edit_footer, page_indexes
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,6 @@ class Rows(Index):
 
     def open(self, payload, layout):
         raise NotImplementedError
-
-
-def content(path):
-    with open(path, "rb") as file:
-        return file.read()
 
 
 def rows_of(source):

@@ -27,7 +27,7 @@ from intarsia.format.bloom import (
 from intarsia.format.footer import chunk_range
 from intarsia.format.pages import walk_pages
 from tests.effort import examples
-from tests.embed.tables import FLAT, NESTED, drawn_tables, edit_footer, leaf_columns, shred
+from tests.embed.tables import FLAT, NESTED, content, drawn_tables, edit_footer, leaf_columns, shred
 
 #: An absent value within the bounds of every row group of the file below.
 ABSENT = 1 << 61
@@ -52,11 +52,6 @@ def filters_of(path):
 
 def holds(bits, stored):
     return might_contain(bits, np.array([xxhash.xxh64_intdigest(stored)], dtype=np.uint64)).all()
-
-
-def content(path):
-    with open(path, "rb") as file:
-        return file.read()
 
 
 @pytest.fixture

@@ -16,14 +16,9 @@ from intarsia.file import ParquetInput
 from intarsia.format import thrift
 from tests.counting import arguments_of
 from tests.effort import examples
-from tests.embed.tables import drawn_tables, edit_footer, expected_page, leaf_columns
+from tests.embed.tables import content, drawn_tables, edit_footer, expected_page, leaf_columns
 
 MAX_BOUND_BYTES = 64
-
-
-def content(path):
-    with open(path, "rb") as file:
-        return file.read()
 
 
 def statistics_of(path):

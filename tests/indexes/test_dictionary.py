@@ -26,7 +26,6 @@ from intarsia.predicate import (
     BoundConstant,
     BoundNull,
     bind,
-    condition_mask,
     conditions,
     parse_sql,
 )
@@ -34,6 +33,7 @@ from intarsia.read.file_plan import prune
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, MemorySource
 from tests.effort import examples
+from tests.indexes.test_distinct import rows_where
 from tests.leaves import CostlyQuery, open_table
 from tests.predicate import strategies as flat
 from tests.reading import tables
@@ -78,10 +78,6 @@ class Everything:
 
     def excluded_if(self, denied):
         return np.ones(len(self.edges) - 1, dtype=bool)
-
-
-def rows_where(leaf, array) -> RowSelection:
-    return RowSelection.from_mask(condition_mask(leaf, array).to_numpy(zero_copy_only=False))
 
 
 def groups_of_dictionaries(file, leaf) -> list[bool]:

@@ -15,7 +15,7 @@ from intarsia.format.structs import OffsetIndex
 from intarsia.rows.selection import RowSelection
 from tests.lake.answers import assert_answers
 from tests.lake.index.lakes import age
-from tests.reading.surgery import Patient
+from tests.reading.surgery import Patient, shift_first_rows
 
 NUM_ROWS = 300
 TABLE = pa.table(
@@ -108,12 +108,6 @@ def test_a_lake_index_answers_only_for_files_without_deleted_rows(tmp_path):
     assert answer["id"] == {"sum": 2 * every - 7, "count": 2 * NUM_ROWS - 2}
     assert answer["*"]["count"] == 2 * NUM_ROWS - 2
     assert answer.report.files_opened == 1
-
-
-def shift_first_rows(index):
-    first, *others = index.page_locations
-    moved = [place._replace(first_row_index=place.first_row_index - 1) for place in others]
-    return index._replace(page_locations=[first, *moved])
 
 
 @pytest.mark.parametrize("leaf", [0, 1, 2])

@@ -6,6 +6,9 @@ from tests.object_stores.store_server import BUCKET, StoreServer
 
 REGION = "us-east-1"
 
+#: The secret key of Spark, which no message may contain.
+SECRET = "a secret that must not be seen"
+
 
 class S3Server(StoreServer):
     """A running server with the protocol of S3."""
@@ -60,3 +63,24 @@ class S3Server(StoreServer):
     def list_keys(self):
         """Return the keys of all objects without a request."""
         return sorted(self.backend.buckets[BUCKET].keys)
+
+
+def s3a_settings(server, bucket=""):
+    """Return settings of Spark with which it reads from the server."""
+    prefix = f"fs.s3a.bucket.{bucket}." if bucket else "fs.s3a."
+    values = {
+        "endpoint": server.url,
+        "endpoint.region": REGION,
+        "path.style.access": "true",
+        "connection.ssl.enabled": "false",
+        "aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+        "access.key": "testing",
+        "secret.key": SECRET,
+        "attempts.maximum": "1",
+        "retry.limit": "1",
+        "audit.enabled": "false",
+        "input.stream.type": "classic",
+    }
+    return {f"{prefix}{key}": value for key, value in values.items()} | {
+        "fs.s3a.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"
+    }

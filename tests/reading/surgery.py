@@ -8,6 +8,9 @@ from pathlib import Path
 from intarsia.format import thrift
 from intarsia.format.footer import MAGIC, TRAILER_BYTES
 from intarsia.format.structs import ColumnIndex, OffsetIndex
+from intarsia.lake.data_file import DataFile
+from intarsia.lake.table import Table
+from intarsia.storage import MemorySource
 
 #: Fields of ColumnChunk: offset and length of each index.
 PLACES = {OffsetIndex: (4, 5), ColumnIndex: (6, 7)}
@@ -66,3 +69,26 @@ class Patient:
     def change_index(self, cls, row_group: int, leaf: int, change: Callable) -> None:
         """Replace an index by the result of ``change``."""
         self.put_index(cls, row_group, leaf, change(self.index(cls, row_group, leaf)))
+
+
+def shift_first_rows(index: OffsetIndex) -> OffsetIndex:
+    """Return an OffsetIndex in which all pages but the first start one row earlier."""
+    first, *others = index.page_locations
+    moved = [place._replace(first_row_index=place.first_row_index - 1) for place in others]
+    return index._replace(page_locations=[first, *moved])
+
+
+class FileInMemory(DataFile):
+    """A file of a table whose bytes are in memory."""
+
+    source: MemorySource
+
+    def open(self, **_) -> MemorySource:
+        return self.source
+
+
+def table_in_memory(source: MemorySource) -> Table:
+    """Return a table of one file."""
+    file = FileInMemory(source.path, source.size())
+    object.__setattr__(file, "source", source)
+    return Table([file])

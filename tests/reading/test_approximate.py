@@ -12,7 +12,7 @@ import pytest
 import intarsia as ia
 from intarsia.format.structs import OffsetIndex
 from intarsia.read.approximate import FileSize, affordable_rows
-from tests.reading.surgery import Patient
+from tests.reading.surgery import Patient, shift_first_rows
 
 
 def rows(start, stop):
@@ -332,12 +332,6 @@ def lying_file(path, column):
     patient.change_index(OffsetIndex, 0, table.column_names.index(column), shift_first_rows)
     patient.write(path)
     ia.attach(path, [ia.Hll("amount", 100)])  # keeps the existing page index
-
-
-def shift_first_rows(index):
-    first, *others = index.page_locations
-    moved = [place._replace(first_row_index=place.first_row_index - 1) for place in others]
-    return index._replace(page_locations=[first, *moved])
 
 
 @pytest.mark.parametrize("column", ["key", "amount"])

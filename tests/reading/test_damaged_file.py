@@ -16,33 +16,20 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.format import thrift
 from intarsia.format.structs import ColumnIndex, OffsetIndex
-from intarsia.lake.data_file import DataFile
-from intarsia.lake.table import Table
 from intarsia.storage import MemorySource
 from tests.effort import examples
 from tests.embed.tables import edit_footer
 from tests.reading.exact import assert_same_rows
 from tests.reading.pages import layout_of
-from tests.reading.surgery import Patient
+from tests.reading.surgery import Patient, table_in_memory
 
 NAME = "damaged.parquet"
 ROWS = 300
 SECONDS = 5  # of the CPU, much longer than any of these takes
 
 
-class FileInMemory(DataFile):
-    """A file of a table whose bytes are in memory."""
-
-    data: bytes
-
-    def open(self, **_):
-        return MemorySource(self.data, NAME)
-
-
 def table_of(data):
-    file = FileInMemory(NAME, len(data))
-    object.__setattr__(file, "data", data)
-    return Table([file])
+    return table_in_memory(MemorySource(data, NAME))
 
 
 def scan(data, where=None, columns=None):

@@ -16,12 +16,11 @@ import pytest
 import intarsia as ia
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.indexes.column_index import ColumnIndexes
-from intarsia.lake.data_file import DataFile
-from intarsia.lake.table import Table
 from intarsia.storage import MemorySource
 from tests.effort import examples
 from tests.reading.exact import assert_same_rows
 from tests.reading.mutations import WRITERS, make_base, make_rows, mutate
+from tests.reading.surgery import table_in_memory
 
 NAME = "mutant.parquet"
 
@@ -64,19 +63,8 @@ class Source(MemorySource):
     identity = NAME
 
 
-class FileInMemory(DataFile):
-    """A file of a table whose bytes are in memory."""
-
-    data: bytes
-
-    def open(self, **_):
-        return Source(self.data, NAME)
-
-
 def table_of(data):
-    file = FileInMemory(NAME, len(data))
-    object.__setattr__(file, "data", data)
-    return Table([file])
+    return table_in_memory(Source(data, NAME))
 
 
 def copy_of(rows):

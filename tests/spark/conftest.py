@@ -1,6 +1,7 @@
 """One Spark session for all tests of a process."""
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import intarsia.spark as ias
 from intarsia.spark import spark_conf
 from intarsia.spark.sessions import ensure_java
 from tests.authoring.conftest import EXAMPLE
-from tests.object_stores.s3_server import S3Server
+from tests.object_stores.s3_server import S3Server, s3a_settings
 from tests.spark.hosts import SparkHost, install
 from tests.spark.jars import folder_of_jars, jars_of
 from tests.spark.skipping import SWITCH
@@ -176,3 +177,25 @@ def server():
     server = S3Server()
     yield server
     server.close()
+
+
+@pytest.fixture
+def store(server, spark, monkeypatch):
+    """The server with an empty bucket. Spark alone has its address."""
+    for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    server.reset()
+    values = s3a_settings(server)
+    for key, value in values.items():
+        spark.conf.set(key, value)
+    yield server
+    for key in values:
+        spark.conf.unset(key)
+
+
+@pytest.fixture
+def copy(lake, tmp_path):
+    """A copy of the lake of the module."""
+    folder = tmp_path / "copy"
+    shutil.copytree(lake, folder, copy_function=shutil.copy2)
+    return folder

@@ -1,7 +1,6 @@
 """Files that change under frames: each run has the rows of plain Spark, which reads current bytes."""
 
 import os
-import shutil
 
 import pyarrow as pa
 import pytest
@@ -31,13 +30,6 @@ U = user_of(3, 77)
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
     return make_lake(tmp_path_factory.mktemp("changed") / "lake")
-
-
-@pytest.fixture
-def copy(lake, tmp_path):
-    folder = tmp_path / "copy"
-    shutil.copytree(lake, folder, copy_function=shutil.copy2)
-    return folder
 
 
 # --- replaced before planning, or between planning and reading

@@ -10,7 +10,6 @@ from intarsia.errors import FilesFailedError, UnsupportedFeatureError
 from tests.effort import examples
 from tests.object_stores.store_server import BUCKET, Fault
 from tests.spark.killing import Job, check_kills, requests_to
-from tests.spark.test_s3a import s3a_settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -22,20 +21,6 @@ INDEXES = [ia.PageIndex(), ia.Bloom("user"), ia.Distinct("country")]
 
 #: Rows in all files but one, and all rows of one.
 WHERE = "country = 'part-5' OR id % 100 = 0 AND id < 5000"
-
-
-@pytest.fixture
-def store(server, spark, monkeypatch):
-    """The server with an empty bucket. Spark alone has its address."""
-    for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
-        monkeypatch.delenv(name, raising=False)
-    server.reset()
-    values = s3a_settings(server)
-    for key, value in values.items():
-        spark.conf.set(key, value)
-    yield server
-    for key in values:
-        spark.conf.unset(key)
 
 
 @pytest.fixture(scope="module")

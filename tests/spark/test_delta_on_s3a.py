@@ -10,13 +10,12 @@ from urllib.parse import unquote
 import pytest
 
 from tests.effort import examples
-from tests.object_stores.s3_server import S3Server
+from tests.object_stores.s3_server import SECRET, S3Server, s3a_settings
 from tests.object_stores.store_server import Fault
 from tests.spark.delta import EXTENSION, SESSION
 from tests.spark.delta_on_s3a import FILES, ROWS
 from tests.spark.hosts import SparkHost
 from tests.spark.jars import jars_of, only_everything, spark_of
-from tests.spark.test_s3a import SECRET, s3a_settings
 
 pytestmark = [only_everything, pytest.mark.spark, pytest.mark.xdist_group("spark")]
 

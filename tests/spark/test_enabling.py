@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import time
 
 import pyarrow as pa
@@ -32,13 +31,6 @@ U = user_of(3, 77)
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
     return make_lake(tmp_path_factory.mktemp("enabling") / "lake")
-
-
-@pytest.fixture
-def copy(lake, tmp_path):
-    folder = tmp_path / "copy"
-    shutil.copytree(lake, folder, copy_function=shutil.copy2)
-    return folder
 
 
 def files_of(frame):

@@ -6,10 +6,9 @@ from collections import Counter
 
 import pytest
 
-from tests.object_stores.s3_server import S3Server
+from tests.object_stores.s3_server import SECRET, S3Server, s3a_settings
 from tests.spark.hosts import SparkHost
 from tests.spark.jars import jars_of, only_everything, spark_of
-from tests.spark.test_s3a import SECRET, s3a_settings
 
 pytestmark = [only_everything, pytest.mark.spark, pytest.mark.xdist_group("iceberg")]
 

@@ -13,7 +13,7 @@ import intarsia.spark as ias
 from intarsia.spark.skipping import SkippingPlanner
 from tests.effort import examples
 from tests.lake.index.lakes import write
-from tests.object_stores.s3_server import REGION, S3Server
+from tests.object_stores.s3_server import REGION, SECRET, S3Server, s3a_settings
 from tests.object_stores.store_server import BUCKET, Fault
 from tests.spark.comparing import settings
 from tests.spark.object_lakes import (
@@ -29,47 +29,10 @@ from tests.spark.skipping import FILES, ROWS, SWITCH, code_of, compare, rows_of_
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
-SECRET = "a secret that must not be seen"
-
 MANY = 1_000
 
 #: Names whose characters have a meaning in URLs.
 NAMES = ("a b", "100%", "%41", "1+1", "x=1", "ü", "a#b", "a&b")
-
-
-def s3a_settings(server, bucket=""):
-    """Return settings of Spark with which it reads from the server."""
-    prefix = f"fs.s3a.bucket.{bucket}." if bucket else "fs.s3a."
-    values = {
-        "endpoint": server.url,
-        "endpoint.region": REGION,
-        "path.style.access": "true",
-        "connection.ssl.enabled": "false",
-        "aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
-        "access.key": "testing",
-        "secret.key": SECRET,
-        "attempts.maximum": "1",
-        "retry.limit": "1",
-        "audit.enabled": "false",
-        "input.stream.type": "classic",
-    }
-    return {f"{prefix}{key}": value for key, value in values.items()} | {
-        "fs.s3a.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"
-    }
-
-
-@pytest.fixture
-def store(server, enabled, monkeypatch):
-    """The server with an empty bucket. Spark alone has its address."""
-    for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
-        monkeypatch.delenv(name, raising=False)
-    server.reset()
-    values = s3a_settings(server)
-    for key, value in values.items():
-        enabled.conf.set(key, value)
-    yield server
-    for key in values:
-        enabled.conf.unset(key)
 
 
 @pytest.fixture
