@@ -32,7 +32,7 @@ from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf
 from intarsia.indexes.layout import check_fpp
 from intarsia.predicate.columns import find_column
-from intarsia.predicate.nodes import ColumnName
+from intarsia.predicate.nodes import ColumnName, dotted
 from intarsia.records import dataclass
 from intarsia.rows.ordering import Ordering
 from intarsia.storage import ByteRange
@@ -175,8 +175,7 @@ class Bloom:
     @property
     def name(self) -> str:
         """The name in reports."""
-        column = self.column if isinstance(self.column, str) else ".".join(self.column)
-        return f"{self.kind}({column})"
+        return f"{self.kind}({dotted(self.column)})"
 
     @property
     def columns(self) -> tuple[ColumnName, ...]:
