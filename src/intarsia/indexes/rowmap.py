@@ -153,14 +153,13 @@ class _GatheredRowMaps(OpenIndex):
     filters: Sequence[GatheredFilters]
 
     def candidate_files(self, condition: Condition) -> Bools | None:
-        kept = known = np.zeros(self.num_files, dtype=bool)
+        kept = np.ones(self.num_files, dtype=bool)
         for filters in self.filters:
-            found = filters.candidate_files(condition)
+            found = filters.candidate_files(condition)  # with all files that have none of these filters
             if found is None:
                 return None
-            known = known | filters.matrix.has_filter
-            kept = kept | found & filters.matrix.has_filter
-        return kept | ~known
+            kept &= found
+        return kept
 
     def cost_bytes(self, condition: Condition) -> int:
         return sum(filters.cost_bytes(condition) for filters in self.filters)
