@@ -9,8 +9,7 @@ import intarsia as ia
 from intarsia.arrow.hashing import xxh64
 from intarsia.format.bloom import FilterLocation, build, serialize_bloom_filter
 from intarsia.indexes import bloom
-from intarsia.indexes.lookups import MAX_LOOKUPS
-from intarsia.predicate.bound import BoundIn
+from intarsia.predicate.bound import MAX_LOOKUPS, BoundIn
 from tests.counting import calls
 
 GROUPS, ROWS = 5, 10_000

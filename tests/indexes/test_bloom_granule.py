@@ -18,8 +18,8 @@ from intarsia.format import bloom
 from intarsia.indexes import bloom_granule
 from intarsia.indexes.bloom_granule import OpenBloomGranule
 from intarsia.indexes.layout import Layout, parameters
-from intarsia.indexes.lookups import is_lookup
 from intarsia.predicate import bind, conditions
+from intarsia.predicate.bound import is_lookup
 from intarsia.rows.selection import RowSelection
 from tests.indexes.probing import noticed_damage, pages_of
 from tests.indexes.test_distinct import Values, find, rows_where

@@ -18,8 +18,8 @@ from intarsia.file import ParquetInput
 from intarsia.indexes import rowmap
 from intarsia.indexes.base import PayloadBytes
 from intarsia.indexes.layout import Layout, parameters
-from intarsia.indexes.lookups import is_lookup
 from intarsia.predicate import Comparison, bind, conditions
+from intarsia.predicate.bound import is_lookup
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange
 from tests.indexes.probing import noticed_damage

@@ -24,13 +24,12 @@ from intarsia.file import ParquetInput
 from intarsia.indexes.base import Index, defines, prunes
 from intarsia.indexes.bloom_granule import BloomGranule
 from intarsia.indexes.distinct import Distinct
-from intarsia.indexes.lookups import is_lookup
 from intarsia.indexes.ngram import Ngram
 from intarsia.indexes.registry import find_index_class, known_kinds
 from intarsia.indexes.rowmap import RowMap
 from intarsia.indexes.zonemap import ZoneMap
 from intarsia.predicate import Condition
-from intarsia.predicate.bound import BoundFunction
+from intarsia.predicate.bound import BoundFunction, is_lookup
 from intarsia.predicate.nodes import dotted
 
 #: Built-in indexes of one column. Of those of one kind, the first that can evaluate a condition is built.

@@ -24,11 +24,10 @@ from intarsia.arrow.owned_rows import no_rows
 from intarsia.embed import PageIndex, Statistics
 from intarsia.embed.structures import Attachable
 from intarsia.indexes.distinct import Distinct
-from intarsia.indexes.lookups import is_lookup
 from intarsia.indexes.rowmap import MAX_BUCKET_ENTRIES
 from intarsia.lake.table import Table
 from intarsia.predicate import BoundCompare, BoundMatch, BoundNull, BoundPrefix, Condition
-from intarsia.predicate.bound import BoundFunction, BoundIn
+from intarsia.predicate.bound import BoundFunction, BoundIn, is_lookup
 from intarsia.read.hint import opens_in_vain
 
 #: An option helps if at least one query saves this part of what it reads, and this many bytes.

@@ -25,13 +25,13 @@ from intarsia.arrow.owned_rows import no_rows
 from intarsia.embed.structures import Attachable
 from intarsia.errors import ColumnNotFoundError, IntarsiaError, PredicateError
 from intarsia.file import ParquetInput
-from intarsia.indexes.lookups import is_lookup, num_lookup_values
 from intarsia.indexes.rowmap import MAX_BUCKET_ENTRIES, RowMap
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.planner import Planner
 from intarsia.lake.table import Table
 from intarsia.predicate import Bound, Condition, conditions
+from intarsia.predicate.bound import is_lookup, num_lookup_values
 from intarsia.read.counts import PagesRead, ReadCounts
 from intarsia.read.file_plan import FilePlan, count_planned, plan_file, retry_without_wrong_index
 from intarsia.read.file_query import FileQuery

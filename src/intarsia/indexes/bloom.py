@@ -27,7 +27,7 @@ from intarsia.format.bloom import (
 from intarsia.format.footer import Leaf
 from intarsia.indexes.base import GatheredParts
 from intarsia.indexes.filter_matrix import FilterMatrix, GatheredFilters, one_of
-from intarsia.indexes.lookups import REMEMBERED_LOOKUPS, is_lookup, stored_values
+from intarsia.indexes.lookups import REMEMBERED_LOOKUPS, stored_values
 from intarsia.indexes.proof import (
     ProofCost,
     Savings,
@@ -37,7 +37,7 @@ from intarsia.indexes.proof import (
     split_batches,
 )
 from intarsia.indexes.statistics import column_statistics
-from intarsia.predicate.bound import Condition
+from intarsia.predicate.bound import Condition, is_lookup
 from intarsia.rows.bounds import Bools, chances_of_absence
 from intarsia.storage import ByteRange
 from intarsia.tuning import LOCAL_REQUEST_BYTES

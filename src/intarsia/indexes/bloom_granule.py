@@ -23,8 +23,8 @@ from intarsia.format import bloom
 from intarsia.indexes.base import Index, OpenIndex, PayloadBytes, PayloadSource
 from intarsia.indexes.granules import cut_at_edges, damaged_payload, granule_rows, other_rows
 from intarsia.indexes.layout import ColumnData, Granularity, Layout, check_fpp, check_granularity
-from intarsia.indexes.lookups import check_hashable, hash_values, is_lookup, lookup_hashes
-from intarsia.predicate.bound import Condition
+from intarsia.indexes.lookups import check_hashable, hash_values, lookup_hashes
+from intarsia.predicate.bound import Condition, is_lookup
 from intarsia.rows.selection import Rows, RowSelection
 from intarsia.storage import ByteRange
 

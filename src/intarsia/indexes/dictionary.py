@@ -33,7 +33,6 @@ from intarsia.indexes.dictionary_page import (
     searches_whole_values,
     sought_bytes,
 )
-from intarsia.indexes.lookups import is_lookup, num_lookup_values
 from intarsia.indexes.proof import (
     MAX_BATCH_BYTES,
     ProofCost,
@@ -45,7 +44,7 @@ from intarsia.indexes.proof import (
     split_batches,
 )
 from intarsia.indexes.statistics import column_statistics
-from intarsia.predicate.bound import BoundCompare, BoundNull, Condition
+from intarsia.predicate.bound import BoundCompare, BoundNull, Condition, is_lookup, num_lookup_values
 from intarsia.predicate.evaluate import condition_mask
 from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools, Counts, chances_of_absence

@@ -20,9 +20,9 @@ from intarsia.format.enums import Encoding, PageType, Type
 from intarsia.format.footer import Leaf
 from intarsia.format.pages import Page, dictionary_page
 from intarsia.format.structs import ColumnMetaData, DataPageHeaderV2, PageHeader
-from intarsia.indexes.lookups import REMEMBERED_LOOKUPS, num_lookup_values, stored_values
+from intarsia.indexes.lookups import REMEMBERED_LOOKUPS, stored_values
 from intarsia.predicate import ignores_case, required_texts
-from intarsia.predicate.bound import Condition
+from intarsia.predicate.bound import Condition, num_lookup_values
 
 #: The bytes of a value of the physical types that NumPy has.
 _WIDTHS = {Type.INT32: 4, Type.FLOAT: 4, Type.INT64: 8, Type.DOUBLE: 8}

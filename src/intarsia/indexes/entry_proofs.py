@@ -15,12 +15,11 @@ from intarsia.file.joined import JoinedInput
 from intarsia.format.directory import Entry
 from intarsia.indexes.base import OpenIndex
 from intarsia.indexes.embedded import EmbeddedIndexes
-from intarsia.indexes.lookups import num_lookup_values
 from intarsia.indexes.proof import Proof, ProofCost, Savings, Verdict, Wanted, evaluate_conditions
 from intarsia.indexes.registry import may_index
 from intarsia.indexes.statistics import column_statistics
 from intarsia.predicate import Path
-from intarsia.predicate.bound import Condition
+from intarsia.predicate.bound import Condition, num_lookup_values
 from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection, union

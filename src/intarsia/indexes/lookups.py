@@ -22,14 +22,11 @@ from intarsia.arrow.owned_rows import places_in
 from intarsia.errors import IndexBuildError
 from intarsia.format.footer import Leaf
 from intarsia.indexes.layout import refuse_nested
-from intarsia.predicate.bound import BoundCompare, BoundIn, Condition
+from intarsia.predicate.bound import BoundCompare, BoundIn, Condition, is_lookup
 from intarsia.rows.ordering import ordering_for
 
 #: The number of lookups whose values are cached, shared by all files.
 REMEMBERED_LOOKUPS = 64
-
-#: The maximum number of values in a list that is evaluated as lookups.
-MAX_LOOKUPS = 1024
 
 
 def check_hashable(index: object, column: str, type_: pa.DataType) -> None:
@@ -94,28 +91,6 @@ def _of_dictionary(values: pa.DictionaryArray) -> tuple[npt.NDArray[np.int64], H
     known, hashes = hash_values(values.dictionary)
     places = places_in(known, len(values.dictionary)).take(values.indices)
     return np.flatnonzero(places.is_valid()), hashes[places.drop_null().to_numpy()]
-
-
-def is_lookup(predicate: Condition) -> bool:
-    """Return whether a condition is ``=`` or IN with at most `MAX_LOOKUPS` values.
-
-    Example:
-        >>> is_lookup(BoundCompare(("x",), pa.int64(), "=", pa.scalar(7)))
-        True
-    """
-    if isinstance(predicate, BoundIn):
-        return not predicate.negated and len(predicate.values) <= MAX_LOOKUPS
-    return isinstance(predicate, BoundCompare) and predicate.op == "=" and not predicate.or_nan
-
-
-def num_lookup_values(predicate: Condition) -> int:
-    """Return the number of values in an IN list, 1 for any other condition.
-
-    Example:
-        >>> num_lookup_values(BoundCompare(("x",), pa.int64(), "=", pa.scalar(7)))
-        1
-    """
-    return len(predicate.values) if isinstance(predicate, BoundIn) else 1
 
 
 def lookup_values(predicate: Condition) -> pa.Array | None:

@@ -32,8 +32,8 @@ from intarsia.indexes.filter_matrix import (
 )
 from intarsia.indexes.granules import damaged_payload, other_rows
 from intarsia.indexes.layout import ColumnData, Layout
-from intarsia.indexes.lookups import check_hashable, hash_values, is_lookup, lookup_hashes, lookup_values
-from intarsia.predicate.bound import Condition
+from intarsia.indexes.lookups import check_hashable, hash_values, lookup_hashes, lookup_values
+from intarsia.predicate.bound import Condition, is_lookup
 from intarsia.rows.bounds import Bools
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange

@@ -463,6 +463,32 @@ def ascending(values: pa.Array) -> pa.Array:
     return values.take(pa.concat_arrays([order[:1], order[1:].filter(is_new)]))
 
 
+#: The maximum number of values in a list that is evaluated as lookups.
+MAX_LOOKUPS = 1024
+
+
+def is_lookup(predicate: Condition) -> bool:
+    """Return whether a condition is ``=`` or IN with at most `MAX_LOOKUPS` values.
+
+    Example:
+        >>> is_lookup(BoundCompare(("x",), pa.int64(), "=", pa.scalar(7)))
+        True
+    """
+    if isinstance(predicate, BoundIn):
+        return not predicate.negated and len(predicate.values) <= MAX_LOOKUPS
+    return isinstance(predicate, BoundCompare) and predicate.op == "=" and not predicate.or_nan
+
+
+def num_lookup_values(predicate: Condition) -> int:
+    """Return the number of values in an IN list, 1 for any other condition.
+
+    Example:
+        >>> num_lookup_values(BoundCompare(("x",), pa.int64(), "=", pa.scalar(7)))
+        1
+    """
+    return len(predicate.values) if isinstance(predicate, BoundIn) else 1
+
+
 def required_texts(leaf: Condition) -> tuple[str, ...]:
     """Return the substrings that every value matching a condition contains, or an empty tuple if unknown.
 
