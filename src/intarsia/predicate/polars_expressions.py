@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from polars.io.plugins import register_io_source
 
+from intarsia.arrow.nested import field_type
 from intarsia.arrow.owned_rows import no_rows
 from intarsia.errors import ColumnNotFoundError, PredicateError
 from intarsia.predicate.expressions import column_name, is_nan, null_if_missing, python_values
@@ -204,7 +205,7 @@ def necessary_conditions(predicate: pl.Expr, schema: pa.Schema) -> list[Predicat
 
 class _Translator:
     def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
+        self._rows = pa.struct(list(schema))
 
     def necessary(self, node: Any) -> list[Predicate]:
         """Return the translatable conditions of those joined by AND at the top."""
@@ -360,13 +361,9 @@ class _Translator:
                 raise _UntranslatableError
             path.insert(0, name["FieldByName"])
             node_type, body = _parts(body["input"][0])
-        if node_type != "Column" or self._schema.get_field_index(body) < 0:
+        data_type = field_type(self._rows, [body, *path]) if node_type == "Column" else None
+        if data_type is None:
             raise _UntranslatableError
-        data_type = self._schema.field(body).type
-        for name in path:
-            if not pa.types.is_struct(data_type) or data_type.get_field_index(name) < 0:
-                raise _UntranslatableError
-            data_type = data_type.field(name).type
         return column_name([body, *path]), data_type
 
     def _call(self, node: Any) -> tuple[Operand, pa.DataType] | None:
