@@ -183,11 +183,11 @@ class Absolute(Function):
         """Return the values and their opposites."""
         tests = listed(condition)
         if tests is not None:
-            sizes = [size for size in map(_number, tests[0]) if size >= 0]
+            sizes = [size for size in map(comparable, tests[0]) if size >= 0]
             both = [*sizes, *(-size for size in sizes)]
             return Inverse(operand_among(operand, both, negated=tests[1]), True)
         assert isinstance(condition, BoundCompare)
-        op, size = condition.op, _number(condition.value)
+        op, size = condition.op, comparable(condition.value)
         # also right for a negative size: no x is below it and above its opposite, and every x is one of them
         if size == -math.inf:
             size = -1
@@ -277,7 +277,6 @@ def to_double(values: pa.Array) -> pa.Array:
     return values.cast(pa.float64(), safe=False)
 
 
-def _number(value: pa.Scalar) -> Any:
-    """Return a number that `locate` compares exactly: a decimal as a fraction."""
-    number = value.as_py()
-    return Fraction(number) if isinstance(number, Decimal) else number
+def comparable(value: pa.Scalar) -> Any:
+    """Return a value that `locate` compares exactly: a decimal as a fraction."""
+    return Fraction(value.as_py()) if pa.types.is_decimal(value.type) else plain(value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,7 +36,6 @@ from intarsia.predicate.functions import (
     refuse_type,
     solve,
 )
-from intarsia.predicate.literals import plain
 from intarsia.records import dataclass
 
 if TYPE_CHECKING:
@@ -126,7 +125,7 @@ class Recast(Function):
 
     def invert(self, condition: OnResult, operand: Column) -> Inverse:
         """Return the same condition on the operand."""
-        return Inverse(solve(condition, operand, _comparable), self.is_exact)
+        return Inverse(solve(condition, operand, arithmetic.comparable), self.is_exact)
 
 
 class ToDouble(Function):
@@ -164,10 +163,6 @@ class ToText(Function):
         else:  # longer digits are not the text of any integer
             found = [int(text) for text in texts if len(text) <= 20 and _INTEGER_TEXT.fullmatch(text)]
         return Inverse(operand_among(operand, found, negated=tests[1]), True)
-
-
-def _comparable(value: pa.Scalar) -> Any:
-    return Fraction(value.as_py()) if pa.types.is_decimal(value.type) else plain(value)
 
 
 _KERNELS: Final[dict[str, Callable[[pa.Array], pa.Array]]] = {
