@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 import uuid
 
 import numpy as np
@@ -19,38 +18,16 @@ import intarsia as ia
 from intarsia.lake.file_pages import merged
 from intarsia.picture.facts import EXCLUDED, FILE_READ, READ, READ_IN_VAIN, SKIPPED
 from tests.effort import examples
-from tests.lake.report_lakes import COLUMNS, FORMS, SETTLED, WHERES, ByName, forms
+from tests.lake.report_lakes import COLUMNS, SETTLED, WHERES, forms, recorded_preads
 
 MOST_BYTES = 200_000
 
 
-class Preads:
-    """Records the bytes of each file that are read within the block, below all code of the package."""
-
-    def __enter__(self):
-        self.ranges, self._lock, self._real = {}, threading.Lock(), os.pread
-        os.pread = self._pread
-        return self
-
-    def __exit__(self, *_):
-        os.pread = self._real
-
-    def _pread(self, fd, length, offset):
-        data = self._real(fd, length, offset)
-        path = os.readlink(f"/proc/self/fd/{fd}")
-        with self._lock:
-            self.ranges.setdefault(path, []).append((offset, offset + len(data)))
-        return data
-
-    def has(self, path, start, stop):
-        """Return whether a range of a file was read."""
-        return any(a <= start and stop <= b for a, b in merged(np.array(self.ranges[path])).tolist())
-
-
-@pytest.fixture(scope="module")
-def lakes(tmp_path_factory):
-    """Returns the folder of a lake."""
-    return ByName((name, form.write(tmp_path_factory.mktemp("lake"))) for name, form in FORMS.items())
+def was_read(reads, path, start, stop):
+    """Return whether a range of a file was read."""
+    inode = os.stat(path).st_ino
+    own = np.array([(a, b) for file, a, b in reads if file == inode], np.int64).reshape(-1, 2)
+    return any(a <= start and stop <= b for a, b in merged(own).tolist())
 
 
 def matching_rows(table, where):
@@ -88,7 +65,7 @@ EXPRESSIONS = {
 def test_facts(lakes, form, where, columns):
     table = ia.open(lakes(form))
     truth = matching_rows(table, where)
-    with Preads() as preads:
+    with recorded_preads() as reads:
         found = table.scan(where, columns).map().facts
     assert found.result.split()[0] == f"{sum(map(len, truth.values())):,}"
     by_name = {os.path.basename(path): path for path in truth}
@@ -100,7 +77,7 @@ def test_facts(lakes, form, where, columns):
             sum(b - a for a, b in zip(file.certain[::2], file.certain[1::2], strict=True)) == file.num_certain
         )
         for lane in file.lanes:
-            assert_lane(preads, path, file, lane, rows)
+            assert_lane(reads, path, file, lane, rows)
         for step in file.steps:
             gone = set(rows) & {row for a, b in _pairs(step.rows) for row in range(a, b)}
             assert gone == set()
@@ -108,7 +85,7 @@ def test_facts(lakes, form, where, columns):
         assert_lake(found, truth, [file.path for file in table.files])
 
 
-def assert_lane(preads, path, file, lane, rows):
+def assert_lane(reads, path, file, lane, rows):
     """Compare the pages of a lane with the bytes that were read, and with the rows that match."""
     cells = lane.cells
     if cells is None:
@@ -128,7 +105,7 @@ def assert_lane(preads, path, file, lane, rows):
         strict=True,
     ):
         if state == READ:
-            assert preads.has(path, offset, offset + size)
+            assert was_read(reads, path, offset, offset + size)
         elif state >= SKIPPED:
             assert not [row for row in rows if start <= row < stop]
         if cells.num_matches is not None:
@@ -161,14 +138,13 @@ def test_numbers_are_those_of_the_storage_and_the_report(lakes, form, where, col
     table = ia.open(lakes(form))
     _ = table.schema
     copy = table.part(range(len(table.files)))
-    with Preads() as preads:
+    with recorded_preads() as reads:
         scan = copy.scan(where, columns)
         list(scan.read_ahead())
-        ranges = [one for ranges in preads.ranges.values() for one in ranges]
     found = table.scan(where, columns).map()
     facts = found.facts
-    assert facts.num_read == sum(stop - start for start, stop in ranges) == facts.report["bytes"]["read"]
-    assert facts.num_requests == len(ranges) == facts.report["requests"]
+    assert facts.num_read == sum(stop - start for _, start, stop in reads) == facts.report["bytes"]["read"]
+    assert facts.num_requests == len(reads) == facts.report["requests"]
     if facts.lake is None and where is not None:
         states = facts.files[0].lanes if facts.files else []
         pages = {lane.name: lane.by_state[READ] for lane in states if lane.cells is not None}
@@ -224,7 +200,7 @@ def test_report_draws_its_run(lakes):
     assert first.files == table.scan("key = 3").map().facts.files
     warm = table.scan("key = 3", trace=True)
     warm.to_arrow()
-    with Preads() as preads:
+    with recorded_preads() as reads:
         second = warm.report.map().facts
     assert second.num_read == warm.report.bytes_read < first.num_read
     assert states(second) == states(first)
@@ -233,7 +209,7 @@ def test_report_draws_its_run(lakes):
             lane.cells.state, lane.cells.offset, lane.cells.num_bytes, strict=True
         ):
             path = table.files[0].path
-            assert state != READ or path not in preads.ranges or not preads.has(path, offset, offset + size)
+            assert state != READ or not was_read(reads, path, offset, offset + size)
 
 
 def test_each_report_draws_its_own_run(lakes):

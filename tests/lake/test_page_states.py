@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import threading
 import warnings
 from collections import Counter
 
@@ -18,7 +15,7 @@ from hypothesis import strategies as st
 import intarsia as ia
 from intarsia.format.structs import OffsetIndex
 from tests.effort import examples
-from tests.lake.report_lakes import FORMS, ByName, Form, Query, forms, queries
+from tests.lake.report_lakes import FORMS, ByName, Form, Query, forms, queries, recorded_preads
 from tests.reading.pages import layout_of
 from tests.reading.surgery import Patient
 
@@ -40,29 +37,6 @@ def assert_conserved(report):
         assert pages[name] == (None if None in numbers else sum(numbers))
     assert sum(one["pages"] for one in report["pruned_by"]) == pages["excluded"]
     return report
-
-
-@contextlib.contextmanager
-def recorded_preads():
-    """Record the file and the range of each ``pread`` within the block."""
-    found, lock, real = [], threading.Lock(), os.pread
-
-    def pread(fd, length, offset):
-        with lock:
-            found.append((os.fstat(fd).st_ino, offset, offset + length))
-        return real(fd, length, offset)
-
-    os.pread = pread
-    try:
-        yield found
-    finally:
-        os.pread = real
-
-
-@pytest.fixture(scope="module")
-def lakes(tmp_path_factory):
-    """Returns the folder of a lake."""
-    return ByName((name, form.write(tmp_path_factory.mktemp("lake"))) for name, form in FORMS.items())
 
 
 @pytest.fixture(scope="module")

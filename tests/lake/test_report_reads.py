@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
-import threading
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,41 +15,21 @@ import intarsia as ia
 from intarsia.read.counts import PageCounts, PageStates
 from tests.counting import calls
 from tests.effort import examples
-from tests.lake.report_lakes import FORMS, SETTLED, ByName, forms, queries
+from tests.lake.report_lakes import SETTLED, forms, queries, recorded_preads
 
 
-@contextlib.contextmanager
-def counted_preads():
-    """Record the length of the result of each ``pread`` within the block."""
-    lengths, lock, real = [], threading.Lock(), os.pread
-
-    def pread(fd, length, offset):
-        data = real(fd, length, offset)
-        with lock:
-            lengths.append(len(data))
-        return data
-
-    os.pread = pread
-    try:
-        yield lengths
-    finally:
-        os.pread = real
+def num_bytes(reads):
+    return sum(stop - start for _, start, stop in reads)
 
 
 def assert_counted(query, table):
     """Run a query, and compare its report with the reads."""
-    with counted_preads() as lengths:
+    with recorded_preads() as reads:
         report = query(table).to_dict()
-    assert report["requests"] == len(lengths)
-    assert report["bytes"]["read"] == sum(lengths)
+    assert report["requests"] == len(reads)
+    assert report["bytes"]["read"] == num_bytes(reads)
     assert 0 <= report["bytes"]["index"] <= report["bytes"]["read"]
     return report
-
-
-@pytest.fixture(scope="module")
-def lakes(tmp_path_factory):
-    """Returns the folder of a lake."""
-    return ByName((name, form.write(tmp_path_factory.mktemp("lake"))) for name, form in FORMS.items())
 
 
 @given(forms(), st.lists(queries, min_size=1, max_size=3))
@@ -119,10 +97,10 @@ def test_queries_that_take_turns_have_their_own_reads(lakes):
     left = [0, 1]
     while left:
         for one in tuple(left):
-            with counted_preads() as found:
+            with recorded_preads() as reads:
                 if next(batches[one], None) is None:
                     left.remove(one)
-            lengths[one] += sum(found)
+            lengths[one] += num_bytes(reads)
     # the first scan has the footers for the schema, too, which its construction read
     alone = [assert_counted(lambda table, scan=scan: rerun(scan), table) for scan in scans]
     assert [report["bytes"]["read"] for report in alone] <= [scan.report.bytes_read for scan in scans]

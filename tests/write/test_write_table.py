@@ -19,6 +19,7 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.indexes.distinct import Distinct
 from intarsia.indexes.zonemap import ZoneMap
 from tests.effort import examples
+from tests.lake.report_lakes import recorded_preads
 from tests.predicate import oracle
 from tests.predicate import strategies as flat
 from tests.reading import tables
@@ -97,26 +98,20 @@ def test_every_type(tmp_path_factory, data):
 
 
 @pytest.fixture
-def columns_read(monkeypatch):
+def columns_read():
     """A function that returns the columns of a file whose data pages were read from disk."""
-    pread, ranges = os.pread, []
+    with recorded_preads() as reads:
 
-    def recorded(fd, length, offset):
-        ranges.append((offset, offset + length))
-        return pread(fd, length, offset)
+        def columns_read(path):
+            found = list(reads)
+            return {
+                name
+                for name, pages in layout_of(path).pages.items()
+                for page in pages
+                if any(start < page.place.stop and page.place.start < stop for _, start, stop in found)
+            }
 
-    monkeypatch.setattr(os, "pread", recorded)
-
-    def columns_read(path):
-        found = list(ranges)
-        return {
-            name
-            for name, pages in layout_of(path).pages.items()
-            for page in pages
-            if any(start < page.place.stop and page.place.start < stop for start, stop in found)
-        }
-
-    return columns_read
+        yield columns_read
 
 
 def test_indexes_are_built_from_memory(path, columns_read):
