@@ -22,7 +22,7 @@ from intarsia.predicate import bind, conditions
 from intarsia.predicate.bound import is_lookup
 from intarsia.rows.selection import RowSelection
 from tests.indexes.probing import noticed_damage, pages_of
-from tests.indexes.test_distinct import Values, find, rows_where
+from tests.indexes.test_distinct import Values, columns, find, rows_where
 from tests.indexes.test_rowmap import TYPES, Recorded
 from tests.predicate import strategies
 
@@ -35,14 +35,9 @@ def opened(data, index=INDEX):
 
 @st.composite
 def cases(draw):
-    kind = draw(st.sampled_from(TYPES))
-    array = draw(strategies.arrays(kind, draw(st.integers(0, 30))))
-    cuts = st.lists(st.integers(0, len(array)), max_size=4, unique=True)
-    groups = sorted({0, len(array), *draw(cuts)})
-    pages = sorted({*groups, *draw(cuts)})
-    granularity = draw(st.sampled_from(["page", "row_group", "file", 3]))
+    values, granularity = draw(columns(TYPES))
     index = ia.BloomGranule("x", draw(st.sampled_from([0.5, 0.01, 1e-6])), granularity)
-    return Values(array, pages, groups), index, draw(strategies.predicates({"x": kind}))
+    return values, index, draw(strategies.predicates({"x": values.array.type}))
 
 
 @given(cases())

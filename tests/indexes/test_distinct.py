@@ -49,16 +49,20 @@ def opened(index: ia.Distinct, data: Values):
 
 
 @st.composite
-def cases(draw):
-    kind = draw(st.sampled_from(strategies.TYPES))
-    array = draw(strategies.arrays(kind, draw(st.integers(0, 30))))
+def columns(draw, types=tuple(strategies.TYPES)):
+    """Draw a column, and a granularity."""
+    array = draw(strategies.arrays(draw(st.sampled_from(types)), draw(st.integers(0, 30))))
     cuts = st.lists(st.integers(0, len(array)), max_size=4, unique=True)
     groups = sorted({0, len(array), *draw(cuts)})
     pages = sorted({*groups, *draw(cuts)})
-    granularity = draw(st.sampled_from(["page", "row_group", "file", 3]))
+    return Values(array, pages, groups), draw(st.sampled_from(["page", "row_group", "file", 3]))
+
+
+@st.composite
+def cases(draw):
+    values, granularity = draw(columns())
     index = ia.Distinct("x", granularity, max_values=draw(st.sampled_from([1, 3, 10_000])))
-    predicate = draw(strategies.predicates({"x": kind}))
-    return Values(array, pages, groups), index, predicate
+    return values, index, draw(strategies.predicates({"x": values.array.type}))
 
 
 @given(cases())

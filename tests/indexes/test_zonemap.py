@@ -19,27 +19,16 @@ from intarsia.errors import IndexBuildError, IndexPayloadError
 from intarsia.indexes.layout import Layout, parameters
 from intarsia.predicate import bind, conditions
 from intarsia.rows.selection import RowSelection
-from tests.indexes.test_distinct import Values, find, opened, rows_where
+from tests.indexes.test_distinct import Values, columns, find, opened, rows_where
 from tests.predicate import strategies
-
-
-@st.composite
-def columns(draw, types=tuple(strategies.TYPES)):
-    kind = draw(st.sampled_from(types))
-    array = draw(strategies.arrays(kind, draw(st.integers(0, 30))))
-    cuts = st.lists(st.integers(0, len(array)), max_size=4, unique=True)
-    groups = sorted({0, len(array), *draw(cuts)})
-    pages = sorted({*groups, *draw(cuts)})
-    granularity = draw(st.sampled_from(["page", "row_group", "file", 3]))
-    return Values(array, pages, groups), ia.ZoneMap("x", granularity)
 
 
 @given(st.data())
 def test_candidates_contain_every_matching_row_and_certain_rows_match(data):
-    values, index = data.draw(columns())
+    values, granularity = data.draw(columns())
     kind = values.array.type
     bound = bind(data.draw(strategies.predicates({"x": kind})), pa.schema({"x": kind}))
-    zone_map = opened(index, values)
+    zone_map = opened(ia.ZoneMap("x", granularity), values)
     for leaf in conditions(bound):
         matching = rows_where(leaf, values.array)
         candidates = zone_map.candidate_rows(leaf)
@@ -53,8 +42,8 @@ PLAIN = (*strategies.INTEGERS, *strategies.FLOATS, *strategies.DECIMALS, pa.stri
 
 @given(columns(PLAIN))
 def test_summaries_are_those_of_the_values(case):
-    values, index = case
-    zone_map = opened(index, values)
+    values, granularity = case
+    zone_map = opened(ia.ZoneMap("x", granularity), values)
     edges = zone_map.edges.tolist()
     items = values.array.to_pylist()
     for row, (start, stop) in zip(zone_map.summaries.to_pylist(), pairwise(edges), strict=True):
