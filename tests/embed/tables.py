@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from intarsia.file import ParquetInput
 from intarsia.format import thrift
 from intarsia.format.structs import ColumnIndex, OffsetIndex
+from tests.predicate.strategies import make_array
 
 floats = st.one_of(st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf]), st.floats(width=16))
 texts = st.one_of(st.text(max_size=6), st.sampled_from(["", "é" * 40, "\U0010ffff" * 20, "a" * 80]))
@@ -93,10 +94,7 @@ def values_of(kind, nullable=True):
 def as_array(values, kind):
     if pa.types.is_float16(kind):
         values = [None if value is None else np.float16(value) for value in values]
-    if pa.types.is_temporal(kind):
-        width = pa.int32() if kind.bit_width == 32 else pa.int64()
-        return pa.array(values, width).view(kind)
-    return pa.array(values, kind)
+    return make_array(kind, values)
 
 
 @dataclass

@@ -36,6 +36,7 @@ from intarsia.predicate import (
 )
 from tests.effort import examples
 from tests.predicate import oracle, strategies
+from tests.predicate.test_evaluate import check
 
 OPS = ["=", "<>", "<", "<=", ">", ">="]
 SMALL = [1, -1, 2, -3, 7, 10, Decimal("1.5"), Decimal("-0.25"), Decimal("1E+3")]
@@ -55,16 +56,6 @@ TRUNCATIONS = [
     "year",
 ]
 ZONES = ["Europe/Zurich", "America/St_Johns", "Pacific/Apia"]
-
-
-def check(node, columns):
-    num_rows = len(next(iter(columns.values())))
-    schema = pa.schema({name: array.type for name, array in columns.items()})
-    bound = bind(node, schema)
-    hash(bound)
-    found = evaluate(bound, {(name,): array for name, array in columns.items()}, num_rows)
-    assert found.to_pylist() == oracle.selected(node, columns, num_rows), str(bound)
-    return bound
 
 
 def calls_of_numbers(type_):
