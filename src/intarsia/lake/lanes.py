@@ -18,6 +18,7 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.chunks import UNKNOWN, ChunkOutlines
 from intarsia.format.enums import codec_name, encoding_name
 from intarsia.format.footer import Leaf
+from intarsia.format.structs import ColumnMetaData
 from intarsia.picture.facts import (
     PROVEN,
     READ,
@@ -158,8 +159,7 @@ class Lanes:
         is_wanted = leaf.ordinal in self.wanted
         if leaf.ordinal not in self.described:
             return Lane(name, logical, "", None, "", [], [], None, None, ())
-        chunk = self._first_chunk(leaf)
-        meta = None if chunk is None else chunk.meta_data
+        meta = self._first_metadata(leaf)
         (outlines,) = self._file.metadata.outlines([leaf])
         (counts,) = self._file.metadata.page_counts([leaf])
         cells, by_state = self._cells(leaf, outlines, counts) if is_wanted else (None, ())
@@ -176,8 +176,8 @@ class Lanes:
             by_state=by_state,
         )
 
-    def _first_chunk(self, leaf: Leaf) -> Any:
-        return self._file.footer.chunk(0, leaf) if len(self._edges) > 1 else None
+    def _first_metadata(self, leaf: Leaf) -> ColumnMetaData | None:
+        return self._file.footer.chunk(0, leaf).meta_data if len(self._edges) > 1 else None
 
     def _pages(self, leaf: Leaf, outlines: ChunkOutlines, counts: Int64s) -> _Pages | None:
         """Return the pages of a column; None if the file has no rows."""
@@ -305,8 +305,7 @@ class Lanes:
 
     def _indexes(self, leaf: Leaf, outlines: ChunkOutlines) -> list[IndexFacts]:
         found = []
-        chunk = self._first_chunk(leaf)
-        meta = None if chunk is None else chunk.meta_data
+        meta = self._first_metadata(leaf)
         if meta is not None and meta.statistics is not None:
             found.append(IndexFacts("statistics", "bounds of each row group, in the footer", None))
         if outlines.column_indexes.any():
