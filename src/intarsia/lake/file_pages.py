@@ -49,9 +49,9 @@ def file_facts(file: ParquetInput, name: str, traced: TracedRows, num_lanes: int
         states=pages.states,
         steps=[_step(one) for one in pages.steps],
         answered=[_step(one) for one in joined_steps(traced.answered)],
-        candidates=_flat(traced.candidates),
+        candidates=traced.candidates.flat(MAX_MARKS),
         num_candidates=traced.candidates.num_rows,
-        certain=_flat(traced.certain),
+        certain=traced.certain.flat(MAX_MARKS),
         num_certain=traced.certain.num_rows,
         matches=None if traced.matches is None else _some(traced.matches),
         num_matches=traced.num_matches,
@@ -59,7 +59,7 @@ def file_facts(file: ParquetInput, name: str, traced: TracedRows, num_lanes: int
         parts=file_parts(
             file, [leaf for leaf in file.footer.leaves if leaf.ordinal in pages.with_parts], reads
         ),
-        reads=_flat(reads),
+        reads=reads.flat(MAX_MARKS),
         num_read=reads.num_rows,
         num_requests=0 if traced.reads is None else len(traced.reads),
         original_bytes=None if directory is None else directory.original_length,
@@ -77,19 +77,8 @@ def _step(step: PruneStep) -> Step:
         look_of(step.index),
         gone.num_rows,
         step.after.num_rows,
-        _flat(gone),
+        gone.flat(MAX_MARKS),
     )
-
-
-def _flat(rows: RowSelection) -> list[int]:
-    """Return rows as a flat list of ranges; the closest ranges are joined if there are too many."""
-    starts, stops = rows.starts, rows.stops
-    if len(starts) > MAX_MARKS:
-        gaps = starts[1:] - stops[:-1]
-        keep = np.sort(np.argsort(gaps)[::-1][: MAX_MARKS - 1])
-        starts, stops = np.r_[starts[:1], starts[1:][keep]], np.r_[stops[:-1][keep], stops[-1:]]
-    found: list[int] = np.stack([starts, stops], axis=1).ravel().tolist()
-    return found
 
 
 def _some(rows: RowSelection) -> list[int]:

@@ -248,6 +248,26 @@ class RowSelection:
         shift = np.repeat(self.starts - (np.cumsum(lengths) - lengths), lengths)
         return np.asarray(np.arange(int(_sum(lengths)), dtype=np.int64) + shift)
 
+    def flat(self, most: int) -> list[int]:
+        """Return starts and stops in turn; the closest ranges are joined if there are too many.
+
+        Args:
+            most: The maximum number of ranges, at least two.
+
+        Example:
+            >>> RowSelection.from_ranges([(0, 1), (3, 4), (5, 6)]).flat(2)
+            [0, 1, 3, 6]
+        """
+        starts, stops = self.starts, self.stops
+        if len(starts) > most:
+            gaps = starts[1:] - stops[:-1]
+            # the largest gaps stay
+            widest = np.sort(np.argpartition(gaps, len(gaps) - most + 1)[len(gaps) - most + 1 :])
+            starts = np.concatenate([starts[:1], starts[widest + 1]])
+            stops = np.concatenate([stops[widest], stops[-1:]])
+        ranges: list[int] = np.stack([starts, stops], axis=1).ravel().tolist()
+        return ranges
+
     def to_mask(self, num_rows: int) -> npt.NDArray[np.bool_]:
         """Return which of the rows from 0 up to ``num_rows`` are selected; the others must not be.
 

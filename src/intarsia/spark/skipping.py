@@ -31,7 +31,6 @@ from intarsia.lake.data_file import DataFile
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles
 from intarsia.read.report import ScanReport
-from intarsia.rows.selection import RowSelection
 from intarsia.spark.binding import binder_of
 from intarsia.spark.conditions import is_trivial, kind_of
 from intarsia.spark.planning import FilePlanner, RemainingFile
@@ -260,7 +259,7 @@ def _answer_of(
     for one in planned:
         entry = [int(listing.ordinals[one.ordinal]), one.num_bytes]
         if one.rows is not None:
-            entry += one.row_groups if whole_row_groups else _ranges(one.rows)
+            entry += one.row_groups if whole_row_groups else one.rows.flat(_MAX_RANGES)
         kept.append(entry)
     if listing.is_sealed:
         answer["is_sealed"] = True
@@ -288,19 +287,6 @@ def _status(file: DataFile) -> list[Any] | None:
     except OSError:  # reading it raises the error
         return None
     return [status.st_size, status.st_mtime_ns // _NS_PER_MS]
-
-
-def _ranges(rows: RowSelection) -> list[int]:
-    """Return rows as starts and stops in turn, at most `_MAX_RANGES` of them."""
-    starts, stops = rows.starts, rows.stops
-    if len(starts) > _MAX_RANGES:
-        gaps = starts[1:] - stops[:-1]
-        # the largest gaps stay
-        widest = np.sort(np.argpartition(gaps, len(gaps) - _MAX_RANGES + 1)[len(gaps) - _MAX_RANGES + 1 :])
-        starts = np.concatenate([starts[:1], starts[widest + 1]])
-        stops = np.concatenate([stops[widest], stops[-1:]])
-    ranges: list[int] = np.stack([starts, stops], axis=1).ravel().tolist()
-    return ranges
 
 
 def _summary(listing: PlannableFiles, planned: Sequence[RemainingFile], facts: Mapping[str, Any]) -> str:
