@@ -25,7 +25,7 @@ from tests.spark.comparing import rows_with_matches, settings
 from tests.spark.killing import Job, changes_of, descendants, kills_of
 from tests.spark.mapping import assert_files, assert_pages, check_map, matching_rows
 from tests.spark.random_queries import check_plans, check_predicates
-from tests.spark.skipping import SWITCH, scans
+from tests.spark.skipping import SWITCH, compare_runs, run, scans
 
 #: The settings of a session, apart from ``spark.jars`` and ``spark.sql.extensions``.
 SESSION = {
@@ -112,24 +112,10 @@ def detach(folder):
         age(path)
 
 
-def run(spark, query):
-    """Return the rows of a query, as text, without order, and its frame."""
-    frame = spark.sql(query)
-    return sorted(map(str, frame.collect())), frame
-
-
 def compare(spark, query):
     """Compare the rows of a query with those of plain Spark; return its skips, and the files saved."""
-    with settings(spark, {SWITCH: "false"}):
-        expected, plain = run(spark, query)
-    before = ias.last_skips(spark)
-    found, frame = run(spark, query)
-    assert found == expected, (query, Counter(found) - Counter(expected), Counter(expected) - Counter(found))
-    after = ias.last_skips(spark)
-    skips = [] if after == before else list(after)
-    assert not [skip for skip in skips if (skip.reason or "").startswith("failed")], skips
-    saved = sum(files for files, _ in scans(plain)) - sum(files for files, _ in scans(frame))
-    return skips, saved
+    skips, plain, frame = compare_runs(spark, query)
+    return skips, sum(files for files, _ in scans(plain)) - sum(files for files, _ in scans(frame))
 
 
 def check_random(spark, table, predicates, plans=0):

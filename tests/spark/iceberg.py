@@ -5,7 +5,6 @@ import os
 import random
 import tempfile
 import time
-from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +17,7 @@ import intarsia as ia
 from intarsia import spark as ias
 from intarsia.picture.facts import READ
 from tests.lake.index.lakes import age
-from tests.spark import lakes
+from tests.spark import lakes, skipping
 from tests.spark.comparing import settings
 from tests.spark.mapping import assert_files, assert_pages, check_map, matching_rows
 from tests.spark.random_queries import check_plans, check_predicates
@@ -85,21 +84,12 @@ def attach(spark, table, indexes=INDEXES):
 
 def run(spark, query):
     """Return the rows of a query, as text, without order."""
-    frame = spark.sql(query) if isinstance(query, str) else query()
-    return sorted(map(str, frame.collect()))
+    return skipping.run(spark, query)[0]
 
 
 def compare(spark, query):
     """Compare the rows of a query with those of plain Spark; return the skips of each scan."""
-    with settings(spark, {SWITCH: "false"}):
-        expected = run(spark, query)
-    before = ias.last_skips(spark)
-    found = run(spark, query)
-    assert found == expected, (query, Counter(found) - Counter(expected), Counter(expected) - Counter(found))
-    after = ias.last_skips(spark)
-    skips = [] if after == before else list(after)
-    assert not [skip for skip in skips if (skip.reason or "").startswith("failed")], skips
-    return skips
+    return skipping.compare_runs(spark, query)[0]
 
 
 def saved_files(skips):

@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+from collections import Counter
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -111,6 +112,25 @@ def compare(spark, make, *, may_fail=False):
         reasons = [skip.reason or "" for skip in ias.last_skips(spark)]
         assert not [reason for reason in reasons if reason.startswith("failed")]
     return Compared(found, plain, scans(frame))
+
+
+def run(spark, query):
+    """Return the rows of a query, in SQL or a function, as text, without order, and its frame."""
+    frame = spark.sql(query) if isinstance(query, str) else query()
+    return sorted(map(str, frame.collect())), frame
+
+
+def compare_runs(spark, query):
+    """Compare the rows of a query with those of plain Spark; return its skips, and both frames."""
+    with settings(spark, {SWITCH: "false"}):
+        expected, plain = run(spark, query)
+    before = ias.last_skips(spark)
+    found, frame = run(spark, query)
+    assert found == expected, (query, Counter(found) - Counter(expected), Counter(expected) - Counter(found))
+    after = ias.last_skips(spark)
+    skips = [] if after == before else list(after)
+    assert not [skip for skip in skips if (skip.reason or "").startswith("failed")], skips
+    return skips, plain, frame
 
 
 def saved_files(spark, query):
