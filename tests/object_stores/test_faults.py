@@ -195,6 +195,13 @@ def test_options_of_urls_with_https():
 
 
 @pytest.mark.parametrize(
+    "options", [{"deadline_seconds": 1e300}, {"timeout_seconds": 1e18}, {"max_retries": 2**64}]
+)
+def test_limits_of_any_size(lake, options):
+    assert ia.open(URL, storage_options=options, query_timeout_seconds=1e300).count() > 0
+
+
+@pytest.mark.parametrize(
     ("options", "reason"),
     [
         ({"nonsense": 1}, "unknown-option"),

@@ -16,7 +16,13 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 from intarsia.errors import ObjectStoreError, ReplacedWhileReadError
 from intarsia.storage.object_errors import is_range_refused, object_errors, store_kind
 from intarsia.storage.ranges import ByteRange
-from intarsia.storage.running_query import QueryReads, current_deadline, current_reads, in_time
+from intarsia.storage.running_query import (
+    LONGEST_SECONDS,
+    QueryReads,
+    current_deadline,
+    current_reads,
+    in_time,
+)
 
 #: Options by name; see `intarsia.open`.
 StorageOptions: TypeAlias = Mapping[str, Any]
@@ -28,6 +34,9 @@ Overwrite: TypeAlias = Literal["never", "last-writer-wins"]
 #: obstore's defaults: the limit on one attempt, and on the pause between two attempts.
 ATTEMPT_SECONDS = 30.0
 PAUSE_SECONDS = 15.0
+
+#: More is the same as no limit. Systems have no times far beyond, and obstore has no such integers.
+_MOST_RETRIES = 10**9
 
 #: The parts of a deadline that one attempt and one pause may take.
 _ATTEMPT_PART = 0.3
@@ -88,6 +97,7 @@ def store_arguments(url: str, options: StorageOptions | None) -> dict[str, Any]:
     retries = left.pop("max_retries", None)
     if retries is not None and (isinstance(retries, bool) or not isinstance(retries, int) or retries < 0):
         raise _refused(url, f"max_retries is {retries!r}; it must be an integer of 0 or more")
+    retries = None if retries is None else min(retries, _MOST_RETRIES)
     for name in list(left):
         plain = name.removeprefix(prefix)
         if plain in _CLIENT_SETTINGS:
@@ -149,7 +159,7 @@ def _seconds(url: str, options: dict[str, Any], name: str) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
         raise _refused(url, f"{name} is {value!r}; it must be a positive number of seconds")
-    return float(value)
+    return float(min(value, LONGEST_SECONDS))
 
 
 def _refused(url: str, message: str, reason: str = "invalid-option") -> ObjectStoreError:

@@ -134,6 +134,10 @@ def reading_indexes() -> AbstractContextManager[None]:
 _Answer = TypeVar("_Answer")
 
 
+#: Longer limits are the same as this one of 31 years, because systems have no times far beyond.
+LONGEST_SECONDS = 1e9
+
+
 class Deadline:
     """The time limit of a query, and its reads so far.
 
@@ -144,7 +148,7 @@ class Deadline:
     """
 
     def __init__(self, seconds: float) -> None:
-        self._seconds = self._left = seconds
+        self._seconds = self._left = min(seconds, LONGEST_SECONDS)
         self._started: float | None = None
         self._counting = threading.Lock()
         self._requests = self._bytes = 0
