@@ -37,6 +37,7 @@ def assert_one_line(outcome, code, *words):
         (["query", "FILE", "--where", "abs(id, 3) = 3"], ["too many arguments"]),
         (["query", "FILE", "--where", "Citty = 'Bonn'"], ["Citty", "'city'"]),
         (["query", "FILE", "--columns", "kms"], ["kms", "'km'"]),
+        (["query", "FILE", "--columns", "id\nkm"], ["--columns", "line break"]),
         (["query", "FILE", "--output", "rows.xml"], ["rows.xml", "--format", "parquet"]),
         (["query", "FILE", "--output", "FILE"], ["FILE"]),
         (["explain", "FILE", "--where", "city LIKE"], ["city LIKE"]),

@@ -261,11 +261,18 @@ def split_names(given: Sequence[str] | None, option: str = "--columns") -> list[
         ['a', 'b', 'x,y']
 
     Raises:
-        UsageError: If all names are empty.
+        UsageError: If all names are empty, or a line break is not in quotes.
     """
     if not given:
         return None
-    names = [name.strip() for row in csv.reader(given, skipinitialspace=True) for name in row if name.strip()]
+    try:
+        rows = list(csv.reader(given, skipinitialspace=True))
+    except csv.Error:
+        raise UsageError(
+            f"{option}: a name contains a line break or is too long; put line breaks in double quotes",
+            reason="invalid-column-name",
+        ) from None
+    names = [name.strip() for row in rows for name in row if name.strip()]
     if not names:
         raise UsageError(
             f"{option}: the name of a column is empty; name a column, or omit the option",
