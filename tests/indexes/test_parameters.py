@@ -11,7 +11,7 @@ from intarsia.format.bloom import bits_per_value, optimal_bytes
 
 FPP = (0, 1, 0.0, 1.0, 1e-30, 7, -0.1, "a", "0.01", None, math.nan, math.inf, True, [])
 INTEGERS = (-1, 1.0, "1", True, None, math.nan, {})
-GRANULARITIES = (0, -1, 1.0, True, "pages", "", None, [], {})
+GRANULARITIES = (0, -1, 2**63, 1.0, True, "pages", "", None, [], {})
 
 
 def wrong(make, name, values):
@@ -23,7 +23,7 @@ WRONG = [
     *wrong(ia.BloomGranule, "fpp", FPP),
     *wrong(ia.Histogram, "buckets", (*INTEGERS, 0, 4097)),
     *wrong(ia.Hll, "lg_config_k", (*INTEGERS, 3, 22)),
-    *wrong(ia.Distinct, "max_values", filter(None, INTEGERS)),
+    *wrong(ia.Distinct, "max_values", (*filter(None, INTEGERS), 2**63)),
     *wrong(ia.Distinct, "form", ("idx1", None, 1, [])),
     *wrong(ia.Ngram, "n", (*INTEGERS, 0, 5)),
     *wrong(ia.Ngram, "max_grams", (*INTEGERS, 0)),

@@ -40,6 +40,7 @@ from intarsia.indexes.granules import (
     serialize_granules,
 )
 from intarsia.indexes.layout import (
+    MOST_ROWS,
     ColumnData,
     Granularity,
     Layout,
@@ -110,7 +111,7 @@ class Distinct(Index):
         if self._is_datafusion and self.granularity == "page":
             object.__setattr__(self, "granularity", "file")
         if self.max_values is not None:
-            check_integer(self, "max_values", 0)
+            check_integer(self, "max_values", 0, MOST_ROWS)
         if self._is_datafusion and self.granularity != "file":
             raise IndexBuildError(
                 f"Distinct: granularity is {self.granularity!r}, but DataFusion's form only supports "

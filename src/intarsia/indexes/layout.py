@@ -206,6 +206,10 @@ def compared_batches(chunk: ColumnData, column: str) -> Iterator[tuple[int, pa.A
 _MIN_FPP = 1e-6
 
 
+#: The rows of a file are numbered in 64 bits.
+MOST_ROWS = 2**63 - 1
+
+
 def check_granularity(index: Any, *names: str) -> None:
     """Check that ``granularity`` is a `intarsia.indexes.layout.Granularity`.
 
@@ -218,7 +222,7 @@ def check_granularity(index: Any, *names: str) -> None:
     """
     value = index.granularity
     known = names or ("file", "row_group", "page")
-    if value not in known and not _is_integer(value, 1, None):
+    if value not in known and not _is_integer(value, 1, MOST_ROWS):
         raise _invalid(index, "granularity", f"{', '.join(map(repr, known))} or a number of rows")
 
 
