@@ -237,6 +237,18 @@ class TestColumnIndex:
             ("writer-not-trusted", "note")
         }
 
+    def test_null_counts_in_lists(self, tmp_path):
+        """Arrow before version 26 does not count null and empty lists of structs."""
+        path, column = str(tmp_path / "lists.parquet"), "l.list.element.x"
+        values = [None, [{"x": 1}, None, {"x": None}], []]
+        table = pa.table({"l": pa.array(values, pa.list_(pa.struct({"x": pa.int64()})))})
+        pq.write_table(table, path, write_page_index=True)
+        change_column_index(path, column=column, null_counts=[2])
+        assert found(path) == []
+        change_column_index(path, column=column, null_counts=[5])
+        message = only(path, "null-count", index="ColumnIndex", column=column, page=0)
+        assert numbers(message) == [5, 4]
+
     def test_only_some_of_many_pages_are_listed(self, tmp_path):
         path = str(tmp_path / "many.parquet")
         table = pa.table({"nothing": pa.nulls(100, pa.int32())})

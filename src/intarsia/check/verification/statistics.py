@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise
+from operator import ne
 from typing import Any
 
 import numpy as np
@@ -211,14 +212,14 @@ def check_page_statistics(chunk: CheckedChunk) -> None:
 
 
 def _check(statistics: Statistics, chunk: CheckedChunk, findings: Findings) -> None:
-    for rule, what, claimed, by_page in (
-        ("null-count", "nulls", statistics.null_count, chunk.null_counts),
-        ("nan-count", "NaNs", statistics.nan_count, chunk.nan_counts),
+    for rule, what, claimed, by_page, is_wrong in (
+        ("null-count", "nulls", statistics.null_count, chunk.null_counts, chunk.are_wrong_nulls),
+        ("nan-count", "NaNs", statistics.nan_count, chunk.nan_counts, ne),
     ):
         actual = sum_of(by_page, findings.page)
         if claimed is not None and claimed < 0:
             findings.add("null-count-invalid", f"they count {claimed} {what}")
-        elif None not in (claimed, actual) and claimed != actual:
+        elif claimed is not None and actual is not None and is_wrong(claimed, actual):
             findings.add(rule, f"they count {claimed} {what}, but there are {actual}")
     if statistics.distinct_count is not None:
         _check_distinct_count(statistics.distinct_count, chunk, findings)
