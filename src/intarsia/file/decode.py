@@ -137,6 +137,10 @@ def _outline_columns(
 # --- pages to selected rows ----------------------------------------------------------------------
 
 
+#: Whether pyarrow stops at the number of rows in the footer. Before version 26 it decodes whole pages.
+_STOPS_EARLY = int(pa.__version__.partition(".")[0]) >= 26
+
+
 class PageIndexMismatchError(Exception):
     """The pages contradict the OffsetIndex, so the row group has to be read without it."""
 
@@ -214,7 +218,8 @@ def _covered(
         stops = edges[first.groups + 1]
         return RowSelection.union_of(starts, stops), (stops - starts).tolist()
     # the headers contain the rows of each page, so decoding can stop after the last selected row
-    stops_early = not first.chunks[-1].whole and not any(map(_REPETITION, map(_LEAF, plans)))
+    stops_early = _STOPS_EARLY and not first.chunks[-1].whole
+    stops_early = stops_early and not any(map(_REPETITION, map(_LEAF, plans)))
     shifted, num_rows = [], []
     for position, (chunk, start) in enumerate(zip(first.chunks, starts.tolist(), strict=True), start=1):
         rows = chunk.covered.shift(start)

@@ -92,13 +92,16 @@ class SyntheticSchema:
         """Positions in `leaves` by the ordinals of the leaves in the file."""
         return {leaf.ordinal: position for position, leaf in enumerate(self.leaves)}
 
-    @cached_property
-    def absent_chunks(self) -> list[ColumnChunk]:
-        """A chunk without pages for each leaf that is not read in a field that is."""
+    def absent_chunks(self, num_rows: int) -> list[ColumnChunk]:
+        """Return a chunk without pages for each leaf, for those that are not read in a field that is.
+
+        They claim to have values: pyarrow before version 26 reads as many rows of the n-th field as the n-th
+        chunk has values.
+        """
         codec = CompressionCodec.UNCOMPRESSED
         return [
             ColumnChunk(
-                meta_data=ColumnMetaData(leaf.type, [], codec, 0, 0, 0, 0, path_in_schema=[*leaf.path])
+                meta_data=ColumnMetaData(leaf.type, [], codec, num_rows, 0, 0, 0, path_in_schema=[*leaf.path])
             )
             for leaf in self.leaves
         ]
@@ -199,7 +202,10 @@ def decode(
         UnsupportedFeatureError: If pyarrow does not support the encoding, codec or type.
         CorruptFileError: If the pages are damaged.
     """
-    columns = [[chunk] * len(num_rows) for chunk in schema.absent_chunks]
+    columns: list[Sequence[ColumnChunk]] = [()] * len(schema.leaves)
+    if len(leaves) < len(columns):
+        absent = {count: schema.absent_chunks(count) for count in set(num_rows)}
+        columns = list(zip(*[absent[count] for count in num_rows], strict=True))
     num_bytes = 0
     for given in leaves:
         leaf = schema.leaves[given.ordinal]
