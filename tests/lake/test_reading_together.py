@@ -61,6 +61,29 @@ def assert_same(folder, where, columns=None):
 FLAT = ["id", "user", "name", "amount"]
 
 
+@pytest.mark.parametrize("chosen", [[0, 0], [0, 1, 0], [2, 1, 1, 3], [3, 0, 3, 0]])
+def test_a_file_that_is_listed_twice_is_read_twice(lake, chosen):
+    paths = [lake / f"{ordinal:03}.parquet" for ordinal in chosen]
+    for path in paths:
+        age(path)
+    ids = sorted(one for ordinal in chosen for one in range(ordinal * 300, ordinal * 300 + 300))
+    table = ia.open(paths)
+    assert (table.count(), len(table)) == (len(ids), len(ids))
+    assert sorted(table.scan("id >= 150").to_arrow()["id"].to_pylist()) == [one for one in ids if one >= 150]
+    assert table.aggregate("sum(id)", "id < 1100")["id"]["sum"] == sum(one for one in ids if one < 1100)
+
+
+def test_a_file_that_is_listed_with_several_partition_values_is_refused(lake):
+    class Twice:
+        def list_files(self):
+            path = str(lake / "000.parquet")
+            return [ia.DataFile(path, os.path.getsize(path), (("p", value),)) for value in "12"]
+
+    with pytest.raises(ia.FormatError) as caught:
+        ia.open(Twice()).count("p = 1 AND id < 9")
+    assert caught.value.reason == "file-listed-twice"
+
+
 def test_files_with_other_columns_partitions_and_codecs(tmp_path):
     for ordinal in range(12):
         table = rows_of_file(ordinal).select(FLAT)

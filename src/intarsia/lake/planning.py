@@ -219,7 +219,9 @@ def _has_room(
     found: Sequence[tuple[PlannedPart, DataFile]], part: PlannedPart, num_bytes: int, share: int
 ) -> bool:
     """Return whether a file can follow others in a stretch that then has a number of bytes."""
-    axis = found[0][0].axis
+    axis, last = found[0][0].axis, found[-1][0].position
+    if part.position <= last:  # a table may have the same file twice
+        return False
     most = MAX_PREFETCHED_BYTES if axis.joined.is_remote else min(STRETCH_BYTES, share)
     return part.axis is axis and len(found) < STRETCH_FILES and num_bytes <= most
 

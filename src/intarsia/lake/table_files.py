@@ -155,8 +155,22 @@ class TableFiles:
 
     @cached_property
     def ordinals(self) -> dict[str, int]:
-        """The ordinal of each file, by its path."""
-        return dict(zip(map(_PATH, self.files), range(len(self.files)), strict=True))
+        """The ordinal of each file, by its path; the last one of a file that is listed several times.
+
+        Raises:
+            FormatError: If a file is listed with different partition values.
+        """
+        files = self.files
+        found = dict(zip(map(_PATH, files), range(len(files)), strict=True))
+        if len(found) < len(files):
+            for file in files:
+                if file.partition != files[found[file.path]].partition:
+                    raise FormatError(
+                        "the file is listed several times, with different partition values; list it once",
+                        reason="file-listed-twice",
+                        path=file.path,
+                    )
+        return found
 
     @cached_property
     def has_objects(self) -> bool:
