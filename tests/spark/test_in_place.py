@@ -17,6 +17,7 @@ from intarsia.spark.in_place import states_of
 from intarsia.spark.part_files import Staging
 from tests.child import KILLED_AT_A_CALL, run
 from tests.effort import examples
+from tests.spark.skipping import dropped
 from tests.spark.test_indexing import write_lake
 
 
@@ -208,3 +209,42 @@ def test_a_folder_whose_name_begins_with_that_of_the_lake_is_another_one(spark, 
         ias.optimize(spark, str(lake), in_place=True, sort_by="id", progress=False)
     assert (caught.value.reason, caught.value.path) == ("files-elsewhere", str(lake))
     assert (other / "b.parquet").is_file()
+
+
+@pytest.mark.spark
+def test_what_the_catalog_knows_of_a_table_is_kept(spark, tmp_path):
+    """Otherwise the table would be empty or unreadable afterwards, or columns would be lost."""
+    lake = tmp_path / "lake"
+    for ordinal in range(2):
+        nested = [{"x": row, "y": row} for row in range(5)]
+        table = pa.table({"id": range(5), "st": nested, "l": [[one] for one in nested], "more": range(5)})
+        (lake / f"p={ordinal}").mkdir(parents=True)
+        pq.write_table(table, lake / f"p={ordinal}" / "a.parquet")
+    y, inner = "st STRUCT<x: BIGINT, y: BIGINT>", "l ARRAY<STRUCT<x: BIGINT, y: BIGINT>>"
+    columns = {
+        f"id BIGINT, {y}, {inner}, more BIGINT": None,
+        f"id BIGINT, {y}, {inner}": "more",
+        f"id BIGINT, st STRUCT<x: BIGINT>, {inner}, more BIGINT": "st.y",
+        f"id BIGINT, {y}, l ARRAY<STRUCT<x: BIGINT>>, more BIGINT": "l.item.y",
+    }
+    with dropped(spark, "known", "bucketed"):
+        spark.range(9).write.bucketBy(2, "id").saveAsTable("bucketed")
+        with pytest.raises(UnsupportedFeatureError) as caught:
+            ias.optimize(spark, "bucketed", in_place=True, progress=False)
+        assert caught.value.reason == "bucketed-table"
+        for schema, lost in columns.items():
+            spark.sql("DROP TABLE IF EXISTS known")
+            spark.sql(
+                f"CREATE TABLE known ({schema}, p INT) USING parquet PARTITIONED BY (p) LOCATION '{lake}'"
+            )
+            spark.sql("MSCK REPAIR TABLE known")
+            if lost is None:
+                with pytest.raises(WriteError) as caught:
+                    ias.optimize(spark, "known", in_place=True, partition_by=(), progress=False)
+                assert caught.value.reason == "partitions-of-table"
+                assert ias.optimize(spark, "known", in_place=True, progress=False).num_rows == 10
+            else:
+                with pytest.raises(WriteError) as caught:
+                    ias.optimize(spark, "known", in_place=True, progress=False)
+                assert (caught.value.reason, caught.value.column) == ("columns-not-in-table", lost)
+            assert spark.table("known").count() == 10

@@ -19,6 +19,7 @@ from intarsia.embed.report import Note, Progress, distinct_names
 from intarsia.embed.structures import Attachable, Attachables
 from intarsia.errors import UnsupportedFeatureError, WriteError
 from intarsia.file import ParquetInput
+from intarsia.lake.opening import open as open_table
 from intarsia.records import dataclass
 from intarsia.rows.values import JsonObject
 from intarsia.spark.checksums import (
@@ -228,6 +229,10 @@ def optimize(
     names = [partition_by] if isinstance(partition_by, str) else partition_by
     partitions = tuple(found_partitions if names is None else names)
     check_partition_columns(partitions, schema, clustering)
+    if in_place and folder_of_table(spark, source) is not None:
+        _check_table(
+            spark, str(source), frame, schema, has_same_folders=list(partitions) == list(found_partitions)
+        )
     file_schema = pa.schema([field for field in schema if field.name not in partitions])
     if indexes is None:
         indexes = _indexes_of_files(frame, file_schema) if in_place else ()
@@ -344,6 +349,56 @@ def _own_folder(spark: SparkSession, source: Source, frame: DataFrame) -> str:
                 path=folder,
             )
     return folder
+
+
+def _check_table(
+    spark: SparkSession, table: str, frame: DataFrame, schema: pa.Schema, *, has_same_folders: bool
+) -> None:
+    """Raise an error if the catalog describes a table in a way that would not fit its new files.
+
+    Raises:
+        UnsupportedFeatureError: If it is bucketed.
+        WriteError: If its partition columns would change, or values of its files would be lost.
+    """
+    if any(column.isBucket for column in spark.catalog.listColumns(table)):
+        raise UnsupportedFeatureError(
+            f"{table} is a bucketed table, and Spark could not read the new files as its buckets; pass a "
+            "destination",
+            reason="bucketed-table",
+            path=table,
+        )
+    if not has_same_folders:
+        raise WriteError(
+            f"{table} has its partitions in the catalog, which would not find the new ones; leave out "
+            "partition_by, or pass a destination",
+            reason="partitions-of-table",
+            path=table,
+        )
+    known = {name for field in schema for name in _names_in(field.type, field.name)}
+    files = [python_path(uri) for uri in frame.inputFiles()]
+    fields = open_table(files).schema if files else ()
+    lost = [name for field in fields for name in _names_in(field.type, field.name) if name not in known]
+    if lost:
+        raise WriteError(
+            f"the files of {table} have the column {lost[0]!r}, which the table lacks, so its values would "
+            "be lost; pass the folder instead of the table",
+            reason="columns-not-in-table",
+            path=table,
+            column=lost[0],
+        )
+
+
+def _names_in(data_type: pa.DataType, name: str) -> Iterator[str]:
+    """Yield the name of a column in lower case, and those of the fields in it."""
+    yield name.lower()
+    if pa.types.is_struct(data_type):
+        within = [(field.type, f".{field.name}") for field in data_type]
+    elif pa.types.is_map(data_type):
+        within = [(data_type.key_type, ".key"), (data_type.item_type, ".value")]
+    else:
+        within = [(data_type.value_type, ".item")] if pa.types.is_nested(data_type) else []
+    for inner, end in within:
+        yield from _names_in(inner, name + end)
 
 
 def _below(target: str, files: States) -> States:
