@@ -290,6 +290,19 @@ def test_files_that_cannot_be_rewritten(spark, tmp_path):
     assert sum(after[path] == before[path] for path in before) == 2
 
 
+def test_a_file_of_a_sink_that_has_got_indexes(spark, tmp_path):
+    """Its length is not the one in the log, but it has not been replaced."""
+    rows = spark.readStream.schema("id LONG").parquet(str(small_lake(tmp_path / "lake") / "day=0"))
+    writer = rows.writeStream.trigger(availableNow=True).option(
+        "checkpointLocation", str(tmp_path / "checkpoint")
+    )
+    writer.start(str(tmp_path / "out"), format="parquet").awaitTermination()
+    ia.attach(tmp_path / "out", [ia.Bloom("id")])
+    with pytest.raises(FilesFailedError) as caught:
+        delete(spark, tmp_path / "out", "id = 1")
+    assert {failure.code for failure in caught.value.report.failed} == {"listed-by-sink"}
+
+
 def test_what_is_refused(spark, tmp_path):
     lake = small_lake(tmp_path / "lake")
     (tmp_path / "delta" / "_delta_log").mkdir(parents=True)

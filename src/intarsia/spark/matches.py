@@ -118,10 +118,12 @@ class Matches:
 
         Raises:
             ChangedMeanwhileError: If it is not the file in which the rows were found.
+            ReplaceError: If a log lists it.
         """
         if local_path(path) is None:
             return self._erase_in_store(path)
         started = time.perf_counter()
+        check_sink_log(path, 0)  # whose lengths Spark takes for those of the files
         identity = FileIdentity.of(path)
         if (identity.size, identity.mtime_ns // 1_000_000) != (self.size, self.modified):
             raise _changed(path)
@@ -132,7 +134,6 @@ class Matches:
         # a link to a removed file would break the lake
         is_removed = len(rows) == num_rows and not keeps_file and not os.path.islink(path)
         if is_removed:
-            check_sink_log(path, 0)
             remove_file(path, identity)
         else:
             new = rewrite_without(path, rows, identity)
