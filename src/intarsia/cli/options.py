@@ -36,7 +36,7 @@ import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import click
 
@@ -125,7 +125,7 @@ def describe(function: Callable[..., None]) -> dict[str, Any]:
     """
     text = inspect.getdoc(function) or ""
     listed = _entries(__doc__ or "") | _entries(text)
-    hints = get_type_hints(function, include_extras=True)
+    hints = inspect.get_annotations(function, eval_str=True)
     params: list[click.Parameter] = [
         _parameter(name, hints[name], parameter.default, *listed[name])
         for name, parameter in inspect.signature(function).parameters.items()

@@ -62,6 +62,7 @@ class PageMap:
         text = json.dumps(facts.to_dict(), separators=(",", ":"), default=str)
         verb = "are" if facts.is_plan else "were"
         read = f"{size(facts.num_read)} of {size(facts.num_bytes)} {verb} {sentence(facts)}"
+        deflate = zlib.compressobj(9, wbits=-15)  # zlib.compress takes wbits from Python 3.11 on
         values = {
             "title": escape(f"{facts.title}: {condition}"),
             "condition": escape(condition),
@@ -69,7 +70,7 @@ class PageMap:
             "style": _template("page.css"),
             "script": _script(),
             # browsers inflate deflated JSON in base64 since 2023
-            "facts": base64.b64encode(zlib.compress(text.encode(), 9, wbits=-15)).decode(),
+            "facts": base64.b64encode(deflate.compress(text.encode()) + deflate.flush()).decode(),
         }
         return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], _template("page.html"))
 
