@@ -250,15 +250,14 @@ class TopRows:
         self.rows = rows.take(self._order(rows)[: self.limit]).combine_chunks()
 
     def _order(self, rows: pa.Table) -> Rows:
-        sorted_rows, sort_keys = rows, []
+        columns, sort_keys = {name: rows[name] for name in ("file", "row")}, []
         for ordinal, key in enumerate((self._key, *self._key.then)):
             values = rows[ordinal]
             name, tier = f"key{ordinal}", f"tier{ordinal}"
-            sorted_rows = sorted_rows.append_column(tier, pa.array(key.tiers(values)))
+            columns[tier] = pa.array(key.tiers(values))
             sort_keys.append((tier, "ascending"))
             if not pa.types.is_null(values.type):
-                sortable = values.cast(sortable_type(values.type))
-                sorted_rows = sorted_rows.set_column(ordinal, name, sortable)
+                columns[name] = values.cast(sortable_type(values.type))
                 sort_keys.append((name, "descending" if key.descending else "ascending"))
         sort_keys += [("file", "ascending"), ("row", "ascending")]
-        return np.asarray(pc.sort_indices(sorted_rows, sort_keys=sort_keys).to_numpy())
+        return np.asarray(pc.sort_indices(pa.table(columns), sort_keys=sort_keys).to_numpy())
