@@ -4,8 +4,8 @@ import pytest
 
 import intarsia as ia
 from intarsia import spark as ias
-from intarsia.errors import FilesFailedError, PredicateError
-from tests.spark.skipping import FILES, ROWS, make_lake
+from intarsia.errors import FilesFailedError, PredicateError, UnsupportedFeatureError
+from tests.spark.skipping import FILES, ROWS, dropped, make_lake
 
 pytestmark = pytest.mark.spark
 
@@ -59,6 +59,39 @@ def test_tables_of_the_catalog(spark, lake):
         }
     finally:
         spark.sql("DROP TABLE aggregated")
+
+
+def test_files_in_no_partition_of_a_table_are_refused(spark, tmp_path):
+    """An external table leaves the files of a partition that it drops, and Spark no longer reads them."""
+    with dropped(spark, "parted"):
+        spark.sql(
+            f"CREATE TABLE parted (id LONG, p INT) USING parquet PARTITIONED BY (p) LOCATION '{tmp_path}'"
+        )
+        spark.sql("INSERT INTO parted SELECT id, CAST(id % 2 AS INT) FROM range(100)")
+        assert ias.aggregate(spark, "parted", "count(*)", progress=False) == {"*": {"count": 100}}
+        spark.sql("ALTER TABLE parted DROP PARTITION (p = 1)")
+        for job in (ias.aggregate, ias.approx_distinct):
+            with pytest.raises(UnsupportedFeatureError) as caught:
+                job(spark, "parted", "count(*)" if job is ias.aggregate else "id", progress=False)
+            assert caught.value.reason == "unknown-partition"
+            assert "p=1" in caught.value.path
+        spark.sql("MSCK REPAIR TABLE parted")
+        assert ias.aggregate(spark, "parted", "count(*)", progress=False) == {"*": {"count": 100}}
+
+
+def test_partitions_elsewhere_of_a_cached_table(spark, tmp_path):
+    """Spark lists no files of a table that it has cached."""
+    with dropped(spark, "elsewhere"):
+        columns = "(id LONG, p INT) USING parquet PARTITIONED BY (p)"
+        spark.sql(f"CREATE TABLE elsewhere {columns} LOCATION '{tmp_path / 'a'}'")
+        for p in (0, 1):
+            spark.sql(
+                f"ALTER TABLE elsewhere ADD PARTITION (p = {p}) LOCATION '{tmp_path / 'ab'[p] / f'p={p}'}'"
+            )
+            spark.sql(f"INSERT INTO elsewhere PARTITION (p = {p}) VALUES ({p})")
+        spark.sql("CACHE TABLE elsewhere")
+        assert ias.index(spark, "elsewhere", [ia.Bloom("id")], progress=False).files_indexed == 2
+        assert int(ias.approx_distinct(spark, "elsewhere", "id", progress=False)) == 2
 
 
 def test_files_that_fail(spark, lake, tmp_path):

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from intarsia.ahead import ahead
+from intarsia.amounts import count
 from intarsia.embed.attach import unchanged_report
 from intarsia.embed.report import IndexedFile
 from intarsia.embed.structures import Attachable
-from intarsia.errors import IndexBuildError, IntarsiaError, ListingError
+from intarsia.errors import IndexBuildError, IntarsiaError, ListingError, UnsupportedFeatureError
 from intarsia.file import ParquetInput
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.definition import listed_file
@@ -29,6 +30,7 @@ from intarsia.spark.listing import (
     Source,
     delta_frame,
     folder_of_table,
+    paths_of,
     python_path,
     snapshot_format,
     uncached,
@@ -126,8 +128,41 @@ def _files_of(spark: SparkSession, item: str | os.PathLike[str]) -> list[str]:
     if location is None:
         return [os.fspath(item)]
     folder = python_path(location, decode=False).rstrip("/")
-    files = [python_path(uri) for uri in spark.table(os.fspath(item)).inputFiles()]
+    files = _files_of_table(spark, os.fspath(item))
     return [folder, *(path for path in files if not path.startswith(f"{folder}/"))]
+
+
+def _files_of_table(spark: SparkSession, name: str) -> list[str]:
+    """Return the files that Spark reads of a table of Parquet files, also if it has cached the rows."""
+    return [python_path(uri) for uri in uncached(spark).table(name).inputFiles()]
+
+
+def list_rows(spark: SparkSession, source: Source) -> LakeFiles:
+    """Find the files of a lake, as `list_lake`, for a job that answers from all of their rows.
+
+    Raises:
+        UnsupportedFeatureError: If the folder of a table has files that are not in a partition of the table,
+            such as those of an external table that has dropped the partition.
+    """
+    lake = list_lake(spark, source)
+    for name in paths_of(source):
+        location = folder_of_table(spark, name)
+        if location is None or not any(one.isPartition for one in spark.catalog.listColumns(name)):
+            continue
+        folder = python_path(location, decode=False).rstrip("/")
+        unknown = {path for path in lake.files if path.startswith(f"{folder}/")}
+        if not unknown.issubset(_files_of_table(spark, name)):  # the session may not have seen new files
+            spark.catalog.refreshTable(name)
+        unknown.difference_update(_files_of_table(spark, name))
+        if unknown:
+            first = min(unknown)
+            raise UnsupportedFeatureError(
+                f"the folder of {name} has {count(len(unknown), 'file')} in no partition of the table, such "
+                f"as {first}; run MSCK REPAIR TABLE {name} if their rows count, or else remove them",
+                reason="unknown-partition",
+                path=first,
+            )
+    return lake
 
 
 #: Smaller files of Iceberg tables must keep their length. Iceberg 1.12 reads files of up to 1 MiB at once,

@@ -17,7 +17,7 @@ from intarsia.read.aggregate import Aggregate, Requested, requested_functions
 from intarsia.read.report import ScanReport
 from intarsia.records import dataclass
 from intarsia.spark.job import act_on_files, reporter
-from intarsia.spark.lake_files import list_lake
+from intarsia.spark.lake_files import list_rows
 from intarsia.spark.listing import Source
 from intarsia.spark.reading import read
 from intarsia.spark.spark_stores import with_stores_of_spark
@@ -58,6 +58,7 @@ def aggregate(
 
     Raises:
         FileNotFoundError: If the path does not exist.
+        UnsupportedFeatureError: If the folder of a table has files that are not in a partition of the table.
         ValueError: If a function is unknown, or not defined for the column's type.
         PredicateError: If ``where`` or the SQL text cannot be parsed.
         ColumnNotFoundError: If the lake has no such column.
@@ -68,7 +69,7 @@ def aggregate(
         >>> answer["dep_delay"]["max"], answer.report.files_opened  # doctest: +SKIP
         (1301.0, 0)
     """
-    table = list_lake(spark, path).open()
+    table = list_rows(spark, path).open()
     shared = SharedAggregate(table, requested_functions(functions, table.schema.names), where, on_error)
     files = shared.files
     if files.ordinals:
@@ -151,7 +152,7 @@ def approx_distinct(
     """
     import datasketches
 
-    lake = list_lake(spark, path)
+    lake = list_rows(spark, path)
     selected = None if where is None else FilesLeft.of(lake.open(), where)
     sizes = lake.sizes if selected is None else selected.sizes
 
