@@ -224,6 +224,9 @@ def test_a_second_session_has_its_own_skips(enabled, tmp_path):
         ("advise('{lake}', array())", "queries"),
         ("nonesuch('{lake}')", "nonesuch"),
         ("index()", "(?i)table"),
+        ("index(NULL)", "table is NULL"),
+        ("delete('{lake}', NULL)", "where is NULL"),
+        ("index('{lake}', indexes => 'bloom(user')", r"'bloom\(user' cannot be parsed"),
     ],
 )
 def test_a_call_that_fails_raises(enabled, lake, call, message):

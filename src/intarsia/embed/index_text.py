@@ -47,7 +47,7 @@ def parse_indexes(text: str) -> list[Attachable]:
     Raises:
         IndexBuildError: As for `parse_index`.
     """
-    node = _parsed(f"[{text}\n]")
+    node = _parsed(f"[{text}\n]", text)
     return [_index_of(item) for item in node.elts] if isinstance(node, ast.List) else [_index_of(node)]
 
 
@@ -61,11 +61,11 @@ def index_kinds() -> list[tuple[str, str]]:
     return found
 
 
-def _parsed(text: str) -> ast.expr:
+def _parsed(text: str, shown: str | None = None) -> ast.expr:
     try:
         return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise _unparsable(text) from None
+        raise _unparsable(text if shown is None else shown) from None
 
 
 def _unparsable(text: str) -> IndexBuildError:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from intarsia.check.inspection import inspect
@@ -300,11 +301,15 @@ def procedure_server(context: Any, procedures: Any) -> Callable[[str], str]:
     def answer(text: str) -> str:
         request = json.loads(text)
         try:
-            procedure = PROCEDURES[request["procedure"]]
+            procedure, arguments = PROCEDURES[request["procedure"]], request["arguments"]
+            _, *parameters = signature(procedure.run).parameters.values()
+            for one in parameters:
+                if one.default is one.empty and one.kind is not one.VAR_KEYWORD and one.name not in arguments:
+                    raise ValueError(f"{one.name} is NULL; pass a value")
             for key, value in request["properties"].items():
                 context.setLocalProperty(key, value)
             caller = call_static(context._jvm, procedures, "caller", request["call"])
-            found = procedure.run(SparkSession(context, caller), **request["arguments"])
+            found = procedure.run(SparkSession(context, caller), **arguments)
             names = [field.split()[0] for field in procedure.schema.split(", ")]
             rows = [[row.get(name) for name in names] for row in found]
             return json.dumps({"schema": procedure.schema, "rows": rows})
