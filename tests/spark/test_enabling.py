@@ -6,6 +6,7 @@ import time
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import NumberFormatException
 
 import intarsia as ia
 import intarsia.spark as ias
@@ -245,6 +246,19 @@ def test_corrupt_files(enabled, copy):
     schema = enabled.read.parquet(str(copy / "part-1.parquet")).schema
     reader = enabled.read.schema(schema).option("ignoreCorruptFiles", "true")
     assert len(compare(enabled, lambda: reader.parquet(str(copy)).where(f"user = {U}")).rows) == 1
+
+
+def test_a_query_that_fails_by_itself_is_not_a_failure_of_the_planner(enabled, tmp_path):
+    """After three failures in a row, no scan is planned for a minute."""
+    for day in ("1", "x"):
+        write_file(tmp_path / f"day={day}" / "a.parquet", 0)
+    frame = enabled.read.parquet(str(tmp_path))
+    for _ in range(4):
+        with pytest.raises(NumberFormatException):
+            frame.where("day = 1 AND id = 3").collect()
+        assert "CAST_INVALID_INPUT" in ias.last_skips(enabled)[0].reason
+    assert frame.where("day = '1' AND id = 3").count() == 1
+    assert ias.last_skips(enabled)[0].reason is None
 
 
 def test_zero_rows_and_no_files(enabled, tmp_path):

@@ -180,7 +180,13 @@ final class ScanPlanner {
       Seq<Expression> dataFilters)
       throws IOException, ReflectiveOperationException {
     long started = System.nanoTime();
-    Seq<PartitionDirectory> directories = files.location().listFiles(partitionFilters, dataFilters);
+    Seq<PartitionDirectory> directories;
+    try {
+      directories = files.location().listFiles(partitionFilters, dataFilters);
+    } catch (RuntimeException error) { // such as a value that cannot be cast: the query fails, not the planner
+      skipping.leftAlone(record, "Spark cannot list the files: " + error.getMessage());
+      return null;
+    }
     List<FileVersion> listed = new ArrayList<>();
     for (PartitionDirectory directory : Scala.iterable(directories)) {
       Scala.iterable(directory.files()).forEach(file -> listed.add(FileVersion.of(file.fileStatus())));
