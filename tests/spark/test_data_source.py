@@ -46,6 +46,12 @@ def test_frames_of_several_predicates_in_one_query(spark, lake):
     assert source(spark, lake, where="i = -1").count() == 0
 
 
+def test_a_list_of_paths(spark, lake):
+    paths = [f"{lake}/file-{ordinal}.parquet" for ordinal in (1, 4)]
+    found = spark.read.format("intarsia").option("where", "by > 11").load(paths)
+    assert rows(found) == rows(spark.read.parquet(*paths).where("by > 11"))
+
+
 def test_errors_reach_the_caller(spark, lake):
     with pytest.raises(Exception, match="nowhere"):
         source(spark, lake, where="nowhere = 1")

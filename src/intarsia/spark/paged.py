@@ -8,6 +8,7 @@ because it loses rows if one frame is filtered twice, as of Spark 4.3.
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -324,8 +325,9 @@ def register(spark: SparkSession) -> None:
 
 
 def _scan(options: Mapping[str, str]) -> Any:
-    if not options.get("path"):
+    paths = options.get("path") or json.loads(options.get("paths", "[]"))  # as Spark passes a list
+    if not paths:
         raise WriteError("format('intarsia') needs a path; pass it to load()", reason="no-path")
     names = options.get("columns")
     columns = None if names is None else [name.strip() for name in names.split(",")]
-    return open_table(options["path"]).scan(options.get("where"), columns)
+    return open_table(paths).scan(options.get("where"), columns)
