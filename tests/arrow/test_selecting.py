@@ -17,7 +17,12 @@ VALUES = [
     pa.array([["a"], None, [], [None, LONG]], pa.list_(TEXT)),
     pa.array([[b"a"], None, [], [None, b"c"]], pa.large_list(BYTES)),
     pa.array([["a", "b"], None, ["c", None], [LONG, "d"]], pa.list_(TEXT, 2)),
-    pa.array([[("k", "v")], None, [], [("k", LONG), ("l", None)]], pa.map_(TEXT, TEXT)),
+    pytest.param(
+        pa.array([[("k", "v")], None, [], [("k", LONG), ("l", None)]], pa.map_(TEXT, TEXT)),
+        marks=pytest.mark.skipif(
+            int(pa.__version__.split(".")[0]) < 26, reason="a cast of such maps ends the process"
+        ),
+    ),
     pa.array([[{"x": ["a"]}], None, [], [{"x": [LONG]}]], pa.list_(pa.struct({"x": pa.list_(TEXT)}))),
     pa.array(["{}", None, "1", "2"], pa.json_(TEXT)),
     pa.array([b"%016d" % n for n in range(4)], pa.uuid()),

@@ -136,6 +136,9 @@ def test_bounds_and_counts_of_every_page_match_its_rows(drawn, tmp_path_factory)
                     assert any(len(b) >= MAX_BOUND_BYTES for b in column_index.max_values)
 
 
+@pytest.mark.skipif(
+    int(pa.__version__.split(".")[0]) < 26, reason="pyarrow does not count null and empty lists of structs"
+)
 @settings(max_examples=examples(100))
 @given(drawn=drawn_tables())
 def test_equals_the_page_index_by_pyarrow(drawn, tmp_path_factory):
