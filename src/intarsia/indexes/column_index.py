@@ -186,7 +186,8 @@ def column_index_bounds(
     nan_counts = np.zeros(len(rows), dtype=np.int64)
     if ordering is not None and ordering.is_float:
         nan_counts[:] = index.nan_counts if index.nan_counts else UNKNOWN
-    bounded = np.flatnonzero(~null_pages & ~(no_bounds if ordering and not ordering.is_bytes else False))
+    may_be_empty = ordering is None or ordering.is_bytes
+    bounded = np.flatnonzero(~null_pages if may_be_empty else ~(null_pages | no_bounds))
     low = high = np.empty(0, dtype=object)
     if ordering is not None:
         low, high = ordering.decode_pages(index, bounded.tolist())
