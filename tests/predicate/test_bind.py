@@ -368,7 +368,9 @@ def test_literals_of_numpy_pandas_and_pyarrow(column, value, expected):
     assert bind(Comparison(column, "=", value), SCHEMA).value.as_py() == expected
 
 
-@pytest.mark.parametrize("value", [None, pd.NaT, np.datetime64("NaT", "s"), pa.scalar(None, pa.timestamp("s"))])
+@pytest.mark.parametrize(
+    "value", [None, pd.NaT, np.datetime64("NaT", "s"), pa.scalar(None, pa.timestamp("s"))]
+)
 def test_every_null_is_null(value):
     assert bind(Comparison("ms", "=", value), SCHEMA) == NOTHING
     assert bind(In("ms", (value,), negated=True), SCHEMA) == NOTHING
