@@ -29,12 +29,11 @@ from intarsia.predicate import (
     conditions,
     parse_sql,
 )
-from intarsia.read.file_plan import prune
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, MemorySource
 from tests.effort import examples
 from tests.indexes.test_distinct import rows_where
-from tests.leaves import CostlyQuery, open_table
+from tests.leaves import open_table
 from tests.predicate import strategies as flat
 from tests.reading import tables
 from tests.reading.exact import leaf_at
@@ -205,8 +204,8 @@ def test_rows_are_certain_only_if_the_null_count_is_known_to_be_0():
         assert found.candidate_rows(leaf) == RowSelection.from_ranges([(0, 6)])
         assert found.certain_rows(leaf) == RowSelection.from_ranges(certain)
     (leaf,) = conditions(bind(parse_sql("x IN ('a', 'b')"), table.schema))
-    pruned = prune(CostlyQuery.of(open_table(table, row_group_size=2), leaf, []))
-    assert pruned.certain == RowSelection.from_ranges([(0, 4)])
+    found = evaluated(open_table(table, row_group_size=2), [leaf])
+    assert found.certain_rows(leaf) == RowSelection.from_ranges([(0, 4)])
 
 
 # --- searching the bytes of pages that are not worth decoding ---

@@ -267,7 +267,8 @@ def descendants(words):
             with contextlib.suppress(OSError):
                 status = (entry / "stat").read_text().rpartition(")")[2].split()
                 parents[int(entry.name)] = int(status[1])
-                lines[int(entry.name)] = (entry / "cmdline").read_bytes().decode().replace("\0", " ")
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
+                lines[int(entry.name)] = line.decode(errors="replace")
     found, size = {os.getpid()}, 0
     while len(found) > size:
         size = len(found)
