@@ -75,10 +75,8 @@ def page_map(
             for name, found in trace.aggregates.items()
             for function, value in found.items()
         }
-        select, result = (
-            ", ".join(values),
-            ", ".join(f"{name} = {_text(value)}" for name, value in values.items()),
-        )
+        select = ", ".join(values)
+        result = ", ".join(f"{name} = {_text(value)}" for name, value in values.items())
     elif trace.num_rows is not None or is_plan:
         select = "*" if columns is None else ", ".join(columns)
         result = f"{count(report.rows_candidate, 'row')} might match"
