@@ -66,3 +66,13 @@ def size(num_bytes: float) -> str:
         if abs(amount) < 999.5:
             return f"{amount:.{1 if abs(amount) < 99.95 else 0}f} {unit}"
     return f"{amount / 1000:,.1f} TB"
+
+
+def others_ignored(others: int) -> str:
+    """Return the end of a summary: the number of files in the folders that are not Parquet.
+
+    Example:
+        >>> others_ignored(2), others_ignored(0)
+        ('; 2 other files ignored', '')
+    """
+    return f"; {count(others, 'other file')} ignored" if others else ""

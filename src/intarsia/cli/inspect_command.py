@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from intarsia.amounts import count, part, size
+from intarsia.amounts import count, others_ignored, part, size
 from intarsia.cli.formats import text
 from intarsia.cli.jobs import (
     find,
     finish,
     for_each,
     one_or_all,
-    others_ignored,
     reasons,
     run_job,
     show_failures,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import click
 
-from intarsia.amounts import count
 from intarsia.cli.terminal import ShowDone, UsageError, print_json, printable, progress, say
 
 if TYPE_CHECKING:
@@ -147,13 +146,3 @@ def finish(
     if stop:
         raise stop
     raise click.exceptions.Exit(1 if failed else code)
-
-
-def others_ignored(others: int) -> str:
-    """Return the end of a summary: the number of files in the folders that are not Parquet.
-
-    Example:
-        >>> others_ignored(2), others_ignored(0)
-        ('; 2 other files ignored', '')
-    """
-    return f"; {count(others, 'other file')} ignored" if others else ""

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import click
 
-from intarsia.amounts import count, size
+from intarsia.amounts import count, others_ignored, size
 from intarsia.cli.formats import BINARY, Format, open_sink, writer
-from intarsia.cli.jobs import others_ignored
 from intarsia.cli.options import ColumnNames, Count, Timeout, parse_storage_options, parse_where
 from intarsia.cli.terminal import (
     INTERRUPTED,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from intarsia.amounts import count, first_lines, size
+from intarsia.amounts import count, first_lines, others_ignored, size
 from intarsia.errors import IntarsiaError
 from intarsia.lake.data_file import FileFailure
 from intarsia.records import dataclass
@@ -390,7 +390,7 @@ class IndexReport(FileTotals[IndexedFile], JsonObject):
             f"indexed {self.files_indexed:,} of {count(self.files_total, 'file')} in {self.seconds:.1f} s"
             + (f" ({', '.join(rest)})" if rest else "")
             + (f"; {count(self.files_skipped, 'file')} left out" if self.files_skipped else "")
-            + (f"; {count(self.files_other, 'other file')} ignored" if self.files_other else "")
+            + others_ignored(self.files_other)
         ]
         if self.bytes_added:
             share = f" ({self.bytes_added / self.bytes_before:.1%})" if self.bytes_before else ""
@@ -457,5 +457,5 @@ class RestoreReport(FileTotals[DetachReport], JsonObject):
             f"{size(self.bytes_removed)} removed"
             + (f"; {untouched:,} had no attached indexes" if untouched else "")
             + (f"; {len(self.failed):,} failed" if self.failed else "")
-            + (f"; {count(self.files_other, 'other file')} ignored" if self.files_other else "")
+            + others_ignored(self.files_other)
         )

@@ -218,8 +218,8 @@ def _covered(
         stops = edges[first.groups + 1]
         return RowSelection.union_of(starts, stops), (stops - starts).tolist()
     # the headers contain the rows of each page, so decoding can stop after the last selected row
-    stops_early = _STOPS_EARLY and not first.chunks[-1].whole
-    stops_early = stops_early and not any(map(_REPETITION, map(_LEAF, plans)))
+    reads_all = first.chunks[-1].whole or any(map(_REPETITION, map(_LEAF, plans)))
+    stops_early = _STOPS_EARLY and not reads_all
     shifted, num_rows = [], []
     for position, (chunk, start) in enumerate(zip(first.chunks, starts.tolist(), strict=True), start=1):
         rows = chunk.covered.shift(start)

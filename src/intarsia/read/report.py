@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from intarsia.amounts import count, part, size
+from intarsia.amounts import count, others_ignored, part, size
 from intarsia.errors import IntarsiaError, IntarsiaWarning
 from intarsia.file import Ignored
 from intarsia.file.metadata import naming_errors
@@ -375,7 +375,7 @@ class ScanReport(JsonObject):
         total, read = self._all_pages.total, self._all_pages.read
         unopened = self.files_total - self.files_opened
         skipped = f", {unopened:,} not opened" if unopened else ""
-        others = f"; {count(self.files_other, 'other file')} ignored" if self.files_other else ""
+        others = others_ignored(self.files_other)
         estimated = "" if self.rows_estimated is None else f", about {self.rows_estimated:,.0f} by estimate"
         matched = "" if self.rows_matched is None else f", {self.rows_matched:,} match"
         index = f", including {self.bytes_index:,} of indexes" if self.bytes_index else ""

@@ -151,9 +151,11 @@ def list_rows(spark: SparkSession, source: Source) -> LakeFiles:
             continue
         folder = python_path(location, decode=False).rstrip("/")
         unknown = {path for path in lake.files if path.startswith(f"{folder}/")}
-        if not unknown.issubset(_files_of_table(spark, name)):  # the session may not have seen new files
+        known = _files_of_table(spark, name)
+        if not unknown.issubset(known):  # the session may not have seen new files
             spark.catalog.refreshTable(name)
-        unknown.difference_update(_files_of_table(spark, name))
+            known = _files_of_table(spark, name)
+        unknown.difference_update(known)
         if unknown:
             first = min(unknown)
             raise UnsupportedFeatureError(
