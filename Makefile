@@ -150,7 +150,8 @@ $(VENV)/spark-%: | $(VENV)/.dev
 # pyarrow 25, because the tests write Bloom filters with it; since version 26 it counts rows in another way.
 $(VENV)/oldest: | $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --no-deps --target $@ 'pyarrow==25.*' 'numpy==1.26.*' 'sqlglot==30.18.*' \
-		'obstore==0.10.*' 'click==8.1.*' 'rich==13.*'
+		'obstore==0.10.*' 'click==8.1.*' 'rich==13.*' 'polars==1.36.1' 'polars-runtime-32==1.36.1' \
+		'thrift==0.25.*' 'xxhash==3.4.*' 'datasketches==5.1.*' 'mmh3==5.0.*'
 
 $(VENV)/jars/%/.done: tools/jars/pom.xml
 	@rm -rf $(@D) $(@D).missing && mkdir -p $(@D)

@@ -1,6 +1,6 @@
 """Lazy scans for Polars: `scan` returns a ``polars.LazyFrame`` whose predicates skip pages.
 
-Needs Polars 1.31 or newer.
+Needs Polars 1.36 or newer.
 
 Example:
     >>> import intarsia as ia, polars as pl, pyarrow as pa, pyarrow.parquet as pq, tempfile, os

@@ -63,6 +63,7 @@ def test_queries(path, where):
     assert ia.open(path).count(where) == expected.num_rows
 
 
+@pytest.mark.skipif(pl.__version__ < "2", reason="some versions of Polars 1 need the paths")
 def test_indexing_and_back(path):
     with open(path, "rb") as file:
         before = file.read()

@@ -63,8 +63,8 @@ class PageIndex(OfAllColumns):
 
     Args:
         int96: ``"order"`` gives INT96 columns bounds in the ColumnIndex and in the statistics, and declares
-            ``INT96_TIMESTAMP_ORDER`` for them. Readers that do not support this order
-            ignore the bounds. None gives them an OffsetIndex only.
+            ``INT96_TIMESTAMP_ORDER`` for them. Readers that do not support this order ignore the bounds, but
+            DataFusion before 53 and Polars before 2.0 fail. None gives them an OffsetIndex only.
 
     Raises:
         IndexBuildError: If ``int96`` has another value.

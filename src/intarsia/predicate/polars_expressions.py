@@ -67,6 +67,10 @@ _EXACT_FLOATS: Final = 2**53
 #: The types of floats in JSON.
 _FLOATS: Final = {"Float": pa.float64(), "Float64": pa.float64(), "Float32": pa.float32()}
 
+#: The types to which integers are cast to compare them. Polars before 1.42 leaves that of a float open.
+_TYPES_OF_FLOATS: Final = ("Float64", {"Unknown": "Float"})
+_TYPES_OF_INTEGERS: Final = ("Int16", "Int32", "Int64", "UInt16", "UInt32", "UInt64")
+
 #: A regular expression that matches only its own text.
 _PLAIN_TEXT: Final = re.compile(r"[A-Za-z0-9 _/:,;@=-]*")
 
@@ -278,13 +282,12 @@ class _Translator:
         return found
 
     def _number(self, node: Any, value: pa.Scalar) -> tuple[Operand, pa.DataType]:
-        """Return a column, or an integer column that is cast to a float without changing a comparison."""
+        """Return a column, or one that is cast without changing its comparison with a value."""
         node_type, body = _parts(node)
         if node_type != "Cast":
             return self._column(node)
         column, data_type = self._column(body["expr"])
-        is_exact = pa.types.is_floating(value.type) and abs(value.as_py()) < _EXACT_FLOATS
-        if body["dtype"] != {"Literal": "Float64"} or not pa.types.is_integer(data_type) or not is_exact:
+        if not _is_exact(data_type, _parts(body["dtype"])[1], value):
             raise _UntranslatableError
         return column, data_type
 
@@ -315,11 +318,11 @@ class _Translator:
         raise _UntranslatableError
 
     def _membership(self, node: Any, values: Any) -> Predicate:
-        column, _ = self._column(node)
         literal = _literal(values)
         if not literal.is_valid or not pa.types.is_large_list(literal.type):
             raise _UntranslatableError
         found = literal.values.drop_null()
+        column, _ = self._number(node, pa.scalar(None, found.type))
         if pa.types.is_floating(found.type) and pc.any(pc.is_nan(found)).as_py():
             raise _UntranslatableError
         if not len(found):
@@ -387,6 +390,19 @@ def _parts(node: Any) -> tuple[str, Any]:
         raise _UntranslatableError
     ((node_type, body),) = node.items()
     return node_type, body
+
+
+def _is_exact(data_type: pa.DataType, target: Any, value: pa.Scalar) -> bool:
+    """Return whether a cast of a column does not change how it compares with a value."""
+    if pa.types.is_decimal(data_type) and isinstance(target, dict) and "Decimal" in target:
+        precision, scale = target["Decimal"]
+        more_digits = precision - scale - (data_type.precision - data_type.scale)
+        return bool(scale >= data_type.scale and more_digits >= 0)
+    if not pa.types.is_integer(data_type):
+        return False
+    if pa.types.is_floating(value.type):
+        return target in _TYPES_OF_FLOATS and value.is_valid and abs(value.as_py()) < _EXACT_FLOATS
+    return target in _TYPES_OF_INTEGERS and np.can_cast(data_type.to_pandas_dtype(), target.lower())
 
 
 def _function_name(function: Any) -> tuple[str, Any]:
