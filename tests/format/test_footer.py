@@ -44,6 +44,13 @@ def test_valid_footer():
     assert (footer.start, footer.file_length, footer.created_by) == (700, FILE_LENGTH, "")
 
 
+def test_old_parquet_rs_did_not_count_the_rows_of_the_file():
+    assert footer_with(num_rows=0, created_by=b"parquet-rs version 0.3.0 (build b45ce7c)").num_rows == 5
+    for created_by in (b"parquet-rs version 50.0.0", None):
+        with pytest.raises(CorruptFileError, match="claims 0 rows"):
+            footer_with(num_rows=0, created_by=created_by)
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [

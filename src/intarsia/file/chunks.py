@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from intarsia.file.trust import parse_writer
 from intarsia.format.enums import DATA_PAGES, DICTIONARY_ENCODINGS, Encoding, PageType
-from intarsia.format.footer import Footer, Leaf, chunk_range
+from intarsia.format.footer import Leaf, chunk_range
 from intarsia.format.page_index import PageLocations, PageRows
 from intarsia.format.structs import ColumnMetaData, PageEncodingStats
 from intarsia.records import dataclass
@@ -113,6 +112,10 @@ class ChunkOutlines:
         offset_index = (self.offset_indexes != 0) & (self.offset_index_bytes != 0)
         return np.asarray(offset_index & (self.column_indexes != 0) & (self.column_index_bytes != 0))
 
+    def padded(self, end: int) -> ChunkOutlines:
+        """Return the chunks with bytes behind them, up to the end of the file's body."""
+        return replace(self, stops=np.minimum(self.stops + _PADDING_BYTES, end))
+
 
 def recorded_pages(stats: Sequence[PageEncodingStats] | None, encodings: Sequence[int]) -> RecordedPages:
     """Return what the ``encoding_stats`` of a chunk say, or if they are missing, its encodings."""
@@ -141,18 +144,6 @@ def recorded_pages(stats: Sequence[PageEncodingStats] | None, encodings: Sequenc
     is_single = data_pages == 1 and others == needed
     is_all = use is DictionaryUse.ALWAYS
     return RecordedPages(data_pages, dictionary_pages, use, is_single, is_all, encodings)
-
-
-def padded(footer: Footer, outlines: list[ChunkOutlines]) -> list[ChunkOutlines]:
-    """Return whole chunks with the bytes behind them that their values may need.
-
-    Before 1.2.9, parquet-mr left the header of the dictionary page out of the size of a chunk (PARQUET-816).
-    """
-    name, version = parse_writer(footer.created_by)
-    if name != "parquet-mr" or version >= (1, 2, 9):
-        return outlines
-    end = footer.start
-    return [replace(of_leaf, stops=np.minimum(of_leaf.stops + _PADDING_BYTES, end)) for of_leaf in outlines]
 
 
 @dataclass(frozen=True)

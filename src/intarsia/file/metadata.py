@@ -16,7 +16,7 @@ from intarsia.errors import IntarsiaError
 from intarsia.file.chunks import UNKNOWN, ChunkOutlines
 from intarsia.file.decode import outlines_of
 from intarsia.file.schema import FileSchema, file_schema
-from intarsia.file.trust import Trust
+from intarsia.file.trust import Trust, parse_writer
 from intarsia.format.directory import Directory, FoundDirectory, find_directory
 from intarsia.format.footer import Footer, Leaf, parse_footer
 from intarsia.format.page_index import PageLocations, PageRows
@@ -170,9 +170,22 @@ class FileMetadata:
             return list(map(self._outlines.__getitem__, map(_ORDINAL, leaves)))
         except KeyError:
             unknown = [leaf for leaf in leaves if leaf.ordinal not in self._outlines]
-            for leaf, of_leaf in zip(unknown, self._outlined(unknown), strict=True):
-                self._outlines[leaf.ordinal] = of_leaf
+            found = self._outlined(unknown)
+            if self.is_padded:
+                found = [of_leaf.padded(self.footer.start) for of_leaf in found]
+            self._outlines.update(
+                (leaf.ordinal, of_leaf) for leaf, of_leaf in zip(unknown, found, strict=True)
+            )
             return self.outlines(leaves)
+
+    @cached_property
+    def is_padded(self) -> bool:
+        """Whether values may be behind the recorded end of their chunk.
+
+        Before 1.2.9, parquet-mr left the header of the dictionary page out of its size (PARQUET-816).
+        """
+        name, version = parse_writer(self.footer.created_by)
+        return name == "parquet-mr" and version < (1, 2, 9)
 
     def _outlined(self, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
         return outlines_of(self.footer.metadata.row_groups, leaves, self.footer.file_length)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.errors import CorruptFileError
-from intarsia.file.chunks import Bools, ChunkOutlines, ChunkPlan, DictionaryUse, Int64s, LeafPlan, padded
+from intarsia.file.chunks import Bools, ChunkOutlines, ChunkPlan, DictionaryUse, Int64s, LeafPlan
 from intarsia.file.claims import check_row_count
 from intarsia.file.decode import PageIndexMismatchError, decode_rows, parse_pages
 from intarsia.file.fetch import FetchedBytes, PageCache
@@ -260,7 +260,8 @@ class RunColumns:
         """
         ranges = list(map(LeafPlan.ranges, plans))
         compiled, are_many = self._query.file.schema.compiled, len(self._run.groups) > 1
-        is_joined = any(
+        # chunks that are padded overlap
+        is_joined = self._query.file.metadata.is_padded or any(
             (plan.leaf.root_ordinal not in compiled or plan.leaf.max_repetition_level)
             and (are_many or len(coalesce(own, 0)) > 1)
             for plan, own in zip(plans, ranges, strict=True)
@@ -270,7 +271,7 @@ class RunColumns:
     def _whole_chunks(self, leaves: list[Leaf], touched: Int64s) -> list[LeafPlan]:
         """Plan to read chunks without their page index."""
         query, groups = self._query, self._run.groups[touched]
-        outlines = padded(query.file.footer, query.file.metadata.outlines(leaves))
+        outlines = query.file.metadata.outlines(leaves)
         if len(self._run.groups) == 1:
             with self._naming():
                 for leaf in leaves:
