@@ -476,3 +476,10 @@ def test_the_keyword_if_is_not_a_statement(caplog):
 @pytest.mark.parametrize("word", ["Case", "select", "from", "when", "distinct"])
 def test_a_quoted_keyword_is_a_column(word):
     assert parse_sql(f'"{word}" = 3') == Comparison(word, "=", 3)
+
+
+@pytest.mark.parametrize("name", ["`", "``", "`a`", "a`", "`a"])
+def test_quotes_within_other_quotes_are_part_of_the_name(name):
+    assert parse_sql(f'"{name}" = 3') == Comparison(name, "=", 3)
+    assert parse_sql('`"x"` = 3') == Comparison('"x"', "=", 3)
+    assert parse_sql(f'a."{name}" = 3') == Comparison(("a", name), "=", 3)

@@ -222,7 +222,7 @@ class _Reader:
         parts = re.findall(_NAME, word, re.ASCII)
         if any(part.lower() in _KEYWORDS for part in parts):
             raise _DeclinedError
-        names = tuple([part.strip('"`') if part[0] in '"`' else part for part in parts])
+        names = tuple([part[1:-1] if part[0] in '"`' else part for part in parts])
         return names if len(names) > 1 or "." in names[0] else names[0]
 
     def _list(self) -> tuple[object, ...]:
