@@ -372,6 +372,14 @@ def test_indexes_are_attached_to_the_current_files(tmp_path):
     assert ia.open([url]).count() == 13
 
 
+def test_names_that_start_with_a_dot(tmp_path):
+    rows = [{".a": 3, ".b": 1, "b": 7}, {".a": 1, ".b": 2, "b": 8}]
+    deltalake.write_deltalake(tmp_path, pa.Table.from_pylist(rows), partition_by=[".a"])
+    table = ia.open(f"delta+{tmp_path.as_uri()}")
+    assert table.scan('".a" = 3').to_pylist() == rows[:1]
+    assert table.scan('".b" = 2').to_pylist() == rows[1:]
+
+
 def test_a_log_that_cannot_be_read(tmp_path):
     (tmp_path / "_delta_log").mkdir()
     with pytest.raises(FileNotFoundError):

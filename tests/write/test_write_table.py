@@ -341,6 +341,11 @@ def test_order_with_nan_is_not_recorded_in_the_footer(path):
     assert pq.read_metadata(path).row_group(0).sorting_columns == ()
 
 
+def test_sorted_by_a_name_that_starts_with_a_dot(path):
+    ia.write_table(pa.table({".a": [3, 1, 2], "a": [1, 2, 3]}), path, sort_by=".a")
+    assert pq.read_table(path).to_pylist() == [{".a": 1, "a": 2}, {".a": 2, "a": 3}, {".a": 3, "a": 1}]
+
+
 NUMBERS = [Decimal("-2.31"), Decimal("0.01"), None, Decimal("-999.99"), Decimal("0.00"), Decimal("999.99")]
 
 

@@ -113,7 +113,7 @@ def _definition(root: str, table: DeltaTable, options: StorageOptions | None) ->
     actions = pa.table(table.get_add_actions())
     declared = [name for name in table.metadata().partition_columns if name in schema.names]
     partition = actions["partition"].combine_chunks() if declared else None
-    columns = {name: pc.struct_field(partition, name).cast(schema.field(name).type) for name in declared}
+    columns = {name: _child(partition, name).cast(schema.field(name).type) for name in declared}
     texts = [[None if one is None else str(one) for one in values.to_pylist()] for values in columns.values()]
     deleted = _deleted_rows(root, table)
     files = []
@@ -224,7 +224,7 @@ def _child(part: pa.Array, name: str) -> pa.Array:
     """Return a field of a struct; nulls if there is none."""
     if not pa.types.is_struct(part.type) or part.type.get_field_index(name) < 0:
         return pa.nulls(len(part))
-    return pc.struct_field(part, name)
+    return pc.struct_field(part, [name])  # a text that starts with a dot would be a path
 
 
 def _deleted_rows(root: str, table: DeltaTable) -> dict[str, DeletionVector]:

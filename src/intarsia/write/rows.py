@@ -89,7 +89,8 @@ def sorted_rows(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
     columns = [_sortable(table.column(name)) for name, _ in keys]
     named = pa.table(columns, names=[name for name, _ in keys])
     try:
-        order = pc.sort_indices(named, sort_keys=list(keys))  # nulls at the end
+        # nulls at the end; pyarrow takes a text that starts with a dot as a path
+        order = pc.sort_indices(named, sort_keys=[(pc.field(name), direction) for name, direction in keys])
         # rows that are already sorted, such as by Spark, are not copied; the sort is stable
         is_sorted = bool(np.array_equal(order.to_numpy(), np.arange(len(order))))
         return table if is_sorted else take_rows(table, order)
