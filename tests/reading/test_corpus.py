@@ -72,6 +72,23 @@ def test_plain_columns_beside_encrypted_ones():
     assert some.equals(table.filter(table["boolean_field"]))
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda table: table.scan("boolean_field").to_arrow(),
+        lambda table: list(table.scan("boolean_field")),
+        lambda table: table.explain("boolean_field"),
+        lambda table: table.plan("boolean_field"),
+    ],
+    ids=["table", "batches", "explain", "plan"],
+)
+def test_errors_of_encrypted_columns_name_the_file(ask):
+    (path,) = (path for path in FILES if path.name == "encrypt_columns_plaintext_footer.parquet.encrypted")
+    with pytest.raises(ia.UnsupportedFeatureError) as caught:
+        ask(ia.open(path))
+    assert (caught.value.reason, caught.value.path) == ("encrypted-column", str(path))
+
+
 @corpus_file
 def test_full_scan_equals_pyarrow(path):
     assert_same_rows(ia.open(path).scan().to_arrow(), pq.read_table(path))

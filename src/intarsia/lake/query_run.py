@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
 from intarsia.errors import CorruptFileError, ReplacedWhileReadError
+from intarsia.file.metadata import naming_errors
 from intarsia.lake.binding import TableBinder
 from intarsia.lake.planner import Planner
 from intarsia.lake.planning import Ahead, IsAlone, OpenPlan, Planned, plan_files, stretches
@@ -130,9 +131,10 @@ class QueryRun:
 
     @contextlib.contextmanager
     def skipping(self, path: str) -> Generator[None, None, None]:
-        """Add errors of a bad file to the report instead of raising them, if bad files are skipped."""
+        """Name a file in its errors; if bad files are skipped, report them instead of raising them."""
         try:
-            yield
+            with naming_errors(path):
+                yield
         except _BAD_FILE_ERRORS as error:
             if self._on_error == "raise":
                 raise

@@ -274,8 +274,9 @@ class Scan(QueryResult):
                     query.names,
                     query.deleted,
                 )
-                splits += make_splits(shared, query, plan, split_bytes)
-                opened.record(FileOutcome(plan, count_planned(query, plan.candidates)))
+                with query.file.named_errors():
+                    splits += make_splits(shared, query, plan, split_bytes)
+                    opened.record(FileOutcome(plan, count_planned(query, plan.candidates)))
         return splits
 
     def count(self) -> int:
