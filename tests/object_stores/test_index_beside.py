@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import threading
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -66,6 +67,23 @@ def test_the_first_query_takes_four_round_trips_after_the_listing(lake, other_re
         if waves <= 4:
             return
     pytest.fail(f"{waves} round trips")
+
+
+def test_other_tables_answer_while_a_store_is_slow(lake, other_reader, tmp_path):
+    for name in ("1", "2"):
+        pq.write_table(pa.table({"a": [1, 2]}), tmp_path / f"{name}.parquet")
+    found = []
+
+    def ask():
+        thread = threading.Thread(target=lambda: found.append(ia.open(tmp_path).count("a = 1")), daemon=True)
+        thread.start()
+        thread.join(10)
+        found.append(thread.is_alive())
+
+    other_reader()
+    lake.faults.append(Fault("call", "GET", "lake/_intarsia/*", action=ask))
+    assert count()[0] == 1
+    assert found == [2, False]
 
 
 def test_later_queries_use_a_copy(lake, other_reader):

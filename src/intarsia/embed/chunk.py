@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -27,6 +26,7 @@ from intarsia.format.structs import (
     PageLocation,
     Statistics,
 )
+from intarsia.once import cached_property
 from intarsia.records import dataclass
 from intarsia.storage import ByteRange
 

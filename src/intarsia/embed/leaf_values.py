@@ -7,7 +7,6 @@ order. So bounds are computed from the stored values, not from those of an Arrow
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from intarsia.file.synthetic import Segments, SyntheticSchema, decode
 from intarsia.format.enums import Type
 from intarsia.format.footer import Footer, Leaf, schema_leaves, schema_paths
 from intarsia.format.structs import ColumnMetaData, IntType, LogicalType, SchemaElement
+from intarsia.once import cached_property
 from intarsia.records import dataclass
 from intarsia.rows.int96 import INT96_BYTES
 from intarsia.rows.ordering import MAX_BOUND_BYTES, Ordering, ordering_for, truncate_max, truncate_min

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,6 +29,7 @@ from intarsia.indexes.base import Index
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.layout import Granularity, check_granularity, parameters
 from intarsia.indexes.registry import find_index
+from intarsia.once import cached_property
 from intarsia.predicate.nodes import render_column
 from intarsia.records import dataclass
 from intarsia.rows.selection import Rows

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 
 from intarsia.embed.chunk import LOCATED, ChunkState, chunks_of, without_bounds
 from intarsia.embed.original import Original, states_of
@@ -36,6 +35,7 @@ from intarsia.format.thrift import (
     serialize,
     serialize_tree,
 )
+from intarsia.once import cached_property
 from intarsia.rows.int96 import INT96_BYTES
 from intarsia.storage import ByteRange
 

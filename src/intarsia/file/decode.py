@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from itertools import starmap
 from operator import add, attrgetter
 
@@ -36,6 +36,7 @@ from intarsia.format.footer import Leaf
 from intarsia.format.pages import PAGE_CHECKSUM, Page, check_value_counts, pages_at
 from intarsia.format.row_groups import native_outlines, outlines_of_chunks
 from intarsia.format.structs import PageEncodingStats, RowGroup
+from intarsia.once import cached_property
 from intarsia.rows.selection import RowSelection, union
 from intarsia.tuning import SLICED_RANGES, SPARSE_PART, TAKEN_PART
 

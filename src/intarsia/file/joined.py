@@ -13,7 +13,6 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from functools import cached_property
 from itertools import accumulate
 from typing import Literal, TypeAlias
 
@@ -31,6 +30,7 @@ from intarsia.format.footer import Footer, Leaf
 from intarsia.format.page_index import PageLocations
 from intarsia.format.row_groups import LazyChunks, parse_chunks
 from intarsia.format.structs import ColumnChunk, ColumnIndex
+from intarsia.once import cached_property
 from intarsia.records import dataclass
 from intarsia.rows.selection import RowSelection
 from intarsia.storage import ByteRange, ByteSource, CountedSource, ObjectStoreFile

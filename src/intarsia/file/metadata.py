@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from functools import cached_property
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -22,6 +21,7 @@ from intarsia.format.footer import Footer, Leaf, parse_footer
 from intarsia.format.page_index import PageLocations, PageRows
 from intarsia.format.row_groups import chunks_of_leaf
 from intarsia.format.structs import ColumnChunk, ColumnIndex
+from intarsia.once import cached_property
 from intarsia.records import dataclass
 
 _Derived = TypeVar("_Derived")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from functools import cached_property
 from operator import attrgetter
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -33,6 +32,7 @@ from intarsia.format.page_index import (
     parse_offset_index,
 )
 from intarsia.format.pages import PAGE_CHECKSUM
+from intarsia.once import cached_property
 from intarsia.storage import ByteRange, ByteSource, CountedSource, IoCounts, LocalFile
 from intarsia.tuning import REMOTE_INDEX_BYTES, REMOTE_TAIL_BYTES
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import starmap
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from intarsia.format.blob import DATAFUSION_KEY
 from intarsia.format.enums import Type
 from intarsia.format.footer import Footer, Leaf, schema_paths, shared_leaves
 from intarsia.format.structs import KeyValue, LogicalType, SchemaElement
+from intarsia.once import cached_property
 from intarsia.rows.int96 import int96_ordering
 from intarsia.rows.ordering import Ordering, ordering_for
 

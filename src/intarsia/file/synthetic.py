@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from itertools import accumulate, pairwise, starmap
 from typing import Any, Literal, NamedTuple, NoReturn
 
@@ -29,6 +28,7 @@ from intarsia.format.structs import (
     RowGroup,
     SchemaElement,
 )
+from intarsia.once import cached_property
 from intarsia.records import dataclass
 from intarsia.storage import ByteRange, SparseBytes
 from intarsia.tuning import COPIED_BYTES, SEVERAL_COLUMNS, THREADED_BYTES

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from dataclasses import field
 from enum import Enum
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from intarsia.format.directory import Directory
 from intarsia.format.enums import Type
 from intarsia.format.footer import Footer, Leaf
 from intarsia.format.structs import ColumnChunk, ColumnMetaData, Statistics
+from intarsia.once import cached_property
 from intarsia.records import dataclass
 
 _T = TypeVar("_T")

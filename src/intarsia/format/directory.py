@@ -7,7 +7,7 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, Literal, NoReturn, TypeVar
 
 import xxhash
@@ -16,6 +16,7 @@ from intarsia.errors import IndexPayloadError, NewerDirectoryError
 from intarsia.format.blob import BLOB_ALIGNMENT_BYTES, BLOB_HEADER_BYTES
 from intarsia.format.footer import Footer
 from intarsia.format.structs import ColumnMetaData, FileMetaData, LogicalType, SchemaElement
+from intarsia.once import cached_property
 from intarsia.records import dataclass
 
 

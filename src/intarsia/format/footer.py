@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from itertools import accumulate
 from operator import attrgetter
 
@@ -25,6 +25,7 @@ from intarsia.format.structs import (
     TimestampType,
     TimeUnit,
 )
+from intarsia.once import cached_property
 from intarsia.records import dataclass
 
 MAGIC = b"PAR1"

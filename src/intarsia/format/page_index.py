@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from intarsia.errors import CorruptFileError
 from intarsia.format import thrift
 from intarsia.format.enums import BoundaryOrder
 from intarsia.format.structs import ColumnIndex, Empty, OffsetIndex
+from intarsia.once import cached_property
 from intarsia.records import dataclass
 
 # without the Python functions behind numpy's methods `any`, `max` and `min`

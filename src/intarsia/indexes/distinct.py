@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -49,6 +48,7 @@ from intarsia.indexes.layout import (
     check_integer,
     refuse_nested,
 )
+from intarsia.once import cached_property
 from intarsia.predicate.bound import BoundNull, Condition
 from intarsia.predicate.evaluate import condition_mask
 from intarsia.rows.bounds import Bools

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +18,7 @@ from intarsia.indexes.base import Index, OpenIndex, checked_opened, defines, pru
 from intarsia.indexes.layout import Layout
 from intarsia.indexes.proof import call_or_ignore
 from intarsia.indexes.registry import find_index
+from intarsia.once import cached_property
 from intarsia.predicate.bound import BoundFunction, Condition, Path
 from intarsia.storage import ByteRange
 from intarsia.tuning import PROBE_BYTES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.proof import Proof, ProofCost, Savings, Verdict, Wanted, evaluate_conditions
 from intarsia.indexes.registry import may_index
 from intarsia.indexes.statistics import column_statistics
+from intarsia.once import cached_property
 from intarsia.predicate import Path
 from intarsia.predicate.bound import Condition, num_lookup_values
 from intarsia.records import dataclass

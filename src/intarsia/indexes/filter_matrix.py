@@ -10,7 +10,6 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +20,7 @@ from intarsia.errors import CorruptFileError
 from intarsia.format import bloom
 from intarsia.format.bloom import BLOCK_BYTES, Blocks, block_ordinals, blocks_may_contain, blocks_of
 from intarsia.indexes.base import GatheredPart, GatheredParts, OpenIndex
+from intarsia.once import cached_property
 from intarsia.predicate.bound import Condition
 from intarsia.rows.bounds import Bools
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 
@@ -24,6 +23,7 @@ from intarsia.errors import ColumnNotFoundError, IndexBuildError, IndexPayloadEr
 from intarsia.format.arrow_stream import check_expanded, expanded_bytes
 from intarsia.indexes.base import PayloadPart
 from intarsia.indexes.layout import Granularity, Layout
+from intarsia.once import cached_property
 from intarsia.records import dataclass
 from intarsia.rows.selection import Rows, RowSelection
 from intarsia.tuning import THREADED_STREAM_BYTES

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -50,6 +50,7 @@ from intarsia.indexes.layout import (
     compared_batches,
 )
 from intarsia.indexes.lookups import REMEMBERED_LOOKUPS, lookup_values
+from intarsia.once import cached_property
 from intarsia.predicate.bound import (
     BoundMatch,
     BoundPrefix,

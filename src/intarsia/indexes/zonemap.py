@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -44,6 +43,7 @@ from intarsia.indexes.layout import (
     refuse_nested,
 )
 from intarsia.indexes.summaries import GranuleSummaries, merge_summaries, summarize, summary_schema
+from intarsia.once import cached_property
 from intarsia.predicate.bound import BoundMatch, BoundNull, Condition
 from intarsia.rows.bounds import Bools, Bounds, boundary_order, certainly_matches, might_match
 from intarsia.rows.ordering import (

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -28,6 +28,7 @@ from intarsia.format.enums import Type
 from intarsia.indexes.registry import may_index
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.snapshot import Snapshot
+from intarsia.once import cached_property
 from intarsia.read.counts import PagesRead
 from intarsia.read.file_plan import FilePlan, JoinedRows, without_deleted
 from intarsia.read.file_query import FileQuery, leaves_under

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any, NoReturn, TypeAlias
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from intarsia.lake.binding import TableBinder
 from intarsia.lake.scan import Scan
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles
+from intarsia.once import cached_property
 from intarsia.predicate import And, Predicate
 from intarsia.predicate.expressions import parse_conjuncts
 from intarsia.read.report import ScanReport

@@ -6,7 +6,7 @@ import contextlib
 import math
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -27,6 +27,7 @@ from intarsia.lake.definition import (
 from intarsia.lake.scan import Scan
 from intarsia.lake.table_files import TableFiles
 from intarsia.lake.unopened import LogColumn, LogStatistics, Partitions
+from intarsia.once import cached_property
 from intarsia.predicate import Comparison, Path
 from intarsia.records import dataclass
 from intarsia.rows.selection import Rows, RowSelection

@@ -6,7 +6,6 @@ Only metadata is read for this: the page indexes of row groups in which pages we
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from intarsia.file.chunks import UNKNOWN, ChunkOutlines
 from intarsia.format.enums import codec_name, encoding_name
 from intarsia.format.footer import Leaf
 from intarsia.format.structs import ColumnMetaData
+from intarsia.once import cached_property
 from intarsia.picture.facts import (
     PROVEN,
     READ,

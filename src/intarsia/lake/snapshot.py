@@ -13,7 +13,7 @@ import os
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from intarsia.errors import ReplacedWhileReadError
@@ -23,6 +23,7 @@ from intarsia.file.metadata import naming_errors
 from intarsia.file.schema import FileSchema
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.index.of_table import KnownFiles, TableLakeIndex
+from intarsia.once import cached_property
 from intarsia.read.report import ScanReport
 from intarsia.records import dataclass
 from intarsia.storage import ByteRange, ByteSource, CountedSource, QueryReads, identity_of

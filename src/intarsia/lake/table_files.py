@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -26,6 +25,7 @@ from intarsia.lake.index.of_table import TableLakeIndex
 from intarsia.lake.schema import SchemaOf, table_schema
 from intarsia.lake.snapshot import OnReport, Snapshot, TableCache
 from intarsia.lake.unopened import LogStatistics, Partitions, PartitionTypes
+from intarsia.once import cached_property
 from intarsia.read.output_columns import FileNames
 from intarsia.read.report import warn_caller
 from intarsia.storage import IoCounts, ObjectIdentity, QueryReads, current_reads

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +14,7 @@ from intarsia.file import ChunkKey, FileMetadata, ParquetInput
 from intarsia.file.chunks import UNKNOWN, ChunkPlan
 from intarsia.format.footer import Leaf
 from intarsia.format.page_index import PageRows
+from intarsia.once import cached_property
 from intarsia.read.pruner import PruneStep
 from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools

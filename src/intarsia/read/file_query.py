@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
-from functools import cached_property
 from operator import attrgetter
 
 import numpy as np
@@ -20,6 +19,7 @@ from intarsia.file.metadata import naming_errors
 from intarsia.format.arrow_stream import ExpansionBudget
 from intarsia.format.footer import Leaf
 from intarsia.indexes.embedded import EmbeddedIndexes, KeptIndexes
+from intarsia.once import cached_property
 from intarsia.predicate import Bound, BoundConstant, Path
 from intarsia.read.counts import PagesRead, PageStates
 from intarsia.read.output_columns import FileNames, OutputColumn

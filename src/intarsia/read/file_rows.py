@@ -10,7 +10,7 @@ import contextlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from intarsia.errors import FormatError
 from intarsia.file import ChunkKey
 from intarsia.file.chunks import Bools, Int64s
 from intarsia.format.footer import Leaf
+from intarsia.once import cached_property
 from intarsia.predicate import Bound
 from intarsia.predicate.bound import conjoin
 from intarsia.read.counts import ReadCounts

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 
 import pyarrow as pa
 
 from intarsia.arrow.nested import field_type
 from intarsia.errors import UnsupportedFeatureError
+from intarsia.once import cached_property
 from intarsia.predicate import Path, find_column, is_utf8
 from intarsia.records import dataclass
 

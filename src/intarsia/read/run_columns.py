@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -25,6 +24,7 @@ from intarsia.file.decode import PageIndexMismatchError, decode_rows, parse_page
 from intarsia.file.fetch import FetchedBytes, PageCache
 from intarsia.file.metadata import naming_errors
 from intarsia.format.footer import Leaf
+from intarsia.once import cached_property
 from intarsia.read.file_plan import (
     FilePlan,
     WrongPageIndexError,

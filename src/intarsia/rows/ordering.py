@@ -21,7 +21,6 @@ Types without a defined order (INT96, INTERVAL, VARIANT, GEOMETRY, GEOGRAPHY, un
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from intarsia.errors import CorruptFileError
 from intarsia.format.enums import ConvertedType, Type
 from intarsia.format.footer import Leaf
 from intarsia.format.structs import ColumnIndex
+from intarsia.once import cached_property
 from intarsia.predicate.literals import NS_PER_UNIT
 from intarsia.records import dataclass
 

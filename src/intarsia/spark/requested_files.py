@@ -12,7 +12,6 @@ import json
 import time
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -26,6 +25,7 @@ from intarsia.lake.discovery import list_objects
 from intarsia.lake.index.facts import Stamps
 from intarsia.lake.index.folder import segments_beside, state_of_folders
 from intarsia.lake.index.of_table import locate
+from intarsia.once import cached_property
 from intarsia.records import dataclass
 from intarsia.spark.listing import python_path
 from intarsia.spark.spark_stores import SparkObjects

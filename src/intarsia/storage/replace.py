@@ -17,9 +17,9 @@ import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from functools import cached_property
 
 from intarsia.errors import ChangedMeanwhileError, IntarsiaError, ReplaceError
+from intarsia.once import cached_property
 from intarsia.records import dataclass
 from intarsia.storage.hadoop_files import check_sink_log, read_sidecar, sidecar_path, updated_sidecar
 from intarsia.storage.local import CLOSE_ON_EXEC, NO_LINK, lock_file, read_at, require_posix

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from intarsia.format.footer import chunk_range
 from intarsia.format.levels import PageLevels
 from intarsia.format.pages import Page, iter_pages
 from intarsia.format.structs import ColumnChunk, ColumnIndex, ColumnMetaData, OffsetIndex
+from intarsia.once import cached_property
 from intarsia.records import dataclass
 from intarsia.rows.int96 import Int96Values
 from intarsia.rows.ordering import Keys, Ordering

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import islice
 from typing import Literal, TypeAlias
 
@@ -32,6 +32,7 @@ from intarsia.file import ParquetInput
 from intarsia.format.directory import Entry
 from intarsia.indexes.base import Index, OpenIndex, defines
 from intarsia.indexes.proof import call_index, split_batches
+from intarsia.once import cached_property
 from intarsia.predicate import Like, Not, Predicate, RegexpLike, bind, contains, ends_with
 from intarsia.predicate.bound import (
     BoundCompare,

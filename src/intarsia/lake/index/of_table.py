@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +28,7 @@ from intarsia.lake.index.folder import (
     ignored_segment,
 )
 from intarsia.lake.index.segment import Family, Segment
+from intarsia.once import cached_property
 from intarsia.read.report import LAKE_INDEX
 from intarsia.records import dataclass
 from intarsia.rows.bounds import Bools

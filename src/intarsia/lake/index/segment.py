@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +42,7 @@ from intarsia.indexes.bloom import gathered_filters
 from intarsia.indexes.granules import batch_from_bytes, batch_to_bytes
 from intarsia.indexes.statistics import bounds_of_keys
 from intarsia.lake.index.facts import ColumnFacts, FileStamp, Stamps, index_of, key_of
+from intarsia.once import cached_property
 from intarsia.predicate import Path
 from intarsia.records import dataclass
 from intarsia.rows.bounds import UNKNOWN, Bools, Bounds
