@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.indexes import Index, OpenIndex
+from intarsia.indexes import Index, OpenIndex, granule_rows
 from intarsia.rows.selection import RowSelection
 
 #: The methods that may fail.
@@ -115,6 +116,41 @@ def test_rows_of_another_type_are_ignored(path, monkeypatch, method):
     monkeypatch.setattr(OpenFragile, method, lambda self, predicate: [0, 1])
     with pytest.warns(ia.IntarsiaWarning, match="returned list, not a RowSelection"):
         assert ia.open(path).count("x = 7 AND y > 100") == 4
+
+
+def test_an_estimate_of_another_type_is_ignored(path, monkeypatch):
+    monkeypatch.setattr(OpenFragile, "estimated_rows", lambda self, predicate: "many")
+    report = ia.open(path).explain("x = 7 AND y > 100")
+    assert (report.rows_estimated, [note.index for note in report.ignored]) == (None, ["fragile(x):file"])
+
+
+def test_numbers_do_not_select_granules():
+    edges = np.array([0, 2, 5])
+    for hit in ([1, 1], np.array([0.0, 1.0])):
+        with pytest.raises(TypeError):
+            granule_rows(edges, hit)
+    assert granule_rows(edges, [False, True]) == RowSelection.from_ranges([(2, 5)])
+
+
+@pytest.mark.parametrize("error", [*ERRORS, pa.ArrowKeyError("gone")], ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("method", ["build", "shortfall", "footer_keys"])
+def test_a_failure_on_one_file_leaves_the_others(path, monkeypatch, method, error):
+    for name in ("b", "c"):
+        pq.write_table(pa.table({"x": [1, 2]}), path.with_name(f"{name}.parquet"))
+    ia.detach(path)
+
+    def fail_on_the_second(self, *arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise error
+        return b"any" if method == "build" else {} if method == "footer_keys" else None
+
+    calls = []
+    monkeypatch.setattr(Fragile, method, fail_on_the_second)
+    with pytest.raises(ia.FilesFailedError) as caught:
+        ia.attach(path.parent, [Fragile("x")])
+    assert list(caught.value.errors) == [str(path.with_name("b.parquet"))]
+    assert caught.value.report.files_total == 3
 
 
 def test_without_a_failure_there_is_no_note(path):

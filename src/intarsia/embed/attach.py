@@ -24,6 +24,7 @@ from intarsia.embed.structures import (
     Attachables,
     StructureCompleter,
     build_blob,
+    call_builder,
     carried_blobs,
     check_parameters,
     planned_entry,
@@ -260,7 +261,7 @@ class Attachment:
             blob = build_blob(index, planned, self._columns, self._parts.payload(index, planned.name))
             self.blobs[planned.identity] = blob  # in the place of the one that is replaced
             self.added[planned.name] = index, blob.num_bytes
-            reason = index.shortfall(blob.payload, self._columns.layout)
+            reason = call_builder(index, lambda: index.shortfall(blob.payload, self._columns.layout))
             if reason is not None:
                 shortfall = Note(", ".join(index.columns), None, planned.name, reason, "not-selective")
         self._advance(planned.name)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from intarsia.embed.leaf_values import LeafReader, leaf_readers
 from intarsia.embed.original import Original
 from intarsia.embed.page_index import PageIndex, trusted_page_index
 from intarsia.embed.report import Note, Reason
-from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.errors import IndexBuildError, IndexPayloadError, IntarsiaError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format import thrift
 from intarsia.format.blob import BLOB_HEADER_BYTES, blob_header, checksum
@@ -33,6 +33,8 @@ from intarsia.once import cached_property
 from intarsia.predicate.nodes import render_column
 from intarsia.records import dataclass
 from intarsia.rows.selection import Rows
+
+_Result = TypeVar("_Result")
 
 #: Number of chunks processed concurrently; each needs memory for its decoded values.
 _THREADS = 2
@@ -284,23 +286,38 @@ def same_index(planned: Entry, there: Entry) -> bool:
     )
 
 
+def call_builder(index: Index, call: Callable[[], _Result]) -> _Result:
+    """Call a method of an index while it is built, and turn its failures into `IndexBuildError`.
+
+    The other files of a run are indexed, although one has values with which an index of a user fails.
+    """
+    try:
+        return call()
+    except (IntarsiaError, OSError, MemoryError):
+        raise
+    except (pa.ArrowException, UnicodeDecodeError) as error:  # for example strings that are not UTF-8
+        raise IndexBuildError(
+            f"{index!r} cannot be built on these values: {error}", reason="invalid-values"
+        ) from error
+    except Exception as error:
+        raise IndexBuildError(
+            f"{index!r} failed with {type(error).__name__}: {error}", reason="index-failed"
+        ) from error
+
+
 def build_blob(index: Index, planned: Entry, columns: FileColumns, payload: bytes | None = None) -> Blob:
     """Build an index, unless its payload is passed.
 
     Raises:
         IndexBuildError: If the index cannot be built on these columns.
     """
-    try:
-        payload = index.build(columns) if payload is None else payload
-    except (pa.ArrowException, UnicodeDecodeError) as error:  # for example strings that are not UTF-8
-        raise IndexBuildError(
-            f"{index!r} cannot be built on these values: {error}", reason="invalid-values"
-        ) from error
+    payload = call_builder(index, lambda: index.build(columns)) if payload is None else payload
     if not isinstance(payload, bytes):
         raise IndexBuildError(
             f"{index!r} built {type(payload).__name__}; build() must return bytes", reason="invalid-payload"
         )
-    inline = payload if len(payload) <= INLINE_BYTES and not index.footer_keys(0) else None
+    is_named = call_builder(index, lambda: bool(index.footer_keys(0)))
+    inline = payload if len(payload) <= INLINE_BYTES and not is_named else None
     length = 0 if inline is not None else BLOB_HEADER_BYTES + len(payload)
     unit = columns.int96_unit(planned.columns)
     entry = replace(planned, length=length, xxh3=checksum(payload), inline=inline, int96_unit=unit)

@@ -305,10 +305,16 @@ def granule_rows(edges: Rows, hit: npt.NDArray[np.bool_]) -> RowSelection:
         edges: The first row of each granule, then the number of rows.
         hit: One boolean per granule, whether it is selected.
 
+    Raises:
+        TypeError: If they are not booleans; numbers would select granules by their ordinals.
+
     Example:
         >>> granule_rows(np.array([0, 2, 5]), np.array([False, True]))
         RowSelection([2:5])
     """
+    hit = np.asarray(hit)
+    if hit.dtype != np.bool_:
+        raise TypeError(f"granule_rows needs one boolean per granule, not values of type {hit.dtype}")
     return RowSelection.union_of(edges[:-1][hit], edges[1:][hit])
 
 

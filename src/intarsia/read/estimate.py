@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from intarsia.file import ParquetInput
+from intarsia.indexes.base import OpenIndex
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.proof import call_or_ignore
 from intarsia.predicate import (
@@ -95,10 +96,15 @@ class Estimates:
     def _leaf_share(self, leaf: Condition) -> float | None:
         num_rows = self._file.footer.num_rows
         for name, index in self._embedded.estimators(leaf, self._most_bytes):
-            rows = call_or_ignore(self._file, name, partial(index.estimated_rows, leaf))
-            if rows is not None and not math.isnan(rows):
-                return min(max(rows / max(1, num_rows), 0.0), 1.0)
+            share = call_or_ignore(self._file, name, partial(_share_by, index, leaf, num_rows))
+            if share is not None:
+                return share
         return None
+
+
+def _share_by(index: OpenIndex, leaf: Condition, num_rows: int) -> float | None:
+    rows = index.estimated_rows(leaf)
+    return None if rows is None or math.isnan(rows) else min(max(rows / max(1, num_rows), 0.0), 1.0)
 
 
 def order_conditions(
