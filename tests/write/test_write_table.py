@@ -5,6 +5,7 @@ import shutil
 import warnings
 from decimal import Decimal
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -468,6 +469,26 @@ def test_chunked_columns(path):
     ia.detach(path)
     ia.attach(path, distinct(["word", "number"]))
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_bounds_of_a_dictionary_are_those_of_its_rows(path, ordered):
+    """pyarrow takes those of all values if there are as many as different ones in the rows, and null."""
+    numbers = pa.array([1, 2, None, 1, 0, None, 1, None], pa.int8())
+    words = pa.DictionaryArray.from_arrays(numbers, pa.array(["a", "b", "c" * 70]), ordered=ordered)
+    ia.write_table(pa.table({"word": words, "n": range(8)}), path, row_group_size=3, rows_per_page=2)
+    groups = [pq.read_metadata(path).row_group(group).column(0).statistics for group in range(3)]
+    assert [(group.min, group.max[:2], group.null_count) for group in groups] == [
+        ("b", "cc", 1),
+        ("a", "b", 1),
+        ("b", "b", 1),
+    ]
+    assert ia.verify(path).findings == ()
+    assert duckdb.sql(f"SELECT min(word), max(word) FROM '{path}' WHERE n < 3").fetchall() == [
+        ("b", "c" * 70)
+    ]
+    assert pq.read_table(path)["word"].to_pylist() == words.to_pylist()
+    assert ia.open(path).aggregate({"word": ["min", "max"]}) == {"word": {"min": "a", "max": "c" * 70}}
 
 
 @pytest.mark.parametrize("wrap", ["struct", "list", "map"])

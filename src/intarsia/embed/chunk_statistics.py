@@ -66,7 +66,7 @@ class Statistics(OfAllColumns):
             trust.doubt_of_writer(claim, chunk.meta) for claim in (Claim.NULL_COUNT, Claim.BOUNDS)
         )
         try:
-            found = _computed(chunk, now) if doubted or _is_incomplete(chunk, now) else now
+            found = computed_statistics(chunk, now) if doubted or _is_incomplete(chunk, now) else now
         except (FormatError, IndexBuildError) as error:
             return Outcome(state, built=None, reason=Reason.of(error))
         reason = _missing_bounds(chunk, found)
@@ -107,7 +107,7 @@ def _has_sound_bounds(now: structs.Statistics, ordering: Ordering | None) -> boo
     return bool((low <= high).all())  # also false for NaN
 
 
-def _computed(chunk: Chunk, now: structs.Statistics) -> structs.Statistics:
+def computed_statistics(chunk: Chunk, now: structs.Statistics) -> structs.Statistics:
     """Return statistics with counts and bounds of the decoded values; other fields are kept."""
     values, ordering = chunk.values, chunk.reader.ordering
     if chunk.leaf.max_repetition_level == 0 and len(chunk.column) != chunk.num_rows:

@@ -1,4 +1,4 @@
-"""The steps of writing a file: row groups by pyarrow, page index repairs, indexes, and the final rename."""
+"""The steps of writing a file: row groups by pyarrow, repairs of bounds, indexes, and the final rename."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from dataclasses import asdict, field, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from intarsia.amounts import count
 from intarsia.arrow.owned_rows import with_short_dictionaries
 from intarsia.embed.attach import ColumnsOf, attach_in, attach_to, checked_indexes
 from intarsia.embed.chunk import NO_ORDER, Chunk, ChunkState, Placed
+from intarsia.embed.chunk_statistics import computed_statistics
 from intarsia.embed.column_data import FileColumns
 from intarsia.embed.leaf_values import cut_bounds, may_be_cut
 from intarsia.embed.original import states_of
@@ -124,6 +126,7 @@ class Output:
             if name not in names:  # pyarrow would silently ignore it
                 raise ColumnNotFoundError(name, names)
         self._nan_chunks: set[ChunkKey] = set()
+        self._loose_chunks: set[ChunkKey] = set()
         self._row_group_rows: list[int] = []
         self._dictionary: tuple[str, ...] = ()
         self._arrow: pq.ParquetWriter | None = None
@@ -153,6 +156,7 @@ class Output:
             else:  # the first row group keeps the values that no row has
                 # pyarrow writes a whole dictionary into each row group
                 table = with_short_dictionaries(table, max_values=table.num_rows)
+            self._record_loose_chunks(table)
             self._arrow.write_table(table, row_group_size=table.num_rows)
         self._row_group_rows.append(table.num_rows)
 
@@ -172,7 +176,7 @@ class Output:
             (self._arrow or self._open(())).close()
             self._sink.close()
             with ParquetInput(LocalFile(self._new.temporary, shown_as=self.path)) as file:
-                notes = _repair_page_index(file, self._new.fd, self._nan_chunks)
+                notes = _repair_bounds(file, self._new.fd, self._nan_chunks, self._loose_chunks)
             if self._restored is not None:
                 with ParquetInput(LocalFile(self._new.temporary, shown_as=self.path)) as file:
                     _write_in_place(self._new.fd, file.footer.start, footer_parts(self._restored(file)))
@@ -252,6 +256,17 @@ class Output:
             ChunkKey(row_group, ordinal) for ordinal in self._floats if contains_nan(leaves[ordinal])
         }
 
+    def _record_loose_chunks(self, table: pa.Table) -> None:
+        for leaf in self._leaves:
+            column = table.column(leaf.root_ordinal)
+            if pa.types.is_dictionary(column.type) and column.null_count and _has_unused_values(column):
+                self._loose_chunks.add(ChunkKey(len(self._row_group_rows), leaf.ordinal))
+
+
+def _has_unused_values(column: pa.ChunkedArray) -> bool:
+    """Return whether a dictionary has values that no row has."""
+    return any(pc.count_distinct(chunk.indices).as_py() < len(chunk.dictionary) for chunk in column.chunks)
+
 
 def dry_run(
     schema: pa.Schema, path: str, indexes: Sequence[Attachable], options: WriteOptions
@@ -288,14 +303,18 @@ def dry_run(
     return file
 
 
-# --- repairs of the page index ----------------------------------------------------------------------
+# --- repairs of bounds ---------------------------------------------------------------------------------
 
 
-def _repair_page_index(file: ParquetInput, fd: int, nan_chunks: Container[ChunkKey]) -> list[Note]:
-    """Truncate, complete and remove page bounds in a file that pyarrow has just written.
+def _repair_bounds(
+    file: ParquetInput, fd: int, nan_chunks: Container[ChunkKey], loose_chunks: Container[ChunkKey]
+) -> list[Note]:
+    """Truncate, complete and remove bounds in a file that pyarrow has just written.
 
     pyarrow does not truncate bounds, and writes none if values exceed a length limit. It omits NaN from
     bounds, so that readers that sort NaN above every number lose rows. The result is that of `PageIndex`.
+    If a column with nulls is a dictionary with values that no row has, these may become bounds, which
+    engines return as MIN and MAX.
 
     Args:
         file: The file; it must be opened again afterwards.
@@ -312,7 +331,11 @@ def _repair_page_index(file: ParquetInput, fd: int, nan_chunks: Container[ChunkK
         found = _bounds(chunk, state.column_index, contains_nan=key in nan_chunks)
         if isinstance(found, Reason):
             notes.append(Note(chunk.leaf.name, key.row_group, PageIndex.kind, found.text, found.code))
-        after[key] = replace(state, column_index=None if isinstance(found, Reason) else found)
+        statistics = state.statistics
+        if key in loose_chunks and chunk.meta.statistics is not None:
+            statistics = computed_statistics(chunk, chunk.meta.statistics)
+        column_index = None if isinstance(found, Reason) else found
+        after[key] = replace(state, column_index=column_index, statistics=statistics)
     if after != before:
         _rewrite_tail(file, fd, before.values(), after)
     return notes
@@ -356,6 +379,9 @@ def _rewrite_tail(
             if isinstance(location, ByteRange):
                 location = file.source.read(*location)
             edit.set_location(*key, structure, None if location is None else tail.append(location))
+    for key, state in after.items():
+        if state.statistics is not None:
+            edit.set_statistics(*key, state.statistics)
     _write_in_place(fd, start, [*tail.pieces, *footer_parts(edit.to_bytes())])
 
 
