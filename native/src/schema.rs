@@ -6,7 +6,7 @@ use arrow_array::{Array, ArrayRef, FixedSizeBinaryArray, RecordBatchReader, Time
 use arrow_schema::{DataType, FieldRef, Fields, Schema as ArrowSchema, TimeUnit};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups};
 use parquet::arrow::{FieldLevels, ProjectionMask, parquet_to_arrow_field_levels};
-use parquet::basic::{Repetition, Type as PhysicalType};
+use parquet::basic::{ConvertedType, LogicalType, Repetition, Type as PhysicalType};
 use parquet::column::page::PageIterator;
 use parquet::errors::Result as ParquetResult;
 use parquet::file::metadata::{FileMetaData, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
@@ -51,8 +51,12 @@ pub fn fields(footer: &[u8], arrow: &ArrowSchema) -> Read<Vec<Option<Field>>> {
 
 pub fn of_field(root: &Arc<Type>, arrow: &FieldRef) -> Read<Option<Field>> {
     let is_repeated = root.get_basic_info().repetition() == Repetition::REPEATED;
-    let is_int96 = root.is_primitive() && has_int96(root);
-    if !is_copied(arrow.data_type()) || has_int96(root) && (is_repeated || !is_int96) {
+    let has_int96 = has_leaf(root, |leaf| leaf.get_physical_type() == PhysicalType::INT96);
+    let is_int96 = root.is_primitive() && has_int96;
+    if !is_copied(arrow.data_type())
+        || has_int96 && (is_repeated || !is_int96)
+        || has_leaf(root, is_long_decimal)
+    {
         return Ok(None);
     }
     let (root, read) = if is_int96 { as_bytes(root, arrow)? } else { (root.clone(), arrow.clone()) };
@@ -112,11 +116,19 @@ fn add_element_levels(node: &Type, level: u32, lists: &[u32], found: &mut Vec<Ve
     }
 }
 
-fn has_int96(field: &Type) -> bool {
+fn has_leaf(field: &Type, is_wanted: fn(&Type) -> bool) -> bool {
     if field.is_primitive() {
-        return field.get_physical_type() == PhysicalType::INT96;
+        return is_wanted(field);
     }
-    field.get_fields().iter().any(|one| has_int96(one))
+    field.get_fields().iter().any(|one| has_leaf(one, is_wanted))
+}
+
+/// Whether values are decimals of any length: arrow-rs reads those without bytes as 0, pyarrow as an error.
+fn is_long_decimal(leaf: &Type) -> bool {
+    let info = leaf.get_basic_info();
+    let is_decimal = info.converted_type() == ConvertedType::DECIMAL
+        || matches!(info.logical_type_ref(), Some(LogicalType::Decimal { .. }));
+    is_decimal && leaf.get_physical_type() == PhysicalType::BYTE_ARRAY
 }
 
 /// Returns a field of INT96 as one of 12 bytes: nanoseconds of years that have none wrap around in another way.
@@ -139,6 +151,9 @@ pub fn times(values: &FixedSizeBinaryArray, kind: &DataType) -> ArrayRef {
         let (time, day) = value.split_at(8);
         let time = u64::from_le_bytes(time.try_into().expect("8 bytes"));
         let day = u64::from(u32::from_le_bytes(day.try_into().expect("4 bytes")));
+        if day == 0 {
+            return 0; // as in pyarrow, for which such a value is null
+        }
         let since = day.wrapping_sub(2_440_588).wrapping_mul(86_400_000_000_000);
         since.wrapping_add(time) as i64
     });

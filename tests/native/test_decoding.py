@@ -23,7 +23,8 @@ from intarsia.read.file_query import FileQuery
 from intarsia.read.file_rows import read_rows
 from intarsia.read.output_columns import output_columns
 from intarsia.rows.selection import RowSelection
-from intarsia.storage import MemorySource
+from intarsia.storage import LocalFile, MemorySource
+from tests.embed.tables import edit_footer
 from tests.predicate import strategies as flat
 from tests.reading.exact import bits, leaf_at
 from tests.reading.tables import CODECS, columns
@@ -228,13 +229,33 @@ def test_int96_of_any_bytes_wrap_around_as_in_pyarrow(use_dictionary):
     for place in range(300):
         value = place.to_bytes(8, "little") + (2_440_588).to_bytes(4, "little")
         at = data.index(value)
-        data[at : at + 12] = rng.choice([value, rng.randbytes(12), rng.randbytes(8) + value[8:]])
+        no_day = rng.choice([bytes(12), rng.randbytes(8) + bytes(4)])
+        data[at : at + 12] = rng.choice([value, rng.randbytes(12), rng.randbytes(8) + value[8:], no_day])
     expected = pq.read_table(io.BytesIO(data))["x"]
     before = native.refusals.copy()
     with ParquetInput(MemorySource(bytes(data))) as file:
         for rows in (RowSelection.all(300), RowSelection.from_ranges([(3, 7), (99, 102), (299, 300)])):
             assert_rows_of_pyarrow(file, "x", expected, rows)
     assert native.refusals == before
+
+
+@needs_extension
+@pytest.mark.parametrize("as_struct", [False, True])
+def test_decimals_of_any_length_are_left_to_pyarrow(tmp_path, as_struct):
+    """It refuses those without bytes."""
+    path = tmp_path / "decimals.parquet"
+    values = pa.array([b"\x01", b"", b"\x02"])
+    pq.write_table(pa.table({"x": in_struct(values, 3, nullable=False) if as_struct else values}), path)
+
+    def declare_decimal(tree):
+        for field, value in ((6, 5), (7, 0), (8, 9)):  # converted type, scale and precision
+            tree.get(2).items[-1].set(field, thrift.I32, value)
+
+    edit_footer(path, declare_decimal)
+    with pytest.raises(pa.ArrowInvalid, match="Length of byte array"):
+        pq.read_table(path)
+    with ParquetInput(LocalFile(path)) as file:
+        assert set(file.schema.compiled) == set()
 
 
 @needs_extension
