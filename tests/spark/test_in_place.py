@@ -212,6 +212,25 @@ def test_a_folder_whose_name_begins_with_that_of_the_lake_is_another_one(spark, 
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("folder", ["p=01", "p=2", "v2"])
+def test_a_partition_in_a_folder_with_another_name_is_refused(spark, tmp_path, folder):
+    """The catalog would look for its files in the old folder, which is gone, and the rows would be lost."""
+    write(tmp_path / "lake", ["p=0/a.parquet", f"{folder}/b.parquet"], 0)
+    with dropped(spark, "renamed"):
+        spark.sql(
+            f"CREATE TABLE renamed (id BIGINT, p INT) USING parquet PARTITIONED BY (p) "
+            f"LOCATION '{tmp_path / 'lake'}'"
+        )
+        spark.sql("ALTER TABLE renamed ADD PARTITION (p = 0)")
+        spark.sql(f"ALTER TABLE renamed ADD PARTITION (p = 1) LOCATION '{tmp_path / 'lake' / folder}'")
+        with pytest.raises(WriteError) as caught:
+            ias.optimize(spark, "renamed", in_place=True, progress=False)
+        assert caught.value.reason == "partitions-of-table"
+        assert caught.value.path == str(tmp_path / "lake" / folder)
+        assert [row.id for row in spark.table("renamed").orderBy("id").collect()] == list(range(100))
+
+
+@pytest.mark.spark
 def test_what_the_catalog_knows_of_a_table_is_kept(spark, tmp_path):
     """Otherwise the table would be empty or unreadable afterwards, or columns would be lost."""
     lake = tmp_path / "lake"

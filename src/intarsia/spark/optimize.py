@@ -19,6 +19,7 @@ from intarsia.embed.report import Note, Progress, distinct_names
 from intarsia.embed.structures import Attachable, Attachables
 from intarsia.errors import UnsupportedFeatureError, WriteError
 from intarsia.file import ParquetInput
+from intarsia.lake.discovery import HIVE_NULL
 from intarsia.lake.opening import open as open_table
 from intarsia.records import dataclass
 from intarsia.rows.values import JsonObject
@@ -48,7 +49,7 @@ from intarsia.spark.listing import (
     source_files,
     uncached,
 )
-from intarsia.spark.part_files import PartOptions, Staging, outcome_of, write_parts
+from intarsia.spark.part_files import PartOptions, Staging, outcome_of, partition_folder, write_parts
 from intarsia.spark.sessions import map_in_arrow
 from intarsia.spark.shipping import pack_index
 from intarsia.spark.spark_types import quoted, unsupported_type
@@ -233,6 +234,7 @@ def optimize(
         _check_table(
             spark, str(source), frame, schema, has_same_folders=list(partitions) == list(found_partitions)
         )
+        _check_folders(str(source), frame, partitions, target)
     file_schema = pa.schema([field for field in schema if field.name not in partitions])
     if indexes is None:
         indexes = _indexes_of_files(frame, file_schema) if in_place else ()
@@ -386,6 +388,33 @@ def _check_table(
             path=table,
             column=lost[0],
         )
+
+
+def _check_folders(table: str, frame: DataFrame, partitions: Sequence[str], target: str) -> None:
+    """Raise an error if the new files of a partition would not be in its folder.
+
+    The catalog may know a partition by another folder than Spark would write: ``month=01``, or ``v2``.
+
+    Raises:
+        WriteError: If a file is in another folder.
+    """
+    if not partitions:
+        return
+    texts = [frame[quoted(name)].cast("string") for name in partitions]
+    path = frame.metadataColumn("_metadata")["file_path"]
+    for *values, uri in frame.select(*texts, path).distinct().collect():
+        new = [
+            partition_folder(name, HIVE_NULL if value is None else value)
+            for name, value in zip(partitions, values, strict=True)
+        ]
+        old = os.path.realpath(os.path.dirname(python_path(uri)))
+        if old != os.path.join(target, *new):
+            raise WriteError(
+                f"{table} has rows of {'/'.join(new)} in the folder {old}, and the catalog would not find "
+                "their new files; pass a destination",
+                reason="partitions-of-table",
+                path=old,
+            )
 
 
 def _names_in(data_type: pa.DataType, name: str) -> Iterator[str]:
