@@ -1,12 +1,14 @@
 """The modes of `ias.read`: the same rows in each, from fewer pages where that is possible."""
 
 import datetime as dt
+import os
 
 import pyarrow as pa
 import pytest
 
 import intarsia as ia
 import intarsia.spark as ias
+from intarsia.errors import UnsupportedFeatureError
 from tests.lake.index.lakes import age, write
 from tests.spark import lakes
 from tests.spark.comparing import rows, rows_of_each, rows_with_matches, settings
@@ -273,6 +275,48 @@ def test_tables_of_the_catalog(spark, lake):
         for mode in MODES:
             assert rows(ias.read(spark, "padded", "id = 5", mode=mode)) == rows(plain)
             assert not ias.last_read(spark).report
+
+
+@pytest.mark.parametrize("folder", ["p=2", "v2", "v2/p=2"])
+def test_partitions_have_the_values_of_the_catalog(spark, tmp_path, folder):
+    """Spark does not read them from the names of folders."""
+    root = tmp_path / "table"
+    with dropped(spark, "placed"):
+        spark.sql(
+            f"CREATE TABLE placed (id BIGINT, p INT) USING parquet PARTITIONED BY (p) LOCATION '{root}'"
+        )
+        spark.sql(f"ALTER TABLE placed ADD PARTITION (p = 1) LOCATION '{root / folder}'")
+        spark.sql("INSERT INTO placed SELECT id, CAST(id % 2 AS INT) FROM range(100)")
+        for where in ("p = 1", "p = 2", "p = 0 AND id < 20", "id < 20"):
+            plain = spark.table("placed").where(where)
+            for mode in MODES:
+                assert rows(ias.read(spark, "placed", where, mode=mode)) == rows(plain)
+        with pytest.raises(UnsupportedFeatureError) as caught:
+            ias.aggregate(spark, "placed", "max(p)", progress=False)
+        assert caught.value.reason == "partition-elsewhere"
+        assert caught.value.path.startswith(str(root / folder))
+        assert int(ias.approx_distinct(spark, "placed", "id", progress=False)) == 100
+
+
+@pytest.mark.parametrize("is_repaired", [True, False])
+def test_partitions_of_a_table_are_pruned_by_their_values(spark, tmp_path, is_repaired):
+    root = tmp_path / "months"
+    folders = {0: root / "month=0", 1: root / "month=01"}
+    parts = [f"PARTITION (month = {month}) LOCATION '{folder}'" for month, folder in folders.items()]
+    add = "MSCK REPAIR TABLE months" if is_repaired else f"ALTER TABLE months ADD {' '.join(parts)}"
+    spark.range(100).selectExpr("id", "id % 2 AS month").write.partitionBy("month").parquet(str(root))
+    os.rename(root / "month=1", folders[1])
+    with dropped(spark, "months"):
+        columns = "(id BIGINT, Month INT) USING parquet PARTITIONED BY (Month)"
+        spark.sql(f"CREATE TABLE months {columns} LOCATION '{root}'")
+        spark.sql(add)
+        assert ias.read(spark, "months", "month = 1", mode="files").count() == 50
+        files = ias.last_read(spark).report["files"]
+        assert (files["total"] - files["read"]) * 2 == files["total"] > 0
+        assert ias.aggregate(spark, "months", "count(*), max(id)", "month = 1", progress=False) == {
+            "*": {"count": 50},
+            "id": {"max": 99},
+        }
 
 
 def test_an_unknown_mode(spark, lake):

@@ -29,6 +29,7 @@ from intarsia.records import dataclass
 from intarsia.spark.listing import (
     Source,
     delta_frame,
+    file_of_other_values,
     folder_of_table,
     paths_of,
     python_path,
@@ -137,12 +138,18 @@ def _files_of_table(spark: SparkSession, name: str) -> list[str]:
     return [python_path(uri) for uri in uncached(spark).table(name).inputFiles()]
 
 
-def list_rows(spark: SparkSession, source: Source) -> LakeFiles:
+def list_rows(spark: SparkSession, source: Source, *, with_partitions: bool) -> LakeFiles:
     """Find the files of a lake, as `list_lake`, for a job that answers from all of their rows.
+
+    Args:
+        spark: The session.
+        source: The paths, or names of tables.
+        with_partitions: Whether the job needs the partition values in the names of folders.
 
     Raises:
         UnsupportedFeatureError: If the folder of a table has files that are not in a partition of the table,
-            such as those of an external table that has dropped the partition.
+            such as those of an external table that has dropped the partition; or if the values that a job
+            needs are not those of the catalog.
     """
     lake = list_lake(spark, source)
     for name in paths_of(source):
@@ -163,6 +170,15 @@ def list_rows(spark: SparkSession, source: Source) -> LakeFiles:
                 f"as {first}; run MSCK REPAIR TABLE {name} if their rows count, or else remove them",
                 reason="unknown-partition",
                 path=first,
+            )
+        files = [lake.files[path] for path in known if path in lake.files] if with_partitions else []
+        other = file_of_other_values(spark, name, files)
+        if other is not None:
+            raise UnsupportedFeatureError(
+                f"{name} has a partition in a folder that is not named after its values; aggregate the rows "
+                "of intarsia.spark.read instead",
+                reason="partition-elsewhere",
+                path=other.path,
             )
     return lake
 

@@ -10,17 +10,17 @@ import contextlib
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 from intarsia.errors import UnsupportedFeatureError
-from intarsia.lake.data_file import DataFile
+from intarsia.lake.data_file import DataFile, Partition
 from intarsia.lake.discovery import HIVE_NULL
 from intarsia.records import dataclass
 from intarsia.spark.sessions import changed_setting, is_connect, setting
-from intarsia.spark.spark_types import quoted
+from intarsia.spark.spark_types import partition_value, quoted
 from intarsia.storage import find_store, local_path, split_url
 from intarsia.storage.object_errors import object_errors
 
@@ -114,18 +114,24 @@ def _data_file(uri: str, folders: Sequence[str]) -> DataFile:
         uri: Its name in Hadoop's form: ``file:/lake/x.parquet``, ``s3a://bucket/x.parquet``.
         folders: The folders between the user's path and the file.
     """
+    partition = _partition_of(folders)
+    path = python_path(uri, decode=False)
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):  # the size of an object is requested when it is opened
+        return DataFile(path, 0, partition, uri=uri)
+    times = (status.st_mtime_ns, status.st_ctime_ns)
+    return DataFile(path, status.st_size, partition, uri=uri, times_ns=times)
+
+
+def _partition_of(folders: Sequence[str]) -> Partition:
+    """Return the partition values in the names of folders."""
     values: dict[str, str | None] = {}
     for folder in folders:
         name, equals, value = folder.partition("=")
         if equals:
             values[_unescape(name)] = None if value == HIVE_NULL else _unescape(value)
-    path = python_path(uri, decode=False)
-    try:
-        status = os.stat(path)
-    except (OSError, ValueError):  # the size of an object is requested when it is opened
-        return DataFile(path, 0, tuple(values.items()), uri=uri)
-    times = (status.st_mtime_ns, status.st_ctime_ns)
-    return DataFile(path, status.st_size, tuple(values.items()), uri=uri, times_ns=times)
+    return tuple(values.items())
 
 
 def python_path(uri: str, *, decode: bool = True) -> str:
@@ -229,6 +235,41 @@ def folder_of_table(spark: SparkSession, name: object) -> str | None:
             path=str(name),
         )
     return facts["Location"]
+
+
+def file_of_other_values(spark: SparkSession, table: str, files: Iterable[DataFile]) -> DataFile | None:
+    """Return a file of a table whose folders do not name the values of a partition; None if there is none.
+
+    The catalog may have a partition in any folder, and Spark then returns the values of the catalog.
+
+    Args:
+        spark: The session.
+        table: The name of the table.
+        files: Its files, with the values in the names of their folders.
+    """
+    from pyspark.errors import AnalysisException
+
+    types = {one.name.lower(): one.dataType for one in spark.catalog.listColumns(table) if one.isPartition}
+
+    def values(partition: Partition) -> tuple[tuple[str, object], ...]:
+        typed = {
+            name.lower(): (text, partition_value(text, types.get(name.lower(), "")))
+            for name, text in partition
+        }
+        return tuple(
+            (name, text if value is None else value.as_py()) for name, (text, value) in typed.items()
+        )
+
+    known = None
+    if types:
+        with suppress(AnalysisException):  # its partitions are not in the catalog, but in folders alone
+            rows = spark.sql(f"SHOW PARTITIONS {table}").collect()
+            known = {values(_partition_of(row[0].split("/"))) for row in rows}
+    for file in files:
+        found = values(file.partition)
+        if [name for name, _ in found] != list(types) or (known is not None and found not in known):
+            return file
+    return None
 
 
 def location_of(spark: SparkSession, item: str | os.PathLike[str]) -> str:

@@ -58,7 +58,8 @@ def aggregate(
 
     Raises:
         FileNotFoundError: If the path does not exist.
-        UnsupportedFeatureError: If the folder of a table has files that are not in a partition of the table.
+        UnsupportedFeatureError: If the folder of a table has files that are not in a partition of the table,
+            or a partition is in a folder that is not named after its values.
         ValueError: If a function is unknown, or not defined for the column's type.
         PredicateError: If ``where`` or the SQL text cannot be parsed.
         ColumnNotFoundError: If the lake has no such column.
@@ -69,7 +70,7 @@ def aggregate(
         >>> answer["dep_delay"]["max"], answer.report.files_opened  # doctest: +SKIP
         (1301.0, 0)
     """
-    table = list_rows(spark, path).open()
+    table = list_rows(spark, path, with_partitions=True).open()
     shared = SharedAggregate(table, requested_functions(functions, table.schema.names), where, on_error)
     files = shared.files
     if files.ordinals:
@@ -144,7 +145,8 @@ def approx_distinct(
         FilesFailedError: If files could not be read, or have no such column.
         PredicateError: If ``where`` cannot be parsed, or compares values of incompatible types.
         ColumnNotFoundError: If ``where`` is on a column that no file has.
-        UnsupportedFeatureError: If the column has different types in different files.
+        UnsupportedFeatureError: If the column has different types in different files. With ``where``, also if
+            a partition of a table is in a folder that is not named after its values.
 
     Example:
         >>> int(ias.approx_distinct(spark, "lake/", "tailnum"))  # doctest: +SKIP
@@ -152,7 +154,7 @@ def approx_distinct(
     """
     import datasketches
 
-    lake = list_rows(spark, path)
+    lake = list_rows(spark, path, with_partitions=where is not None)
     selected = None if where is None else FilesLeft.of(lake.open(), where)
     sizes = lake.sizes if selected is None else selected.sizes
 

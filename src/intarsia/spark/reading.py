@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, get_args
 from weakref import WeakKeyDictionary
 
 import pyarrow.compute as pc
@@ -23,6 +23,7 @@ from intarsia.spark.listing import (
     Listing,
     Source,
     exact_path,
+    file_of_other_values,
     folder_of_table,
     list_files,
     paths_of,
@@ -154,24 +155,24 @@ def read(
     if mode == "native":
         refuse_unplannable(spark)
     where = _as_spark_sql(where)
-    whole, paths = _whole(spark, path)
+    rows = _whole(spark, path)
     if where is None:
-        frame, choice = whole, ReadChoice("files", "there is no condition")
+        frame, choice = rows.frame, ReadChoice("files", "there is no condition")
     else:
-        frame, choice = _planned(spark, whole, paths, where, columns, mode)
+        frame, choice = _planned(spark, rows, where, columns, mode)
     _LAST[spark] = choice
-    return frame if columns is None else frame.select(*selected(whole, columns))
+    return frame if columns is None else frame.select(*selected(rows.frame, columns))
 
 
 def _planned(
     spark: SparkSession,
-    whole: DataFrame,
-    paths: Sequence[str],
+    rows: _Rows,
     where: str | Column,
     columns: Sequence[str] | None,
     mode: Mode,
 ) -> tuple[DataFrame, ReadChoice]:
     """Return the matching rows, and the mode in which they are read."""
+    whole = rows.frame
     frame = whole.where(where)
     frame.schema  # noqa: B018  raises Spark's own errors first
     why = None
@@ -188,7 +189,7 @@ def _planned(
     condition = condition_of(spark, whole, where)
     if condition is None:
         return frame, ReadChoice("files", why or "the condition is a Column")
-    listing = plannable_listing(spark, whole, paths)
+    listing = plannable_listing(spark, *rows)
     if listing is None:
         return frame, ReadChoice("files", why or "the files cannot be listed here")
     planner = file_planner(spark, condition)
@@ -246,12 +247,13 @@ def explain(
     """
     started = time.perf_counter()
     where = _as_spark_sql(where)
-    whole, paths = _whole(spark, path)
+    rows = _whole(spark, path)
+    whole = rows.frame
     condition: Node | None = UNKNOWN
     if where is not None:
         whole.where(where).schema  # noqa: B018  raises Spark's own errors first
         condition = condition_of(spark, whole, where)
-    listing = plannable_listing(spark, whole, paths)
+    listing = plannable_listing(spark, *rows)
     planner = file_planner(spark, condition or UNKNOWN, columns, count_pages=True)
     if listing is None or planner is None:
         count = len(whole.inputFiles())
@@ -266,23 +268,42 @@ def _as_spark_sql(where: Any) -> Any:
     return spark_sql(parse_expression(where)) if isinstance(where, pc.Expression) else where
 
 
-def _whole(spark: SparkSession, path: Source) -> tuple[DataFrame, list[str]]:
-    """Return all rows of a path or table, and the paths below which its files are."""
+class _Rows(NamedTuple):
+    """All rows of a path or a table.
+
+    Attributes:
+        frame: The rows.
+        paths: The paths below which the files are.
+        table: The name of the table; None for a path.
+    """
+
+    frame: DataFrame
+    paths: list[str]
+    table: str | None
+
+
+def _whole(spark: SparkSession, path: Source) -> _Rows:
+    """Return all rows of a path or table."""
     location = folder_of_table(spark, path)
     if location is not None:
-        return uncached(spark).table(str(path)), [location]
+        return _Rows(uncached(spark).table(str(path)), [location], str(path))
     paths = paths_of(path)
-    return uncached(spark).parquet(*paths), paths
+    return _Rows(uncached(spark).parquet(*paths), paths, None)
 
 
-def plannable_listing(spark: SparkSession, whole: DataFrame, paths: Sequence[str]) -> Listing | None:
+def plannable_listing(
+    spark: SparkSession, whole: DataFrame, paths: Sequence[str], table: str | None = None
+) -> Listing | None:
     """Return the files; None if they cannot be planned in this process."""
     if any(field.metadata for field in whole.schema):
         return None  # a column of a table with a default value or a fixed length, which paths do not have
     local = any("://" not in path or path.startswith("file:") for path in paths)
     if local and is_connect(spark) and getattr(spark.client, "host", "localhost") not in _LOCAL_HOSTS:
         return None  # a local path on the server is not accessible here
-    return list_files(whole, paths)
+    listing = list_files(whole, paths)
+    if listing is not None and table is not None and file_of_other_values(spark, table, listing.files):
+        return None
+    return listing
 
 
 def file_planner(
