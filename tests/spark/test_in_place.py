@@ -53,6 +53,14 @@ def rewritten(lake):
     return {path: state for path, state in states_of(str(lake)).items() if path in OLD}
 
 
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_a_mount_point_is_refused(is_replaced):
+    """It cannot be renamed; otherwise, the error would come when everything has been written."""
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        Staging("/dev", is_replaced=is_replaced)
+    assert (caught.value.reason, caught.value.path) == ("mount-point", "/dev")
+
+
 def test_the_folders_are_exchanged(lake):
     before = lake.stat()
     with Staging(str(lake), is_replaced=True) as staging:

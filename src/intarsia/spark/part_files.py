@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.embed.structures import Attachable
-from intarsia.errors import IntarsiaError, WriteError
+from intarsia.errors import IntarsiaError, UnsupportedFeatureError, WriteError
 from intarsia.lake.discovery import HIVE_NULL
 from intarsia.records import dataclass
 from intarsia.spark.checksums import Checksums
@@ -195,6 +195,7 @@ class Staging:
 
     Raises:
         WriteError: If the destination has files.
+        UnsupportedFeatureError: If it is a mount point.
     """
 
     def __init__(self, destination: str, *, is_replaced: bool = False) -> None:
@@ -204,6 +205,12 @@ class Staging:
         parent, name = os.path.split(self._destination)
         if not name:
             raise _occupied(destination)
+        if os.path.ismount(self._destination):
+            raise UnsupportedFeatureError(
+                "the folder is a mount point, which cannot be renamed; write the rows to another folder",
+                reason="mount-point",
+                path=destination,
+            )
         self.check()
         os.makedirs(parent, exist_ok=True)
         prefix = f".{name}.intarsia-"
