@@ -199,6 +199,33 @@ def test_an_index_gets_the_columns_and_page_edges(path, table):
     assert values == [str(value) for value in table["s"].to_pylist()]
 
 
+def test_keys_that_another_program_changes_are_kept(path):
+    """A program that writes another footer at the same offset, such as fastparquet, leaves indexes valid."""
+    edit_footer(path, set_keys({b"kept": b"1", b"changed": b"1", b"removed": b"1"}))
+    shutil.copy(path, f"{path}.before")
+    attach(path, [Distinct("s")])
+    edit_footer(path, set_keys({b"changed": b"2", b"new": b"2", b"removed": None}))
+    report = attach(path, [PageIndex(), Distinct("n")])
+    assert report.kept == ("distinct(s):page",)
+    assert pq.read_metadata(path).metadata.items() >= {b"kept": b"1", b"changed": b"2", b"new": b"2"}.items()
+    assert b"removed" not in pq.read_metadata(path).metadata
+    assert attach(path, [PageIndex(), Distinct("n")]).bytes_added == 0
+    assert ia.verify(path).findings == ()
+    detach(path)
+    assert content(path) == content(f"{path}.before")
+
+
+def set_keys(changes):
+    def change(tree):
+        items = [item for item in tree.get(5).items if item.get(1) not in changes]
+        for key, value in changes.items():
+            if value is not None:
+                items.append(thrift.Struct({1: (thrift.BINARY, key), 2: (thrift.BINARY, value)}))
+        tree.set(5, thrift.LIST, thrift.List(thrift.STRUCT, items))
+
+    return change
+
+
 def test_foreign_keys_and_unknown_fields_survive(path):
     def change(tree):
         tree.set(500, thrift.BINARY, b"a field of a later version")
