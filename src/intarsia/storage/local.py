@@ -103,7 +103,7 @@ class _OpenedFile:
 
     coalesce_bytes = 0
     path: str
-    _fd: int
+    _fd: int = -1  # for `__del__`, if opening fails or is interrupted before it starts
     _size: int
     _deadline: Deadline | None
     _reads: QueryReads | None
@@ -163,7 +163,6 @@ class LocalFile(_OpenedFile):
         self, path: str | os.PathLike[str], shown_as: str | None = None, *, opened: int | None = None
     ) -> None:
         self.path = shown_as or os.fspath(path)
-        self._fd = -1  # for `__del__`, if opening fails
         flags = os.O_RDONLY | CLOSE_ON_EXEC | getattr(os, "O_BINARY", 0)
         self._fd = os.open(path, flags) if opened is None else opened
         status = os.fstat(self._fd)
