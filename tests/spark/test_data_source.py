@@ -59,6 +59,25 @@ def test_errors_reach_the_caller(spark, lake):
         spark.read.format("intarsia").load()
 
 
+def test_a_path_as_spark_writes_it(spark, lake):
+    assert source(spark, f"file:{lake}", columns="i").count() == ia.open(lake).count()
+
+
+def test_an_unknown_option_is_refused(spark, lake):
+    """A predicate whose name is misspelt would be ignored."""
+    with pytest.raises(Exception, match="no option 'wehre'"):
+        source(spark, lake, wehre="i = 20000")
+
+
+@pytest.mark.parametrize("schema", ["i long", "s string, i int", "I int", "i int, nowhere int"])
+def test_another_schema_is_refused(spark, lake, schema):
+    own = source(spark, lake, columns="i")
+    frame = spark.read.format("intarsia").option("columns", "i")
+    assert frame.schema(own.schema).load(lake).count() == own.count()
+    with pytest.raises(Exception, match="leave out schema"):
+        frame.schema(schema).load(lake).count()
+
+
 def test_types_of_other_writers():
     given = pa.schema(
         [

@@ -8,6 +8,7 @@ because it loses rows if one frame is filtered twice, as of Spark 4.3.
 
 from __future__ import annotations
 
+import difflib
 import json
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,11 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from intarsia.arrow.nested import children, with_children
-from intarsia.errors import WriteError
+from intarsia.errors import UnsupportedFeatureError, WriteError
 from intarsia.file import ParquetInput
 from intarsia.format.enums import Type
 from intarsia.indexes.proof import split_batches
 from intarsia.lake.opening import open as open_table
+from intarsia.lake.scan import Scan
 from intarsia.lake.split import Split, SplitQuery, file_identity, make_splits
 from intarsia.lake.table_files import TableFiles
 from intarsia.predicate import Path
@@ -28,7 +30,7 @@ from intarsia.read.file_plan import FilePlan
 from intarsia.read.file_query import FileQuery
 from intarsia.read.output_columns import OutputColumn
 from intarsia.rows.selection import RowSelection
-from intarsia.spark.listing import Listing, exact_path, rows_of_files, selected
+from intarsia.spark.listing import Listing, exact_path, python_path, rows_of_files, selected
 from intarsia.spark.planning import RemainingFile
 from intarsia.spark.sessions import is_on, map_tasks, setting, using_worker_python
 from intarsia.spark.spark_types import arrow_type_of, quoted, reads_as_is, spark_schema
@@ -288,12 +290,20 @@ def register(spark: SparkSession) -> None:
     class SplitReader(DataSourceReader):
         """Reads the splits of a plan."""
 
-        def __init__(self, options: Mapping[str, str]) -> None:
+        def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
             self.options = options
+            self.columns = [(field.name, field.dataType) for field in schema.fields]
 
         def partitions(self) -> list[InputPartition]:
             """Plan the scan."""
-            return [InputPartition(split) for split in _scan(self.options).plan(_TASK_BYTES)]
+            scan = _scan(self.options)
+            if self.columns != [(field.name, field.dataType) for field in _schema(scan).fields]:
+                raise UnsupportedFeatureError(
+                    "format('intarsia') has the columns and types of the files; leave out schema(), and "
+                    "choose columns with option('columns', …)",
+                    reason="other-schema",
+                )
+            return [InputPartition(split) for split in scan.plan(_TASK_BYTES)]
 
         def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
             """Read one split, on an executor."""
@@ -312,22 +322,38 @@ def register(spark: SparkSession) -> None:
 
         def schema(self) -> Any:
             """Return the columns of the scan."""
-            from pyspark.sql.pandas.types import from_arrow_schema
+            return _schema(_scan(self.options))
 
-            return from_arrow_schema(spark_schema(_scan(self.options).schema))
-
-        def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002
+        def reader(self, schema: StructType) -> DataSourceReader:
             """Return the reader."""
-            return SplitReader(dict(self.options))
+            return SplitReader(dict(self.options), schema)
 
     with using_worker_python(spark):
         spark.dataSource.register(Intarsia)
 
 
-def _scan(options: Mapping[str, str]) -> Any:
-    paths = options.get("path") or json.loads(options.get("paths", "[]"))  # as Spark passes a list
+_OPTIONS: Final = ("where", "columns")
+
+
+def _scan(options: Mapping[str, str]) -> Scan:
+    for name in options:  # there may be others of Spark
+        near = difflib.get_close_matches(name.lower(), _OPTIONS, n=1, cutoff=0.75)
+        if near and name.lower() not in _OPTIONS:  # without its predicate, there are more rows
+            raise UnsupportedFeatureError(
+                f"format('intarsia') has no option {name!r}; did you mean {near[0]!r}?",
+                reason="unknown-option",
+            )
+    path = options.get("path")
+    paths = [path] if path else json.loads(options.get("paths", "[]"))  # as Spark passes a list
     if not paths:
         raise WriteError("format('intarsia') needs a path; pass it to load()", reason="no-path")
+    found = [python_path(item) for item in paths]
     names = options.get("columns")
     columns = None if names is None else [name.strip() for name in names.split(",")]
-    return open_table(paths).scan(options.get("where"), columns)
+    return open_table(found[0] if path else found).scan(options.get("where"), columns)
+
+
+def _schema(scan: Scan) -> StructType:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(spark_schema(scan.schema))
