@@ -86,6 +86,24 @@ def test_other_tables_answer_while_a_store_is_slow(lake, other_reader, tmp_path)
     assert found == [2, False]
 
 
+def test_queries_that_start_together_use_it(lake, other_reader):
+    other_reader()
+    table, opened = ia.open(URL), []
+
+    def ask():
+        scan = table.scan("a = 57")
+        opened.append((scan.count(), scan.report.files_opened))
+
+    with lake.recording(LATENCY_SECONDS) as recording:
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert opened == [(1, 1)] * 3
+    assert len(recording.gets("lake/_intarsia/*")) == 1
+
+
 def test_later_queries_use_a_copy(lake, other_reader):
     other_reader()
     count()

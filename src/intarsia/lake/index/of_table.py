@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
@@ -400,6 +401,7 @@ class TableLakeIndex:
         self._reader = reader
         self._segments = segments
         self._index: LakeIndex | None = None
+        self._opening = threading.RLock()
         self._is_opened = False
         self._known: KnownFiles | None = None
         self._listed = time.monotonic()
@@ -421,12 +423,17 @@ class TableLakeIndex:
         are read, and the lake index is updated. Each call reads the stamps of local files again, unless they
         have just been listed.
         """
-        if not self._is_opened:
-            self._is_opened = True
-            self._known = self._opened()
-        elif self._index is not None:
-            self._known = self._index.known()
-        return self._known
+        if self._is_opened:
+            if self._index is not None:
+                self._known = self._index.known()
+            return self._known
+        with self._opening:  # queries that start together open it once, and all use it
+            if not self._is_opened:
+                try:
+                    self._known = self._opened()
+                finally:
+                    self._is_opened = True
+            return self._known
 
     @property
     def exists(self) -> bool:
