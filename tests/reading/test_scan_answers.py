@@ -6,6 +6,7 @@ import re
 import warnings
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -136,6 +137,13 @@ def test_a_name_without_a_utf_8_form_is_unknown(lake, ask):
     """Arguments of a command in another encoding have such names."""
     with pytest.raises(ia.ColumnNotFoundError):
         ask(ia.open(lake), "x\udcc3")
+
+
+@pytest.mark.parametrize("name", [5, None, b"x", ("x",), pc.field("x")], ids=repr)
+def test_a_name_that_is_not_text_is_refused(lake, name):
+    for ask in (lambda: ia.open(lake).scan(columns=["x", name]), lambda: ia.open(lake).aggregate({5: "sum"})):
+        with pytest.raises(TypeError, match="not the name of a column"):
+            ask()
 
 
 @pytest.mark.parametrize("columns", [["month"], [], ["month", "x"]], ids=str)

@@ -39,6 +39,7 @@ def output_columns(schema: pa.Schema, names: Sequence[str] | None) -> list[Outpu
 
     Raises:
         ColumnNotFoundError: If a column does not exist.
+        TypeError: If a name is not text.
     """
     if names is None:
         return [OutputColumn(field.name, (field.name,), field.type) for field in schema]
@@ -46,6 +47,8 @@ def output_columns(schema: pa.Schema, names: Sequence[str] | None) -> list[Outpu
         names = [names]
     out = []
     for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"{name!r} is not the name of a column; pass text, such as 'a' or 'a.b'")
         if is_utf8(name) and schema.get_field_index(name) >= 0:
             out.append(OutputColumn(name, (name,), schema.field(name).type))
         else:
