@@ -52,8 +52,11 @@ def parse_dictionary_page(data: bytes, leaf: Leaf, max_bytes: int) -> Page:
     page = dictionary_page(data)
     count, num_bytes = page.num_values, page.header.uncompressed_page_size
     if not count * max(1, plain_bytes(leaf)) <= num_bytes <= max_bytes:
+        is_large = num_bytes > max_bytes  # such as one of documents, which a scan reads
         raise CorruptFileError(
-            f"it claims {count} values in {num_bytes} bytes",
+            f"it has {num_bytes:,} bytes, and the limit of this index is {max_bytes:,}"
+            if is_large
+            else f"it claims {count} values in {num_bytes} bytes",
             reason="dictionary-value-count",
             column=leaf.name,
         )
