@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from intarsia.embed.chunk import LOCATED, ChunkState, Placed, chunks_of, without_bounds
@@ -13,9 +14,12 @@ from intarsia.embed.page_index import PageIndex
 from intarsia.embed.report import DetachReport
 from intarsia.errors import FormatError, IndexPayloadError, NewerDirectoryError, UnsupportedFeatureError
 from intarsia.file import ChunkKey, ParquetInput
-from intarsia.format.directory import Directory, layout_fingerprint
+from intarsia.format.directory import KEY, Directory, layout_fingerprint
 from intarsia.format.footer import Footer
 from intarsia.format.structs import ColumnChunk
+from intarsia.indexes.proof import call_index
+from intarsia.indexes.registry import find_index
+from intarsia.read.report import warn_caller
 from intarsia.records import dataclass
 from intarsia.storage import BufferedSource, ByteRange, ByteSource, StorageOptions
 from intarsia.storage.target import find_target
@@ -57,6 +61,26 @@ class Original:
     def length(self) -> int:
         """Length of the original file in bytes."""
         return self.file.footer.file_length if self.directory is None else self.directory.original_length
+
+    def changed_key_values(self) -> dict[bytes, bytes | None]:
+        """Return the key/value metadata that another program has changed since indexes were attached.
+
+        Keys of attached indexes are left out. Without the class of an index, they are unknown.
+        """
+        own = {KEY}
+        for entry in self.directory.entries if self.directory is not None else ():
+            index = find_index(entry).index
+            if entry.inline is not None:
+                continue
+            if index is None:
+                return {}
+            try:
+                own.update(call_index(partial(index.footer_keys, 0)))
+            except IndexPayloadError:
+                return {}
+        before, after = self.file.footer.key_values, self.current.footer.key_values
+        names = {**before, **after}.keys() - own
+        return {name: after.get(name) for name in sorted(names) if before.get(name) != after.get(name)}
 
     def is_added(self, location: Placed) -> bool:
         """Return whether a structure is attached or new, that is, not part of the original file."""
@@ -182,7 +206,13 @@ def detach_file(
             length = original.length
             entries = original.directory.entries
             removed = [*_added_structures(original), *(entry.name for entry in entries)]
+            changed = b", ".join(original.changed_key_values()).decode(errors="replace")
             target.replace_tail(length, ())
+            if changed:
+                warn_caller(
+                    f"{target.path}: the file has its original key/value metadata again; write what another "
+                    f"program has changed since: {changed}"
+                )
     return DetachReport(
         path=target.path,
         detached=original.directory is not None,

@@ -35,7 +35,6 @@ from intarsia.format.thrift import (
     serialize,
     serialize_tree,
 )
-from intarsia.indexes.registry import find_index
 from intarsia.once import cached_property
 from intarsia.rows.int96 import INT96_BYTES
 from intarsia.storage import ByteRange
@@ -74,7 +73,7 @@ def lay_out(
         return [], []
     tail = FilePieces(original.length)
     edit = FooterEdit(footer.raw)
-    for name, value in _changed_key_values(original).items():
+    for name, value in original.changed_key_values().items():
         edit.remove_key_value(name)
         if value is not None:
             edit.set_key_value(name, value)
@@ -133,21 +132,6 @@ def lay_out(
     raw = edit.to_bytes()
     _check_new_footer(raw, directory, original.file.path)
     return [*tail.pieces, *footer_parts(raw)], notes
-
-
-def _changed_key_values(original: Original) -> dict[bytes, bytes | None]:
-    """Return the key/value metadata that another program has changed since indexes were attached.
-
-    Keys of attached indexes are left out. Without the class of an index, they are unknown.
-    """
-    own = {KEY}
-    for entry in original.directory.entries if original.directory is not None else ():
-        if find_index(entry).index is None:
-            return {}
-        own.update(Blob(entry, b"").footer_keys(0))
-    before, after = original.file.footer.key_values, original.current.footer.key_values
-    names = {**before, **after}.keys() - own
-    return {name: after.get(name) for name in sorted(names) if before.get(name) != after.get(name)}
 
 
 def _check_new_footer(raw: bytes, directory: Directory, path: str) -> None:
