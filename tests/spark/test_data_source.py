@@ -78,6 +78,20 @@ def test_another_schema_is_refused(spark, lake, schema):
         frame.schema(schema).load(lake).count()
 
 
+def test_times_that_arrow_cannot_represent(spark, tmp_path):
+    path = str(tmp_path / "lake")
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+    try:
+        ends = spark.sql("SELECT id, timestamp'9999-12-31 00:00:00' AS until FROM range(3)")
+        ends.coalesce(1).write.parquet(path)
+    finally:
+        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    with pytest.raises(Exception, match="INT96 timestamps before 1677 or after 2262"):
+        source(spark, path).collect()
+    assert source(spark, path, columns="id").count() == 3
+    assert ias.read(spark, path, "until > timestamp'9000-01-01 00:00:00'").count() == 3
+
+
 def test_types_of_other_writers():
     given = pa.schema(
         [

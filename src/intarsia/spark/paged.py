@@ -309,8 +309,7 @@ def register(spark: SparkSession) -> None:
             """Read one split, on an executor."""
             split = getattr(partition, "value", None)
             if isinstance(split, Split):  # if there are no partitions, Spark reads a partition of its own
-                rows = split.to_arrow()
-                yield from rows.cast(spark_schema(rows.schema)).to_batches()
+                yield from _as_spark(split.to_arrow(), split.path).to_batches()
 
     class Intarsia(DataSource):
         """The format."""
@@ -330,6 +329,19 @@ def register(spark: SparkSession) -> None:
 
     with using_worker_python(spark):
         spark.dataSource.register(Intarsia)
+
+
+def _as_spark(rows: pa.Table, path: str) -> pa.Table:
+    """Convert rows of a file to the types in which Spark accepts them."""
+    try:
+        return rows.cast(spark_schema(rows.schema))
+    except pa.ArrowInvalid as error:
+        raise UnsupportedFeatureError(
+            f"Spark cannot accept the values of a column from Python: {error}; leave it out with "
+            "option('columns', …). INT96 timestamps before 1677 or after 2262 need intarsia.spark.read",
+            reason="unsupported-type",
+            path=path,
+        ) from error
 
 
 _OPTIONS: Final = ("where", "columns")
