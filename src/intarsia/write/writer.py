@@ -304,8 +304,8 @@ def _as_table(data: Any) -> pa.Table:
     except (TypeError, ValueError) as error:
         raise NotTabularError(
             f"an object of type {type(data).__name__} is not a table; pass a pyarrow.Table, a pandas or "
-            "Polars DataFrame, or a dictionary of columns, and convert a list of dictionaries with "
-            "pyarrow.Table.from_pylist(rows)",
+            "Polars DataFrame, a dictionary of columns, or ia.open(path).scan(), and convert a list of "
+            "dictionaries with pyarrow.Table.from_pylist(rows)",
             reason="not-a-table",
         ) from error
 
