@@ -127,6 +127,8 @@ class _OpenedFile:
                 try:
                     data = read_at(self._fd, stop - start, start)
                 except OSError as error:  # `pread` does not report the path
+                    if error.errno is None:  # not of the system, such as a TimeoutError of a signal handler
+                        raise
                     raise OSError(error.errno, error.strerror, self.path) from error
                 found.append(data)
                 if deadline is not None:
