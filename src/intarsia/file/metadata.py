@@ -184,8 +184,8 @@ class FileMetadata:
 
         Before 1.2.9, parquet-mr left the header of the dictionary page out of its size (PARQUET-816).
         """
-        name, version = parse_writer(self.footer.created_by)
-        return name == "parquet-mr" and version < (1, 2, 9)
+        writer = self.footer.created_by
+        return writer.startswith("parquet-mr") and parse_writer(writer) < ("parquet-mr", (1, 2, 9))
 
     def _outlined(self, leaves: Sequence[Leaf]) -> list[ChunkOutlines]:
         return outlines_of(self.footer.metadata.row_groups, leaves, self.footer.file_length)
