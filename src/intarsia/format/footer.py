@@ -298,8 +298,8 @@ def _check(footer: Footer) -> None:
     metadata = footer.metadata
     leaves = footer.leaves
     # parquet-rs 0.3 did not count the rows of the file
-    is_counted = metadata.num_rows or not (footer.created_by or "").startswith("parquet-rs version 0.")
-    if is_counted and metadata.num_rows != footer.num_rows:
+    is_uncounted = metadata.num_rows == 0 and footer.created_by.startswith("parquet-rs version 0.")
+    if not is_uncounted and metadata.num_rows != footer.num_rows:
         raise CorruptFileError(
             f"the footer claims {metadata.num_rows} rows, but its row groups have {footer.num_rows}",
             reason="row-count-mismatch",

@@ -171,7 +171,9 @@ def list_rows(spark: SparkSession, source: Source, *, with_partitions: bool) -> 
                 reason="unknown-partition",
                 path=first,
             )
-        files = [lake.files[path] for path in known if path in lake.files] if with_partitions else []
+        if not with_partitions:
+            continue
+        files = [lake.files[path] for path in known if path in lake.files]
         other = file_of_other_values(spark, name, files)
         if other is not None:
             raise UnsupportedFeatureError(
