@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pyarrow as pa
@@ -70,6 +71,36 @@ def test_the_folders_are_exchanged(lake):
     assert sorted(states_of(str(lake))) == ["_SUCCESS", "notes.txt", *NEW]
     assert os.listdir(lake.parent) == ["lake"]
     assert lake.stat().st_mode == before.st_mode
+
+
+def test_a_link_to_a_folder_stays(lake, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (lake / "_more").symlink_to(tmp_path / "elsewhere")
+    with Staging(str(lake), is_replaced=True) as staging:
+        write(Path(staging.data), NEW, 0)
+        staging.publish(rewritten(lake))
+    assert (lake / "_more").readlink() == tmp_path / "elsewhere"
+
+
+@pytest.mark.parametrize("is_rewritten", [False, True])
+def test_other_files_that_are_replaced_at_the_last_moment(lake, monkeypatch, is_rewritten):
+    """The new folder has links to the old ones, which are replaced as well, also if the folders go back."""
+    known = rewritten(lake)
+    names = ["notes.txt", *OLD[: 1 if is_rewritten else 0]]
+
+    def fsync(fd, fsync=os.fsync):
+        fsync(fd)
+        for name in names:
+            (lake / "other").write_text("later")
+            os.replace(lake / "other", lake / name)
+
+    with Staging(str(lake), is_replaced=True) as staging:
+        write(Path(staging.data), NEW, 0)
+        monkeypatch.setattr(os, "fsync", fsync)
+        with pytest.raises(WriteError) if is_rewritten else nullcontext():
+            staging.publish(known)
+    assert (lake / OLD[0]).exists() is is_rewritten
+    assert [(lake / name).read_text() for name in names] == ["later"] * len(names)
 
 
 def test_a_file_that_has_changed(lake):

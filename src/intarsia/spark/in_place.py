@@ -16,7 +16,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -114,8 +114,9 @@ def swap(staging: str, new: str, lake: str, rewritten: States) -> None:
             with suppress(FileNotFoundError):
                 os.link(os.path.join(lake, path), target, follow_symlinks=False)
     shutil.copystat(lake, new)
-    linked = sorted(_files(new))
-    record = {"new": os.stat(new).st_ino, "rewritten": sorted({*rewritten, *sidecars}), "linked": linked}
+    replaced = sorted({*rewritten, *sidecars})
+    present = {path: _inode(new, path) for path in _files(new)}
+    record = {"new": os.stat(new).st_ino, "replaced": replaced, "present": present}
     with open(os.path.join(staging, _RECORD), "w", encoding="utf-8") as file:
         json.dump(record, file)
         file.flush()
@@ -124,7 +125,7 @@ def swap(staging: str, new: str, lake: str, rewritten: States) -> None:
     now = states_of(new)
     if any(now.get(path) != state for path, state in rewritten.items()):
         exchange(new, lake)
-        _move_missing(new, lake, {*linked})
+        _move_later(new, lake, (), present)
         raise WriteError(
             "another program has changed files while they were rewritten, and nothing was replaced; run it "
             "again",
@@ -150,20 +151,36 @@ def finish(staging: str, old: str, lake: str) -> None:
     except (FileNotFoundError, ValueError):  # killed before, or while it was written
         return
     if os.stat(lake).st_ino == record["new"]:
-        _move_missing(old, lake, {*record["rewritten"], *record["linked"]})
+        _move_later(old, lake, record["replaced"], record["present"])
 
 
-def _move_missing(source: str, target: str, known: set[str]) -> None:
-    for path in _files(source):
-        place = os.path.join(target, path)
-        if path not in known and not os.path.lexists(place):
+def _move_later(
+    source: str, target: str, replaced: Collection[str], present: Mapping[str, int | None]
+) -> None:
+    """Move the files that other programs have written since the files of the new folder were recorded.
+
+    A file is moved to its place if that still has the recorded file, or still has none.
+    """
+    for path in set(_files(source)).difference(replaced):
+        recorded = present.get(path)
+        if _inode(target, path) == recorded != _inode(source, path):
+            place = os.path.join(target, path)
             os.makedirs(os.path.dirname(place), exist_ok=True)
             with suppress(FileNotFoundError):
                 os.rename(os.path.join(source, path), place)
 
 
+def _inode(folder: str, path: str) -> int | None:
+    """Return the inode of a file or a symbolic link; None if there is none."""
+    try:
+        return os.lstat(os.path.join(folder, path)).st_ino
+    except FileNotFoundError:
+        return None
+
+
 def _files(folder: str) -> Iterator[str]:
-    """Yield the paths of the files of a folder, relative to it."""
-    for parent, _, names in os.walk(folder):
-        for name in names:
+    """Yield the paths of the files of a folder, and of symbolic links to folders, relative to it."""
+    for parent, folders, names in os.walk(folder):
+        links = [name for name in folders if os.path.islink(os.path.join(parent, name))]
+        for name in [*names, *links]:
             yield os.path.relpath(os.path.join(parent, name), folder)
