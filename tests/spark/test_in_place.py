@@ -125,11 +125,14 @@ def test_what_cannot_be_exchanged(lake):
     assert os.listdir(lake.parent) == ["lake"]
 
 
-#: Exchanges a lake, and is killed at a call. Another program writes a file at the last moment.
+#: Exchanges a lake, and is killed at a call. Another program writes a file at the last moment before the
+#: exchange, or the first one after it, where it also changes an old file, so that the exchange is undone.
 PROGRAM = (
     KILLED_AT_A_CALL
     + """
+import contextlib
 import pyarrow as pa, pyarrow.parquet as pq
+from intarsia.errors import WriteError
 from intarsia.spark.in_place import states_of
 from intarsia.spark.part_files import Staging
 lake, late = sys.argv[1], sys.argv[3]
@@ -142,28 +145,38 @@ with staging:
         pq.write_table(pa.table({"id": range(ordinal * 50, ordinal * 50 + 50)}), path)
     def write_late(fd, fsync=os.fsync):
         fsync(fd)
-        if late:
+        if late == "before":
             pq.write_table(pa.table({"id": [1000]}), os.path.join(lake, "p=1", "late.parquet"))
-    os.fsync = write_late
+    def change_late(path, stat=os.stat, **options):
+        global late
+        if late == "after" and os.access(os.path.join(lake, "p=0", "m.parquet"), os.F_OK):
+            late = "done"
+            os.utime(os.path.join(staging.data, sys.argv[4]), (0, 0))
+            pq.write_table(pa.table({"id": [1000]}), os.path.join(lake, "p=1", "late.parquet"))
+            open(os.path.join(os.path.dirname(lake), "wrote"), "w").close()
+        return stat(path, **options)
+    os.fsync, os.stat = write_late, change_late
     for name in ("stat", "link", "fsync", "rename", "scandir", "unlink", "rmdir", "makedirs"):
         setattr(os, name, counted(getattr(os, name)))
-    staging.publish(known)
+    with contextlib.suppress(WriteError):  # the exchange was undone
+        staging.publish(known)
 print(count)
 """
 )
 
 
-@pytest.mark.parametrize("late", ["", "late"])
+@pytest.mark.parametrize("late", ["", "before", "after"])
 def test_killed_at_every_call(lake, tmp_path, late):
     """The lake has the old or the new rows; the next run removes what is left, and loses no late file."""
     saved = shutil.copytree(lake, tmp_path / "saved")
     calls = int(run(PROGRAM, lake, -1, late, *OLD))
     assert calls > 20
     states = set()
-    # by default, the two cases divide the calls
+    # by default, two cases divide the calls
     for call in range(1, calls + 1) if examples(0, deep=1) else range(1 + bool(late), calls + 1, 2):
         shutil.rmtree(lake)
         shutil.copytree(saved, lake)
+        (tmp_path / "wrote").unlink(missing_ok=True)
         run(PROGRAM, lake, call, late, *OLD)
         found = rows_of(lake)
         assert found[:100] == list(range(100))
@@ -172,11 +185,26 @@ def test_killed_at_every_call(lake, tmp_path, late):
             pass
         wrote = (lake / "p=1" / "late.parquet").exists()
         assert rows_of(lake) == [*range(100), *([1000] if wrote else [])]
-        # it is written before the exchange, so it exists if the lake was exchanged
-        assert wrote or not late or not (lake / "p=0" / "m.parquet").exists()
+        # if it is written before the exchange, it exists if the lake was exchanged
+        assert wrote or not (tmp_path / "wrote").exists()
+        assert wrote or late != "before" or not (lake / "p=0" / "m.parquet").exists()
         assert {"_SUCCESS", "notes.txt"} <= {*os.listdir(lake)}
         assert not [file for other in tmp_path.glob(".lake.*") for file in other.iterdir()]
     assert states == {True, False}
+
+
+def test_a_killed_run_of_a_lake_that_is_gone(lake, tmp_path):
+    """Its files are removed, and the folder can be the destination of another run."""
+    saved, call = shutil.copytree(lake, tmp_path / "saved"), int(run(PROGRAM, lake, -1, "", *OLD))
+    while not list(tmp_path.glob(".lake.*/exchange.json")):
+        shutil.rmtree(lake, ignore_errors=True)
+        shutil.copytree(saved, lake)
+        run(PROGRAM, lake, call, "", *OLD)
+        shutil.rmtree(lake)
+        call -= 3
+    with Staging(str(lake)):
+        pass
+    assert not list(tmp_path.glob(".lake.*/*"))
 
 
 #: Reads a lake again and again, as plain readers do; prints the numbers of rows that it has read.

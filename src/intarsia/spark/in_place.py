@@ -123,35 +123,38 @@ def swap(staging: str, new: str, lake: str, rewritten: States) -> None:
         os.fsync(file.fileno())
     exchange(new, lake)
     now = states_of(new)
-    if any(now.get(path) != state for path, state in rewritten.items()):
+    has_changed = any(now.get(path) != state for path, state in rewritten.items())
+    if has_changed:
         exchange(new, lake)
-        _move_later(new, lake, (), present)
+    finish(staging, new, lake)
+    if has_changed:
         raise WriteError(
             "another program has changed files while they were rewritten, and nothing was replaced; run it "
             "again",
             reason="source-changed",
             path=lake,
         )
-    finish(staging, new, lake)
 
 
-def finish(staging: str, old: str, lake: str) -> None:
+def finish(staging: str, other: str, lake: str) -> None:
     """Move files that other programs have written during an exchange to the lake.
 
-    Does nothing if the folders have not been exchanged. It can be repeated.
+    It can be repeated.
 
     Args:
         staging: The staging folder of a run, which may have been killed.
-        old: The folder in it that the old lake has after the exchange.
+        other: The folder in it that is exchanged with the lake: the old lake after the exchange, the new one
+            before it, and after it was undone.
         lake: The folder of the lake.
     """
     try:
         with open(os.path.join(staging, _RECORD), encoding="utf-8") as file:
             record = json.load(file)
-    except (FileNotFoundError, ValueError):  # killed before, or while it was written
+        is_exchanged = os.stat(lake).st_ino == record["new"]
+    except (FileNotFoundError, ValueError):  # killed before, or while it was written; or the lake is gone
         return
-    if os.stat(lake).st_ino == record["new"]:
-        _move_later(old, lake, record["replaced"], record["present"])
+    replaced = record["replaced"] if is_exchanged else ()
+    _move_later(other, lake, replaced, record["present"])
 
 
 def _move_later(
