@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import intarsia as ia
-from intarsia.errors import IndexBuildError, IndexPayloadError
+from intarsia.errors import IndexBuildError, IndexPayloadError, UnsupportedFeatureError
 from intarsia.indexes.distinct_counter import DistinctCounter
 from intarsia.indexes.granules import serialize_granules
 from intarsia.indexes.hll import Hll
@@ -224,3 +224,21 @@ def test_the_library_is_not_loaded_before_it_is_needed(tmp_path):
         "sys.exit('datasketches' in sys.modules or 'mmh3' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_without_the_library(tmp_path, monkeypatch):
+    """Python 3.14 has no wheels of it. Everything else works, also on files with sketches."""
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"x": range(10)}), path)
+    ia.attach(path, [Hll("x")])
+    monkeypatch.setitem(sys.modules, "datasketches", None)
+    table = ia.open(path)
+    assert (table.count("x < 3"), table.count_distinct("x"), ia.verify(path).ok) == (3, 10, True)
+    with pytest.raises(UnsupportedFeatureError, match="pip install datasketches") as caught:
+        table.approx_distinct("x")
+    assert caught.value.reason == "library-not-installed"
+    ia.detach(path)
+    original = path.read_bytes()
+    with pytest.raises(UnsupportedFeatureError, match="pip install datasketches"):
+        ia.attach(path, [Hll("x")])
+    assert path.read_bytes() == original

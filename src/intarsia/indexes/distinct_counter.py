@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from intarsia.arrow.comparison import sortable_type
+from intarsia.errors import UnsupportedFeatureError
 
 MIN_LG_CONFIG_K, MAX_LG_CONFIG_K = 4, 21
 
@@ -34,10 +36,8 @@ class DistinctCounter:
     """
 
     def __init__(self, lg_config_k: int) -> None:
-        from datasketches import hll_union
-
         self.has_empty = False
-        self._union = hll_union(lg_config_k)
+        self._union = sketch_library().hll_union(lg_config_k)
 
     def add(self, values: pa.Array) -> None:
         """Count values of a comparison type, except nulls."""
@@ -64,12 +64,10 @@ class DistinctCounter:
         A sketch keeps a 32-bit coupon of each value. A serialized sketch of a few values is a list of their
         coupons, in the order of the values, which the library's estimator requires.
         """
-        from datasketches import hll_sketch
-
         coupons = _coupons(values)
         for start in range(0, len(coupons), LIST_COUPONS):
             part = coupons[start : start + LIST_COUPONS]
-            self._union.update(hll_sketch.deserialize(_LIST_HEADER % len(part) + part.tobytes()))
+            self._union.update(parse_sketch(_LIST_HEADER % len(part) + part.tobytes()))
 
     def add_sketch(self, sketch: object) -> None:
         """Add the values of a `datasketches.hll_sketch`."""
@@ -99,9 +97,35 @@ class DistinctCounter:
         return self._to_sketch().serialize_compact(), self.has_empty
 
     def _to_sketch(self) -> Any:
-        from datasketches import tgt_hll_type
+        return self._union.get_result(sketch_library().tgt_hll_type.HLL_8)
 
-        return self._union.get_result(tgt_hll_type.HLL_8)
+
+# --- the library ------------------------------------------------------------------------------------------
+
+
+def sketch_library() -> Any:
+    """Return the module `datasketches`, which is imported on first use.
+
+    Raises:
+        UnsupportedFeatureError: If it is not installed: it has no wheels for the latest versions of Python.
+    """
+    try:
+        return import_module("datasketches")
+    except ModuleNotFoundError as error:
+        raise UnsupportedFeatureError(
+            "estimates of distinct values need datasketches, which is not installed; install it (pip install "
+            "datasketches; for Python 3.14 and later this takes CMake and a C++ compiler)",
+            reason="library-not-installed",
+        ) from error
+
+
+def parse_sketch(data: bytes) -> Any:
+    """Parse a serialized sketch, whose header the library trusts.
+
+    Raises:
+        UnsupportedFeatureError: If the library is not installed.
+    """
+    return sketch_library().hll_sketch.deserialize(data)
 
 
 # --- hashing ---------------------------------------------------------------------------------------------

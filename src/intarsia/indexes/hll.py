@@ -31,6 +31,7 @@ from intarsia.indexes.distinct_counter import (
     MIN_LG_CONFIG_K,
     DistinctCounter,
     is_counted,
+    parse_sketch,
 )
 from intarsia.indexes.granules import (
     merge_rows_of_granules,
@@ -171,12 +172,10 @@ def _parse(data: bytes) -> object:
     Raises:
         IndexPayloadError: If the bytes are not a sketch.
     """
-    from datasketches import hll_sketch
-
     try:
         if not _is_sound(data):
             raise ValueError("its preamble does not agree with its length")
-        return hll_sketch.deserialize(data)
+        return parse_sketch(data)
     except (ValueError, IndexError, RuntimeError, MemoryError) as error:
         raise IndexPayloadError(f"a sketch is damaged: {error}", reason="damaged-payload") from error
 

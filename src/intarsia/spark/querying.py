@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from intarsia.embed.report import Progress
 from intarsia.errors import ColumnNotFoundError, FilesFailedError, PredicateError, UnsupportedFeatureError
-from intarsia.indexes.distinct_counter import MAX_LG_CONFIG_K, DistinctCounter
+from intarsia.indexes.distinct_counter import MAX_LG_CONFIG_K, DistinctCounter, parse_sketch
 from intarsia.lake.data_file import FileFailure
 from intarsia.lake.opening import open as open_table
 from intarsia.lake.query_run import OnError
@@ -152,8 +152,6 @@ def approx_distinct(
         >>> int(ias.approx_distinct(spark, "lake/", "tailnum"))  # doctest: +SKIP
         4053
     """
-    import datasketches
-
     lake = list_rows(spark, path, with_partitions=where is not None)
     selected = None if where is None else FilesLeft.of(lake.open(), where)
     sizes = lake.sizes if selected is None else selected.sizes
@@ -176,7 +174,7 @@ def approx_distinct(
         )
     counter = DistinctCounter(MAX_LG_CONFIG_K)
     for sketch in (sketch for _, sketches in found.values() for sketch in sketches):
-        counter.add_sketch(datasketches.hll_sketch.deserialize(sketch))
+        counter.add_sketch(parse_sketch(sketch))
     return DistinctEstimate(counter.estimate, *counter.bounds(2), len(found))
 
 
