@@ -66,6 +66,18 @@ def test_column_names_may_be_quoted(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("order", "row"),
+    [('st.".x" DESC', 1), ('"st".".x" DESC', 1), ('"a"."b"', 2), ("a.b", 0), ('"a.b"', 0), (".z, st.y", 2)],
+)
+def test_paths_may_be_quoted_in_parts(tmp_path, order, row):
+    inner = [{".x": 1, "y": 9}, {".x": 3, "y": 8}, {".x": 2, "y": 7}]
+    rows = {"st": inner, "a": [{"b": 9}, {"b": 8}, {"b": 7}], "a.b": [1, 2, 3], ".z": [3, 2, 1]}
+    write(tmp_path / "f.parquet", pa.table(rows))
+    found = ia.open(tmp_path).scan(order_by=order, limit=1).to_pylist()
+    assert found == pa.table(rows).slice(row, 1).to_pylist()
+
+
+@pytest.mark.parametrize(
     "order",
     [
         *("", "x SIDEWAYS", "x,", ",x", "x, , y", "x NULLS", "lower(x)", 'x"', "x DESC y"),

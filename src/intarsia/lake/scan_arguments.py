@@ -15,7 +15,7 @@ from intarsia.errors import PredicateError
 from intarsia.lake.data_file import RowsNotChosen
 from intarsia.lake.snapshot import Snapshot
 from intarsia.lake.table_files import TableFiles
-from intarsia.predicate import find_column, resolve_column
+from intarsia.predicate import ColumnName, find_column, resolve_column
 from intarsia.read.output_columns import OutputColumn
 from intarsia.read.sort_key import SortKey
 from intarsia.rows.selection import Rows, RowSelection
@@ -23,8 +23,10 @@ from intarsia.rows.selection import Rows, RowSelection
 OrderBy: TypeAlias = "str | tuple[str, str] | Sequence[str | tuple[str, str]]"
 """SQL text, or a list of columns, each as SQL text or as pyarrow's ``(name, "descending")``."""
 
+_PART = re.compile(r"\"(?:[^\"]|\"\")+\"|[^\s\",().]+")
+
 _COLUMN = re.compile(
-    r"\s*(?P<name>\"(?:[^\"]|\"\")+\"|[^\s\",()]+)"
+    rf"\s*(?P<name>(?:{_PART.pattern})(?:\.(?:{_PART.pattern}))*|[^\s\",()]+)"
     r"(?:\s+(?P<direction>ASC|DESC))?"
     r"(?:\s+NULLS\s+(?P<nulls>FIRST|LAST))?\s*(?P<end>,|\Z)",
     re.IGNORECASE,
@@ -60,7 +62,7 @@ def parse_order(order: OrderBy, schema: pa.Schema) -> SortKey:
     return replace(first, then=tuple(others))
 
 
-def _columns(order: object) -> Iterator[tuple[str, bool, bool]]:
+def _columns(order: object) -> Iterator[tuple[ColumnName, bool, bool]]:
     """Yield the name of each column, whether it is descending, and whether nulls come first."""
     if isinstance(order, str):
         yield from _in_text(order)
@@ -85,20 +87,26 @@ def _is_named(order: object) -> TypeGuard[tuple[str, str]]:
     )
 
 
-def _in_text(text: str) -> Iterator[tuple[str, bool, bool]]:
+def _in_text(text: str) -> Iterator[tuple[ColumnName, bool, bool]]:
     position, end = 0, ","
     while end:
         match = _COLUMN.match(text, position)
         if match is None:
             raise _not_an_order(text)
-        name, position, end = match["name"], match.end(), match["end"]
-        if name.startswith('"'):
-            name = name[1:-1].replace('""', '"')
+        position, end = match.end(), match["end"]
         yield (
-            name,
+            _column_name(match["name"]),
             (match["direction"] or "").upper() == "DESC",
             (match["nulls"] or "").upper() == "FIRST",
         )
+
+
+def _column_name(text: str) -> ColumnName:
+    """Return a name; a path of exact names if some of several parts are quoted, as in a predicate."""
+    if '"' not in text:
+        return text
+    parts = [part[1:-1].replace('""', '"') if part[0] == '"' else part for part in _PART.findall(text)]
+    return parts[0] if len(parts) == 1 else tuple(parts)
 
 
 def _not_an_order(order: object) -> PredicateError:
