@@ -118,6 +118,29 @@ def test_rows_of_another_type_are_ignored(path, monkeypatch, method):
         assert ia.open(path).count("x = 7 AND y > 100") == 4
 
 
+@pytest.mark.parametrize("method", ["candidate_rows", "certain_rows"])
+def test_verify_names_rows_of_another_type(path, monkeypatch, method):
+    monkeypatch.setattr(OpenFragile, method, lambda self, predicate: [0, 1])
+    (finding,) = ia.verify(path).findings
+    assert finding.rule == "index-damaged"
+    assert "returned list, not a RowSelection" in finding.message
+
+
+@pytest.mark.parametrize("num_bytes", [3, 3000])
+@pytest.mark.parametrize("keys", [{1: 2}, {b"key": 2}, {"key": b"value"}, None, [1]], ids=repr)
+def test_footer_keys_of_another_type_are_refused(path, monkeypatch, keys, num_bytes):
+    ia.detach(path)
+    monkeypatch.setattr(Fragile, "build", lambda self, chunk: b"x" * num_bytes)
+    monkeypatch.setattr(Fragile, "footer_keys", lambda self, offset: keys)
+    with pytest.raises(ia.IndexBuildError) as caught:
+        ia.attach(path, [Fragile("x")])
+    assert caught.value.reason == ("invalid-footer-keys" if isinstance(keys, dict) else "index-failed")
+    monkeypatch.setattr(Fragile, "footer_keys", lambda self, offset: {b"key": b"value"})
+    ia.attach(path, [Fragile("x")])
+    monkeypatch.setattr(Fragile, "footer_keys", lambda self, offset: None)
+    assert ia.detach(path).detached
+
+
 def test_an_estimate_of_another_type_is_ignored(path, monkeypatch):
     monkeypatch.setattr(OpenFragile, "estimated_rows", lambda self, predicate: "many")
     report = ia.open(path).explain("x = 7 AND y > 100")

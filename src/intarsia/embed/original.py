@@ -17,6 +17,7 @@ from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.directory import KEY, Directory, layout_fingerprint
 from intarsia.format.footer import Footer
 from intarsia.format.structs import ColumnChunk
+from intarsia.indexes.base import Index
 from intarsia.indexes.proof import call_index
 from intarsia.indexes.registry import find_index
 from intarsia.read.report import warn_caller
@@ -79,7 +80,7 @@ class Original:
             if index is None:
                 return {}
             try:
-                own.update(call_index(partial(index.footer_keys, 0)))
+                own.update(call_index(partial(_footer_keys, index)))
             except IndexPayloadError:
                 return {}
         return {name: after.get(name) for name in names if name not in own}
@@ -131,6 +132,10 @@ class Original:
             )
             for key, state in self.present_states().items()
         }
+
+
+def _footer_keys(index: Index) -> set[bytes]:
+    return set(index.footer_keys(0))
 
 
 def states_of(footer: Footer) -> dict[ChunkKey, ChunkState]:

@@ -186,7 +186,7 @@ class Blob:
         if self.entry.inline is not None:
             return {}
         index = find_index(self.entry).index
-        return {} if index is None else index.footer_keys(offset + BLOB_HEADER_BYTES)
+        return {} if index is None else footer_keys_of(index, offset + BLOB_HEADER_BYTES)
 
     def check_same_payload(self, key: bytes, file: ParquetInput) -> None:
         """Check that a footer key of the original file points to the same payload.
@@ -305,6 +305,21 @@ def call_builder(index: Index, call: Callable[[], _Result]) -> _Result:
         ) from error
 
 
+def footer_keys_of(index: Index, payload_offset: int) -> Mapping[bytes, bytes]:
+    """Return the footer keys of an index.
+
+    Raises:
+        IndexBuildError: If its method fails, or does not return bytes by bytes.
+    """
+    found = call_builder(index, lambda: dict(index.footer_keys(payload_offset)))
+    if not all(isinstance(part, bytes) for item in found.items() for part in item):
+        raise IndexBuildError(
+            f"{index!r} returned {found!r:.80} from footer_keys(); keys and values must be bytes",
+            reason="invalid-footer-keys",
+        )
+    return found
+
+
 def build_blob(index: Index, planned: Entry, columns: FileColumns, payload: bytes | None = None) -> Blob:
     """Build an index, unless its payload is passed.
 
@@ -316,7 +331,7 @@ def build_blob(index: Index, planned: Entry, columns: FileColumns, payload: byte
         raise IndexBuildError(
             f"{index!r} built {type(payload).__name__}; build() must return bytes", reason="invalid-payload"
         )
-    is_named = call_builder(index, lambda: bool(index.footer_keys(0)))
+    is_named = bool(footer_keys_of(index, 0))
     inline = payload if len(payload) <= INLINE_BYTES and not is_named else None
     length = 0 if inline is not None else BLOB_HEADER_BYTES + len(payload)
     unit = columns.int96_unit(planned.columns)

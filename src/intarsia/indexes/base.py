@@ -488,6 +488,19 @@ def checked_opened(index: Index, opened: object) -> OpenIndex:
     return opened
 
 
+def checked_rows(found: object) -> RowSelection | None:
+    """Return the rows that a method of an index has returned.
+
+    Raises:
+        IndexPayloadError: If it is neither a `RowSelection` nor None.
+    """
+    if found is not None and not isinstance(found, RowSelection):
+        raise IndexPayloadError(
+            f"it returned {type(found).__name__}, not a RowSelection", reason="not-a-row-selection"
+        )
+    return found
+
+
 @dataclass(frozen=True)
 class GranuleValues:
     """The distinct values of granules, as pairs of a value and a granule.

@@ -9,11 +9,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from intarsia.errors import IndexPayloadError
 from intarsia.file import ParquetInput
 from intarsia.file.joined import JoinedInput
 from intarsia.format.directory import Entry
-from intarsia.indexes.base import OpenIndex
+from intarsia.indexes.base import OpenIndex, checked_rows
 from intarsia.indexes.embedded import EmbeddedIndexes
 from intarsia.indexes.proof import Proof, ProofCost, Savings, Verdict, Wanted, evaluate_conditions
 from intarsia.indexes.registry import may_index
@@ -182,14 +181,9 @@ class EntryProof:
 
 
 def _judge(file: ParquetInput, index: OpenIndex, condition: Condition) -> Verdict:
-    possible = index.candidate_rows(condition)
-    is_excluded = isinstance(possible, RowSelection) and possible.is_empty
-    certain = possible if is_excluded else index.certain_rows(condition)
-    for found in (possible, certain):
-        if found is not None and not isinstance(found, RowSelection):
-            raise IndexPayloadError(
-                f"it returned {type(found).__name__}, not a RowSelection", reason="not-a-row-selection"
-            )
+    possible = checked_rows(index.candidate_rows(condition))
+    is_excluded = possible is not None and possible.is_empty
+    certain = possible if is_excluded else checked_rows(index.certain_rows(condition))
     if certain is None and possible is not None and _are_certain(file, index, condition, possible):
         certain = possible
     return Verdict(condition, possible, certain)

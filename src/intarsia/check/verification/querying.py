@@ -30,7 +30,7 @@ from intarsia.errors import (
 )
 from intarsia.file import ParquetInput
 from intarsia.format.directory import Entry
-from intarsia.indexes.base import Index, OpenIndex, defines
+from intarsia.indexes.base import Index, OpenIndex, checked_rows, defines
 from intarsia.indexes.proof import call_index, split_batches
 from intarsia.once import cached_property
 from intarsia.predicate import Like, Not, Predicate, RegexpLike, bind, contains, ends_with
@@ -182,8 +182,8 @@ class _Answers:
     ) -> None:
         """Query like a scan, and compare with the rows that match."""
         if prunes:
-            candidates = way.candidate_rows(predicate)
-            certain = way.certain_rows(predicate)
+            candidates = checked_rows(way.candidate_rows(predicate))
+            certain = checked_rows(way.certain_rows(predicate))
             if candidates is not None and not (missing := found - candidates).is_empty:
                 self.lost[f"{missing.num_rows} of {found.num_rows} rows where {predicate}"] = None
             if certain is not None and not (extra := certain.clip(*self._rows) - found).is_empty:
