@@ -176,3 +176,13 @@ def test_a_file_that_was_just_written_is_not_taken_for_another(tmp_path):
     table = ia.open(One())
     first = table.scan(order_by="id DESC", limit=2, columns=["id", "s"]).to_arrow()
     assert first["id"].to_pylist() == [NUM_ROWS - 1, NUM_ROWS - 2]
+
+
+@pytest.mark.parametrize("order", ["s", "s DESC", "s DESC, n"])
+def test_text_that_is_not_utf8_is_ordered(tmp_path, order):
+    texts = [b"b%d" % n for n in range(400)] + [b"\xff%d" % n for n in range(400)]
+    rows = pa.table({"s": pa.array(texts, pa.binary()).view(pa.string()), "n": range(800)})
+    write(tmp_path / "f.parquet", rows, [ia.PageIndex()], max_rows_per_page=50)
+    found = ia.open(tmp_path).scan(order_by=order, limit=3).to_arrow()
+    expected = sorted(texts, reverse="DESC" in order)[:3]
+    assert found["s"].cast(pa.binary()).to_pylist() == expected

@@ -9,6 +9,7 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from intarsia.errors import ColumnNotFoundError, PredicateError
@@ -31,6 +32,7 @@ from intarsia.predicate import (
     conditions,
     contains,
     evaluate,
+    parse_predicate,
     parse_sql,
     resolve_column,
 )
@@ -334,6 +336,19 @@ def test_values_that_are_not_predicates_or_literals():
             bind(node, SCHEMA)
     with pytest.raises(PredicateError):
         bind(Like("s", "\ud800%"), SCHEMA)
+
+
+def test_text_of_arrow_that_is_not_utf8():
+    """It is refused, as half of a surrogate pair is; a list may have it, because it is not decoded."""
+    texts = pa.array([b"\xff", b"a"]).view(pa.string())
+    for column in ("s", "i8"):
+        with pytest.raises(PredicateError) as caught:
+            bind(Comparison(column, "=", texts[0]), SCHEMA)
+        assert caught.value.reason == "not-utf8"
+    with pytest.raises(PredicateError):
+        bind(parse_predicate(pc.field("s") == texts[0]), SCHEMA)
+    assert str(In("s", texts)) == "s IN (X'ff', 'a')"
+    assert str(bind(parse_predicate(pc.field("s").isin(texts)), SCHEMA)) == "s IN ('a', X'ff')"
 
 
 @pytest.mark.parametrize(

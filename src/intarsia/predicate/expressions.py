@@ -349,7 +349,8 @@ def column_name(names: list[str]) -> ColumnName:
 def python_values(values: pa.Array) -> list[Any]:
     """Return literals as Python values, or as scalars if Python has no exact equivalent."""
     if not pa.types.is_temporal(values.type) or pa.types.is_date32(values.type):
-        with contextlib.suppress(OverflowError):  # dates after the year 9999
+        # dates after the year 9999, and text that is not UTF-8
+        with contextlib.suppress(OverflowError, UnicodeDecodeError):
             return list(values.to_pylist())
     return [scalar if scalar.is_valid else None for scalar in values]
 

@@ -238,7 +238,13 @@ def _from_arrow(value: pa.Scalar) -> object:
         return _from_arrow(value.value)
     type_, of = value.type, pa.types
     if not of.is_temporal(type_) or of.is_interval(type_):
-        return value.as_py()
+        try:
+            return value.as_py()
+        except UnicodeDecodeError as error:
+            raise PredicateError(
+                f"text that is not UTF-8 cannot be compared: {error.object!r:.80}; pass valid Unicode",
+                reason="not-utf8",
+            ) from None
     form: TemporalForm = "time" if of.is_time(type_) else "duration" if of.is_duration(type_) else "timestamp"
     if of.is_date32(type_):
         return Temporal("date", value.value * NS_PER_DAY)
@@ -369,7 +375,10 @@ def _render_scalar(value: pa.Scalar) -> str:
         if pa.types.is_date64(value.type) and moment.ns % NS_PER_DAY == 0:
             moment = Temporal("date", moment.ns)
         return _render_temporal(moment, getattr(value.type, "unit", "ms"))
-    return render_literal(value.as_py())
+    try:
+        return render_literal(value.as_py())
+    except UnicodeDecodeError as error:  # of `In`, whose values may be any text of a file
+        return render_literal(error.object)
 
 
 def _render_temporal(moment: Temporal, unit: str) -> str:

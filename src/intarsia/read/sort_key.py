@@ -87,7 +87,10 @@ class SortKey:
             if self.nulls_first:
                 return Constant(False) if is_strict else IsNull(path)
             return IsNull(path, negated=True) if is_strict else Constant(True)
-        literal = value if pa.types.is_temporal(value.type) else value.as_py()
+        try:
+            literal = value if pa.types.is_temporal(value.type) else value.as_py()
+        except UnicodeDecodeError:  # a condition cannot have text that is not UTF-8
+            return Constant(True)
         is_float = pa.types.is_floating(value.type)
         better: Predicate
         if is_float and math.isnan(literal):
