@@ -35,6 +35,18 @@ def listed(run):
     return json.loads(outcome.out)
 
 
+@pytest.mark.parametrize("shared", ["cache", "./cache", ""])
+def test_a_relative_cache_folder_of_xdg_is_ignored(run, monkeypatch, tmp_path, shared):
+    monkeypatch.delenv(CACHE_VARIABLE)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert listed(run)["folder"] == str(tmp_path / "intarsia")
+    monkeypatch.setenv("XDG_CACHE_HOME", shared)
+    found = listed(run)["folder"]
+    assert found.startswith(str(tmp_path / "home"))
+    assert found.endswith("intarsia")
+
+
 def test_list(run, lakes, cache):
     folder = LakeIndexFolder.of(str(lakes[0]), "cache")
     (segment,) = folder.names()

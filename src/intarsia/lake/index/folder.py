@@ -422,7 +422,10 @@ def cache_folder() -> str:
     if own:
         return os.path.abspath(own)
     home = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
-    return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser(home), "intarsia")
+    shared = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(shared):  # the specification of XDG ignores relative paths
+        shared = os.path.expanduser(home)
+    return os.path.join(shared, "intarsia")
 
 
 def _ancestors(root: str) -> Iterator[str]:
