@@ -178,7 +178,9 @@ class TestReport:
     def test_over_an_input_or_the_rows(self, run, file, tmp_path):
         before, target = file.read_bytes(), tmp_path / "both.json"
         assert run("query", file, "--report", file).code == 2
-        assert run("query", file, "--output", target, "--report", target).code == 2
+        (tmp_path / "link.json").symlink_to("both.json")
+        for other in (target, f"{tmp_path}/./both.json", tmp_path / "link.json"):
+            assert run("query", file, "--output", target, "--report", other).code == 2
         assert (file.read_bytes(), target.exists()) == (before, False)
 
     def test_an_old_report_remains_until_the_new_one_is_complete(self, run, file, tmp_path):
@@ -223,6 +225,20 @@ class TestOutput:
             os.umask(old)
         assert target.read_text() == '"id","city","km"\n3,"Cologne",0.75\n'
         assert target.stat().st_mode & 0o777 == 0o640
+
+    def test_a_private_file_stays_private(self, run, file, tmp_path):
+        target = tmp_path / "rows.csv"
+        target.touch(0o600)
+        assert run("query", file, "--output", target).code == 0
+        assert target.stat().st_mode & 0o777 == 0o600
+
+    def test_dash_is_stdout(self, run, file, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        arguments = ("query", file, "--where", "id = 3", "--format", "csv", "--report", "-")
+        outcome = run(*arguments, "--output", "-")
+        assert outcome.raw == run(*arguments).raw != b""
+        assert json.loads(outcome.err)["rows"]["matched"] == 1
+        assert not os.path.exists("-")
 
     def test_a_failure_leaves_the_old_file(self, run, broken, file, tmp_path):
         target = tmp_path / "rows.csv"

@@ -384,10 +384,10 @@ def open_sink(output: str | None) -> Iterator[IO[bytes]]:
         sys.stdout.buffer.flush()
         return
     try:
-        is_plain = stat.S_ISREG(os.stat(output).st_mode)
+        old_mode = os.stat(output).st_mode
     except FileNotFoundError:
-        is_plain = True
-    if not is_plain:  # a device or a pipe
+        old_mode = stat.S_IFREG | 0o666
+    if not stat.S_ISREG(old_mode):  # a device or a pipe
         with naming_output(output), open(output, "wb") as sink:
             yield sink
         return
@@ -401,7 +401,7 @@ def open_sink(output: str | None) -> Iterator[IO[bytes]]:
             yield sink
         mask = os.umask(0)
         os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)
+        os.chmod(name, old_mode & 0o666 & ~mask)  # a private file stays private
         os.replace(name, target)
     except BaseException as error:
         with contextlib.suppress(OSError):

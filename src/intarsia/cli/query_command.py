@@ -212,7 +212,7 @@ def query(
         --sample N: Print this many rows, drawn at random from all rows.
         --seed N: Seed for --sample, random by default; the same seed draws the same rows.
         --format -f: Format of the rows; by default from the extension of --output, else table.
-        --output -o FILE: Write the rows to a file.
+        --output -o FILE: Write the rows to a file; - is stdout.
         --report FILE: Write a JSON report of what was read and skipped; - writes it to stdout if the rows go
             to a file, else to stderr.
         --skip-bad-files: Skip damaged, truncated and missing files with one warning; the exit code is then 3.
@@ -235,6 +235,7 @@ def query(
     from intarsia.cli import answers
 
     calls = answers.parse_calls(aggregate) if aggregate else []
+    output = None if output == "-" else output
     form = format or _form_by_suffix(output)
     if form in BINARY and output is None and sys.stdout.isatty():
         raise UsageError(
@@ -249,7 +250,7 @@ def query(
     )
     for target in filter(None, (output, report)):
         _refuse_overwriting(table, target)
-    if output is not None and report == output:
+    if output and report and os.path.realpath(output) == os.path.realpath(report):
         raise UsageError(
             "--output and --report name the same file; write the report to another file",
             reason="overwrites-output",
