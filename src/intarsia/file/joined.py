@@ -33,7 +33,7 @@ from intarsia.format.structs import ColumnChunk, ColumnIndex
 from intarsia.once import cached_property
 from intarsia.records import dataclass
 from intarsia.rows.selection import RowSelection
-from intarsia.storage import ByteRange, ByteSource, CountedSource, ObjectStoreFile
+from intarsia.storage import ByteRange, ByteSource, CountedSource, ObjectStoreFile, check_unchanged
 from intarsia.tuning import REQUESTS_AT_ONCE
 
 Bools: TypeAlias = "npt.NDArray[np.bool_]"
@@ -356,6 +356,7 @@ class _JoinedSource:
         for part, ranges in wanted.items():
             with closing(self._joined.parts[part].open_unchanged()) as source:
                 found[part] = source.read_ranges(ranges)
+                check_unchanged(source)
         return found
 
     def _read_objects(self, wanted: Mapping[int, list[ByteRange]]) -> dict[int, list[bytes]]:

@@ -274,8 +274,10 @@ def plan_files(
                 is_counted = counts_certain and not planned.certain.is_empty
                 reads = does is Ahead.READ and query.predicate is not None and not is_counted
                 return OpenPlan(entry, query, planned, _read_small(query, planned) if reads else None)
-        except BaseException:
-            file.close()
+        except BaseException as error:
+            with contextlib.closing(file):
+                if isinstance(error, FormatError):
+                    file.source.check_unchanged()
             raise
 
     with contextlib.closing(ahead(plan, items, at_once, lambda opened: opened.query.close())) as results:

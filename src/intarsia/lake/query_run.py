@@ -189,6 +189,8 @@ class QueryRun:
                     with contextlib.closing(opened.query) as query:
                         try:
                             yield opened
+                            with self.skipping(entry.path):
+                                query.file.source.check_unchanged()
                         finally:
                             self._add(opened)
                             if opened.among is None:

@@ -232,7 +232,13 @@ class PlanReader:
         stages = () if run.is_proven else self._plan.stages
         parts = [wanted] if limit is None or not stages else columns.parts(wanted, limit)
         reader = RowReader(self._query, columns, self._matches)
-        rows, numbers, num_candidates = reader.read(parts, stages, limit)
+        source = self._query.file.source
+        try:
+            rows, numbers, num_candidates = reader.read(parts, stages, limit)
+        except (FormatError, WrongPageIndexError):
+            source.check_unchanged()
+            raise
+        source.check_unchanged()
         counts = ReadCounts(
             row_groups=len(run.groups),
             dictionary_pages=columns.dictionary_pages,

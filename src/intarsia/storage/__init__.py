@@ -28,3 +28,4 @@ from intarsia.storage.source import ByteSource as ByteSource
 from intarsia.storage.source import CountedSource as CountedSource
 from intarsia.storage.source import IoCounts as IoCounts
 from intarsia.storage.source import MemorySource as MemorySource
+from intarsia.storage.source import check_unchanged as check_unchanged

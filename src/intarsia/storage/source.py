@@ -20,7 +20,8 @@ from intarsia.tuning import MAX_GAP_BYTES
 class ByteSource(Protocol):
     """The interface of a storage: a name, a size, and ranges of bytes.
 
-    An implementation is either thread-safe or used from a single thread.
+    An implementation is either thread-safe or used from a single thread. If the bytes of an open file may
+    change, it has a method `check_unchanged` like that of `LocalFile`.
     """
 
     path: str
@@ -117,6 +118,7 @@ class CountedSource:
         self._gap_bytes = 0
         self._zone: ByteRange | None = None
         self._keeping = threading.Lock()
+        self._is_checked = True
 
     def size(self) -> int:
         """Length of the file in bytes."""
@@ -228,6 +230,7 @@ class CountedSource:
         """Read ranges that are inside the file, and count the requests."""
         requests = coalesce(ranges, self.coalesce_bytes)
         fetched = self._source.read_ranges(requests)
+        self._is_checked = False
         for (start, stop), data in zip(requests, fetched, strict=True):
             if len(data) != stop - start:
                 raise ReplacedWhileReadError(
@@ -264,9 +267,30 @@ class CountedSource:
                 self._gaps += self._kept.add(request, data)
                 self._gap_bytes += self._kept.num_bytes - before
 
+    def check_unchanged(self) -> None:
+        """Check that the bytes that were read since the last check are those of the file as it was opened.
+
+        Raises:
+            ReplacedWhileReadError: If the file has been overwritten.
+        """
+        if not self._is_checked:
+            self._is_checked = True  # before the check, because other threads may read
+            check_unchanged(self._source)
+
     def close(self) -> None:
         """Close the underlying source."""
         self._source.close()
+
+
+def check_unchanged(source: ByteSource) -> None:
+    """Check that an open file has not been overwritten, if its source can check this.
+
+    Raises:
+        ReplacedWhileReadError: If it has been overwritten.
+    """
+    check = getattr(source, "check_unchanged", None)
+    if check is not None:
+        check()
 
 
 class BufferedSource:
