@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import tempfile
+from pathlib import Path
 
 import obstore
 import pyarrow as pa
@@ -13,6 +15,7 @@ from obstore.store import MemoryStore
 
 import intarsia as ia
 from intarsia.storage import find_store
+from tests.child import run
 
 
 def parquet_bytes(value=1):
@@ -140,6 +143,43 @@ def test_a_folder_that_cannot_be_listed_is_not_passed_over(tmp_path):
             ia.open(tmp_path)
     finally:
         (tmp_path / "closed").chmod(0o700)
+
+
+#: Prints the name of an error for each path, read by a user who may not read a folder.
+AS_ANOTHER_USER = """
+import os, sys
+import intarsia as ia
+ia.open(sys.argv[1]).count()  # run the lazy imports while the modules are readable
+if os.geteuid() == 0:
+    os.setuid(1357)
+for path in sys.argv[2:]:
+    try:
+        ia.open(path).count()
+    except OSError as error:
+        print(type(error).__name__, os.path.basename(error.filename))
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "last", "shown"),
+    [
+        *((0o000, last, "PermissionError b") for last in ("*/*.parquet", "[ab]/f*", "b*/*", "*")),
+        *((0o000, last, "PermissionError f.parquet") for last in ("*/f.parquet", "b/f.parquet")),
+        (0o444, "*/f.parquet", "PermissionError f.parquet"),
+        (0o111, "*/*.parquet", "PermissionError b"),
+        *((0o111, last, "") for last in ("*/f.parquet", "a*/*.parquet", "b/f.parquet")),
+    ],
+)
+def test_a_folder_that_cannot_be_read_is_not_passed_over_by_a_glob(mode, last, shown):
+    with tempfile.TemporaryDirectory() as lake:
+        os.chmod(lake, 0o755)
+        for name in ("a", "b"):
+            os.mkdir(os.path.join(lake, name))
+            Path(lake, name, "f.parquet").write_bytes(parquet_bytes())
+        os.chmod(os.path.join(lake, "b"), mode)
+        found = run(AS_ANOTHER_USER, os.path.join(lake, "a"), os.path.join(lake, last))
+        os.chmod(os.path.join(lake, "b"), 0o755)
+    assert found.strip() == shown
 
 
 # --- symbolic links ----------------------------------------------------------------------------------------

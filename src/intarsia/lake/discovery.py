@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fnmatch
 import glob
 import itertools
 import os
@@ -310,6 +311,8 @@ def _find(name: str, stores: Stores | None, options: StorageOptions | None) -> F
     if glob.has_magic(path):
         return _find_matches(path)
     refuse_loop(path, path)
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError, ValueError):
+        os.stat(path)  # raises if the path may exist
     raise FileNotFoundError(f"{path}: no such file or folder")
 
 
@@ -321,6 +324,8 @@ def _find_matches(pattern: str) -> FoundFiles:
     if "**" in pattern and os.path.isdir(root or "."):
         # `glob` follows a link to a parent until the system refuses
         deque(walk(root or "."), maxlen=0)
+    elif "**" not in pattern:
+        _check_folders(root, parts[len(fixed) :])
     named: set[str] = set()
     inside: dict[str, FileRole] = {}
     for match in glob.glob(pattern, recursive=True):
@@ -339,6 +344,35 @@ def _find_matches(pattern: str) -> FoundFiles:
         raise FileNotFoundError(f"{pattern}: no file matches")
     # a pattern like ** matches folders and their files; each file counts once
     return _choose(pattern, named, inside, partial(_local_file, root))
+
+
+def _check_folders(root: str, parts: Sequence[str]) -> None:
+    """Raise an error if a folder on the way of a glob cannot be listed; `glob` passes over it.
+
+    Args:
+        parts: The parts of the pattern below the root.
+
+    Raises:
+        ListingError: If a symbolic link points to itself.
+        OSError: If a folder cannot be listed.
+    """
+    folders = [root]
+    for part in parts:
+        named = ((folder, name) for folder in folders for name in _names_in(folder, part))
+        folders = [os.path.join(folder, name) for folder, name in named if is_visible_folder(name)]
+
+
+def _names_in(folder: str, part: str) -> list[str]:
+    """Return the names in a folder that match a part of a glob; none if it is not a folder."""
+    try:
+        if glob.has_magic(part):
+            return fnmatch.filter(os.listdir(folder or "."), part)
+        os.stat(os.path.join(folder, part))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise link_error(folder, error) from None
+    return [part]
 
 
 def _choose(

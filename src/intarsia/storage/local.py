@@ -150,10 +150,7 @@ class _OpenedFile:
         Raises:
             ReplacedWhileReadError: If its length or modification time has changed.
         """
-        try:
-            status = os.fstat(self._fd)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, self.path) from error
+        status = self._status()
         # the change time of a file also changes when another one is renamed over it
         if (status.st_size, status.st_mtime_ns) != (self._size, self._modified):
             raise ReplacedWhileReadError(
@@ -162,6 +159,12 @@ class _OpenedFile:
                 reason="file-overwritten",
                 path=self.path,
             )
+
+    def _status(self) -> os.stat_result:
+        try:
+            return os.fstat(self._fd)
+        except OSError as error:  # `fstat` does not report the path
+            raise OSError(error.errno, error.strerror, self.path) from error
 
     def close(self) -> None:
         """Close the file descriptor; calling it twice is allowed."""
@@ -189,7 +192,7 @@ class LocalFile(_OpenedFile):
         self.path = shown_as or os.fspath(path)
         flags = os.O_RDONLY | CLOSE_ON_EXEC | getattr(os, "O_BINARY", 0)
         self._fd = os.open(path, flags) if opened is None else opened
-        status = os.fstat(self._fd)
+        status = self._status()
         self._size, self._modified = status.st_size, status.st_mtime_ns
         self.identity = identity_of(status)
         self._deadline = current_deadline()
