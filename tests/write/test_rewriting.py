@@ -2,8 +2,10 @@
 
 import os
 import shutil
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +19,7 @@ from intarsia.arrow.owned_rows import take_rows
 from intarsia.errors import ChangedMeanwhileError, IndexBuildError, ReplaceError
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.file.schema import INDEX_KEYS
+from intarsia.indexes import Index, OpenIndex
 from intarsia.storage import LocalFile
 from intarsia.storage.hadoop_files import sidecar_path
 from intarsia.storage.replace import FileIdentity
@@ -218,6 +221,45 @@ def test_a_file_that_changed(tmp_path):
         rewrite_without(str(path), np.array([1]), identity)
     with pytest.raises(ChangedMeanwhileError):
         without(path, [9_000])
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["a.parquet"]
+
+
+@dataclass(frozen=True)
+class Replacing(Index):
+    """An index that replaces a file while it is built."""
+
+    kind: ClassVar[str] = "replacing"
+    version: ClassVar[int] = 1
+    other: ClassVar[list] = []
+
+    columns: ClassVar[tuple] = ()
+
+    def can_prune(self, predicate):
+        return False
+
+    def build(self, chunk):
+        while self.other:
+            os.replace(*self.other.pop())
+        return b"any"
+
+    def open(self, payload, layout):
+        return OpenIndex()
+
+
+@pytest.mark.parametrize("shift", [1, 1_000_000])
+def test_a_file_that_is_replaced_meanwhile(tmp_path, announce, shift):
+    """The values are compared with those of the old file, whose footer does not fit the new one."""
+    announce({"replacing": f"{__name__}:Replacing"})
+    path, new = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    rows = write(path)
+    ia.attach(path, Replacing())
+    numbers = pa.array(range(shift, shift + 9_000), pa.int64())
+    pq.write_table(rows.set_column(0, "id", numbers), new, row_group_size=4_000, compression="gzip")
+    before = new.read_bytes()
+    Replacing.other.append((new, path))
+    with pytest.raises(ChangedMeanwhileError):
+        without(path, [1])
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["a.parquet"]
 

@@ -39,7 +39,7 @@ from intarsia.rows.int96 import INT96_BYTES
 from intarsia.rows.selection import Rows
 from intarsia.storage import LocalFile
 from intarsia.storage.hadoop_files import check_sink_log
-from intarsia.storage.replace import FileIdentity
+from intarsia.storage.replace import FileIdentity, check_unchanged
 from intarsia.write.output import Output, WriteOptions, WriteReport, dry_run
 
 
@@ -75,6 +75,14 @@ def rewrite_without(path: str, deleted: Rows, identity: FileIdentity) -> WriteRe
         >>> rewrite_without(path, np.array([1]), FileIdentity.of(path)).num_rows
         2
     """
+    try:
+        return _rewritten(path, deleted, identity)
+    except Exception:
+        check_unchanged(path, identity)  # else the footer of one file was used for the bytes of another
+        raise
+
+
+def _rewritten(path: str, deleted: Rows, identity: FileIdentity) -> WriteReport:
     check_sink_log(path, 0)
     with ParquetInput(LocalFile(path)) as file, file.named_errors():
         form = FileForm.of(file)
