@@ -154,8 +154,8 @@ class _OpenedFile:
         # the change time of a file also changes when another one is renamed over it
         if (status.st_size, status.st_mtime_ns) != (self._size, self._modified):
             raise ReplacedWhileReadError(
-                "the file was overwritten in place while it was read; run the query again, and write to a "
-                "new file that is renamed",
+                "a program wrote to the file in place, or set its modification time, while it was read; run "
+                "the query again, and replace files by renaming new ones",
                 reason="file-overwritten",
                 path=self.path,
             )

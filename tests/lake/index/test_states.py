@@ -23,6 +23,7 @@ from intarsia.indexes import OpenIndex
 from intarsia.indexes.distinct import Distinct
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.index.folder import LakeIndexFolder
+from intarsia.lake.index.of_table import LakeIndex, locate
 from intarsia.storage import sections
 from tests.lake.index.lakes import (
     INDEXES,
@@ -313,6 +314,21 @@ def test_two_threads_build_at_once(tmp_path, made_lake, location):
 def _build(folder, location, started):
     started.set()
     ia.open(folder).build_lake_index(location)
+
+
+class Outdated(LakeIndexFolder):
+    """A folder whose listing precedes the removal of a segment by another process."""
+
+    def names(self):
+        return [*super().names(), "0123456789abcdef.lake"]
+
+
+def test_a_segment_that_is_removed_meanwhile_is_no_reason_for_a_warning(lake):
+    files, folder = ia.open(lake).files, Outdated.of(str(lake), "beside")
+    where = locate(files, str(lake))
+    assert LakeIndex(where, files, [folder]).ignored == []
+    shutil.rmtree(folder.path, ignore_errors=True)
+    assert LakeIndex(where, files, [folder]).ignored == []
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.05])

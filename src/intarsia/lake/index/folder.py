@@ -56,6 +56,9 @@ CACHED_COPIES = "segments"
 #: The file in a folder of the cache that contains the root of the lake.
 ROOT_NAME = "lake.txt"
 
+#: The code of a segment that another process has removed after it was listed.
+REMOVED = "removed-meanwhile"
+
 #: Segments are downloaded in parts of this size, several at a time.
 _PART_BYTES = 8 << 20
 
@@ -242,7 +245,8 @@ def ignored_segment(path: str, error: IntarsiaError | OSError | ValueError) -> I
     """Return the note about a segment, or a part of it, that cannot be used."""
     code = error.reason if isinstance(error, IntarsiaError) else None
     message = error.message if isinstance(error, FormatError) else str(error).removeprefix(f"{path}: ")
-    return Ignored(path, LAKE_INDEX, message, code or "storage-error")
+    default = REMOVED if isinstance(error, FileNotFoundError) else "storage-error"
+    return Ignored(path, LAKE_INDEX, message, code or default)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from intarsia.lake.data_file import DataFile, FileList, ShowDone, as_bytes, as_t
 from intarsia.lake.index.build import FactsReader, LakeIndexReport, SegmentBuilder
 from intarsia.lake.index.facts import FileStamp, Stamps, opened_stamp, wait_until_settled
 from intarsia.lake.index.folder import (
+    REMOVED,
     LakeIndexFolder,
     Location,
     find_folders,
@@ -270,10 +271,10 @@ class LakeIndex:
                 continue
             opened: list[OpenSegment] = []
             for name, found in zip(names, folder.open_segments(names), strict=True):
-                if isinstance(found, Ignored):
-                    self.ignored.append(found)
-                else:
+                if not isinstance(found, Ignored):
                     opened.append(OpenSegment(folder, name, found))
+                elif found.code != REMOVED:
+                    self.ignored.append(found)
             self._add(folder, opened)
 
     def _add(self, folder: LakeIndexFolder, opened: Sequence[OpenSegment]) -> None:
