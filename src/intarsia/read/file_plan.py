@@ -369,6 +369,7 @@ def retry_without_wrong_index(file: ParquetInput, work: Callable[[], _Result]) -
             with file.named_errors():
                 return work()
         except WrongPageIndexError as error:  # noqa: PERF203  (the loop is the retry)
+            file.source.check_unchanged()
             file.metadata.distrust_page_index(error.row_group, str(error))
 
 

@@ -235,7 +235,7 @@ class PlanReader:
         source = self._query.file.source
         try:
             rows, numbers, num_candidates = reader.read(parts, stages, limit)
-        except (FormatError, WrongPageIndexError):
+        except FormatError:
             source.check_unchanged()
             raise
         source.check_unchanged()
