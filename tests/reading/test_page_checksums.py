@@ -11,6 +11,7 @@ import pytest
 from obstore.store import MemoryStore
 
 import intarsia as ia
+from intarsia.format import thrift
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.table import Table
 from tests.lake.index.lakes import age
@@ -199,6 +200,26 @@ def test_indexes_are_not_built_from_damaged_pages(tmp_path, place):
         assert path.read_bytes() == before
     report = ia.attach(path, ia.PageIndex())
     assert {(note.column, note.row_group) for note in report.notes} == {(place[0], 0)}
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_writers_of_wrong_checksums(tmp_path, query):
+    """Parquet.jl writes 0 into every header, so its files are read without comparing."""
+    path = tmp_path / "t.parquet"
+    write(path)
+    expected = QUERIES[query](ia.open(path))
+    damage = Damage(path)
+    damage.page_header("id", 3, lambda header: header._replace(crc=header.crc ^ 1))
+    damage.write()
+    with pytest.raises(ia.CorruptFileError):
+        QUERIES[query](ia.open(path))
+    damage.tree.set(6, thrift.BINARY, b"Parquet.jl 0.8.6")
+    damage.write()
+    assert QUERIES[query](ia.open(path)) == expected
+    assert ia.attach(path, ia.Distinct("id")).notes == ()
+    assert QUERIES[query](ia.open(path)) == expected
+    found = ia.verify(path).findings
+    assert [(finding.rule, finding.column) for finding in found] == [("page-checksum", "id")]
 
 
 # --- many files ---

@@ -15,7 +15,7 @@ import pyarrow as pa
 from intarsia.errors import CorruptFileError, FormatError, IntarsiaError
 from intarsia.file.chunks import ChunkOutlines
 from intarsia.file.metadata import ChunkKey, FileMetadata, Ignored, RawFooter, naming_errors
-from intarsia.file.trust import Claim
+from intarsia.file.trust import Claim, trusts_checksums
 from intarsia.format.directory import Directory, FoundDirectory
 from intarsia.format.footer import (
     HEAD_BYTES,
@@ -65,7 +65,7 @@ class ParquetInput:
 
     Attributes:
         source: The source, which counts every read.
-        page_checksums: As given.
+        page_checksums: As given, unless the checksums of the file's writer are not trusted.
         metadata: The footer, and the parsed parts of the page index.
         schema: The schema as Parquet leaves and Arrow types.
         locations: `FileMetadata.locations`.
@@ -86,13 +86,13 @@ class ParquetInput:
         tail_bytes: int = REMOTE_TAIL_BYTES,
     ) -> None:
         self.source = CountedSource(source)
-        self.page_checksums = page_checksums
         self.path = source.path
         try:
             with self.named_errors():
                 self.metadata = metadata or FileMetadata(self.path, read_raw_footer(self.source, tail_bytes))
                 self.footer: Footer = self.metadata.footer
                 self.schema = self.metadata.schema
+            self.page_checksums = page_checksums and trusts_checksums(self.footer.created_by)
             self.locations = self.metadata.locations
             self.column_index = self.metadata.column_index
             self.trust = self.metadata.trust

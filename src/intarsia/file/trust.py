@@ -44,6 +44,7 @@ class Claim(str, Enum):  # a text's hash, unlike an enum's, is computed in C
     PAGE_INDEX = "the locations, rows and bounds of pages in the page index are correct"
     PAGE_HEADERS = "the writer's page index has the same statistics as its page headers"
     BLOOM_FILTER = "values that the filter excludes are absent"
+    PAGE_CHECKSUM = "checksums in page headers are those of the pages"
 
 
 #: The claims of chunk statistics in their current form.
@@ -199,6 +200,12 @@ RULES = (
         _is_blob_in_struct,
         "{name} treats bytes of fixed-size binary below a null struct as values (observed in 2.0.0)",
     ),
+    Rule(
+        "parquet.jl",
+        (Claim.PAGE_CHECKSUM,),
+        lambda _: True,
+        "{name} writes 0 as the checksum of every page (observed in 0.6.0; 0.8.6 does the same)",
+    ),
 )
 
 
@@ -233,6 +240,12 @@ def _rules_of(created_by: str) -> tuple[Rule, ...]:
     return tuple(
         rule for rule in RULES if rule.writer in name and (rule.before is None or version < rule.before)
     )
+
+
+@lru_cache(maxsize=64)
+def trusts_checksums(created_by: str) -> bool:
+    """Return whether the checksums of pages that a writer has written are trusted."""
+    return not any(Claim.PAGE_CHECKSUM in rule.claims for rule in _rules_of(created_by))
 
 
 # --- the decision ------------------------------------------------------------------------------------------
