@@ -321,14 +321,9 @@ def _find_matches(pattern: str) -> FoundFiles:
     parts = Path(pattern).parts
     fixed = [*itertools.takewhile(lambda part: not glob.has_magic(part), parts)]
     root = str(Path(*fixed)) if fixed else ""
-    if "**" in pattern and os.path.isdir(root or "."):
-        # `glob` follows a link to a parent until the system refuses
-        deque(walk(root or "."), maxlen=0)
-    elif "**" not in pattern:
-        _check_folders(root, parts[len(fixed) :])
     named: set[str] = set()
     inside: dict[str, FileRole] = {}
-    for match in glob.glob(pattern, recursive=True):
+    for match in _matches(pattern, root):
         *folders, name = os.path.relpath(match, root or ".").split(os.sep)
         if not (is_visible(name or ".") and all(map(is_visible_folder, folders))):
             continue
@@ -346,32 +341,42 @@ def _find_matches(pattern: str) -> FoundFiles:
     return _choose(pattern, named, inside, partial(_local_file, root))
 
 
-def _check_folders(root: str, parts: Sequence[str]) -> None:
-    """Raise an error if a folder on the way of a glob cannot be listed; `glob` passes over it.
+def _matches(pattern: str, root: str) -> list[str]:
+    """Return the paths that match a glob. `glob` passes over folders that cannot be listed.
 
     Args:
-        parts: The parts of the pattern below the root.
+        root: The folder before the first wildcard.
 
     Raises:
         ListingError: If a symbolic link points to itself.
-        OSError: If a folder cannot be listed.
+        OSError: If a folder on the way cannot be listed, or is a broken link.
     """
-    folders = [root]
-    for part in parts:
-        named = ((folder, name) for folder in folders for name in _names_in(folder, part))
-        folders = [os.path.join(folder, name) for folder, name in named if is_visible_folder(name)]
+    if "**" in pattern:
+        if os.path.isdir(root or "."):
+            # `glob` follows a link to a parent until the system refuses
+            deque(walk(root or "."), maxlen=0)
+        return glob.glob(pattern, recursive=True)
+    found = ["/" if pattern.startswith("/") else ""]
+    for part in pattern.split("/"):
+        found = [os.path.join(folder, name) for folder in found for name in _names_in(folder, part)]
+    return found
 
 
 def _names_in(folder: str, part: str) -> list[str]:
     """Return the names in a folder that match a part of a glob; none if it is not a folder."""
     try:
         if glob.has_magic(part):
-            return fnmatch.filter(os.listdir(folder or "."), part)
-        os.stat(os.path.join(folder, part))
-    except (FileNotFoundError, NotADirectoryError):
+            return [
+                name for name in fnmatch.filter(os.listdir(folder or "."), part) if is_visible_folder(name)
+            ]
+        os.lstat(os.path.join(folder, part) or ".")
+    except NotADirectoryError:
         return []
     except OSError as error:
-        raise link_error(folder, error) from None
+        found = link_error(folder, error)
+        if found is error and error.errno == errno.ENOENT:
+            return []
+        raise found from None
     return [part]
 
 
