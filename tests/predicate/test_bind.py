@@ -376,7 +376,7 @@ def test_text_of_arrow_that_is_not_utf8():
         ("day", np.datetime64("2020", "Y"), dt.date(2020, 1, 1)),
         ("span", np.timedelta64(2, "h"), dt.timedelta(hours=2)),
         ("span", np.timedelta64(5, "s"), dt.timedelta(seconds=5)),
-        ("span", pd.Timedelta("5s"), dt.timedelta(seconds=5)),
+        ("span", pd.Timedelta(5, "s"), dt.timedelta(seconds=5)),
     ],
 )
 def test_literals_of_numpy_pandas_and_pyarrow(column, value, expected):
