@@ -72,6 +72,7 @@ def chunk(name="number", *, dictionary=None, **statistics):
         ("xitongsys/parquet-go version 1.5", "xitongsys/parquet-go", (1, 5)),
         ("github.com/segmentio/parquet-go version 0.0.0 (build )", "github.com/segmentio/parquet-go", ()),
         ("Polars", "polars", ()),
+        ("Polars (python) version 2.1.0 (build 7f902bd3ff)", "polars", (2, 1, 0)),
         ("", "", ()),
     ],
 )
@@ -91,6 +92,8 @@ def test_writers(created_by, name, version):
         ("parquet-cpp-arrow version 26.0.1", "text", Claim.EXACT_BOUNDS, "dictionary"),
         ("parquet-cpp-arrow version 12.0.1", "number", Claim.PAGE_HEADERS, "13.0"),
         ("DuckDB version v2.0.0 (build d54cbbe3df)", "s.blob", Claim.EXACT_BOUNDS, "fixed-size binary"),
+        ("DuckDB", "number", Claim.NULL_COUNT, "row groups"),
+        ("Polars", "number", Claim.NULL_COUNT, "pages"),
         ("fastparquet-python version 2026.9.0 (build 0)", "number", Claim.DEPRECATED_BOUNDS, "category"),
         ("fastparquet-python version 2026.9.0 (build 0)", "at", Claim.DEPRECATED_BOUNDS, "NaT"),
         ("fastparquet-python version 2026.9.0 (build 0)", "maybe_at", Claim.DEPRECATED_BOUNDS, "9999"),
@@ -121,7 +124,10 @@ def test_claims_that_are_not_trusted(created_by, leaf, claim, word):
         ("fastparquet-python version 2026.9.0 (build 0)", "number", Claim.DEPRECATED_BOUNDS),
         ("fastparquet-python version 2026.9.0 (build 0)", "local", Claim.DEPRECATED_BOUNDS),
         ("fastparquet-python version 2026.9.0 (build 0)", "at", Claim.BOUNDS),  # written by `attach`
+        ("DuckDB version v1.1.3 (build 19864453f7)", "number", Claim.NULL_COUNT),
         ("Polars", "text", Claim.EXACT_BOUNDS),
+        ("Polars", "number", Claim.NULL_COUNT),  # no dictionary page
+        ("Polars (python) version 2.1.0 (build 7f902bd3ff)", "number", Claim.NULL_COUNT),
         ("", "text", Claim.BLOOM_FILTER),
     ],
 )

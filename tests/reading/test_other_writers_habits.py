@@ -250,6 +250,34 @@ def test_impossible_null_counts_are_not_used(tmp_path, count):
     assert ia.open(path).scan("x IS NOT NULL").to_arrow().num_rows == 50
 
 
+@pytest.mark.parametrize(
+    ("writer", "counts"),
+    [
+        ("DuckDB", [50, 100, 100, 150]),  # the nulls of all row groups so far
+        ("Polars", [100, 100, 0, 100]),  # multiplied by the number of pages
+    ],
+)
+def test_null_counts_that_are_too_large(tmp_path, writer, counts):
+    nulls, values = pa.nulls(50, pa.int32()), pa.array([7] * 50, pa.int32())
+    parts = [nulls, values, nulls, values, values, values, nulls, values]
+    table = pa.table({"x": pa.chunked_array(parts)})
+    path = write(tmp_path / "a.parquet", table, row_group_size=100, write_page_index=False)
+    patient = Patient.read(path)
+    patient.footer.set(6, thrift.BINARY, writer.encode())
+    for row_group, count in enumerate(counts):
+        statistics = patient.chunk(row_group, 0).get(CHUNK_META).get(STATISTICS)
+        statistics.set(3, thrift.I64, count)
+    patient.write(path)
+    for _ in range(2):
+        opened = ia.open(path)
+        assert opened.count("x IS NULL") == 150
+        assert opened.count("x IS NOT NULL") == 250
+        assert opened.scan("x = 7").to_arrow().num_rows == 250
+        assert dict(opened.aggregate({"x": ["count", "sum"]})) == {"x": {"count": 250, "sum": 1750}}
+        assert opened.scan(order_by="x", limit=400).to_arrow()["x"].null_count == 150
+        ia.attach(path, [ia.PageIndex(), ia.Statistics()])
+
+
 # --- floats ---
 
 

@@ -36,7 +36,10 @@ export class Trust {
     this.usesBounds = hasOrder && (isComputed || !isWrong)
     // signed comparison is wrong for these, and fastparquet's are wrong for more columns than it is worth to list
     this.usesDeprecatedBounds = !isBytes && type.isSigned && type.physical !== 'BOOLEAN' && !is('fastparquet')
-    this.usesNullCounts = isComputed || !(is('parquet-cpp-arrow') && type.physical === 'BYTE_ARRAY' && leaf.inStruct)
+    // Polars' are wrong for chunks with a dictionary only
+    const isMiscounted = (is('parquet-cpp-arrow') && type.physical === 'BYTE_ARRAY' && leaf.inStruct) ||
+      (is('duckdb') && isBefore(version, [1, 1])) || (is('polars') && isBefore(version, [2]))
+    this.usesNullCounts = isComputed || !isMiscounted
     this.usesBloomFilters = type.physical !== 'BOOLEAN' && type.logical !== 'FLOAT16' &&
       !(type.logical === 'DECIMAL' && type.physical === 'BYTE_ARRAY')
     this.distrustsPageIndex = is('parquet-go') || (is('hyparquet') && !leaf.isFlat)

@@ -40,7 +40,8 @@ class Claim(str, Enum):  # a text's hash, unlike an enum's, is computed in C
     BOUNDS = "min_value and max_value enclose the values"
     DEPRECATED_BOUNDS = "min and max enclose the values"
     EXACT_BOUNDS = "bounds that are not marked as truncated are values"
-    NULL_COUNT = "null counts of chunks and pages are correct"
+    NULL_COUNT = "null counts of chunks are correct"
+    PAGE_NULL_COUNT = "null counts of pages are correct"
     PAGE_INDEX = "the locations, rows and bounds of pages in the page index are correct"
     PAGE_HEADERS = "the writer's page index has the same statistics as its page headers"
     BLOOM_FILTER = "values that the filter excludes are absent"
@@ -164,7 +165,7 @@ RULES = (
     ),
     Rule(
         "parquet-cpp-arrow",
-        (Claim.NULL_COUNT, Claim.EXACT_BOUNDS),
+        (Claim.NULL_COUNT, Claim.PAGE_NULL_COUNT, Claim.EXACT_BOUNDS),
         _is_byte_array_in_struct,
         "{name} counts dictionary entries below a null struct as values (observed in 26.0)",
     ),
@@ -201,6 +202,22 @@ RULES = (
         "{name} treats bytes of fixed-size binary below a null struct as values (observed in 2.0.0)",
     ),
     Rule(
+        "duckdb",
+        (Claim.NULL_COUNT,),
+        lambda _: True,
+        "{name} before 0.10 adds the nulls of all row groups before, and before 1.1 it does not write its "
+        "version (observed in 0.7.1 and 0.9.2)",
+        before=(1, 1),
+    ),
+    Rule(
+        "polars",
+        (Claim.NULL_COUNT,),
+        _has_dictionary,
+        "{name} before 2.0 multiplies null counts of columns with a dictionary by the number of pages "
+        "(observed in 1.38 to 1.44)",
+        before=(2,),
+    ),
+    Rule(
         "parquet.jl",
         (Claim.PAGE_CHECKSUM,),
         lambda _: True,
@@ -209,7 +226,7 @@ RULES = (
 )
 
 
-_VERSION = re.compile(r"^(?P<name>[\w./\-]+)(?: version v?(?P<version>\d+(?:\.\d+)*))?")
+_VERSION = re.compile(r"^(?P<name>[\w./\-]+)(?: \(\w+\))?(?: version v?(?P<version>\d+(?:\.\d+)*))?")
 
 
 def parse_writer(created_by: str) -> tuple[str, tuple[int, ...]]:

@@ -121,7 +121,7 @@ class ColumnIndexes:
             return None
         leaf = self._file.footer.leaves[key.leaf]
         ordering = self._file.schema.ordering(leaf)
-        if self._file.trust(leaf).doubt(Claim.NULL_COUNT) is not None:
+        if self._file.trust(leaf).doubt(Claim.PAGE_NULL_COUNT) is not None:
             index = index._replace(null_counts=None)
         if leaf.max_definition_level == 0:  # a required column has no nulls
             index = index._replace(null_counts=[0] * len(locations))
