@@ -226,6 +226,11 @@ class TestOutput:
         assert target.read_text() == '"id","city","km"\n3,"Cologne",0.75\n'
         assert target.stat().st_mode & 0o777 == 0o640
 
+    @pytest.mark.parametrize("option", ["--output", "--report"])
+    def test_an_empty_name(self, run, file, tmp_path, option):
+        outcome = run("query", file, "--format", "csv", option, "")
+        assert (outcome.code, outcome.err) == (1, "intarsia: .: is a directory\n")
+
     def test_a_private_file_stays_private(self, run, file, tmp_path):
         target = tmp_path / "rows.csv"
         target.touch(0o600)

@@ -61,7 +61,8 @@ class TestInspect:
 
     def test_parts_that_do_not_exist(self, run, file):
         assert run("inspect", file, "--columns", "town").code == 2
-        assert run("inspect", file, "--row-groups", "first").code == 2
+        for text in ("first", "1-0"):
+            assert run("inspect", file, "--row-groups", text).code == 2
         outcome = run("inspect", file, "--row-groups", "0-2")
         assert outcome.code == 1
         assert "no row group 2" in outcome.err

@@ -383,6 +383,7 @@ def open_sink(output: str | None) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
+    output = output or os.curdir  # the real path of an empty name is this folder, which is refused
     try:
         old_mode = os.stat(output).st_mode
     except FileNotFoundError:

@@ -356,11 +356,12 @@ def parse_ordinals(given: Sequence[str] | None, option: str) -> list[int] | None
     found: list[int] = []
     for text in split_names(given, option) or ():
         match = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", text)
-        if match is None:
+        numbers = match and range(int(match[1]), int(match[2] or match[1]) + 1)
+        if not numbers:
             raise UsageError(
                 f"{option}: {text!r} is not a number or a range, such as 0 or 10-20", reason="invalid-number"
             )
-        found += range(int(match[1]), int(match[2] or match[1]) + 1)
+        found += numbers
     return found if given else None
 
 

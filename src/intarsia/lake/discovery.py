@@ -311,9 +311,11 @@ def _find(name: str, stores: Stores | None, options: StorageOptions | None) -> F
     if glob.has_magic(path):
         return _find_matches(path)
     refuse_loop(path, path)
+    problem = "no such file or folder"
     with contextlib.suppress(FileNotFoundError, NotADirectoryError, ValueError):
         os.stat(path)  # raises if the path may exist
-    raise FileNotFoundError(f"{path}: no such file or folder")
+        problem = "not a regular file"
+    raise FileNotFoundError(f"{path}: {problem}")
 
 
 def _find_matches(pattern: str) -> FoundFiles:
