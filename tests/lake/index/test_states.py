@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 import os
@@ -329,6 +330,19 @@ def test_a_segment_that_is_removed_meanwhile_is_no_reason_for_a_warning(lake):
     assert LakeIndex(where, files, [folder]).ignored == []
     shutil.rmtree(folder.path, ignore_errors=True)
     assert LakeIndex(where, files, [folder]).ignored == []
+
+
+class Failing(LakeIndexFolder):
+    """A folder on a disk that fails."""
+
+    def names(self):
+        raise OSError(errno.EIO, os.strerror(errno.EIO), self.path)
+
+
+def test_a_folder_that_the_system_cannot_list_is_ignored(lake):
+    files, folder = ia.open(lake).files, Failing.of(str(lake), "beside")
+    (note,) = LakeIndex(locate(files, str(lake)), files, [folder]).ignored
+    assert (note.file, note.code) == (folder.path, "storage-error")
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.05])

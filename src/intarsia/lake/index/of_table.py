@@ -266,7 +266,9 @@ class LakeIndex:
         for folder in folders:
             try:
                 names = folder.names()
-            except (ListingError, PermissionError) as error:
+            except OSError as error:
+                if error.errno is None and not isinstance(error, ListingError):
+                    raise  # of the store, of the time limit, or of a signal handler
                 self.ignored.append(ignored_segment(folder.path, error))
                 continue
             opened: list[OpenSegment] = []
