@@ -5,17 +5,20 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import decimal
+import gc
 import io
 import json
 import os
 import uuid
+from typing import get_args
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from intarsia.cli.formats import BLOCK_ROWS
+from intarsia.cli.formats import BLOCK_ROWS, Format
 from tests.cli.trips import trips
 
 WHERE = "city = 'Bremen' OR id < 3"
@@ -251,6 +254,22 @@ class TestOutput:
         assert run("query", file, broken, "--output", target).code == 1
         assert target.read_text() == "old"
         assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+    @pytest.mark.parametrize("form", get_args(Format))
+    @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+    def test_a_failure_after_some_rows_is_one_error(self, run, tmp_path, form):
+        path = tmp_path / "long.parquet"
+        numbers = pa.table({"n": np.random.default_rng(0).integers(0, 2**60, 2_000_000)})
+        pq.write_table(
+            numbers, path, row_group_size=1_000_000, use_dictionary=False, write_page_checksum=True
+        )
+        data = bytearray(path.read_bytes())
+        data[-3_000_000] ^= 255
+        path.write_bytes(data)
+        outcome = run("query", path, "--where", "n >= 0", "--format", form, "--output", tmp_path / "rows")
+        assert (outcome.code, outcome.err.count("\n")) == (1, 1)
+        gc.collect()
+        assert os.listdir(tmp_path) == ["long.parquet"]
 
     def test_to_a_device(self, run, file):
         assert run("query", file, "--format", "csv", "--output", os.devnull).code == 0

@@ -83,9 +83,7 @@ def writer(
             lambda batch: pa.RecordBatch.from_arrays(_each_column(csv_column, batch), schema=texts),
         )
     if form == "parquet":
-        import pyarrow.parquet as pq
-
-        return pq.ParquetWriter(sink, schema)  # type: ignore[no-any-return]
+        return _parquet_writer(sink, schema)
     if not is_file:
         return pa.ipc.new_stream(sink, schema)  # type: ignore[no-any-return]
     # Arrow files allow one dictionary per column, so dictionaries are decoded
@@ -93,6 +91,16 @@ def writer(
         [field.with_type(with_leaves(field.type, _decoded)) for field in schema], metadata=schema.metadata
     )
     return _ConvertedWriter(pa.ipc.new_file(sink, plain), lambda batch: batch.cast(plain))
+
+
+def _parquet_writer(sink: IO[bytes], schema: pa.Schema) -> RowWriter:
+    import pyarrow.parquet as pq
+
+    class Writer(pq.ParquetWriter):
+        def __del__(self) -> None:
+            """Do not complete a file after an error, as pyarrow's finalizer does; a file is then closed."""
+
+    return Writer(sink, schema)
 
 
 class _ConvertedWriter:
