@@ -179,8 +179,8 @@ def detach(
         IndexPayloadError: If the file's directory of indexes belongs to another file.
         NewerDirectoryError: If a later version of Intarsia attached indexes to the file.
         ReplaceError: If the file cannot be replaced.
-        ChangedMeanwhileError: If another process changed the file.
-        ReplacedWhileReadError: If the file was replaced while it was read.
+        ChangedMeanwhileError: If another process changed the file, in two attempts in a row.
+        ReplacedWhileReadError: If the file was replaced while it was read, in two attempts in a row.
         ObjectStoreError: If the store of a URL cannot be reached, refuses the request, or is unknown.
         FilesFailedError: If some of many files failed. The others are restored; ``report`` is the combined
             report, and ``errors`` has the error of each file.

@@ -12,7 +12,14 @@ from intarsia.embed.chunk import LOCATED, ChunkState, Placed, chunks_of, without
 from intarsia.embed.chunk_statistics import Bloom, Statistics
 from intarsia.embed.page_index import PageIndex
 from intarsia.embed.report import DetachReport
-from intarsia.errors import FormatError, IndexPayloadError, NewerDirectoryError, UnsupportedFeatureError
+from intarsia.errors import (
+    ChangedMeanwhileError,
+    FormatError,
+    IndexPayloadError,
+    NewerDirectoryError,
+    ReplacedWhileReadError,
+    UnsupportedFeatureError,
+)
 from intarsia.file import ChunkKey, ParquetInput
 from intarsia.format.directory import KEY, Directory, layout_fingerprint
 from intarsia.format.footer import Footer
@@ -23,7 +30,7 @@ from intarsia.indexes.registry import find_index
 from intarsia.read.report import warn_caller
 from intarsia.records import dataclass
 from intarsia.storage import BufferedSource, ByteRange, ByteSource, StorageOptions
-from intarsia.storage.target import find_target
+from intarsia.storage.target import Target, find_target
 
 
 class ExtendedSource(BufferedSource):
@@ -197,8 +204,16 @@ def detach_file(
     Raises:
         IsADirectoryError: If the path is a folder.
     """
+    try:
+        return _detach_from(find_target(path, storage_options))
+    except (ChangedMeanwhileError, ReplacedWhileReadError):
+        # another run has probably detached them, or a put whose response was lost; the second attempt then
+        # changes nothing
+        return _detach_from(find_target(path, storage_options))
+
+
+def _detach_from(target: Target) -> DetachReport:
     started = time.perf_counter()
-    target = find_target(path, storage_options)
     removed: list[str] = []
     length = target.size
     with ParquetInput(target.open()) as current, current.named_errors():
