@@ -96,11 +96,11 @@ def writer(
 def _parquet_writer(sink: IO[bytes], schema: pa.Schema) -> RowWriter:
     import pyarrow.parquet as pq
 
-    class Writer(pq.ParquetWriter):
+    class _QuietWriter(pq.ParquetWriter):
         def __del__(self) -> None:
             """Do not complete a file after an error, as pyarrow's finalizer does; a file is then closed."""
 
-    return Writer(sink, schema)
+    return _QuietWriter(sink, schema)
 
 
 class _ConvertedWriter:
