@@ -25,7 +25,7 @@ REQUIRED, OPTIONAL, REPEATED = 0, 1, 2
 MOMENT = ConvertedType.TIMESTAMP_MICROS
 LOCAL = LogicalType(TIMESTAMP=TimestampType(False, TimeUnit(MICROS=Empty())))
 SCHEMA = [
-    SchemaElement("root", num_children=10),
+    SchemaElement("root", num_children=11),
     SchemaElement("text", type=Type.BYTE_ARRAY, converted_type=ConvertedType.UTF8, repetition_type=OPTIONAL),
     SchemaElement("number", type=Type.INT64, repetition_type=OPTIONAL),
     SchemaElement(
@@ -39,6 +39,7 @@ SCHEMA = [
     SchemaElement(
         "varying", type=Type.BYTE_ARRAY, converted_type=ConvertedType.DECIMAL, precision=9, scale=2
     ),
+    SchemaElement("real", type=Type.DOUBLE, repetition_type=OPTIONAL),
     SchemaElement("s", num_children=2, repetition_type=OPTIONAL),
     SchemaElement("blob", type=Type.BYTE_ARRAY, repetition_type=OPTIONAL),
     SchemaElement("text", type=Type.BYTE_ARRAY, converted_type=ConvertedType.UTF8),
@@ -94,6 +95,9 @@ def test_writers(created_by, name, version):
         ("DuckDB version v2.0.0 (build d54cbbe3df)", "s.blob", Claim.EXACT_BOUNDS, "fixed-size binary"),
         ("DuckDB", "number", Claim.NULL_COUNT, "row groups"),
         ("Polars", "number", Claim.NULL_COUNT, "pages"),
+        ("Polars", "number", Claim.PAGE_NULL_COUNT, "pages"),
+        ("Polars (python) version 2.0.0 (build 22a147de3d)", "real", Claim.BOUNDS, "NaN"),
+        ("Polars", "real", Claim.PAGE_BOUNDS, "NaN"),
         ("fastparquet-python version 2026.9.0 (build 0)", "number", Claim.DEPRECATED_BOUNDS, "category"),
         ("fastparquet-python version 2026.9.0 (build 0)", "at", Claim.DEPRECATED_BOUNDS, "NaT"),
         ("fastparquet-python version 2026.9.0 (build 0)", "maybe_at", Claim.DEPRECATED_BOUNDS, "9999"),
@@ -127,6 +131,9 @@ def test_claims_that_are_not_trusted(created_by, leaf, claim, word):
         ("DuckDB version v1.1.3 (build 19864453f7)", "number", Claim.NULL_COUNT),
         ("Polars", "text", Claim.EXACT_BOUNDS),
         ("Polars", "number", Claim.NULL_COUNT),  # no dictionary page
+        ("Polars", "number", Claim.BOUNDS),
+        ("Polars", "real", Claim.PAGE_INDEX),
+        ("Polars (python) version 2.1.0 (build 7f902bd3ff)", "real", Claim.BOUNDS),
         ("Polars (python) version 2.1.0 (build 7f902bd3ff)", "number", Claim.NULL_COUNT),
         ("", "text", Claim.BLOOM_FILTER),
     ],

@@ -306,6 +306,36 @@ def test_nan_counts(tmp_path, counted):
     assert pages_read(path, "x >= 19", "x") == 1
 
 
+@pytest.mark.filterwarnings("ignore:.*page index of x:intarsia.IntarsiaWarning")
+def test_polars_excludes_numbers_beside_nan(tmp_path):
+    """Before 2.1, it leaves pages with NaN out of bounds, and marks them as null pages."""
+    path = write(tmp_path / "a.parquet", nan_table(), use_dictionary=False)
+    full = pq.read_table(path)
+    patient = Patient.read(path)
+    patient.footer.set(6, thrift.BINARY, b"Polars")
+    low, high = (np.array([bound]).tobytes() for bound in (6.0, 19.0))
+    patient.chunk(0, 0).get(CHUNK_META).get(STATISTICS).set(6, thrift.BINARY, low)
+    pages = ROWS // PAGE
+    patient.change_index(
+        ColumnIndex,
+        0,
+        0,
+        lambda index: index._replace(
+            null_pages=[page < 6 for page in range(pages)],
+            min_values=[b""] * 6 + [low] * (pages - 6),
+            max_values=[b""] * 6 + [high] * (pages - 6),
+            boundary_order=0,
+        ),
+    )
+    patient.write(path)
+    keep = [row < 2 * PAGE for row in range(ROWS)]
+    for _ in range(2):
+        assert_same_rows(ia.open(path).scan("x < 2").to_arrow(), full, keep)
+        assert ia.open(path).count("x IS NULL") == 0
+        assert ia.open(path).count("x > 3") == 319
+        ia.attach(path, [ia.PageIndex(), ia.Statistics()])
+
+
 def test_zeros_of_either_sign(tmp_path):
     """A bound of +0.0 may represent -0.0, and vice versa."""
     for low, high in [(0.0, 0.0), (-0.0, -0.0), (0.0, -0.0)]:

@@ -33,7 +33,8 @@ export class Trust {
     const hasOrder = leaf.order === TYPE_ORDER || (leaf.order === IEEE_754_TOTAL_ORDER && type.isFloat)
     const isWrong = isBytes && ((is('parquet-mr') && isBefore(version, [1, 8, 0])) || is('parquet-go'))
     this.hasOrder = hasOrder
-    this.usesBounds = hasOrder && (isComputed || !isWrong)
+    const excludesNumbers = is('polars') && isBefore(version, [2, 1]) && type.isFloat
+    this.usesBounds = hasOrder && (isComputed || !(isWrong || excludesNumbers))
     // signed comparison is wrong for these, and fastparquet's are wrong for more columns than it is worth to list
     this.usesDeprecatedBounds = !isBytes && type.isSigned && type.physical !== 'BOOLEAN' && !is('fastparquet')
     // Polars' are wrong for chunks with a dictionary only
@@ -42,7 +43,7 @@ export class Trust {
     this.usesNullCounts = isComputed || !isMiscounted
     this.usesBloomFilters = type.physical !== 'BOOLEAN' && type.logical !== 'FLOAT16' &&
       !(type.logical === 'DECIMAL' && type.physical === 'BYTE_ARRAY')
-    this.distrustsPageIndex = is('parquet-go') || (is('hyparquet') && !leaf.isFlat)
+    this.distrustsPageIndex = is('parquet-go') || (is('hyparquet') && !leaf.isFlat) || excludesNumbers
     this.directory = directory
   }
 

@@ -273,7 +273,10 @@ class ParquetInput:
             if not of_leaf.is_sound[group]:
                 self.footer.chunk_metadata(group, leaf)  # raises
             part, _, shift = self.metadata.part_of(group)
-            doubt = self.trust(leaf).doubt(Claim.PAGE_INDEX)
+            trust = self.trust(leaf)
+            doubt = trust.doubt(Claim.PAGE_INDEX)
+            if doubt is None and struct == "ColumnIndex":
+                doubt = trust.doubt(Claim.PAGE_BOUNDS)
             own_start = None if part.directory is None else part.directory.original_length + shift
             if doubt is not None and (own_start is None or first < own_start):
                 part.distrust(f"page index of {leaf.name}", doubt, "untrusted-writer")

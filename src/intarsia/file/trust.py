@@ -43,6 +43,7 @@ class Claim(str, Enum):  # a text's hash, unlike an enum's, is computed in C
     NULL_COUNT = "null counts of chunks are correct"
     PAGE_NULL_COUNT = "null counts of pages are correct"
     PAGE_INDEX = "the locations, rows and bounds of pages in the page index are correct"
+    PAGE_BOUNDS = "the bounds of pages in the page index are correct"
     PAGE_HEADERS = "the writer's page index has the same statistics as its page headers"
     BLOOM_FILTER = "values that the filter excludes are absent"
     PAGE_CHECKSUM = "checksums in page headers are those of the pages"
@@ -111,6 +112,10 @@ def _is_byte_array_in_struct(case: _Case) -> bool:
 
 def _is_blob_in_struct(case: _Case) -> bool:
     return _is_byte_array_in_struct(case) and case.leaf.logical is None
+
+
+def _is_float(case: _Case) -> bool:
+    return case.leaf.type in (Type.FLOAT, Type.DOUBLE) or case.leaf.logical_name == "FLOAT16"
 
 
 def _has_dictionary(case: _Case) -> bool:
@@ -211,11 +216,19 @@ RULES = (
     ),
     Rule(
         "polars",
-        (Claim.NULL_COUNT,),
+        (Claim.NULL_COUNT, Claim.PAGE_NULL_COUNT),
         _has_dictionary,
         "{name} before 2.0 multiplies null counts of columns with a dictionary by the number of pages "
         "(observed in 1.38 to 1.44)",
         before=(2,),
+    ),
+    Rule(
+        "polars",
+        (Claim.BOUNDS, Claim.PAGE_BOUNDS),
+        _is_float,
+        "{name} before 2.1 writes bounds that exclude numbers beside NaN, and null pages that have values "
+        "(observed in 0.20 to 2.0)",
+        before=(2, 1),
     ),
     Rule(
         "parquet.jl",
@@ -313,7 +326,7 @@ class Trust:
         starts = [start for start in (chunk.offset_index_offset, chunk.column_index_offset) if start]
         if self.directory is not None and all(start >= self.directory.original_length for start in starts):
             return None  # added by Intarsia
-        return self.doubt(Claim.PAGE_INDEX) if starts else None
+        return self.doubt(Claim.PAGE_INDEX) or self.doubt(Claim.PAGE_BOUNDS) if starts else None
 
     def _doubt_of_format(self, claim: Claim) -> str | None:
         leaf = self.leaf
