@@ -93,6 +93,7 @@ def test_writers(created_by, name, version):
         ("parquet-cpp-arrow version 26.0.1", "text", Claim.EXACT_BOUNDS, "dictionary"),
         ("parquet-cpp-arrow version 12.0.1", "number", Claim.PAGE_HEADERS, "13.0"),
         ("DuckDB version v2.0.0 (build d54cbbe3df)", "s.blob", Claim.EXACT_BOUNDS, "fixed-size binary"),
+        ("DuckDB version v1.5.2 (build 8a5851971f)", "text", Claim.EXACT_BOUNDS, "ENUM"),
         ("DuckDB", "number", Claim.NULL_COUNT, "row groups"),
         ("Polars", "number", Claim.NULL_COUNT, "pages"),
         ("Polars", "number", Claim.PAGE_NULL_COUNT, "pages"),
@@ -129,6 +130,7 @@ def test_claims_that_are_not_trusted(created_by, leaf, claim, word):
         ("fastparquet-python version 2026.9.0 (build 0)", "local", Claim.DEPRECATED_BOUNDS),
         ("fastparquet-python version 2026.9.0 (build 0)", "at", Claim.BOUNDS),  # written by `attach`
         ("DuckDB version v1.1.3 (build 19864453f7)", "number", Claim.NULL_COUNT),
+        ("DuckDB version v1.5.2 (build 8a5851971f)", "text", Claim.EXACT_BOUNDS),  # no dictionary page
         ("Polars", "text", Claim.EXACT_BOUNDS),
         ("Polars", "number", Claim.NULL_COUNT),  # no dictionary page
         ("Polars", "number", Claim.BOUNDS),

@@ -306,6 +306,20 @@ def test_nan_counts(tmp_path, counted):
     assert pages_read(path, "x >= 19", "x") == 1
 
 
+def test_duckdb_takes_the_values_of_an_enum_type_as_bounds(tmp_path):
+    """Before 1.5.3, unused values are bounds that are declared exact."""
+    path = write(tmp_path / "a.parquet", pa.table({"mood": ["glad", "sad"] * 50}), write_page_index=False)
+    patient = Patient.read(path)
+    statistics = patient.chunk(0, 0).get(CHUNK_META).get(STATISTICS)
+    statistics.set(5, thrift.BINARY, b"tired")
+    patient.write(path)
+    for writer, is_read in [(b"DuckDB version v1.5.3", False), (b"DuckDB version v1.5.2", True)]:
+        patient.footer.set(6, thrift.BINARY, writer)
+        patient.write(path)
+        found = ia.open(path).aggregate({"mood": ["max"]})
+        assert found["mood"]["max"] == ("sad" if is_read else "tired")
+
+
 @pytest.mark.filterwarnings("ignore:.*page index of x:intarsia.IntarsiaWarning")
 def test_polars_excludes_numbers_beside_nan(tmp_path):
     """Before 2.1, it leaves pages with NaN out of bounds, and marks them as null pages."""

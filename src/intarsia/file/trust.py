@@ -122,6 +122,10 @@ def _has_dictionary(case: _Case) -> bool:
     return case.meta is None or case.meta.dictionary_page_offset is not None
 
 
+def _has_text_dictionary(case: _Case) -> bool:
+    return case.leaf.type == Type.BYTE_ARRAY and case.leaf.logical is not None and _has_dictionary(case)
+
+
 def _may_contain_nat(case: _Case) -> bool:
     return case.leaf.max_definition_level == 0 and case.leaf.logical_name in ("TIMESTAMP", "TIME")
 
@@ -205,6 +209,14 @@ RULES = (
         (Claim.EXACT_BOUNDS,),
         _is_blob_in_struct,
         "{name} treats bytes of fixed-size binary below a null struct as values (observed in 2.0.0)",
+    ),
+    Rule(
+        "duckdb",
+        (Claim.EXACT_BOUNDS,),
+        _has_text_dictionary,
+        "{name} before 1.5.3 includes all values of an ENUM in bounds, and only these and repeated texts "
+        "have dictionaries (observed in 1.5.0 to 1.5.2)",
+        before=(1, 5, 3),
     ),
     Rule(
         "duckdb",
