@@ -157,8 +157,13 @@ class FirstRows:
             path = self._key.column.path if names is None else names.path(self._key.column.path)
             if path in constants:
                 return self._key.ranks_of_values(constants[path])
-            with reading_indexes():
-                found = one.family.bounds(path)
+            try:
+                with reading_indexes():
+                    found = one.family.bounds(path)
+            except (ObjectStoreError, QueryTimeoutError):
+                raise
+            except OSError:  # the segment was damaged after it was opened; the bounds only order the files
+                return unknown
             if found is not None:
                 return self._key.ranks(found.bounds).take(one.within)
         return unknown

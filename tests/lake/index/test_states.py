@@ -260,6 +260,22 @@ def test_a_truncated_segment(lake):
         assert [note.index for note in scan.report.ignored] == ["lake index"]
 
 
+@pytest.mark.parametrize("order", ["user", "user DESC", "amount"])
+def test_a_segment_that_is_truncated_while_the_table_is_open(lake, order):
+    (segment,) = segments(lake)
+    expected = ia.open(lake).scan(columns=["user"], order_by=order, limit=3).to_arrow()
+    for length in (0, 100, os.path.getsize(segment) // 2):
+        table = ia.open(lake)
+        table.explain("user = 9300")
+        data = Path(segment).read_bytes()
+        with open(segment, "wb") as file:
+            file.write(data[:length])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ia.IntarsiaWarning)
+            assert table.scan(columns=["user"], order_by=order, limit=3).to_arrow().equals(expected)
+        Path(segment).write_bytes(data)
+
+
 def test_damaged_bytes(lake):
     """A byte that is wrong makes a plan slower, never wrong."""
     (segment,) = segments(lake)
