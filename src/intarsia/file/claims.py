@@ -114,6 +114,8 @@ def _undo(name: str, body: bytes | memoryview, uncompressed_bytes: int) -> memor
         return memoryview(pa.decompress(body, uncompressed_bytes, codec=name)).cast("B")
     except MemoryError:  # too little memory says nothing about the page
         raise
+    except TimeoutError:  # of a signal handler
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise wrong_page("decompression-failed", f"a page does not decompress: {error}") from error
 

@@ -103,6 +103,8 @@ def other_rows(name: str) -> IndexPayloadError:
 
 def damaged_payload(name: str, detail: object = None) -> IndexPayloadError:
     """Return the error for a payload that differs from the one that was built."""
+    if isinstance(detail, TimeoutError):  # of a signal handler
+        raise detail
     shown = "" if detail is None else f": {detail}"
     return IndexPayloadError(f"the payload of {name} is damaged{shown}", reason="damaged-payload")
 
@@ -410,6 +412,8 @@ def batch_from_bytes(data: bytes) -> pa.RecordBatch:
         if batch.num_rows > 8 * len(data):  # columns without buffers can have any number of rows
             raise ValueError(f"{len(data):,} bytes cannot have {batch.num_rows:,} rows")
         batch.validate(full=True)
+    except TimeoutError:  # of a signal handler
+        raise
     except (pa.ArrowException, OSError, StopIteration) as error:
         raise ValueError(f"it is not an Arrow stream: {error}") from error
     return batch

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from intarsia.ahead import ahead
-from intarsia.errors import FormatError, ObjectStoreError, QueryTimeoutError
+from intarsia.errors import FormatError, ObjectStoreError
 from intarsia.file.joined import JoinedInput, JoinedMetadata, JoinedPart
 from intarsia.format.directory import KEY
 from intarsia.format.enums import Type
@@ -84,7 +84,7 @@ def _read(snapshot: Snapshot, ordinal: int) -> JoinedPart | Exception | None:
     entry = snapshot.files[ordinal]
     try:
         settled = snapshot.settled(entry)
-    except (ObjectStoreError, QueryTimeoutError):
+    except (ObjectStoreError, TimeoutError):
         raise
     except (FormatError, OSError) as error:  # opening the file raises it
         return error

@@ -22,7 +22,6 @@ from intarsia.errors import (
     IntarsiaError,
     ObjectStoreError,
     PredicateError,
-    QueryTimeoutError,
     ReplacedWhileReadError,
 )
 from intarsia.file import ParquetInput
@@ -160,7 +159,7 @@ class FirstRows:
             try:
                 with reading_indexes():
                     found = one.family.bounds(path)
-            except (ObjectStoreError, QueryTimeoutError):
+            except (ObjectStoreError, TimeoutError):
                 raise
             except OSError:  # the segment was damaged after it was opened; the bounds only order the files
                 return unknown
@@ -193,7 +192,7 @@ class FirstRows:
         )
         try:
             search.search(self._key, self._top)
-        except (ObjectStoreError, QueryTimeoutError):
+        except (ObjectStoreError, TimeoutError):
             raise
         except (IntarsiaError, OSError):  # its error names the file
             self._top.restore(rows_before)

@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 from intarsia.arrow.owned_rows import places_in, take_values
-from intarsia.errors import FormatError, ObjectStoreError, PredicateError, QueryTimeoutError
+from intarsia.errors import FormatError, ObjectStoreError, PredicateError
 from intarsia.file import Ignored
 from intarsia.file.joined import JoinedInput
 from intarsia.garbage import no_collections
@@ -239,7 +239,7 @@ class Planner:
                 ends = enumerate(map(tails.get, members))
                 file.keep_known({position: tail for position, tail in ends if tail is not None})
                 planned = self._planned_axis(members, file, reads=reads)
-            except (ObjectStoreError, QueryTimeoutError):
+            except (ObjectStoreError, TimeoutError):
                 raise
             except (FormatError, OSError) as error:
                 path = getattr(error, "path", None) or getattr(error, "filename", None)

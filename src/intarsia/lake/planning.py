@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from intarsia.ahead import Completion, Done, ahead
-from intarsia.errors import FormatError, IntarsiaError, ObjectStoreError, QueryTimeoutError
+from intarsia.errors import FormatError, IntarsiaError, ObjectStoreError
 from intarsia.file import ParquetInput
 from intarsia.file.chunks import DictionaryUse
 from intarsia.file.joined import JoinedInput
@@ -52,8 +52,8 @@ from intarsia.tuning import (
     STRETCH_FILES,
 )
 
-#: Errors after which no file is read.
-_OF_THE_STORE = (ObjectStoreError, QueryTimeoutError)
+#: Errors after which no file is read: of the store, of the time limit, of a signal handler.
+_OF_THE_STORE = (ObjectStoreError, TimeoutError)
 
 
 class Ahead(IntEnum):

@@ -231,6 +231,8 @@ class GuardedFolder:
         try:
             fd = os.open(name, _OPEN_FILE, dir_fd=self._fd)
         except OSError as error:
+            if error.errno is None:  # of a signal handler
+                raise
             if error.errno == errno.ELOOP:
                 raise _is_link(path) from None
             raise OSError(error.errno, error.strerror, path) from None

@@ -164,6 +164,8 @@ class _OpenedFile:
         try:
             return os.fstat(self._fd)
         except OSError as error:  # `fstat` does not report the path
+            if error.errno is None:  # of a signal handler, as below
+                raise
             raise OSError(error.errno, error.strerror, self.path) from error
 
     def close(self) -> None:

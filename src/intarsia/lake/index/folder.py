@@ -243,6 +243,8 @@ def _open_segment(folder: GuardedFolder, name: str) -> Segment | Ignored:
 
 def ignored_segment(path: str, error: IntarsiaError | OSError | ValueError) -> Ignored:
     """Return the note about a segment, or a part of it, that cannot be used."""
+    if isinstance(error, TimeoutError):  # of the time limit, or of a signal handler
+        raise error
     code = error.reason if isinstance(error, IntarsiaError) else None
     message = error.message if isinstance(error, FormatError) else str(error).removeprefix(f"{path}: ")
     default = REMOVED if isinstance(error, FileNotFoundError) else "storage-error"

@@ -217,6 +217,8 @@ class KnownFiles:
         try:
             metadata = segment.metadata(int(self.position_in[file]), path)
             metadata.footer  # noqa: B018 - parses it, which its reader does otherwise
+        except TimeoutError:  # of a signal handler
+            raise
         except (FormatError, OSError):  # the file's own footer is read instead
             return None
         return metadata
@@ -228,6 +230,8 @@ class KnownFiles:
             here = np.flatnonzero(self.segment_of == ordinal)
             try:
                 found[here] = one.segment.have_directory[self.position_in[here]]
+            except TimeoutError:  # of a signal handler
+                raise
             except (FormatError, OSError):  # the footers have it as well
                 footers = [self._footer(file, paths[file]) for file in here.tolist()]
                 found[here] = [footer is not None and footer.directory is not None for footer in footers]

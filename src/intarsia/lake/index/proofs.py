@@ -269,5 +269,7 @@ def _sources(family: Family, question: Question, leaf: Leaf, file_type: pa.DataT
         for structure in call_index(partial(family.gathered, leaf.path)):
             if (found := call_index(partial(by_structure, structure))) is not None:
                 yield found
+    except TimeoutError:  # of a signal handler
+        raise
     except (IntarsiaError, OSError):
         return  # the file itself answers

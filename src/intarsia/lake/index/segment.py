@@ -351,6 +351,8 @@ class Family:
         """Whether `schema` is not damaged."""
         try:
             return self.schema is not None
+        except TimeoutError:  # of a signal handler
+            raise
         except (FormatError, OSError):
             return False
 
