@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import sys
 
 import pyarrow as pa
@@ -37,9 +39,10 @@ def lake(tmp_path_factory):
 class Timeout:
     """A signal handler that raises an error at a call to the system, or only counts the calls."""
 
-    def __init__(self, at=0):
+    def __init__(self, at=0, calls=CALLS):
         self.calls = 0
         self._at = at
+        self._of = calls
 
     def __enter__(self):
         sys.setprofile(self._interrupt)
@@ -49,7 +52,7 @@ class Timeout:
         sys.setprofile(None)
 
     def _interrupt(self, _frame, event, function):
-        if event == "c_call" and function in CALLS:
+        if event == "c_call" and function in self._of:
             self.calls += 1
             if self.calls == self._at:
                 sys.setprofile(None)
@@ -74,3 +77,12 @@ def test_at_any_call_to_the_system(lake, name, has_lake_index):
         assert type(caught.value) is TimeoutError
         assert query(table) == expected
     ia.open(lake).remove_lake_index()
+
+
+@pytest.mark.parametrize("call", [os.pread, os.write, os.fsync, fcntl.flock])
+def test_it_ends_a_run_over_many_files(lake, tmp_path, call):
+    shutil.copytree(lake, tmp_path / "lake")
+    before = {path: path.read_bytes() for path in (tmp_path / "lake").iterdir()}
+    with pytest.raises(TimeoutError, match="after 60 s"), Timeout(1, [call]):
+        ia.attach(tmp_path / "lake", ia.ZoneMap("n"))
+    assert {path: path.read_bytes() for path in (tmp_path / "lake").iterdir()} == before

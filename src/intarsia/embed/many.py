@@ -320,6 +320,8 @@ def check_named_columns(files: Sequence[DataFile], indexes: Iterable[Attachable]
         try:
             with ParquetInput(file.open()) as opened:
                 schema = opened.arrow_schema
+        except TimeoutError:  # of a signal handler
+            raise
         except (FormatError, OSError):
             continue
         for column in list(missing):

@@ -244,6 +244,8 @@ def for_each_file(
             show(ordinal)
             try:
                 done.append(act(path, lambda part, ordinal=ordinal: show(ordinal + part)))  # type: ignore[misc]
+            except TimeoutError:  # of a signal handler: it ends the run
+                raise
             except FILE_ERRORS as error:
                 failed.append(FileFailure(path, error))
         show(len(paths))

@@ -53,7 +53,9 @@ def lock_file(fd: int, *, wait: bool) -> bool:
     """Lock a file until it is closed; False if another process has the lock or there are no locks."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except OSError as error:
+        if error.errno is None:  # of a signal handler, while it waited
+            raise
         return False
     return True
 

@@ -463,6 +463,8 @@ def named_errors(path: str, action: str = "replaced") -> Iterator[None]:
     except OSError as error:
         if isinstance(error, FileNotFoundError) and action == "replaced":
             raise  # the file itself is missing, which callers report
+        if isinstance(error, TimeoutError) and error.errno is None:  # of a signal handler
+            raise
         reason, remedy = _REMEDIES.get(error.errno or 0, ("system-error", "the file is unchanged"))
         raise ReplaceError(
             f"cannot be {action}: {error.strerror or error}; {remedy}", reason=reason, path=path
