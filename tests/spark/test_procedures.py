@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -268,6 +269,12 @@ def test_declared_parameters_are_those_of_the_functions(enabled):
         # the others are passed on to the job
         of_job = inspect.signature(getattr(ias, name)).parameters if is_open else {}
         assert set(declared) - set(named) <= set(of_job)
+
+
+def test_a_call_in_another_thread(enabled, lake):
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(enabled.sql, f"CALL intarsia.index('{lake}', page_index => true)")
+        assert {row.error for row in call.result().collect()} == {None}
 
 
 def test_other_catalog_of_the_name(spark):

@@ -2,6 +2,7 @@
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -74,6 +75,19 @@ def test_every_way_of_writing(spark, source, indexing, tmp_path):
     check(spark, tmp_path / "plain", frame.limit(7))
     frame.where("false").write.parquet(str(tmp_path / "empty"))
     assert spark.read.parquet(str(tmp_path / "empty")).count() == 0
+
+
+def test_writes_of_other_threads(spark, tmp_path):
+    """Those that used Spark before, and new ones."""
+    with ThreadPoolExecutor(1) as early, ThreadPoolExecutor(1) as late:
+        early.submit(spark.range(1).count).result()
+        ias.enable_writes(spark, [ia.Bloom("id")])
+        try:
+            for name, pool in (("early", early), ("late", late)):
+                pool.submit(spark.range(5).coalesce(1).write.parquet, str(tmp_path / name)).result()
+                assert ias.last_write(spark).files_indexed == 1
+        finally:
+            ias.disable_writes(spark)
 
 
 def test_tables(spark, source, indexing):

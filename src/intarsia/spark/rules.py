@@ -246,9 +246,10 @@ def send_jar(context: Any) -> None:
 
 
 def load_jar(spark: SparkSession) -> None:
-    """Let Spark find the jar's classes by their names, on the driver and the executors.
+    """Let Spark find the jar's classes by their names, on the driver and the executors, in all threads.
 
-    ``ADD JAR`` would do the same, but warn if the executors have the jar since `intarsia.spark.enable`.
+    ``ADD JAR`` would do so for this thread, but warn if the executors have the jar since
+    `intarsia.spark.enable`. Each thread of Python has one of Java, which inherits from one that runs now.
 
     Raises:
         IntarsiaError: If the driver does not find them, or if this version of Spark lacks a class that they
@@ -257,7 +258,11 @@ def load_jar(spark: SparkSession) -> None:
     if has_class(spark, SKIP_RULE):
         return
     jvm: Any = spark.sparkContext._jvm
-    java_class(jvm, "java.lang.Thread").currentThread().setContextClassLoader(RuleLoader(spark).classes)
+    classes, threads = RuleLoader(spark).classes, java_class(jvm, "java.lang.Thread")
+    threads.currentThread().setContextClassLoader(classes)
+    for thread in threads.getAllStackTraces().keySet():
+        if classes.getParent().equals(thread.getContextClassLoader()):
+            thread.setContextClassLoader(classes)
     try:
         class_for_name(jvm, SKIP_RULE)
     except Exception as error:
