@@ -70,5 +70,8 @@ def test_arguments(spark, lake):
         ias.advise(spark, lake, "at = 1", sample_rows=0)
     with pytest.raises(PredicateError):
         ias.advise(spark, lake, "at =")
-    with pytest.raises(ColumnNotFoundError):
-        ias.advise(spark, lake, "nowhere = 1", sample_rows=1000)
+    for sample_rows in (1000, ROWS):  # a part of the rows, and all of them
+        with pytest.raises(ColumnNotFoundError):
+            ias.advise(spark, lake, "nowhere = 1", sample_rows=sample_rows)
+    with pytest.raises(PredicateError, match="LIKE"):
+        ias.advise(spark, lake, "at LIKE 'a%'", sample_rows=ROWS)

@@ -223,6 +223,10 @@ def test_a_second_session_has_its_own_skips(enabled, tmp_path):
         ("verify('{lake}', quick => true, sample => 3)", "sample"),
         ("optimize('{lake}', '{lake}')", "optimize"),
         ("advise('{lake}', array())", "queries"),
+        ("advise('{lake}', array('usr = 1'))", "advise: ColumnNotFoundError: no column 'usr'"),
+        ("index('{lake}', bloom => array('user', NULL))", "bloom has an element that is NULL"),
+        ("index('{lake}', page_index => true, older_than => double('NaN'))", "older_than is"),
+        ("index('nowhere://x/y', page_index => true)", "nowhere://x/y: this kind of store"),
         ("nonesuch('{lake}')", "nonesuch"),
         ("index()", "(?i)table"),
         ("index(NULL)", "table is NULL"),
@@ -254,6 +258,12 @@ def test_arguments_by_position_null_and_quoted_names(enabled, lake):
     name = str(strange).replace("'", "\\'")
     (row,) = enabled.sql(f"CALL intarsia.index('{name}', bloom => array('a b'))").collect()
     assert (row.error, row.built) == (None, ["bloom(a b)"])
+
+
+def test_types_within_arguments_are_coerced(enabled, lake):
+    call = f"CALL intarsia.optimize('{lake}', '{lake}-new', target_file_size => 100 * 1.5, sort_by => array("
+    (row,) = enabled.sql(f"{call}if(1 = 1.0, 'city', 'user')))").collect()
+    assert (row.rows, row.files_after > 1) == (400, True)
 
 
 def test_declared_parameters_are_those_of_the_functions(enabled):

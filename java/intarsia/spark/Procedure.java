@@ -27,7 +27,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  *
  * @param texts the parameters: name, type, and the default in SQL unless the parameter is required
  */
-record Procedure(String name, String purpose, List<String> texts) implements UnboundProcedure, BoundProcedure {
+record Procedure(String name, String purpose, List<String> texts) implements UnboundProcedure {
 
   /** Returns the purpose and the parameters, which {@code DESCRIBE PROCEDURE} does not show by itself. */
   @Override
@@ -37,16 +37,10 @@ record Procedure(String name, String purpose, List<String> texts) implements Unb
 
   @Override
   public BoundProcedure bind(StructType types) {
-    return this; // Spark checks and casts the arguments
+    return new Bound(this); // Spark checks and casts the arguments
   }
 
-  @Override
-  public boolean isDeterministic() {
-    return false;
-  }
-
-  @Override
-  public ProcedureParameter[] parameters() {
+  private ProcedureParameter[] parameters() {
     return texts.stream().map(Procedure::parameter).toArray(ProcedureParameter[]::new);
   }
 
@@ -56,8 +50,7 @@ record Procedure(String name, String purpose, List<String> texts) implements Unb
     return (parts.length < 3 ? builder : builder.defaultValue(parts[2])).build();
   }
 
-  @Override
-  public Iterator<Scan> call(InternalRow input) {
+  private Iterator<Scan> call(InternalRow input) {
     ProcedureParameter[] parameters = parameters();
     ObjectNode arguments = Procedures.JSON.createObjectNode();
     for (int i = 0; i < parameters.length; i++) {
@@ -113,6 +106,34 @@ record Procedure(String name, String purpose, List<String> texts) implements Unb
       return value.booleanValue();
     }
     return UTF8String.fromString(value.textValue());
+  }
+
+  /** A procedure whose arguments Spark has bound: until then, it coerces types within the arguments. */
+  private record Bound(Procedure procedure) implements BoundProcedure {
+    @Override
+    public String name() {
+      return procedure.name();
+    }
+
+    @Override
+    public String description() {
+      return procedure.description();
+    }
+
+    @Override
+    public boolean isDeterministic() {
+      return false;
+    }
+
+    @Override
+    public ProcedureParameter[] parameters() {
+      return procedure.parameters();
+    }
+
+    @Override
+    public Iterator<Scan> call(InternalRow input) {
+      return procedure.call(input);
+    }
   }
 
   /** The rows of a result. */

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from intarsia.advice import advise_on, requested_queries
 from intarsia.advice.candidates import options_of
+from intarsia.advice.measuring import BoundQuery
 from intarsia.advice.queries import Query
 from intarsia.advice.rewrites import Arrangement, optimize_command, sortable_columns, write_arrangement
 from intarsia.embed import PageIndex
@@ -214,7 +215,7 @@ def advise(
         raise ValueError(f"sample_rows is {sample_rows}; it must be 1 or more")
     show = reporter(progress, "tasks")
     frame, _, partitions = source_rows(spark, path)
-    arrow_schema_of(frame)
+    _check_queries(arrow_schema_of(frame), requested)
     show(0, 0, "sampling")
     sample, num_rows = _draw(frame, requested, sample_rows)
     first = _measured(spark, sample, _orders(sample.schema, requested, partitions), requested, show)
@@ -240,13 +241,22 @@ def advise(
     )
 
 
-def _draw(frame: DataFrame, requested: Sequence[Query], sample_rows: int) -> tuple[pa.Table, int]:
-    """Return the sample in the order of the source, and the number of rows of the lake.
+def _check_queries(schema: pa.Schema, requested: Sequence[Query]) -> None:
+    """Raise the error that a task would raise.
 
     Raises:
         PredicateError: If a query does not fit the lake.
         ColumnNotFoundError: If the lake has no such column.
     """
+    with tempfile.TemporaryDirectory(prefix="intarsia-advise-") as folder:
+        path = os.path.join(folder, "empty.parquet")
+        write_sample(schema.empty_table(), Arrangement(), path)
+        for query in requested:
+            BoundQuery.of(open_table(path), query)
+
+
+def _draw(frame: DataFrame, requested: Sequence[Query], sample_rows: int) -> tuple[pa.Table, int]:
+    """Return the sample in the order of the source, and the number of rows of the lake."""
     import pyspark.sql.functions as sf
 
     num_rows = frame.count()
@@ -274,7 +284,7 @@ def _is_known(frame: DataFrame, text: str) -> bool:
 
 
 def _rare(sample: pa.Table, requested: Sequence[Query]) -> list[str]:
-    """Return the queries with few matches in the sample, as Spark SQL. It also checks all queries."""
+    """Return the queries with few matches in the sample, as Spark SQL."""
     rare = []
     with tempfile.TemporaryDirectory(prefix="intarsia-advise-") as folder:
         path = os.path.join(folder, "sample.parquet")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -110,8 +111,13 @@ def _list_path(spark: SparkSession, item: str) -> tuple[Sequence[DataFile], Sequ
         chosen = find_files(python_path(item))
     except (FileNotFoundError, ListingError):
         raise
-    except Exception:  # noqa: BLE001  a store that only Spark can list; Spark then raises the clearer error
-        frame = uncached(spark).format("binaryFile").option("recursiveFileLookup", "true").load(item)
+    except Exception as error:  # noqa: BLE001  a store that only Spark can list
+        try:
+            frame = uncached(spark).format("binaryFile").option("recursiveFileLookup", "true").load(item)
+        except Exception as of_spark:  # it is the clearer error, unless Spark lacks the store
+            if re.search("No FileSystem for scheme|ClassNotFoundException", str(of_spark)):
+                raise error from None
+            raise
         rows = frame.select("path", "length").collect()
         files = [DataFile(python_path(row["path"]), row["length"], uri=row["path"]) for row in rows]
         names = {file.uri: file.uri.rpartition("/")[2] for file in files}
@@ -277,7 +283,7 @@ class Choice:
             raise ValueError(f"only is {self.only!r}; use 'all' or 'new'")
         if self.min_file_size < 0:
             raise ValueError(f"min_file_size is {self.min_file_size!r}; use 0 or more bytes")
-        if self._seconds < 0:
+        if not self._seconds >= 0:  # NaN, too
             raise ValueError(f"older_than is {self.older_than!r}; use 0 or more seconds")
 
     @property

@@ -306,6 +306,9 @@ def procedure_server(context: Any, procedures: Any) -> Callable[[str], str]:
             for one in parameters:
                 if one.default is one.empty and one.kind is not one.VAR_KEYWORD and one.name not in arguments:
                     raise ValueError(f"{one.name} is NULL; pass a value")
+            for key, value in arguments.items():
+                if isinstance(value, list) and None in value:
+                    raise ValueError(f"{key} has an element that is NULL; leave it out")
             for key, value in request["properties"].items():
                 context.setLocalProperty(key, value)
             caller = call_static(context._jvm, procedures, "caller", request["call"])
