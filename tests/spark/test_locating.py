@@ -50,6 +50,16 @@ def expected(lake, column, values):
     return sorted(found)
 
 
+@pytest.mark.parametrize("data_type", ["DATE", "TIMESTAMP", "TIMESTAMP_NTZ"])
+def test_keys_that_python_lacks(spark, tmp_path, data_type):
+    """Days and times before the year 1 and after 9999."""
+    day = "date_from_unix_date(id * 900000 - 1800000)"
+    days = spark.range(10).selectExpr(f"CAST({day} AS {data_type}) AS day")
+    days.coalesce(1).write.parquet(str(tmp_path / "lake"))
+    found = ias.locate(spark, days, str(tmp_path / "lake"), key="day")
+    assert sorted(row.row for row in found.select("row").collect()) == list(range(10))
+
+
 @pytest.mark.parametrize(
     ("column", "values", "schema"),
     [

@@ -105,6 +105,18 @@ def test_files_are_in_order(spark, tmp_path, key):
     assert found == [*known, *[None] * 40]
 
 
+def test_days_that_python_lacks(spark, tmp_path):
+    """Files are in order by days before the year 1 and after 9999."""
+    lake = str(tmp_path / "lake")
+    days = spark.range(0, 100, 1, 2).selectExpr("date_from_unix_date(id * 37 % 100 * 90000 - 1800000) AS day")
+    days.write.parquet(lake)
+    report = quietly(spark, lake, tmp_path / "out", sort_by="day", target_file_size=300)
+    frame = spark.read.parquet(report.destination)
+    assert report.files_after > 1
+    in_files = frame.selectExpr("unix_date(day) AS d", "_metadata.file_name AS f", "_metadata.row_index AS r")
+    assert [row.d for row in in_files.sort("f", "r").collect()] == list(range(-1800000, 7200000, 90000))
+
+
 @pytest.fixture(scope="module")
 def grid(tmp_path_factory):
     """A lake of partitions with special characters and nulls, over two independent columns."""

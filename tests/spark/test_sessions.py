@@ -77,6 +77,7 @@ def test_functions_of_the_user_keep_their_python(spark, monkeypatch, tmp_path):
     ias.register(spark)
     frame = spark.read.format("intarsia").option("path", lake).option("where", "id = 7").load()
     assert [row.id for row in frame.collect()] == [7]
+    assert ias.optimize(spark, lake, tmp_path / "curve", zorder_by="id", progress=False).num_rows == 100
     assert spark.sparkContext.pythonExec == "/no/such/python"
 
 

@@ -15,6 +15,7 @@ from intarsia.arrow.comparison import comparison_array, comparison_type, sortabl
 from intarsia.errors import ColumnNotFoundError, WriteError
 from intarsia.records import dataclass
 from intarsia.spark.checksums import free_name
+from intarsia.spark.sessions import using_worker_python
 from intarsia.spark.spark_types import quoted
 from intarsia.write.rows import SortBy, SortKey, sort_keys
 
@@ -261,6 +262,8 @@ def _part_column(frame: DataFrame, name: str, num_rows: int, num_parts: int) -> 
     if not 1 < num_parts <= _MOST_PARTS or data_type not in _EXACT_TYPES:
         return None
     value = frame[quoted(name)]
+    if data_type == "date":
+        value = sf.unix_date(value)  # Python has no dates before the year 1 and after 9999
     share = min(1.0, _SAMPLED_ROWS / max(num_rows, 1))
     sample = frame.select(value.alias("c")).sample(fraction=share, seed=0).where("c IS NOT NULL")
     values = sample.sort("c").toArrow().column(0)
@@ -293,7 +296,8 @@ def _curve_column(frame: DataFrame, clustering: Clustering, num_rows: int) -> Co
         return pa.array(curve_keys(values, bounds, curve), pa.int64())
 
     computed: Any = arrow_udf(key, returnType="bigint")
-    return computed(*columns)
+    with using_worker_python(frame.sparkSession):
+        return computed(*columns)
 
 
 def check_partition_columns(names: Sequence[str], schema: pa.Schema, clustering: Clustering) -> None:

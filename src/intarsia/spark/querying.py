@@ -252,9 +252,13 @@ def _condition(requested: DataFrame, whole: DataFrame, pairs: Sequence[tuple[str
         return None
     conditions = []
     for ordinal, (_, name) in enumerate(pairs):
-        values = found.column(ordinal).unique().drop_null().to_pylist()
-        if not values:
+        distinct = found.column(ordinal).unique().drop_null()
+        if not distinct:
             return "false"
+        try:
+            values = distinct.to_pylist()
+        except (OverflowError, ValueError):  # a date or time that Python lacks
+            continue
         types = {
             requested.schema[ordinal].dataType.simpleString(),
             whole.schema[name].dataType.simpleString(),
