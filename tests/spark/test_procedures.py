@@ -222,6 +222,7 @@ def test_a_second_session_has_its_own_skips(enabled, tmp_path):
         ("index('{lake}', page_index => true, lake_index => 'inside')", "inside"),
         ("verify('{lake}', quick => true, sample => 3)", "sample"),
         ("optimize('{lake}', '{lake}')", "optimize"),
+        ("optimize('{lake}', '')", "destination is empty"),
         ("advise('{lake}', array())", "queries"),
         ("advise('{lake}', array('usr = 1'))", "advise: ColumnNotFoundError: no column 'usr'"),
         ("index('{lake}', bloom => array('user', NULL))", "bloom has an element that is NULL"),

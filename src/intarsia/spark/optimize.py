@@ -299,6 +299,8 @@ def _phase(show: Progress, label: str) -> TaskProgress:
 
 def _local_destination(destination: str | os.PathLike[str]) -> str:
     name = os.fspath(destination)
+    if not name:
+        raise WriteError("the path of the destination is empty; pass a new folder", reason="no-destination")
     local = local_path(python_path(name))
     if local is None:
         raise UnsupportedFeatureError(
