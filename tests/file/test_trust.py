@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from intarsia.file.trust import RULES, Claim, Trust, TrustedValue, parse_writer
-from intarsia.format.enums import ConvertedType, Type
+from intarsia.format.enums import ConvertedType, Encoding, Type
 from intarsia.format.footer import Footer, schema_leaves
 from intarsia.format.structs import (
     ColumnMetaData,
@@ -99,6 +99,9 @@ def test_writers(created_by, name, version):
         ("Polars", "number", Claim.PAGE_NULL_COUNT, "pages"),
         ("Polars (python) version 2.0.0 (build 22a147de3d)", "real", Claim.BOUNDS, "NaN"),
         ("Polars", "real", Claim.PAGE_BOUNDS, "NaN"),
+        ("Polars", "text", Claim.BOUNDS, "version 2"),
+        ("Polars", "text", Claim.PAGE_BOUNDS, "version 2"),
+        ("Arrow2 - Native Rust implementation of Arrow", "number", Claim.NULL_COUNT, "0.14"),
         ("fastparquet-python version 2026.9.0 (build 0)", "number", Claim.DEPRECATED_BOUNDS, "category"),
         ("fastparquet-python version 2026.9.0 (build 0)", "at", Claim.DEPRECATED_BOUNDS, "NaT"),
         ("fastparquet-python version 2026.9.0 (build 0)", "maybe_at", Claim.DEPRECATED_BOUNDS, "9999"),
@@ -134,6 +137,7 @@ def test_claims_that_are_not_trusted(created_by, leaf, claim, word):
         ("Polars", "text", Claim.EXACT_BOUNDS),
         ("Polars", "number", Claim.NULL_COUNT),  # no dictionary page
         ("Polars", "number", Claim.BOUNDS),
+        ("Polars (python) version 1.44.0 (build 22a147de3d)", "text", Claim.BOUNDS),
         ("Polars", "real", Claim.PAGE_INDEX),
         ("Polars (python) version 2.1.0 (build 7f902bd3ff)", "real", Claim.BOUNDS),
         ("Polars (python) version 2.1.0 (build 7f902bd3ff)", "number", Claim.NULL_COUNT),
@@ -142,6 +146,17 @@ def test_claims_that_are_not_trusted(created_by, leaf, claim, word):
 )
 def test_claims_that_are_trusted(created_by, leaf, claim):
     assert trust(created_by, leaf).doubt(claim, chunk(leaf)) is None
+
+
+def test_bounds_of_text_by_polars():
+    """Files of version 1 have right ones, and no version of Polars, either."""
+    metadata = trust("Polars", "text").footer.metadata._replace(version=1)
+    assert Trust(Footer(metadata, b"", 0, 0), LEAVES["text"]).doubt(Claim.BOUNDS) is None
+
+
+def test_a_dictionary_without_an_offset():
+    meta = chunk()._replace(encodings=[Encoding.PLAIN, Encoding.RLE_DICTIONARY])
+    assert trust("Polars", "number").doubt(Claim.NULL_COUNT, meta) is not None
 
 
 def test_every_rule_has_evidence():

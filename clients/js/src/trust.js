@@ -33,17 +33,19 @@ export class Trust {
     const hasOrder = leaf.order === TYPE_ORDER || (leaf.order === IEEE_754_TOTAL_ORDER && type.isFloat)
     const isWrong = isBytes && ((is('parquet-mr') && isBefore(version, [1, 8, 0])) || is('parquet-go'))
     this.hasOrder = hasOrder
-    const excludesNumbers = is('polars') && isBefore(version, [2, 1]) && type.isFloat
-    this.usesBounds = hasOrder && (isComputed || !(isWrong || excludesNumbers))
+    // those of text are wrong in files of version 2 only
+    const excludesValues = is('polars') &&
+      ((type.isFloat && isBefore(version, [2, 1])) || (isBytes && isBefore(version, [1])))
+    this.usesBounds = hasOrder && (isComputed || !(isWrong || excludesValues))
     // signed comparison is wrong for these, and fastparquet's are wrong for more columns than it is worth to list
     this.usesDeprecatedBounds = !isBytes && type.isSigned && type.physical !== 'BOOLEAN' && !is('fastparquet')
-    // Polars' are wrong for chunks with a dictionary only
+    // those of Polars and arrow2 are wrong for chunks with a dictionary only
     const isMiscounted = (is('parquet-cpp-arrow') && type.physical === 'BYTE_ARRAY' && leaf.inStruct) ||
-      (is('duckdb') && isBefore(version, [1, 1])) || (is('polars') && isBefore(version, [2]))
+      (is('duckdb') && isBefore(version, [1, 1])) || (is('polars') && isBefore(version, [2])) || is('arrow2')
     this.usesNullCounts = isComputed || !isMiscounted
     this.usesBloomFilters = type.physical !== 'BOOLEAN' && type.logical !== 'FLOAT16' &&
       !(type.logical === 'DECIMAL' && type.physical === 'BYTE_ARRAY')
-    this.distrustsPageIndex = is('parquet-go') || (is('hyparquet') && !leaf.isFlat) || excludesNumbers
+    this.distrustsPageIndex = is('parquet-go') || (is('hyparquet') && !leaf.isFlat) || excludesValues
     this.directory = directory
   }
 

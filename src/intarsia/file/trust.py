@@ -20,7 +20,7 @@ from typing import Generic, NamedTuple, TypeVar
 import pyarrow as pa
 
 from intarsia.format.directory import Directory
-from intarsia.format.enums import Type
+from intarsia.format.enums import DICTIONARY_ENCODINGS, Type
 from intarsia.format.footer import Footer, Leaf
 from intarsia.format.structs import ColumnChunk, ColumnMetaData, Statistics
 from intarsia.once import cached_property
@@ -106,6 +106,10 @@ def _is_binary(case: _Case) -> bool:
     return case.leaf.type in _BYTES
 
 
+def _is_byte_array_of_version_2(case: _Case) -> bool:
+    return case.leaf.type == Type.BYTE_ARRAY and case.footer.metadata.version == 2
+
+
 def _is_byte_array_in_struct(case: _Case) -> bool:
     return case.leaf.type == Type.BYTE_ARRAY and len(case.leaf.path) > 1
 
@@ -119,7 +123,10 @@ def _is_float(case: _Case) -> bool:
 
 
 def _has_dictionary(case: _Case) -> bool:
-    return case.meta is None or case.meta.dictionary_page_offset is not None
+    meta = case.meta
+    if meta is None or meta.dictionary_page_offset is not None:
+        return True
+    return not DICTIONARY_ENCODINGS.isdisjoint(meta.encodings)  # some writers do not write the offset
 
 
 def _has_text_dictionary(case: _Case) -> bool:
@@ -231,7 +238,7 @@ RULES = (
         (Claim.NULL_COUNT, Claim.PAGE_NULL_COUNT),
         _has_dictionary,
         "{name} before 2.0 multiplies null counts of columns with a dictionary by the number of pages "
-        "(observed in 1.38 to 1.44)",
+        "(observed in 1.38 to 1.44), or writes 0 (observed in 0.20.10)",
         before=(2,),
     ),
     Rule(
@@ -241,6 +248,20 @@ RULES = (
         "{name} before 2.1 writes bounds that exclude numbers beside NaN, and null pages that have values "
         "(observed in 0.20 to 2.0)",
         before=(2, 1),
+    ),
+    Rule(
+        "polars",
+        (Claim.BOUNDS, Claim.PAGE_BOUNDS),
+        _is_byte_array_of_version_2,
+        "{name} before 1.0 writes wrong bounds of text beside pages of nulls, in files of version 2 "
+        "(observed in 0.20.10)",
+        before=(1,),
+    ),
+    Rule(
+        "arrow2",
+        (Claim.NULL_COUNT,),
+        _has_dictionary,
+        "{name} writes 0 as the null count of columns with a dictionary (observed in Polars 0.14 and 0.15)",
     ),
     Rule(
         "parquet.jl",
