@@ -342,12 +342,27 @@ def test_polars_excludes_numbers_beside_nan(tmp_path):
         ),
     )
     patient.write(path)
+    original = path.read_bytes()
+    ia.attach(path, [ia.Statistics()])  # beside its own, other readers would use the wrong ColumnIndex
+    assert not pq.read_metadata(path).row_group(0).column(0).has_column_index
+    ia.detach(path)
+    assert path.read_bytes() == original
     keep = [row < 2 * PAGE for row in range(ROWS)]
     for _ in range(2):
         assert_same_rows(ia.open(path).scan("x < 2").to_arrow(), full, keep)
         assert ia.open(path).count("x IS NULL") == 0
         assert ia.open(path).count("x > 3") == 319
         ia.attach(path, [ia.PageIndex(), ia.Statistics()])
+
+
+def test_a_column_index_that_replaces_the_writers_stays(tmp_path):
+    path = write(tmp_path / "a.parquet", pa.table({"x": np.arange(ROWS, dtype=float)}), use_dictionary=False)
+    patient = Patient.read(path)
+    patient.footer.set(6, thrift.BINARY, b"Polars")
+    patient.write(path)
+    for index, has_index in ((ia.Statistics(), False), (ia.PageIndex(), True), (ia.Statistics(), True)):
+        ia.attach(path, [index])
+        assert pq.read_metadata(path).row_group(0).column(0).has_column_index is has_index
 
 
 def test_zeros_of_either_sign(tmp_path):

@@ -72,6 +72,9 @@ class Statistics(OfAllColumns):
         reason = _missing_bounds(chunk, found)
         if found == now and not doubted:
             return Outcome(state, built=None if reason else False, reason=reason)
+        if isinstance(state.column_index, ByteRange) and trust.doubt_of_writer(Claim.PAGE_BOUNDS):
+            # other readers use it once the statistics are sound
+            state = replace(state, column_index=None)
         return Outcome(replace(state, statistics=found), built=True, reason=reason)
 
 
