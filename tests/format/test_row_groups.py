@@ -102,6 +102,14 @@ def test_fields_in_another_order_and_unknown_ones():
     assert lazily(raw) == metadata
 
 
+def test_a_number_of_more_than_64_bits():
+    """Thrift ignores the bits beyond them."""
+    raw = thrift.serialize(FileMetaData(2, [], 1 << 62, []))
+    assert b"\x80" * 9 + b"\x01" in raw
+    raw = raw.replace(b"\x80\x01", b"\x80\x02")
+    assert lazily(raw) == at_once(raw) == FileMetaData(2, [], 0, [])
+
+
 @pytest.mark.parametrize(
     "raw",
     [

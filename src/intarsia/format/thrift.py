@@ -164,6 +164,8 @@ BOOL_TRUE, BOOL_FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRU
 #: The limit on nesting, deeper than any Parquet footer; prevents hostile bytes from exhausting the stack.
 MAX_DEPTH = 48
 
+_MAX_NUMBER = (1 << 64) - 1
+
 
 @dataclass
 class Struct:
@@ -245,7 +247,7 @@ class Reader:
             self.position += 1
             result |= (byte & 0x7F) << shift
             if byte < 0x80:
-                return result
+                return result & _MAX_NUMBER  # the tenth byte may have more bits, which Thrift ignores
             shift += 7
             if shift > 63:
                 raise CorruptFileError("a number has more than 64 bits", reason="malformed-struct")
