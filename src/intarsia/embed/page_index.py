@@ -160,8 +160,7 @@ def trusted_page_index(chunk: Chunk, state: ChunkState) -> ChunkState:
     if chunk.footer_only:  # of the current file, so the trust includes what was attached
         doubt = trust.doubt_of_page_index(footer.chunk(chunk.key.row_group, chunk.leaf))
     else:
-        doubts = (trust.doubt(claim) for claim in (Claim.PAGE_INDEX, Claim.PAGE_BOUNDS))
-        doubt = None if isinstance(location, bytes) else next(filter(None, doubts), None)
+        doubt = None if isinstance(location, bytes) else trust.doubt_of_index()
     if doubt is not None:
         return nothing
     locations_only = replace(state, column_index=None)

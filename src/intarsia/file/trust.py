@@ -359,7 +359,11 @@ class Trust:
         starts = [start for start in (chunk.offset_index_offset, chunk.column_index_offset) if start]
         if self.directory is not None and all(start >= self.directory.original_length for start in starts):
             return None  # added by Intarsia
-        return self.doubt(Claim.PAGE_INDEX) or self.doubt(Claim.PAGE_BOUNDS) if starts else None
+        return self.doubt_of_index() if starts else None
+
+    def doubt_of_index(self) -> str | None:
+        """Return the reason why a part of the writer's page index is not trusted; None if all of it is."""
+        return self.doubt(Claim.PAGE_INDEX) or self.doubt(Claim.PAGE_BOUNDS)
 
     def _doubt_of_format(self, claim: Claim) -> str | None:
         leaf = self.leaf
