@@ -44,7 +44,8 @@ def exact(value: object) -> object:
 def literal(value: object, type_: pa.DataType) -> object:
     """Return a value of a column as in ``tests/conformance``."""
     if isinstance(value, datetime):
-        return value.replace(tzinfo=None).isoformat() + ("Z" if type_.tz else "")
+        fraction = "milliseconds" if type_.unit == "ms" and value.microsecond else "auto"
+        return value.replace(tzinfo=None).isoformat(timespec=fraction) + ("Z" if type_.tz else "")
     if isinstance(value, np.float16):
         return float(value)
     return f"{value:f}" if isinstance(value, Decimal) else str(value) if isinstance(value, date) else value

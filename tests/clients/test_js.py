@@ -59,7 +59,7 @@ TYPES = {
     **{
         f"at_{unit}": (
             pa.timestamp(unit, zone),
-            lambda n: datetime(1969, 12, 31, 23, 59, 30) + timedelta(0, n),
+            lambda n: datetime(1969, 12, 31, 23, 59, 30, 250_000) + timedelta(0, n),  # before and after 1970
         )
         for unit, zone in (("ms", None), ("us", "UTC"), ("ns", None))
     },

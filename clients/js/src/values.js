@@ -104,7 +104,8 @@ export class ValueType {
       const parts = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?)?Z?$/.exec(text)
       const seconds = parts ? Date.parse(`${parts[1]}T${parts[2] ?? '00:00:00'}Z`) / 1000 : NaN
       if (Number.isNaN(seconds)) throw wrong()
-      return this.scaled(String(seconds), parts?.[3] ?? '', UNIT_DIGITS[this.unit], value)
+      const digits = UNIT_DIGITS[this.unit] // a fraction is added also before 1970
+      return BigInt(seconds) * 10n ** BigInt(digits) + this.scaled('', parts?.[3] ?? '', digits, value)
     }
     if (this.logical === 'DECIMAL' && (typeof value === 'string' || typeof value === 'number')) {
       const parts = /^(-?\d+)(?:\.(\d+))?$/.exec(String(value))
