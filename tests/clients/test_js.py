@@ -147,3 +147,13 @@ def test_random_conditions_on_every_type(lake):
         assert (ordinals, answer["ignored"]) == (rows, {}), (name, where)
         pruned[name] |= {proof["index"].split("(")[0] for proof in answer["prunedBy"]}
     assert [name for name in names if not pruned[name] - {"statistics"}] == ["plain"]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "snappy", "zstd"])
+def test_a_chunk_of_nulls(tmp_path, codec):
+    """Its dictionary page is empty, unlike that of the other row group."""
+    path = tmp_path / "nulls.parquet"
+    column = pa.array([None] * 5 + ["a"] * 5, pa.string())
+    pq.write_table(pa.table({"x": column}), path, row_group_size=5, compression=codec)
+    (answer,) = answers([{"path": str(path), "where": [["x", "is null", None]]}])
+    assert answer["rows"] == [[0, 5]]

@@ -28,6 +28,10 @@ export { Source }
 /** An index that is probed reads about so many bytes. */
 const PROBE_BYTES = 4096
 
+/** The dictionary page of a chunk of nulls is empty, which the LZ4 of hyparquet-compressors 1.1.2 refuses. @type {typeof compressors} */
+const decompressors = Object.fromEntries(Object.entries(compressors).map(([codec, decompress]) =>
+  [codec, (/** @type {Uint8Array} */ input, /** @type {number} */ length) => (length ? decompress(input, length) : new Uint8Array())]))
+
 /** Kinds that a reader may know without using them for conditions. */
 const UNUSED_KINDS = ['hll', 'histogram', 'sample']
 
@@ -318,7 +322,7 @@ export class IndexedFile {
       return this.footer.chunks(leaf).map(chunk => (trust.usesPageIndex(chunk) ? chunk : { ...chunk, offsetIndex: undefined }))
     })
     const useOffsetIndex = chunks.flat().every(chunk => chunk.offsetIndex)
-    const options = { file: this.source, metadata, columns: [name], compressors, useOffsetIndex, utf8: metadata === this.metadata }
+    const options = { file: this.source, metadata, columns: [name], compressors: decompressors, useOffsetIndex, utf8: metadata === this.metadata }
     const pages = await Promise.all(chunks.map(those => pageStarts(this.source, those, useOffsetIndex ? rows : [])))
     const parts = await Promise.all(withoutSharedPages(rows, pages).map(async ranges => {
       const start = ranges[0][0]
