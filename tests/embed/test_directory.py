@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import intarsia as ia
 from intarsia.errors import IndexPayloadError, NewerDirectoryError
 from intarsia.file import ParquetInput
 from intarsia.format.blob import checksum, frame, unframe
@@ -16,17 +17,19 @@ from intarsia.format.directory import (
     KEY,
     Directory,
     Entry,
+    FooterHead,
     belongs,
     find_directory,
     layout_fingerprint,
     parse_directory,
 )
 from intarsia.format.structs import KeyValue
+from intarsia.format.thrift import parse_tree
 from tests.counting import calls
 
 FINGERPRINT = "0123456789abcdef" * 2
 ENTRY = Entry("zones(a):page", "zones", 2, (("a",),), "page", {"column": "a", "n": 3}, 104, 80, "0" * 16)
-DIRECTORY = Directory(1, 100, FINGERPRINT, 200, (ENTRY,))
+DIRECTORY = Directory(1, 100, FINGERPRINT, 200, (ENTRY,), head=FooterHead(90, FINGERPRINT))
 
 
 def document(**changes):
@@ -44,6 +47,8 @@ def test_round_trip():
 
 def test_fields_of_a_later_version_are_ignored():
     assert parse_directory(document(colour="blue")) == DIRECTORY
+    for head in (None, 7, {}, {"length": "90", "xxh3": FINGERPRINT}, {"length": 90, "sha256": FINGERPRINT}):
+        assert parse_directory(document(head=head)) == replace(DIRECTORY, head=None)
 
 
 @pytest.mark.parametrize(
@@ -169,6 +174,26 @@ def directory_of(footer, **changes):
 
 def test_belongs(footer):
     assert belongs(directory_of(footer), footer) is None
+
+
+def test_a_footer_with_the_same_head_belongs_without_its_fingerprint(footer):
+    head = FooterHead.of(footer.raw[:-1])
+    same = directory_of(footer, head=head)
+    unread = replace(footer, metadata=None)
+    assert belongs(same, unread) is None
+    other = replace(footer, raw=footer.raw[:9] + b"?" + footer.raw[10:])
+    assert belongs(same, other) is None
+    assert "layout" in belongs(directory_of(footer, head=head, fingerprint="0" * 32), other)
+
+
+def test_attach_states_the_head_of_the_new_footer(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [1, 2, 3], "b": ["x", None, "z"]}), path, row_group_size=2)
+    ia.attach(path, [ia.PageIndex(), ia.Distinct("b")])
+    footer = footer_of(str(path))
+    head = find_directory(footer).directory.head
+    assert head.is_of(footer.raw)
+    assert parse_tree(footer.raw[: head.length] + b"\0")[0].fields.keys() == {1, 2, 3, 4}
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,30 @@ def test_calls_for_each_column(files_of_columns, run, page_index, most):
     assert calls_for_each(run, files_of_columns, 200, page_index) <= most
 
 
+def test_calls_for_each_column_of_an_indexed_file(files_of_columns):
+    """The fingerprint of the layout, which is of all chunks, is not computed to open the file."""
+
+    def write(columns, page_index):
+        path = files_of_columns(columns, page_index)
+        ia.attach(path, [ia.Distinct("c9")])
+        return path
+
+    try:
+        assert calls_for_each(filter_by_column, write, 200, True) <= 21
+    finally:
+        ia.detach([files_of_columns(columns, True) for columns in (200, 400)])
+
+
+def test_calls_of_attach_for_each_column(files_of_columns):
+    """Chunks that do not change are copied."""
+
+    def attach_and_detach(path):
+        ia.attach(path, [ia.Distinct("c9")])
+        ia.detach(path)
+
+    assert calls_for_each(attach_and_detach, files_of_columns, 200, True) <= 302
+
+
 def test_an_attached_index_costs_no_calls_for_the_other_columns(files_of_columns):
     def calls_of_ten_more(columns):
         path = files_of_columns(columns, True)

@@ -18,7 +18,14 @@ from intarsia.file import ChunkKey
 from intarsia.file.synthetic import footer_parts
 from intarsia.file.trust import STATISTICS_CLAIMS
 from intarsia.format.blob import BLOB_ALIGNMENT_BYTES
-from intarsia.format.directory import DIRECTORY_VERSION, KEY, Directory, find_directory, layout_fingerprint
+from intarsia.format.directory import (
+    DIRECTORY_VERSION,
+    KEY,
+    Directory,
+    FooterHead,
+    find_directory,
+    layout_fingerprint,
+)
 from intarsia.format.enums import Type
 from intarsia.format.footer import TRAILER_BYTES, Leaf, parse_footer
 from intarsia.format.structs import PageEncodingStats, Statistics
@@ -119,6 +126,8 @@ def lay_out(
             edit.set_encoding_stats(*key, state.encoding_stats)
         if state.statistics is not None:
             edit.set_statistics(*key, state.statistics)
+    notes = [_EXTENSION_NOTE] if edit.drop_extension() else []
+    head = edit.head()
     directory = Directory(
         DIRECTORY_VERSION,
         original.length,
@@ -126,10 +135,10 @@ def lay_out(
         tail.position,
         tuple(entries),
         _computed_statistics(original, states),
+        FooterHead.of(head),
     )
     edit.set_key_value(KEY, directory.to_json())
-    notes = [_EXTENSION_NOTE] if edit.drop_extension() else []
-    raw = edit.to_bytes()
+    raw = head + edit.rest()
     _check_new_footer(raw, directory, original.file.path)
     return [*tail.pieces, *footer_parts(raw)], notes
 
@@ -141,11 +150,10 @@ def _check_new_footer(raw: bytes, directory: Directory, path: str) -> None:
     """
     try:
         footer = parse_footer(raw, directory.region_stop, directory.region_stop + len(raw) + TRAILER_BYTES)
-        for group in footer.metadata.row_groups:
-            for _ in group.columns:  # parsed on access
-                pass
         found = find_directory(footer)
         problem = "its directory is lost" if found is None else found.reason
+        if layout_fingerprint(footer.metadata) != directory.fingerprint:  # which parses all chunks
+            problem = "its layout differs"
     except FormatError as error:
         problem = error.message
     if problem is not None:
@@ -378,9 +386,20 @@ class FooterEdit:
             self._tree.remove(field)
         return found
 
+    def head(self) -> bytes:
+        """Serialize the first fields of the footer, up to its row groups, without their end."""
+        return serialize_tree(
+            Struct({key: of for key, of in self._tree.fields.items() if key <= _ROW_GROUPS})
+        )[:-1]
+
+    def rest(self) -> bytes:
+        """Serialize the fields after the row groups."""
+        fields = {key: of for key, of in self._tree.fields.items() if key > _ROW_GROUPS}
+        return serialize_tree(Struct(fields), _ROW_GROUPS)
+
     def to_bytes(self) -> bytes:
         """Serialize the changed footer."""
-        return serialize_tree(self._tree)
+        return self.head() + self.rest()
 
 
 def _put_statistics(tree: Struct, statistics: Statistics) -> None:

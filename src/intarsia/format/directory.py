@@ -8,7 +8,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, Literal, NamedTuple, NoReturn, TypeVar
 
 import xxhash
 
@@ -191,6 +191,27 @@ class Entry:
         return replace(self, offset=offset)
 
 
+class FooterHead(NamedTuple):
+    """The beginning of a footer with a directory, which contains all fields of the layout fingerprint.
+
+    Attributes:
+        length: Its length in bytes, up to the end of the row groups.
+        xxh3: XXH3-128 of the bytes, 32 hexadecimal digits.
+    """
+
+    length: int
+    xxh3: str
+
+    @classmethod
+    def of(cls, head: bytes) -> FooterHead:
+        """Describe the first bytes of a footer."""
+        return cls(len(head), xxhash.xxh3_128_hexdigest(head))
+
+    def is_of(self, footer: bytes) -> bool:
+        """Whether a footer begins with the same bytes."""
+        return self.of(footer[: self.length]) == self
+
+
 @dataclass(frozen=True)
 class Directory:
     """The embedded indexes of a file.
@@ -201,6 +222,7 @@ class Directory:
         region_stop: Byte offset of the end of the added bytes, where the new footer starts.
         computed_statistics: Ordinals of leaves whose writer's statistics are not trusted, and were replaced
             by computed ones in every row group that has rows.
+        head: The beginning of the footer that contains the directory; None in files of earlier versions.
     """
 
     version: int
@@ -209,6 +231,7 @@ class Directory:
     region_stop: int
     entries: tuple[Entry, ...] = ()
     computed_statistics: frozenset[int] = frozenset()
+    head: FooterHead | None = None
 
     def to_json(self) -> bytes:
         """Serialize the document in ASCII; equal directories give equal bytes.
@@ -221,6 +244,7 @@ class Directory:
             "original_length": self.original_length,
             "fingerprint": self.fingerprint,
             "region_stop": self.region_stop,
+            **({"head": self.head._asdict()} if self.head else {}),
             "entries": [
                 {
                     "name": entry.name,
@@ -298,6 +322,7 @@ def parse_directory(data: bytes) -> Directory:
         region_stop=fields.integer("region_stop", 12),
         entries=tuple([_entry(item, f"entry {ordinal}") for ordinal, item in enumerate(listed)]),
         computed_statistics=fields.ordinals("computed_statistics"),
+        head=fields.head("head"),
     )
     if directory.region_stop < directory.original_length:
         raise IndexPayloadError(
@@ -389,6 +414,13 @@ class _Fields:
             return frozenset()
         return frozenset(value)
 
+    def head(self, name: str) -> FooterHead | None:
+        """Return the head of a footer; None if the field is absent or contains anything else."""
+        match self._document.get(name):
+            case {"length": int(length), "xxh3": str(xxh3)}:
+                return FooterHead(length, xxh3)
+        return None
+
     def base64(self, name: str) -> bytes | None:
         """Return bytes; None if the field is absent."""
         if self._document.get(name) is None:
@@ -471,6 +503,8 @@ def belongs(directory: Directory, footer: Footer) -> str | None:
             f"it expects the footer at byte {directory.region_stop}, but the footer is at byte "
             f"{footer.start}: another writer copied the directory or changed the file"
         )
+    if directory.head is not None and directory.head.is_of(footer.raw):
+        return None  # so the fingerprint is the same, too, which takes much longer: it is of all chunks
     if directory.fingerprint != layout_fingerprint(footer.metadata):
         return "it was built from a different layout of row groups and chunks"
     return None

@@ -10,7 +10,6 @@ Source: the Thrift compact protocol specification; field ids and types from ``pa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from io import BytesIO
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
@@ -22,6 +21,9 @@ from intarsia.errors import CorruptFileError
 from intarsia.records import dataclass
 
 S = TypeVar("S")
+
+#: With these, the codec skips a struct.
+_NO_TARGET, _NO_FIELDS = object(), [object, ()]
 
 _DECODE_ERRORS = (EOFError, OverflowError, TypeError, ValueError, TProtocolException)
 
@@ -110,14 +112,13 @@ def struct_edges(data: bytes, offsets: Sequence[int], counts: Sequence[int]) -> 
     """
     source, buffer = _source(data)
     decode, seek, tell = fastbinary.decode_compact, buffer.seek, buffer.tell
-    target, no_fields = object(), [object, ()]
     found = []
     for offset, count in zip(offsets, counts, strict=True):
         edges = [seek(offset)]
         found.append(edges)
         try:
             for _ in range(count):
-                decode(target, source, no_fields)
+                decode(_NO_TARGET, source, _NO_FIELDS)
                 edges.append(tell())
         except _DECODE_ERRORS as error:
             raise _refusal("struct", error, edges[-1]) from error
@@ -167,14 +168,50 @@ MAX_DEPTH = 48
 _MAX_NUMBER = (1 << 64) - 1
 
 
-@dataclass
 class Struct:
     """A generic struct: field id -> ``(compact type, value)``, in the order of the bytes.
 
-    The type of a boolean field is `BOOL_TRUE` for both values. Strings are bytes.
+    The type of a boolean field is `BOOL_TRUE` for both values. Strings are bytes. A struct in another one is
+    parsed when its fields are accessed; until then, it is serialized as the bytes that it was read from.
     """
 
-    fields: dict[int, tuple[int, Any]] = field(default_factory=dict)
+    __slots__ = ("_fields", "_unparsed")
+
+    def __init__(
+        self,
+        fields: dict[int, tuple[int, Any]] | None = None,
+        unparsed: tuple[_TreeReader, int, int] | None = None,
+    ) -> None:
+        self._fields = {} if fields is None else fields
+        self._unparsed = unparsed
+
+    @property
+    def fields(self) -> dict[int, tuple[int, Any]]:
+        """The fields.
+
+        Raises:
+            CorruptFileError: If the bytes of the struct are damaged.
+        """
+        if self._unparsed is not None:
+            reader, start, _ = self._unparsed
+            self._fields, self._unparsed = reader.fields_at(start), None
+        return self._fields
+
+    @property
+    def unparsed(self) -> bytes | None:
+        """The bytes of the struct; None if it has been parsed."""
+        if self._unparsed is None:
+            return None
+        reader, start, stop = self._unparsed
+        return reader.data[start:stop]
+
+    def __eq__(self, other: object) -> bool:
+        return self.fields == other.fields if isinstance(other, Struct) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # like a dictionary
+
+    def __repr__(self) -> str:
+        return f"Struct({self.fields})"
 
     def get(self, field_id: int, default: Any = None) -> Any:
         """Return the value of a field, or ``default`` if it is absent."""
@@ -284,6 +321,14 @@ class Reader:
             )
         return count
 
+
+class _TreeReader(Reader):
+    """A reader of generic trees."""
+
+    def __init__(self, data: bytes, position: int) -> None:
+        super().__init__(data, position)
+        self._source, self._buffer = _source(data)
+
     def value(self, type_: int, depth: int) -> Any:
         """Read a value of a compact type, within ``depth`` structs."""
         if depth > MAX_DEPTH:
@@ -295,7 +340,7 @@ class Reader:
         if type_ == BINARY:
             return self.take(self.varint())
         if type_ == STRUCT:
-            return self.struct(depth + 1)
+            return self._struct(depth + 1)
         if type_ in (LIST, SET):
             element, length = self.list_head()
             return List(element, [self.value(element, depth + 1) for _ in range(length)])
@@ -319,15 +364,32 @@ class Reader:
             return Map(key, value, pairs)
         raise CorruptFileError(f"Thrift has no type {type_}", reason="malformed-struct")
 
-    def struct(self, depth: int = 0) -> Struct:
-        """Read a struct with all its fields."""
+    def _struct(self, depth: int) -> Struct:
+        start = self._buffer.seek(self.position)
+        try:
+            fastbinary.decode_compact(_NO_TARGET, self._source, _NO_FIELDS)
+        except _DECODE_ERRORS:  # it is damaged, or has a type that this codec does not know
+            return Struct(self._fields(depth))
+        self.position = self._buffer.tell()
+        return Struct(unparsed=(self, start, self.position))
+
+    def fields_at(self, offset: int) -> dict[int, tuple[int, Any]]:
+        """Read all fields of a struct."""
+        self.position = offset
+        try:
+            return self._fields(0)
+        except CorruptFileError as error:
+            error.at(offset=self.position)
+            raise
+
+    def _fields(self, depth: int) -> dict[int, tuple[int, Any]]:
         fields: dict[int, tuple[int, Any]] = {}
         field_id = 0
         while True:
             head = self.take(1)[0]
             field_type = head & 0x0F
             if field_type == 0:
-                return Struct(fields)
+                return fields
             delta = head >> 4
             field_id = field_id + delta if delta else self.zigzag()
             if field_type in (BOOL_TRUE, BOOL_FALSE):
@@ -345,16 +407,15 @@ def parse_tree(data: bytes, offset: int = 0) -> tuple[Struct, int]:
     Raises:
         CorruptFileError: If the bytes are not a struct in the compact protocol.
     """
-    reader = Reader(data, offset)
-    try:
-        return reader.struct(), reader.position
-    except CorruptFileError as error:
-        error.at(offset=reader.position)
-        raise
+    reader = _TreeReader(data, offset)
+    return Struct(reader.fields_at(offset)), reader.position
 
 
-def serialize_tree(tree: Struct) -> bytes:
+def serialize_tree(tree: Struct, after: int = 0) -> bytes:
     """Serialize a tree; `parse_tree` restores it.
+
+    Args:
+        after: The number of a field in front of the tree's fields, to which they are appended.
 
     Example:
         >>> tree = Struct({1: (I32, -7), 900: (BINARY, b"unknown to this version")})
@@ -362,7 +423,7 @@ def serialize_tree(tree: Struct) -> bytes:
         True
     """
     out = bytearray()
-    _write_struct(out, tree)
+    _write_struct(out, tree, after)
     return bytes(out)
 
 
@@ -378,8 +439,10 @@ def _write_zigzag(out: bytearray, number: int) -> None:
     write_varint(out, (number << 1) ^ (number >> 63))
 
 
-def _write_struct(out: bytearray, tree: Struct) -> None:
-    last = 0
+def _write_struct(out: bytearray, tree: Struct, last: int = 0) -> None:
+    if (unparsed := tree.unparsed) is not None:
+        out += unparsed
+        return
     for field_id, (field_type, value) in sorted(tree.fields.items()):
         tag = (BOOL_TRUE if value else BOOL_FALSE) if field_type == BOOL_TRUE else field_type
         if 0 < field_id - last <= 15:

@@ -103,6 +103,7 @@ class Replacement:
         self._identity, self._keep_bytes = identity, keep_bytes
         self._ahead_bytes = ahead_bytes
         self._held = ExitStack()
+        self._has_begun = False
         self._copying: Future[None] | None = None
         self._stopped = threading.Event()
 
@@ -116,13 +117,18 @@ class Replacement:
     def begin(self) -> None:
         """Start to copy and sync the first bytes in a thread, if there are enough of them to gain time.
 
+        Further calls do nothing.
+
         Raises:
             ChangedMeanwhileError: If the file has changed since; it is untouched.
             ReplaceError: If the temporary file cannot be created, or the log of a streaming sink lists the
                 file with more bytes than are kept.
         """
+        if self._has_begun:
+            return
+        self._has_begun = True
         self._check_sink_logs()
-        if self._copying is None and self._keep_bytes >= self._ahead_bytes:
+        if self._keep_bytes >= self._ahead_bytes:
             with self._named_errors():
                 source, fd, _ = self._files
                 pool = self._held.enter_context(ThreadPoolExecutor(1))
