@@ -133,12 +133,12 @@ class Original:
                 return None  # treat a damaged structure as missing
             return self.current.source.read(*location)
 
-        return {
-            key: replace(
-                state, **cast(dict[str, Any], {name: carried(getattr(state, name)) for name in LOCATED})
-            )
-            for key, state in self.present_states().items()
-        }
+        states = self.present_states()
+        if self.directory is not None:
+            for key, state in states.items():
+                located = {name: carried(getattr(state, name)) for name in LOCATED}
+                states[key] = replace(state, **cast(dict[str, Any], located))
+        return states
 
 
 def _footer_keys(index: Index) -> set[bytes]:

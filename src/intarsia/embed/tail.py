@@ -139,20 +139,24 @@ def lay_out(
     )
     edit.set_key_value(KEY, directory.to_json())
     raw = head + edit.rest()
-    _check_new_footer(raw, directory, original.file.path)
+    _check_new_footer(raw, directory, original.file.path, has_same_chunks=footer.raw.startswith(head))
     return [*tail.pieces, *footer_parts(raw)], notes
 
 
-def _check_new_footer(raw: bytes, directory: Directory, path: str) -> None:
+def _check_new_footer(raw: bytes, directory: Directory, path: str, *, has_same_chunks: bool) -> None:
     """Refuse a footer from which `detach` could not restore the original file.
 
     A damaged footer can be readable, but not after its fields have been written in order.
+
+    Args:
+        has_same_chunks: Whether the original footer begins with the same bytes, up to its row groups.
     """
     try:
         footer = parse_footer(raw, directory.region_stop, directory.region_stop + len(raw) + TRAILER_BYTES)
         found = find_directory(footer)
         problem = "its directory is lost" if found is None else found.reason
-        if layout_fingerprint(footer.metadata) != directory.fingerprint:  # which parses all chunks
+        # parses all chunks
+        if not has_same_chunks and layout_fingerprint(footer.metadata) != directory.fingerprint:
             problem = "its layout differs"
     except FormatError as error:
         problem = error.message
