@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 import uuid
 from collections import defaultdict
@@ -142,6 +143,9 @@ ROWS_PER_PAGE = 4096
 
 #: Number of files whose indexes a rewrite in place keeps.
 _SAMPLED = 16
+
+#: The start of the name that Spark gives to the file of a bucket, whose number is behind the underscore.
+_BUCKET = re.compile(r"part-\d{5}-[0-9a-f-]{36}_\d{5}\.")
 
 
 def optimize(
@@ -337,6 +341,7 @@ def _own_folder(spark: SparkSession, source: Source, frame: DataFrame) -> str:
 
     Raises:
         WriteError: If it is not one local folder with all files.
+        UnsupportedFeatureError: If its files are the buckets of a table.
     """
     names = [local_path(python_path(location_of(spark, name))) for name in paths_of(source)]
     folder = os.path.realpath(names[0] or "") if len(names) == 1 else ""
@@ -345,7 +350,15 @@ def _own_folder(spark: SparkSession, source: Source, frame: DataFrame) -> str:
             f"{source}: only one local folder can be rewritten in place; pass its path", reason="not-a-folder"
         )
     for uri in frame.inputFiles():
-        if os.path.commonpath([folder, os.path.realpath(os.path.dirname(python_path(uri)))]) != folder:
+        parent, name = os.path.split(python_path(uri))
+        if _BUCKET.match(name):
+            raise UnsupportedFeatureError(
+                f"{name} is named as a bucket of a table, and Spark could not read the new files as its "
+                "buckets; pass a destination",
+                reason="bucketed-table",
+                path=folder,
+            )
+        if os.path.commonpath([folder, os.path.realpath(parent)]) != folder:
             raise WriteError(
                 f"the file {uri} of the source is in another folder, so the folder cannot be rewritten in "
                 "place; pass a destination",
