@@ -145,6 +145,8 @@ lake = sys.argv[1]
 spark.read.parquet(lake).createOrReplaceTempView("own_rows")
 spark.createDataFrame([(7,), (8,)], "who LONG").write.parquet(lake + "-others")
 others = f"parquet.`{lake}-others`"
+spark.read.parquet(f"{lake}/p=0").where("x < 0").write.parquet(f"{lake}, more")
+spark.read.parquet(f"{lake}, more", f"{lake}/p=1").createOrReplaceTempView("more_and_own_rows")
 
 def reason(where):
     try:
@@ -157,6 +159,7 @@ print(json.dumps([
     reason("p = 0 AND x IN (SELECT max(x) FROM own_rows GROUP BY s)"),
     reason(f"x > (SELECT max(who) FROM {others} WHERE who < (SELECT avg(x) FROM own_rows WHERE p = 1))"),
     reason(f"x > (SELECT count(*) FROM parquet.`{lake}/p=1`)"),
+    reason("x IN (SELECT max(x) FROM more_and_own_rows)"),
     reason("rand() < 0.5"),
     spark.read.parquet(lake).count(),
     reason(f"x IN (SELECT who FROM {others})"),
@@ -169,5 +172,5 @@ print(json.dumps([
 def test_what_a_deletion_refuses_over_spark_connect(tmp_path, connect_host):
     lake = write_lake(tmp_path / "a lake", rows_of_each=100)
     own = "own-rows-in-predicate"
-    expected = [own, own, own, own, "nondeterministic-predicate", 400, 2]
+    expected = [own, own, own, own, own, "nondeterministic-predicate", 400, 2]
     assert json.loads(connect_host.run(DELETING, lake)) == expected

@@ -33,7 +33,7 @@ from intarsia.spark.listing import (
 from intarsia.spark.matches import CHANGED, ErasedFile, Matches, find_rows, without_pushdown
 from intarsia.spark.reading import read
 from intarsia.spark.rules import java_class, scala_items
-from intarsia.spark.sessions import is_connect, is_on
+from intarsia.spark.sessions import changed_setting, is_connect, is_on
 from intarsia.spark.spark_stores import options_of_spark
 from intarsia.spark.spark_types import quoted
 from intarsia.storage import local_path, offered_options
@@ -47,8 +47,12 @@ _ROUNDS: Final = 5
 #: Spark's error for an aggregate of values that depend on chance.
 _CHANCE: Final = "AGGREGATE_FUNCTION_WITH_NONDETERMINISTIC_EXPRESSION"
 
-#: The folder of a scan in a plan, the first one if there are several.
-_LOCATION: Final = re.compile(r"^Location: \w+ ?\[(.*?)(?:, \.\.\. \d+ entries)?\]$", re.MULTILINE)
+#: The folders of a scan in a plan, and what separates them.
+_LOCATION: Final = re.compile(r", Location: \w+\(\d+ paths\)\[(.*?)\], PartitionFilters: ")
+_NEXT_FOLDER: Final = re.compile(r", (?=\w+:/)")
+
+#: The setting by which Spark shortens the folders of a plan.
+_PLAN_LENGTH: Final = "spark.sql.maxMetadataStringLength"
 
 #: Metadata of a row other than the names of its file.
 _PLACE: Final = re.compile(r"_metadata(?!`?\s*[.\[]\s*[`'\"]?file_(path|name)\b)", re.IGNORECASE)
@@ -313,15 +317,19 @@ def _refuse_on_server(whole: DataFrame, where: str | Column) -> None:
     from pyspark.errors import AnalysisException
 
     frame: Any = whole.where(where)
-    plan = frame._explain_string(mode="formatted")  # raises Spark's own errors first
+    with changed_setting(whole.sparkSession, _PLAN_LENGTH, str(1 << 20)):
+        plan = frame._explain_string(mode="simple")  # raises Spark's own errors first
     try:
         whole.agg(sf.count_if(sf.expr(where) if isinstance(where, str) else where)).schema  # noqa: B018
     except AnalysisException as error:
         if error.getCondition() == _CHANCE:
             raise _depends_on_chance() from error
     own = [python_path(uri) for uri in whole.inputFiles()]
-    folders = [python_path(folder, decode=False) for folder in _LOCATION.findall(plan)]
-    if sum(any(f"{path}/".startswith(f"{folder}/") for path in own) for folder in folders) > 1:
+    scans = [
+        [python_path(folder, decode=False) for folder in _NEXT_FOLDER.split(found)]
+        for found in _LOCATION.findall(plan)
+    ]
+    if sum(any(f"{path}/".startswith(f"{one}/") for path in own for one in scan) for scan in scans) > 1:
         raise _reads_own_rows()
 
 
