@@ -17,7 +17,7 @@ import intarsia as ia
 from intarsia.cli import main
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.table import Table
-from intarsia.storage import ByteRange, ObjectStoreFile, find_store
+from intarsia.storage import ByteRange, ObjectStoreFile, find_store, offered_options
 from intarsia.storage.object_target import replace_object
 
 URL = "s3://bucket/lake/x.parquet"
@@ -73,6 +73,24 @@ def test_store_that_refuses(refuse, error, reason):
     assert_clear(caught, reason, "AWS_ACCESS_KEY_ID", "AWS_REGION", "AWS_ENDPOINT_URL")
     assert "169.254" not in str(caught.value)
     assert isinstance(caught.value, OSError)
+
+
+@pytest.mark.parametrize(
+    ("bucket", "options", "settings"),
+    [
+        ("s3://bucket", {}, "fs.s3a."),
+        ("gs://bucket", {}, "fs.gs."),
+        ("az://bucket", {"azure_storage_account_name": "account"}, "fs.azure."),
+    ],
+)
+@pytest.mark.parametrize("error", [DENIED, OSError("code: 400: <Code>ExpiredToken</Code>")])
+def test_the_settings_of_a_job_of_spark(refuse, bucket, options, settings, error):
+    """They are not in the environment."""
+    refuse("head", error)
+    with offered_options({bucket: options}), pytest.raises(ia.ObjectStoreError) as caught:
+        ia.open(f"{bucket}/x.parquet")
+    assert settings in str(caught.value)
+    assert not any(word in str(caught.value) for word in ("environment", "AWS_", "GOOGLE_", "AZURE_"))
 
 
 def test_listing_that_is_refused(refuse):

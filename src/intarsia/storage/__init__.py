@@ -9,10 +9,10 @@ from intarsia.storage.objects import ObjectIdentity as ObjectIdentity
 from intarsia.storage.objects import ObjectStoreFile as ObjectStoreFile
 from intarsia.storage.objects import StorageOptions as StorageOptions
 from intarsia.storage.objects import Stores as Stores
-from intarsia.storage.objects import current_options as current_options
 from intarsia.storage.objects import find_store as find_store
-from intarsia.storage.objects import offered_options as offered_options
 from intarsia.storage.objects import split_url as split_url
+from intarsia.storage.offered import current_options as current_options
+from intarsia.storage.offered import offered_options as offered_options
 from intarsia.storage.ranges import ByteRange as ByteRange
 from intarsia.storage.ranges import CachedRanges as CachedRanges
 from intarsia.storage.ranges import SparseBytes as SparseBytes

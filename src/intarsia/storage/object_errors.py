@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from intarsia.errors import IntarsiaError, ObjectStoreError
+from intarsia.storage.offered import current_options
 
 #: Maximum length of a cause in a message. A cause may contain the whole response of a server.
 MAX_CAUSE_CHARS = 240
@@ -20,11 +21,13 @@ class StoreKind(NamedTuple):
         urls: A regular expression that matches the beginnings of its URLs.
         prefix: The beginning of the names of its settings, and of the variables that obstore reads.
         remedy: The settings that it needs.
+        hadoop: The beginning of the names of Hadoop's settings for it.
     """
 
     urls: str
     prefix: str
     remedy: str
+    hadoop: str = ""
 
 
 #: The first match is used.
@@ -35,18 +38,21 @@ _KINDS = (
         "set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION in the environment; for a self-hosted "
         "store also AWS_ENDPOINT_URL, and AWS_ALLOW_HTTP=true for plain HTTP; for a public bucket only "
         "AWS_SKIP_SIGNATURE=true",
+        "fs.s3a.",
     ),
     StoreKind(
         r"gs://",
         "google_",
         "set GOOGLE_APPLICATION_CREDENTIALS in the environment to a credentials file; for a public bucket "
         "only GOOGLE_SKIP_SIGNATURE=true",
+        "fs.gs.",
     ),
     StoreKind(
         r"(az|azure|adl|abfss?)://|https?://[^/]*\.(core\.windows\.net|fabric\.microsoft\.com)",
         "azure_",
         "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY in the environment, or "
         "AZURE_STORAGE_SAS_TOKEN instead of the key; for a public container AZURE_SKIP_SIGNATURE=true",
+        "fs.azure.",
     ),
     StoreKind(
         r"https?://",
@@ -131,6 +137,9 @@ _KNOWN = (
     ),
 )
 
+#: The known failures whose remedies are settings.
+_OF_SETTINGS = ("expired-credentials", "wrong-region", "no-such-bucket")
+
 
 class StoreFailure(NamedTuple):
     """An error of obstore, described for users.
@@ -199,7 +208,10 @@ def describe_failure(url: str, error: Exception) -> StoreFailure:
     dump = str(error)
     text = dump.strip().partition("\n\nDebug source:")[0]
     cause = re.sub(r"^Generic \w+ error: ", "", _first_line(error)) or type(error).__name__
-    remedy = store_kind(url).remedy
+    kind = store_kind(url)
+    # the options of a job of Spark, which are not in the environment
+    is_of_spark = any(url.startswith(f"{store}/") for store in current_options())
+    remedy = _of_spark(kind) if is_of_spark else kind.remedy
     if cause.startswith("Unable to recognise URL"):
         if remedy:
             return StoreFailure(
@@ -220,14 +232,22 @@ def describe_failure(url: str, error: Exception) -> StoreFailure:
         reason = "no-credentials"
         cause = "neither the environment nor the machine has credentials"
     elif known is not None:
-        reason, remedy = known.reason, known.remedy
+        reason = known.reason
+        remedy = remedy if is_of_spark and reason in _OF_SETTINGS else known.remedy
     elif _NO_RESPONSE in cause:
         reason = "no-connection"
-        remedy = "check the URL, the network and, for a self-hosted store, the endpoint in the environment"
+        if not is_of_spark:
+            remedy = (
+                "check the URL, the network and, for a self-hosted store, the endpoint in the environment"
+            )
     cause = _with_status(text) or re.sub(r", max_retries: \d+, retry_timeout: \S+ ?", "", cause)
     if len(cause) > MAX_CAUSE_CHARS:
         cause = cause[: MAX_CAUSE_CHARS - 1] + "…"
     return StoreFailure(reason, f"{cause}; {remedy}" if remedy else cause)
+
+
+def _of_spark(kind: StoreKind) -> str:
+    return f"the job has Spark's settings {kind.hadoop}… for this store; check them, and the rights they give"
 
 
 def _with_status(text: str) -> str | None:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from contextvars import ContextVar
 from datetime import timedelta
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from intarsia.errors import ObjectStoreError, ReplacedWhileReadError
 from intarsia.storage.object_errors import is_range_refused, object_errors, store_kind
+from intarsia.storage.offered import current_options
 from intarsia.storage.ranges import ByteRange
 from intarsia.storage.running_query import (
     LONGEST_SECONDS,
@@ -336,29 +335,6 @@ def fetch_identity(store: Any, key: str, path: str) -> ObjectIdentity:
         reads.add(requests=1)
     with object_errors(path):
         return ObjectIdentity.of(in_time(path, lambda: obstore.head(store, key)))
-
-
-#: Options by the URL of a store, which apply to all code of a block that names none of its own.
-_OFFERED: ContextVar[Mapping[str, StorageOptions] | None] = ContextVar("_OFFERED", default=None)
-
-
-@contextmanager
-def offered_options(options: Mapping[str, StorageOptions]) -> Iterator[None]:
-    """Use options for the stores that are found within the block, instead of the environment.
-
-    Args:
-        options: The options of each store by its URL, such as ``s3://bucket``.
-    """
-    token = _OFFERED.set(options)
-    try:
-        yield
-    finally:
-        _OFFERED.reset(token)
-
-
-def current_options() -> Mapping[str, StorageOptions]:
-    """Return the options of `offered_options` in this block."""
-    return _OFFERED.get() or {}
 
 
 def find_store(url: str, options: StorageOptions | None = None) -> tuple[Any, str]:
