@@ -313,3 +313,35 @@ def test_what_is_refused(spark, tmp_path):
         with pytest.raises(UnsupportedFeatureError) as caught:
             delete(spark, lake, "id = 1")
         assert caught.value.reason == "ignored-files"
+
+
+RETRIES = """
+import os, shutil, sys
+import intarsia as ia
+from intarsia import spark as ias
+from dies import Dies
+lake, marks = sys.argv[1:]
+for number in range(3, 128, 12):
+    open(os.path.join(marks, str(number * 100)), "w").close()
+    ia.attach(os.path.join(lake, f"{number:03}.parquet"), [Dies("id", marks)])
+shutil.rmtree(marks)
+os.mkdir(marks)
+report = ias.delete(spark, lake, "id % 100 = 50 OR id DIV 100 % 3 > 0", progress=False)
+print(report.files_rewritten, report.files_removed, report.rows_deleted, report.rows_checked)
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_task_that_dies_is_retried(packages_host, tmp_path):
+    """Files that the attempt has rewritten or removed before are in the report, and are not failures."""
+    lake, marks = tmp_path / "lake", tmp_path / "marks"
+    for folder in (lake, marks):
+        folder.mkdir()
+    for number in range(128):  # about four for each task, the largest first
+        noise = random.Random(number).randbytes(500 * (128 - number))
+        rows = pa.table({"id": range(number * 100, number * 100 + 100), "noise": [noise] * 100})
+        pq.write_table(rows, lake / f"{number:03}.parquet")
+    assert packages_host.run(RETRIES, lake, marks).split() == ["43", "85", "8543", "4257"]
+    assert len(os.listdir(marks)) == 11
+    assert len(list(lake.glob("*.parquet"))) == 43

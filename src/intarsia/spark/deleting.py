@@ -211,6 +211,7 @@ def _delete_from_files(
     erased: dict[str, ErasedFile] = {}
     failed: dict[str, FileFailure] = {}
     uris: dict[str, str] = {}
+    todo: dict[str, Matches] = {}
     for _ in range(_ROUNDS):
         show(0, 0, "searching")
         found = find_rows(spark, table, where)
@@ -218,7 +219,10 @@ def _delete_from_files(
         if dry_run:
             erased = {path: one.as_erased(path) for path, one in found.items()}
             break
-        failed = {path: failure for path, failure in failed.items() if failure.code != CHANGED}
+        for path in [path for path, failure in failed.items() if failure.code == CHANGED]:
+            del failed[path]
+            if path not in found:  # another attempt of the task has erased its rows
+                erased[path] = _merged(erased.get(path), todo[path].as_done(path))
         todo = {path: one for path, one in found.items() if path not in failed}
         if not todo:
             break

@@ -109,6 +109,16 @@ class Matches:
         with ParquetInput(DataFile(path, self.size).open()) as file:
             return ErasedFile(path, False, file.footer.num_rows, len(self.rows), self.size, self.size)
 
+    def as_done(self, path: str) -> ErasedFile:
+        """Return the outcome of an attempt that Spark has not reported, such as one that died at the end."""
+        num_rows = len(self.rows)
+        try:
+            with ParquetInput(DataFile(path, 0).open()) as file:
+                num_rows_left, num_bytes = file.footer.num_rows, file.source.size()
+        except FileNotFoundError:
+            return ErasedFile(path, True, num_rows, num_rows, self.size, 0)
+        return ErasedFile(path, False, num_rows_left + num_rows, num_rows, self.size, num_bytes)
+
     def erase(self, path: str, *, keeps_file: bool) -> ErasedFile:
         """Rewrite or remove the file, on an executor.
 
@@ -124,7 +134,10 @@ class Matches:
             return self._erase_in_store(path)
         started = time.perf_counter()
         check_sink_log(path, 0)  # whose lengths Spark takes for those of the files
-        identity = FileIdentity.of(path)
+        try:
+            identity = FileIdentity.of(path)
+        except FileNotFoundError:
+            raise _changed(path) from None
         if (identity.size, identity.mtime_ns // 1_000_000) != (self.size, self.modified):
             raise _changed(path)
         rows = self.rows
@@ -165,7 +178,7 @@ class Matches:
 
 def _changed(path: str) -> ChangedMeanwhileError:
     return ChangedMeanwhileError(
-        "the file was replaced after its rows were found; run again", reason=CHANGED, path=path
+        "the file was replaced or removed after its rows were found; run again", reason=CHANGED, path=path
     )
 
 
