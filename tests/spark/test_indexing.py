@@ -1,6 +1,7 @@
 """`ias.index`: its effect on a lake, on Spark's frames over it, and its errors."""
 
 import dataclasses
+import errno
 import os
 import sys
 import threading
@@ -156,6 +157,21 @@ def test_files_of_a_lake_that_are_not_parquet_by_name(spark, tmp_path):
     for frame in (spark.read.parquet(lake).where("x >= 0"), found):
         with pytest.raises(Exception, match=r"notes\.txt"):
             frame.collect()
+
+
+def test_a_folder_that_cannot_be_listed(spark, tmp_path, monkeypatch):
+    """Spark is not asked, whose error is a stack trace of Java."""
+    lake = write_lake(tmp_path / "lake")
+
+    def scandir(path, scandir=os.scandir):
+        if os.fspath(path) == lake:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(PermissionError) as caught:
+        ias.index(spark, lake, ia.PageIndex(), progress=False)
+    assert caught.value.filename == lake
 
 
 def test_columns_without_an_index_are_reported(spark, tmp_path):

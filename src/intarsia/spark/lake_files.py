@@ -109,7 +109,7 @@ def _list_path(spark: SparkSession, item: str) -> tuple[Sequence[DataFile], Sequ
     """List the files of a path, and the paths of other files."""
     try:
         chosen = find_files(python_path(item))
-    except (FileNotFoundError, ListingError):
+    except (FileNotFoundError, PermissionError, ListingError):
         raise
     except Exception as error:  # noqa: BLE001  a store that only Spark can list
         try:
