@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -123,6 +124,52 @@ def test_what_cannot_be_exchanged(lake):
         pass
     assert caught.value.reason == "listed-by-sink"
     assert os.listdir(lake.parent) == ["lake"]
+
+
+#: Exchanges a lake of another user in which a folder is read-only, after a lake of this user for the imports.
+READ_ONLY = """
+import os, sys
+import pyarrow as pa, pyarrow.parquet as pq
+from intarsia.errors import IntarsiaError
+from intarsia.spark.in_place import states_of
+from intarsia.spark.part_files import Staging
+def attempt(parent, closed):
+    lake = os.path.join(parent, "lake")
+    os.makedirs(os.path.join(lake, "p=0"))
+    pq.write_table(pa.table({"id": [1]}), os.path.join(lake, "p=0", "old.parquet"))
+    known = states_of(lake)
+    os.chmod(os.path.join(parent, closed), 0o555)
+    try:
+        with Staging(lake, is_replaced=True) as staging:
+            os.mkdir(os.path.join(staging.data, "p=0"))
+            pq.write_table(pa.table({"id": [1]}), os.path.join(staging.data, "p=0", "new.parquet"))
+            staging.publish(known)
+    except IntarsiaError as error:
+        print(error.reason)
+    os.chmod(os.path.join(parent, closed), 0o755)
+    return [*os.listdir(parent), *os.listdir(os.path.join(lake, "p=0"))]
+attempt(os.path.join(sys.argv[1], "first"), "lake/p=0")
+os.mkdir(os.path.join(sys.argv[1], "second"))
+if os.geteuid() == 0:
+    os.chown(os.path.join(sys.argv[1], "second"), 1357, 1357)
+    os.setuid(1357)
+print(*attempt(os.path.join(sys.argv[1], "second"), sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("closed", "shown"),
+    [
+        (".", ["permission-denied", "lake", "old.parquet"]),
+        ("lake", ["read-only", "lake", "old.parquet"]),
+        ("lake/p=0", ["lake", "new.parquet"]),
+    ],
+)
+def test_a_read_only_folder(closed, shown):
+    """An error comes before the rows are written, and old files in it are removed afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        assert run(READ_ONLY, folder, closed).split() == shown
 
 
 #: Exchanges a lake, and is killed at a call. Another program writes a file at the last moment before the

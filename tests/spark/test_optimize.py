@@ -1,6 +1,7 @@
 """`ias.optimize`: the rows, order and layout of a rewritten lake, and what it refuses."""
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ import pytest
 
 import intarsia as ia
 from intarsia import spark as ias
-from intarsia.errors import ColumnNotFoundError, UnsupportedFeatureError, WriteError
+from intarsia.errors import ColumnNotFoundError, IntarsiaError, UnsupportedFeatureError, WriteError
 from intarsia.format import thrift
 from intarsia.spark.checksums import (
     Checksums,
@@ -489,3 +490,20 @@ def test_attempts_that_spark_does_not_report_leave_nothing(tmp_path):
         outcome_of(outcome)
     assert caught.value.reason == "no-such-folder"
     assert os.listdir(tmp_path) == ["out"]
+
+
+def test_an_attempt_that_runs_when_the_job_ends_leaves_nothing(tmp_path):
+    """Its first rows come afterwards, and nobody would remove their files."""
+    held = ExitStack()
+    staging = held.enter_context(Staging(str(tmp_path / "out")))
+    schema = pa.schema([("x", pa.int64())])
+
+    def batches():
+        held.close()
+        yield pa.record_batch({"x": [1], "p": ["a"], "hash": [1]})
+
+    options = PartOptions(staging.attempts, schema, ("p",), 3, 4096, "zstd", None, ())
+    with pytest.raises(IntarsiaError) as caught:
+        outcome_of(next(write_parts(batches(), options, 7)).column(0)[0].as_py())
+    assert caught.value.reason == "no-such-folder"
+    assert os.listdir(tmp_path) == []

@@ -22,6 +22,7 @@ from typing import Final
 
 from intarsia.errors import UnsupportedFeatureError, WriteError
 from intarsia.storage.hadoop_files import sidecar_path
+from intarsia.storage.replace import named_errors
 
 #: The file of a staging folder that describes the exchange.
 _RECORD: Final = "exchange.json"
@@ -59,7 +60,12 @@ def check_exchange(folder: str, lake: str) -> None:
 
     Raises:
         UnsupportedFeatureError: If they cannot, or a streaming sink writes to the lake.
+        WriteError: If the lake is read-only, so that it cannot be moved.
     """
+    if not os.access(lake, os.W_OK):
+        raise WriteError(
+            "this user may not write to the folder, and so cannot replace it", reason="read-only", path=lake
+        )
     if os.path.isdir(os.path.join(lake, _SINK_LOG)):
         raise UnsupportedFeatureError(
             f"a streaming sink lists the files of this folder in {_SINK_LOG}; write the rows to another "
@@ -105,6 +111,7 @@ def swap(staging: str, new: str, lake: str, rewritten: States) -> None:
 
     Raises:
         WriteError: If one of these files has changed; the lake is as it was.
+        ReplaceError: If the system refuses the exchange.
     """
     sidecars = set(map(sidecar_path, rewritten))
     for path in _files(lake):
@@ -121,7 +128,8 @@ def swap(staging: str, new: str, lake: str, rewritten: States) -> None:
         json.dump(record, file)
         file.flush()
         os.fsync(file.fileno())
-    exchange(new, lake)
+    with named_errors(lake, "exchanged"):
+        exchange(new, lake)
     now = states_of(new)
     has_changed = any(now.get(path) != state for path, state in rewritten.items())
     if has_changed:

@@ -9,7 +9,7 @@ import stat
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from intarsia.spark.in_place import States, check_exchange, finish, swap
 from intarsia.spark.job import pickled, unpickled
 from intarsia.spark.shipping import Shipped, unpack_index
 from intarsia.storage.local import lock_file
+from intarsia.storage.replace import named_errors
 from intarsia.write import Writer, WriteReport
 from intarsia.write.rows import SortBy
 
@@ -81,14 +82,7 @@ def _write_all(
     batches: Iterable[pa.RecordBatch], options: PartOptions, task: int
 ) -> list[WriteReport | Checksums]:
     attempt = os.path.join(options.folder, f"{task:05}-{uuid.uuid4().hex}")
-    try:
-        os.mkdir(attempt)
-    except FileNotFoundError:
-        raise WriteError(
-            "the folder is gone, because the job has ended; run it again",
-            reason="no-such-folder",
-            path=options.folder,
-        ) from None
+    _make_folder(attempt)
     indexes = [unpack_index(shipped) for shipped in options.indexes]
     reports: list[WriteReport] = []
     read, writer, open_folder, num_rows = Checksums(), None, "", 0
@@ -101,7 +95,8 @@ def _write_all(
                         reports += [] if writer is None else [writer.close()]
                         name = f"part-{task:05}-{len(reports):03}-{uuid.uuid4().hex[:8]}.parquet"
                         path = os.path.join(attempt, folder, name)
-                        os.makedirs(os.path.dirname(path), exist_ok=True)
+                        for below in accumulate(filter(None, folder.split(os.sep)), os.path.join):
+                            _make_folder(os.path.join(attempt, below))
                         writer, open_folder, num_rows = _new_writer(path, options, indexes), folder, 0
                     piece = rows.slice(0, options.rows_per_file - num_rows)
                     writer.write_table(piece)
@@ -113,6 +108,18 @@ def _write_all(
             writer.discard()
         raise
     return [*reports, read]
+
+
+def _make_folder(path: str) -> None:
+    """Make a folder of an attempt, but none above it: nobody would remove them after the end of the job."""
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        raise WriteError(
+            "the folder is gone, because the job has ended; run it again", reason="no-such-folder", path=path
+        ) from None
 
 
 def _new_writer(path: str, options: PartOptions, indexes: Sequence[Attachable]) -> Writer:
@@ -195,6 +202,7 @@ class Staging:
 
     Raises:
         WriteError: If the destination has files.
+        ReplaceError: If the folder above it cannot be created.
         UnsupportedFeatureError: If it is a mount point.
     """
 
@@ -212,7 +220,8 @@ class Staging:
                 path=destination,
             )
         self.check()
-        os.makedirs(parent, exist_ok=True)
+        with named_errors(parent, "created"):
+            os.makedirs(parent, exist_ok=True)
         prefix = f".{name}.intarsia-"
         for entry in os.listdir(parent):
             if entry.startswith(prefix):
@@ -222,7 +231,8 @@ class Staging:
         self.data = os.path.join(self.folder, _DATA)
 
     def __enter__(self) -> Staging:
-        os.mkdir(self.folder)
+        with named_errors(self.folder, "created"):
+            os.mkdir(self.folder)
         self._held.callback(_remove, self.folder)
         lock = os.open(os.path.join(self.folder, _LOCK), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
         self._held.callback(os.close, lock)
@@ -293,7 +303,17 @@ def _remove(folder: str) -> None:
     for entry in os.listdir(folder):
         if entry != _LOCK:
             path = os.path.join(folder, entry)
-            shutil.rmtree(path, ignore_errors=True) if os.path.isdir(path) else os.unlink(path)
+            _remove_tree(path) if os.path.isdir(path) else os.unlink(path)
+    with suppress(OSError):
+        if os.listdir(folder) == [_LOCK]:
+            os.unlink(os.path.join(folder, _LOCK))
+        os.rmdir(folder)
+
+
+def _remove_tree(folder: str) -> None:
+    for parent, _, _ in os.walk(folder):
+        with suppress(OSError):
+            os.chmod(parent, stat.S_IRWXU)  # the folders of the lake may be read-only
     shutil.rmtree(folder, ignore_errors=True)
 
 
