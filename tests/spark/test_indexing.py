@@ -16,11 +16,11 @@ import pytest
 import intarsia as ia
 from intarsia import spark as ias
 from intarsia.embed import PageIndex
-from intarsia.errors import ColumnNotFoundError, IndexBuildError
+from intarsia.errors import ColumnNotFoundError, IndexBuildError, IntarsiaError
 from intarsia.format import thrift
 from intarsia.lake.data_file import DataFile
 from intarsia.lake.discovery import find_files
-from intarsia.spark.job import MAX_TASKS, tasks_of
+from intarsia.spark.job import MAX_TASKS, run_tasks, tasks_of
 from intarsia.spark.lake_files import find_unchanged
 from tests.embed.tables import edit_footer
 from tests.spark import lakes
@@ -172,6 +172,16 @@ def test_a_folder_that_cannot_be_listed(spark, tmp_path, monkeypatch):
     with pytest.raises(PermissionError) as caught:
         ias.index(spark, lake, ia.PageIndex(), progress=False)
     assert caught.value.filename == lake
+
+
+@pytest.mark.parametrize("module", ["intarsia", "intarsia.spark.later"])
+def test_executors_with_another_version(spark, module):
+    def work(_):
+        raise ModuleNotFoundError(f"No module named {module!r}")
+
+    with pytest.raises(IntarsiaError) as caught:
+        run_tasks(spark, [[0]], work, lambda *_: None)
+    assert caught.value.reason == "missing-on-executors"
 
 
 def test_columns_without_an_index_are_reported(spark, tmp_path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import re
 import sys
 import threading
 import uuid
@@ -101,10 +102,10 @@ def collect_rows(spark: SparkSession, frame: DataFrame, progress: TaskProgress) 
     try:
         return _collect(spark, frame, watch, progress)
     except Exception as error:
-        if "No module named 'intarsia'" in str(error):
+        if re.search(r"No module named 'intarsia[.']", str(error)):
             raise IntarsiaError(
-                "Spark's executors run a Python without intarsia; install it there, or set PYSPARK_PYTHON to "
-                "a Python that has it before the session starts",
+                "Spark's executors run a Python without intarsia, or with another version; install it there, "
+                "or set PYSPARK_PYTHON to a Python that has it before the session starts",
                 reason="missing-on-executors",
             ) from error
         raise
