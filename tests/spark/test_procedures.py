@@ -216,6 +216,7 @@ def test_a_second_session_has_its_own_skips(enabled, tmp_path):
     ("call", "message"),
     [
         ("index('{lake}')", "no index to attach.*intarsia.indexes"),
+        ("index('a-folder')", "no index to attach"),
         ("index('{lake}', indexes => 'blom(user)')", "did you mean bloom"),
         ("index('{lake}', bloom => array('usr'))", "usr"),
         ("index('nowhere', page_index => true)", "nowhere"),

@@ -28,6 +28,7 @@ from intarsia.spark.indexing import index
 from intarsia.spark.job import act_on_files
 from intarsia.spark.lake_files import list_lake
 from intarsia.spark.lake_jobs import OUTCOMES, build_lake_index, detach, verify
+from intarsia.spark.listing import location_of
 from intarsia.spark.optimize import optimize
 from intarsia.spark.rules import (
     Callback,
@@ -109,7 +110,7 @@ def _indexes_of_table(spark: SparkSession, table: str) -> list[Attachable]:
 
 def _properties(spark: SparkSession, table: str) -> Mapping[str, str]:
     """Return the properties and options of a table; none of a path."""
-    if "/" in table or not spark.catalog.tableExists(table):
+    if "/" in table or location_of(spark, table) == table:
         return {}
     state = spark._jsparkSession.sessionState()
     found = {row[0]: row[1] for row in spark.sql(f"SHOW TBLPROPERTIES {table}").collect()}
