@@ -69,6 +69,12 @@ def test_an_unknown_option_is_refused(spark, lake):
         source(spark, lake, wehre="i = 20000")
 
 
+@pytest.mark.parametrize(("columns", "name"), [("i,s,i", "i"), ("st.x,st.x", "x")])
+def test_a_name_of_two_columns_is_refused(spark, lake, columns, name):
+    with pytest.raises(Exception, match=f"two columns named '{name}'"):
+        source(spark, lake, columns=columns).collect()
+
+
 @pytest.mark.parametrize("schema", ["i long", "s string, i int", "I int", "i int, nowhere int"])
 def test_another_schema_is_refused(spark, lake, schema):
     own = source(spark, lake, columns="i")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import json
 import pickle
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -368,4 +369,11 @@ def _scan(options: Mapping[str, str]) -> Scan:
 def _schema(scan: Scan) -> StructType:
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    twice = next((name for name, times in Counter(scan.schema.names).items() if times > 1), None)
+    if twice is not None:  # Spark would fail when it reads the rows
+        raise UnsupportedFeatureError(
+            f"format('intarsia') would have two columns named {twice!r}; change option('columns', …)",
+            reason="duplicate-column",
+            column=twice,
+        )
     return from_arrow_schema(spark_schema(scan.schema))
