@@ -25,7 +25,7 @@ REQUIRED, OPTIONAL, REPEATED = 0, 1, 2
 MOMENT = ConvertedType.TIMESTAMP_MICROS
 LOCAL = LogicalType(TIMESTAMP=TimestampType(False, TimeUnit(MICROS=Empty())))
 SCHEMA = [
-    SchemaElement("root", num_children=11),
+    SchemaElement("root", num_children=12),
     SchemaElement("text", type=Type.BYTE_ARRAY, converted_type=ConvertedType.UTF8, repetition_type=OPTIONAL),
     SchemaElement("number", type=Type.INT64, repetition_type=OPTIONAL),
     SchemaElement(
@@ -40,6 +40,7 @@ SCHEMA = [
         "varying", type=Type.BYTE_ARRAY, converted_type=ConvertedType.DECIMAL, precision=9, scale=2
     ),
     SchemaElement("real", type=Type.DOUBLE, repetition_type=OPTIONAL),
+    SchemaElement("document", type=Type.BYTE_ARRAY, converted_type=ConvertedType.JSON),
     SchemaElement("s", num_children=2, repetition_type=OPTIONAL),
     SchemaElement("blob", type=Type.BYTE_ARRAY, repetition_type=OPTIONAL),
     SchemaElement("text", type=Type.BYTE_ARRAY, converted_type=ConvertedType.UTF8),
@@ -102,6 +103,11 @@ def test_writers(created_by, name, version):
         ("Polars", "text", Claim.BOUNDS, "version 2"),
         ("Polars", "text", Claim.PAGE_BOUNDS, "version 2"),
         ("Arrow2 - Native Rust implementation of Arrow", "number", Claim.NULL_COUNT, "0.14"),
+        ("KUZU", "number", Claim.NULL_COUNT, "row groups"),
+        ("LBUG", "number", Claim.NULL_COUNT, "row groups"),
+        ("ClickHouse v25.5.2.1-stable", "many", Claim.PAGE_INDEX, "as rows"),
+        ("ClickHouse v25.8.2.1-lts", "text", Claim.PAGE_BOUNDS, "4 KiB"),
+        ("ClickHouse v25.8.2.1-lts", "document", Claim.BOUNDS, "JSON"),
         ("fastparquet-python version 2026.9.0 (build 0)", "number", Claim.DEPRECATED_BOUNDS, "category"),
         ("fastparquet-python version 2026.9.0 (build 0)", "at", Claim.DEPRECATED_BOUNDS, "NaT"),
         ("fastparquet-python version 2026.9.0 (build 0)", "maybe_at", Claim.DEPRECATED_BOUNDS, "9999"),
@@ -141,6 +147,13 @@ def test_claims_that_are_not_trusted(created_by, leaf, claim, word):
         ("Polars", "real", Claim.PAGE_INDEX),
         ("Polars (python) version 2.1.0 (build 7f902bd3ff)", "real", Claim.BOUNDS),
         ("Polars (python) version 2.1.0 (build 7f902bd3ff)", "number", Claim.NULL_COUNT),
+        ("KUZU", "number", Claim.BOUNDS),
+        ("ClickHouse v25.5.2.1-stable", "number", Claim.PAGE_INDEX),
+        ("ClickHouse v25.5.2.1-stable", "number", Claim.PAGE_BOUNDS),
+        ("ClickHouse v25.5.2.1-stable", "text", Claim.BOUNDS),
+        ("ClickHouse version 26.9.2 (build bb16200a28)", "many", Claim.PAGE_INDEX),
+        ("ClickHouse version 26.9.2 (build bb16200a28)", "text", Claim.PAGE_BOUNDS),
+        ("ClickHouse version 26.9.2 (build bb16200a28)", "document", Claim.BOUNDS),
         ("", "text", Claim.BLOOM_FILTER),
     ],
 )

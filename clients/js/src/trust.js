@@ -36,16 +36,20 @@ export class Trust {
     // those of text are wrong in files of version 2 only
     const excludesValues = is('polars') &&
       ((type.isFloat && isBefore(version, [2, 1])) || (isBytes && isBefore(version, [1])))
-    this.usesBounds = hasOrder && (isComputed || !(isWrong || excludesValues))
+    const isClickHouse = is('clickhouse') && isBefore(version, [26, 5])
+    const isOverwritten = isClickHouse && (type.logical === 'JSON' || type.logical === 'UUID')
+    this.usesBounds = hasOrder && (isComputed || !(isWrong || excludesValues || isOverwritten))
     // signed comparison is wrong for these, and fastparquet's are wrong for more columns than it is worth to list
     this.usesDeprecatedBounds = !isBytes && type.isSigned && type.physical !== 'BOOLEAN' && !is('fastparquet')
     // those of Polars and arrow2 are wrong for chunks with a dictionary only
     const isMiscounted = (is('parquet-cpp-arrow') && type.physical === 'BYTE_ARRAY' && leaf.inStruct) ||
-      (is('duckdb') && isBefore(version, [1, 1])) || (is('polars') && isBefore(version, [2])) || is('arrow2')
+      (is('duckdb') && isBefore(version, [1, 1])) || (is('polars') && isBefore(version, [2])) || is('arrow2') ||
+      is('kuzu') || is('lbug')
     this.usesNullCounts = isComputed || !isMiscounted
     this.usesBloomFilters = type.physical !== 'BOOLEAN' && type.logical !== 'FLOAT16' &&
       !(type.logical === 'DECIMAL' && type.physical === 'BYTE_ARRAY')
-    this.distrustsPageIndex = is('parquet-go') || (is('hyparquet') && !leaf.isFlat) || excludesValues
+    this.distrustsPageIndex = is('parquet-go') || (is('hyparquet') && !leaf.isFlat) || excludesValues ||
+      (isClickHouse && (!leaf.isFlat || type.physical === 'BYTE_ARRAY' || isOverwritten))
     this.directory = directory
   }
 

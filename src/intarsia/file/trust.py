@@ -118,6 +118,18 @@ def _is_blob_in_struct(case: _Case) -> bool:
     return _is_byte_array_in_struct(case) and case.leaf.logical is None
 
 
+def _is_byte_array(case: _Case) -> bool:
+    return case.leaf.type == Type.BYTE_ARRAY
+
+
+def _is_json_or_uuid(case: _Case) -> bool:
+    return case.leaf.logical_name in ("JSON", "UUID")
+
+
+def _is_in_list(case: _Case) -> bool:
+    return not case.leaf.is_flat
+
+
 def _is_float(case: _Case) -> bool:
     return case.leaf.type in (Type.FLOAT, Type.DOUBLE) or case.leaf.logical_name == "FLOAT16"
 
@@ -176,7 +188,7 @@ RULES = (
     Rule(
         "hyparquet",
         (Claim.PAGE_INDEX,),
-        lambda case: not case.leaf.is_flat,
+        _is_in_list,
         "{name} wrote pages that start within a row",
     ),
     Rule(
@@ -262,6 +274,40 @@ RULES = (
         (Claim.NULL_COUNT,),
         _has_dictionary,
         "{name} writes 0 as the null count of columns with a dictionary (observed in Polars 0.14 and 0.15)",
+    ),
+    Rule(
+        "kuzu",
+        (Claim.NULL_COUNT,),
+        lambda _: True,
+        "{name} adds the nulls of all row groups before (observed in 0.0.12 and 0.11.3)",
+    ),
+    Rule(
+        "lbug",
+        (Claim.NULL_COUNT,),
+        lambda _: True,
+        "{name} adds the nulls of all row groups before (observed in Ladybug 0.12 to 0.17; 0.20 does not, "
+        "but it does not write its version)",
+    ),
+    Rule(
+        "clickhouse",
+        (Claim.PAGE_INDEX,),
+        _is_in_list,
+        "{name} before 25.8 counts values as rows (observed in 25.5)",
+        before=(25, 8),
+    ),
+    Rule(
+        "clickhouse",
+        (Claim.PAGE_BOUNDS,),
+        _is_byte_array,
+        "{name} before 26.5 writes empty bounds of pages with values above 4 KiB (observed in 25.5 and 25.8)",
+        before=(26, 5),
+    ),
+    Rule(
+        "clickhouse",
+        (Claim.BOUNDS, Claim.PAGE_BOUNDS),
+        _is_json_or_uuid,
+        "{name} before 26.5 overwrites bounds with later values (observed with JSON in 25.8)",
+        before=(26, 5),
     ),
     Rule(
         "parquet.jl",
