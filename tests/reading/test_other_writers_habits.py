@@ -46,6 +46,18 @@ def decimal_bytes(unscaled, padding=0):
     return unscaled.to_bytes(unscaled.bit_length() // 8 + 1 + padding, "big", signed=True)
 
 
+def declare_decimals(path, precision):
+    """Declare the binary column "d" DECIMAL, without the statistics that pyarrow compared as text."""
+    patient = Patient.read(path)
+    element = patient.element("d")
+    for field_id, number in ((6, ConvertedType.DECIMAL), (7, 2), (8, precision)):
+        element.set(field_id, thrift.I32, int(number))
+    declared = thrift.Struct({1: (thrift.I32, 2), 2: (thrift.I32, precision)})
+    element.set(10, thrift.STRUCT, thrift.Struct({DECIMAL: (thrift.STRUCT, declared)}))
+    patient.chunk(0, 0).get(CHUNK_META).remove(STATISTICS)
+    return patient
+
+
 @pytest.fixture(scope="module", params=[9, 18, 30])
 def byte_array_decimals(request, tmp_path_factory):
     """A binary column declared DECIMAL, with the column index that its writer would have made."""
@@ -58,13 +70,7 @@ def byte_array_decimals(request, tmp_path_factory):
     table = pa.table({"d": pa.array(encoded, pa.binary()), "row": np.arange(ROWS)})
     path = tmp_path_factory.mktemp("decimals") / "decimals.parquet"
     write(path, table, use_dictionary=False, store_schema=False)
-    patient = Patient.read(path)
-    element = patient.element("d")
-    for field_id, number in ((6, ConvertedType.DECIMAL), (7, 2), (8, precision)):
-        element.set(field_id, thrift.I32, int(number))
-    declared = thrift.Struct({1: (thrift.I32, 2), 2: (thrift.I32, precision)})
-    element.set(10, thrift.STRUCT, thrift.Struct({DECIMAL: (thrift.STRUCT, declared)}))
-    patient.chunk(0, 0).get(CHUNK_META).remove(STATISTICS)  # pyarrow compared them as text
+    patient = declare_decimals(path, precision)
 
     def decimal_bounds(index):
         pages = [[n for n in numbers[at : at + PAGE] if n is not None] for at in range(0, ROWS, PAGE)]
@@ -89,6 +95,19 @@ def test_decimals_as_byte_arrays(byte_array_decimals):
             keep = [n is not None and judge(n, numbers[place]) for n in numbers]
             assert_same_rows(ia.open(path).scan([("d", op, value)]).to_arrow(), full, keep)
     assert pages_read(path, [("d", "=", Decimal(numbers[1]).scaleb(-2))], "row") == 1
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+def test_decimals_as_byte_arrays_in_a_dictionary(tmp_path, padding):
+    """Java writes -128 in one byte, and other programs write more bytes than needed."""
+    numbers = [-(2**15), -129, -128, -1, 0, 127, 128]
+    lengths = [2, 2, 1, 1, 1, 1, 2]
+    encoded = [n.to_bytes(k + padding, "big", signed=True) for n, k in zip(numbers, lengths, strict=True)]
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"d": pa.array(encoded * 100, pa.binary())}), path, store_schema=False)
+    declare_decimals(path, 9).write(path)
+    for n in numbers:
+        assert ia.open(path).count([("d", "=", Decimal(n).scaleb(-2))]) == 100
 
 
 # --- missing fields ---

@@ -20,6 +20,7 @@ from intarsia.arrow.comparison import comparison_array, comparison_type
 from intarsia.arrow.hashing import Hashes, xxh64
 from intarsia.arrow.owned_rows import places_in
 from intarsia.errors import IndexBuildError
+from intarsia.format.enums import Type
 from intarsia.format.footer import Leaf
 from intarsia.indexes.layout import refuse_nested
 from intarsia.predicate.bound import BoundCompare, BoundIn, Condition, is_lookup
@@ -122,7 +123,7 @@ def stored_values(leaf: Leaf, arrow_type: pa.DataType, condition: Condition) -> 
         The values; None if the condition is not a lookup, or equal values may have several encodings.
     """
     values, ordering = lookup_values(condition), ordering_for(leaf, arrow_type)
-    if values is None or ordering is None:
+    if values is None or ordering is None or (ordering.decimal and leaf.type == Type.BYTE_ARRAY):
         return None
     keys = ordering.keys(values).tolist()
     if ordering.is_float:  # 0.0 equals -0.0, but their bytes differ
