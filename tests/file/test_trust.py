@@ -108,6 +108,8 @@ def test_writers(created_by, name, version):
         ("ClickHouse v25.5.2.1-stable", "many", Claim.PAGE_INDEX, "as rows"),
         ("ClickHouse v25.8.2.1-lts", "text", Claim.PAGE_BOUNDS, "4 KiB"),
         ("ClickHouse v25.8.2.1-lts", "document", Claim.BOUNDS, "JSON"),
+        ("parquet-rs version 59.3.0", "varying", Claim.BOUNDS, "lengths"),
+        ("parquet-rs version 59.3.0", "varying", Claim.PAGE_BOUNDS, "lengths"),
         ("fastparquet-python version 2026.9.0 (build 0)", "number", Claim.DEPRECATED_BOUNDS, "category"),
         ("fastparquet-python version 2026.9.0 (build 0)", "at", Claim.DEPRECATED_BOUNDS, "NaT"),
         ("fastparquet-python version 2026.9.0 (build 0)", "maybe_at", Claim.DEPRECATED_BOUNDS, "9999"),
@@ -154,6 +156,8 @@ def test_claims_that_are_not_trusted(created_by, leaf, claim, word):
         ("ClickHouse version 26.9.2 (build bb16200a28)", "many", Claim.PAGE_INDEX),
         ("ClickHouse version 26.9.2 (build bb16200a28)", "text", Claim.PAGE_BOUNDS),
         ("ClickHouse version 26.9.2 (build bb16200a28)", "document", Claim.BOUNDS),
+        ("parquet-rs version 59.3.0", "text", Claim.BOUNDS),
+        ("parquet-rs version 60.0.0", "varying", Claim.BOUNDS),
         ("", "text", Claim.BLOOM_FILTER),
     ],
 )

@@ -37,8 +37,10 @@ export class Trust {
     const excludesValues = is('polars') &&
       ((type.isFloat && isBefore(version, [2, 1])) || (isBytes && isBefore(version, [1])))
     const isClickHouse = is('clickhouse') && isBefore(version, [26, 5])
+    const isMisordered = is('parquet-rs') && isBefore(version, [60]) &&
+      type.logical === 'DECIMAL' && type.physical === 'BYTE_ARRAY'
     const isOverwritten = isClickHouse && (type.logical === 'JSON' || type.logical === 'UUID')
-    this.usesBounds = hasOrder && (isComputed || !(isWrong || excludesValues || isOverwritten))
+    this.usesBounds = hasOrder && (isComputed || !(isWrong || excludesValues || isOverwritten || isMisordered))
     // signed comparison is wrong for these, and fastparquet's are wrong for more columns than it is worth to list
     this.usesDeprecatedBounds = !isBytes && type.isSigned && type.physical !== 'BOOLEAN' && !is('fastparquet')
     // those of Polars and arrow2 are wrong for chunks with a dictionary only
@@ -48,7 +50,7 @@ export class Trust {
     this.usesNullCounts = isComputed || !isMiscounted
     this.usesBloomFilters = type.physical !== 'BOOLEAN' && type.logical !== 'FLOAT16' &&
       !(type.logical === 'DECIMAL' && type.physical === 'BYTE_ARRAY')
-    this.distrustsPageIndex = is('parquet-go') || (is('hyparquet') && !leaf.isFlat) || excludesValues ||
+    this.distrustsPageIndex = is('parquet-go') || (is('hyparquet') && !leaf.isFlat) || excludesValues || isMisordered ||
       (isClickHouse && (!leaf.isFlat || type.physical === 'BYTE_ARRAY' || isOverwritten))
     this.directory = directory
   }

@@ -122,6 +122,10 @@ def _is_byte_array(case: _Case) -> bool:
     return case.leaf.type == Type.BYTE_ARRAY
 
 
+def _is_decimal_of_varying_length(case: _Case) -> bool:
+    return _is_byte_array(case) and case.leaf.logical_name == "DECIMAL"
+
+
 def _is_json_or_uuid(case: _Case) -> bool:
     return case.leaf.logical_name in ("JSON", "UUID")
 
@@ -308,6 +312,13 @@ RULES = (
         _is_json_or_uuid,
         "{name} before 26.5 overwrites bounds with later values (observed with JSON in 25.8)",
         before=(26, 5),
+    ),
+    Rule(
+        "parquet-rs",
+        (Claim.BOUNDS, Claim.PAGE_BOUNDS),
+        _is_decimal_of_varying_length,
+        "{name} before 60 misjudges negative decimals of different lengths (observed in 50.0 and 59.3)",
+        before=(60,),
     ),
     Rule(
         "parquet.jl",
